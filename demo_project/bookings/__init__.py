@@ -1,0 +1,1 @@
+"""The one app of the demo: visitors book a trip, jobs get the tickets."""

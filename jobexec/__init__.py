@@ -1,0 +1,35 @@
+"""jobexec: the job executor of a process engine, in the database that a Django project already has."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .exceptions import DoNotRetry, InvalidJob, JobExecError, LockLost, RetryAt, RetryIn
+    from .handlers.context import JobContext
+    from .handlers.function import job
+    from .retry import RetryPlan
+
+__all__ = [
+    "DoNotRetry",
+    "InvalidJob",
+    "JobContext",
+    "JobExecError",
+    "LockLost",
+    "RetryAt",
+    "RetryIn",
+    "RetryPlan",
+    "job",
+]
+
+_HOMES = {"JobContext": "handlers.context", "job": "handlers.function", "RetryPlan": "retry"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load public names when they are first used, so that naming the app in settings imports nothing else."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES.get(name, 'exceptions')}", __name__), name)

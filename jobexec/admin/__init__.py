@@ -1,0 +1,30 @@
+"""The tables in Django's admin: found by its autodiscovery, one file a table.
+
+An entrance like any other: nothing here changes a job row, every action calls a verb of ``jobexec.operations``.
+"""
+
+from . import (
+    dead_letter_job,
+    deployment,
+    exclusive_lock,
+    executor_node,
+    job,
+    job_definition,
+    job_log,
+    suspended_job,
+    suspension,
+    timer_job,
+)
+
+__all__ = [
+    "dead_letter_job",
+    "deployment",
+    "exclusive_lock",
+    "executor_node",
+    "job",
+    "job_definition",
+    "job_log",
+    "suspended_job",
+    "suspension",
+    "timer_job",
+]

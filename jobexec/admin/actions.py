@@ -1,0 +1,193 @@
+"""How an action runs: ask, do, tell, remember. What it does is one verb of ``jobexec.operations``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.models import CHANGE
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from jobexec.exceptions import JobExecError
+
+from .base import FROM_PAGE, TableAdmin
+from .paging import CappedCount
+
+REASONS_SHOWN = 5
+IDS_SHOWN = 3
+ROWS_SHOWN = 10
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What an action did: the keys of the rows that it changed, and those it left alone with the reason."""
+
+    changed: list[Any] = field(default_factory=list)
+    skipped: dict[Any, str] = field(default_factory=dict)
+
+
+class Action:
+    """An action of the admin, on a list and as a button on a row's page.
+
+    ``permission`` is the name in ``has_<permission>_permission``. There is none without: Django runs an action that
+    names no permission for staff who may only look.
+    """
+
+    name: ClassVar[str]
+    permission: ClassVar[str]
+    description: Any
+    """In the list's menu; may hold %(verbose_name_plural)s."""
+    label: Any
+    """On the button of the row's page."""
+    form_class: type[forms.Form] | None = None
+    """What to ask first; None runs at once."""
+    warning: Any = ""
+    flag = CHANGE
+    dangerous = False
+    do_not_call_in_templates = True
+    name_column = "pk"
+    """The column besides the key that the text of a row needs."""
+
+    def __init__(self) -> None:
+        # What Django reads from the functions that it expects as actions.
+        self.__name__ = self.name
+        self.allowed_permissions = (self.permission,)
+        self.short_description = self.description
+
+    @property
+    def title(self) -> str:
+        """The label without the dots that announce a question."""
+        return str(self.label).rstrip("…")
+
+    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
+        """Call the operation. ``data`` is what the form asked for."""
+        raise NotImplementedError
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        """A sentence on what was done to ``count`` rows."""
+        raise NotImplementedError
+
+    def remembered(self, data: Mapping[str, Any]) -> str:
+        """What the admin's log says about each row."""
+        return str(self.label)
+
+    def whereabouts(self, keys: Iterable[str], using: str) -> dict[str, str]:
+        """Why rows that were chosen are no longer in the list."""
+        return dict.fromkeys(keys, _("it is gone"))
+
+    def choices(self, using: str) -> list[str]:
+        """Values that the form offers for its text field."""
+        return []
+
+    def respond(self, modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
+        """Where to go afterwards: back to the row's page, or (None) to the list."""
+        if FROM_PAGE not in request.POST:
+            return None
+        return HttpResponseRedirect(modeladmin.page_url(request.POST[ACTION_CHECKBOX_NAME]))
+
+    def __call__(self, modeladmin: TableAdmin, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        using = modeladmin.write_alias(queryset)
+        queryset = queryset.using(using)
+        data: Mapping[str, Any] = {}
+        if self.form_class is not None:
+            form = self.form_class(request.POST if "_apply" in request.POST else None)
+            if not form.is_valid():
+                return self._ask(modeladmin, request, queryset, form)
+            data = form.cleaned_data
+        self._run(modeladmin, request, queryset, data)
+        return self.respond(modeladmin, request)
+
+    def _ask(
+        self, modeladmin: TableAdmin, request: HttpRequest, queryset: QuerySet[Any], form: forms.Form
+    ) -> TemplateResponse:
+        context = {
+            **modeladmin.admin_site.each_context(request),
+            "title": self.title,
+            "action": self,
+            "form": form,
+            "opts": modeladmin.opts,
+            "media": modeladmin.media,
+            "count": CappedCount.of(queryset),
+            "rows": queryset.only("pk", self.name_column)[:ROWS_SHOWN],
+            "choices": self.choices(queryset.db),
+            "checkbox_name": ACTION_CHECKBOX_NAME,
+            "selected": request.POST.getlist(ACTION_CHECKBOX_NAME),
+            "select_across": int(_select_across(request)),
+            "from_page": FROM_PAGE if FROM_PAGE in request.POST else "",
+            "list_url": request.get_full_path(),
+        }
+        request.current_app = modeladmin.admin_site.name
+        return TemplateResponse(request, "admin/jobexec/ask.html", context)
+
+    def _run(
+        self, modeladmin: TableAdmin, request: HttpRequest, queryset: QuerySet[Any], data: Mapping[str, Any]
+    ) -> None:
+        names = dict(queryset.order_by().values_list("pk", self.name_column))
+        try:
+            outcome = self.perform(queryset, queryset.db, data)
+        except JobExecError as error:
+            modeladmin.message_user(request, str(error), messages.ERROR)
+            return
+        outcome.skipped |= self.whereabouts(_vanished(request, names), queryset.db)
+        rows = self._rows(modeladmin.model, outcome.changed, names)
+        modeladmin.log_operation(request, rows, self.flag, self.remembered(data))
+        self._tell(modeladmin, request, outcome, data)
+
+    def _rows(self, model: type[Model], keys: Iterable[Any], names: Mapping[Any, str]) -> Iterator[Model]:
+        # The rows themselves may be gone or in another table by now; their key and name are all that the log needs.
+        for key in keys:
+            yield model(**{self.name_column: names.get(key, ""), "pk": key})
+
+    def _tell(self, modeladmin: TableAdmin, request: HttpRequest, outcome: Outcome, data: Mapping[str, Any]) -> None:
+        if outcome.changed:
+            modeladmin.message_user(request, self.done(len(outcome.changed), data), messages.SUCCESS)
+        reasons = Counter(outcome.skipped.values())
+        for reason, count in reasons.most_common(REASONS_SHOWN):
+            keys = [str(key) for key, why in outcome.skipped.items() if why == reason][:IDS_SHOWN]
+            modeladmin.message_user(request, left_alone(modeladmin, count, reason, keys), messages.WARNING)
+        rest = sum(reasons.values()) - sum(count for _reason, count in reasons.most_common(REASONS_SHOWN))
+        if rest:
+            modeladmin.message_user(request, left_alone(modeladmin, rest, _("other reasons"), []), messages.WARNING)
+        if not (outcome.changed or outcome.skipped):
+            modeladmin.message_user(request, _("Nothing was changed: no row matches any more."), messages.WARNING)
+
+
+def left_alone(modeladmin: TableAdmin, count: int, reason: str, keys: list[str]) -> str:
+    """A sentence on rows that were not changed, with the first of them by name."""
+    names = _names(modeladmin)
+    text = ngettext(
+        "%(count)d %(verbose_name)s left alone: %(reason)s",
+        "%(count)d %(verbose_name_plural)s left alone: %(reason)s",
+        count,
+    ) % {**names, "count": count, "reason": reason}
+    if not keys:
+        return f"{text}."
+    return f"{text} ({', '.join(keys)}{', …' if count > len(keys) else ''})."
+
+
+def _names(modeladmin: TableAdmin) -> dict[str, str]:
+    return {
+        "verbose_name": str(modeladmin.opts.verbose_name),
+        "verbose_name_plural": str(modeladmin.opts.verbose_name_plural),
+    }
+
+
+def _select_across(request: HttpRequest) -> bool:
+    return bool(forms.BooleanField(required=False).to_python(request.POST.get("select_across")))
+
+
+def _vanished(request: HttpRequest, found: Mapping[Any, Any]) -> list[str]:
+    """Rows that the user chose one by one and that are not in the list any more."""
+    if _select_across(request):
+        return []
+    known = {str(key) for key in found}
+    return [key for key in request.POST.getlist(ACTION_CHECKBOX_NAME) if key not in known]

@@ -1,0 +1,147 @@
+"""What all pages share: read-only, light queries, our style sheet, the bridge for content security policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.contrib import admin, messages
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote
+from django.core.exceptions import ValidationError
+from django.db import router
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.text import capfirst
+
+from .paging import CappedPaginator, LightChangeList
+
+if TYPE_CHECKING:
+    from .actions import Action
+
+    ModelAdmin = admin.ModelAdmin[Any]
+else:
+    ModelAdmin = admin.ModelAdmin
+
+LOG_BATCH = 500
+FROM_PAGE = "_from_page"
+"""The hidden field by which a row's own page says that it ran an action."""
+
+
+class TableAdmin(ModelAdmin):
+    """A table to look at. Rows are neither added nor edited by hand: actions change them."""
+
+    deferred: ClassVar[tuple[str, ...]] = ()
+    """Columns that the list does not load."""
+
+    actions: Any = ()
+    list_per_page = 50
+    paginator = CappedPaginator
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER  # they count all rows once per filter value
+    list_select_related = False
+    change_form_template = "admin/jobexec/row_page.html"
+
+    class Media:
+        css: ClassVar = {"all": ["jobexec/admin.css"]}
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        columns = [field.name for field in self.opts.fields]
+        return [*columns, *(name for name in self.readonly_fields if name not in columns)]
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[LightChangeList]:
+        return LightChangeList
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        bridge_nonce(request)
+        title = capfirst(str(self.opts.verbose_name_plural))
+        return super().changelist_view(request, {"title": title, **(extra_context or {})})
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: Any,
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: Any = None,
+    ) -> HttpResponse:
+        context |= {
+            "title": capfirst(str(self.opts.verbose_name)),
+            "row_actions": self.permitted_actions(request),
+            "list_url": self.list_url(),
+            "from_page": FROM_PAGE,
+            **self.page_context(request, obj),
+        }
+        return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        """What the template of a row's page needs besides."""
+        return {}
+
+    def permitted_actions(self, request: HttpRequest) -> list[Action]:
+        """Our actions that this user may run here."""
+        return [action for action in self.actions if getattr(self, f"has_{action.permission}_permission")(request)]
+
+    def response_action(  # type: ignore[override]  # action_location is new in Django 6.1
+        self, request: HttpRequest, queryset: QuerySet[Any], **location: Any
+    ) -> HttpResponse | None:
+        try:
+            return super().response_action(request, queryset, **location)
+        except ValidationError as error:  # keys that nobody could choose on the page
+            self.message_user(request, " ".join(error.messages), messages.ERROR)
+            return None
+
+    def write_alias(self, queryset: QuerySet[Any]) -> str:
+        """The database to change these rows in: the queryset's own if it names one, else what the routers say."""
+        named: str | None = queryset._db  # type: ignore[attr-defined]
+        return named or router.db_for_write(self.model)
+
+    def log_operation(self, request: HttpRequest, rows: Iterable[Model], flag: int, message: str) -> None:
+        """Remember in the admin's log who did what to these rows."""
+        batch: list[Model] = []
+        for row in rows:
+            batch.append(row)
+            if len(batch) == LOG_BATCH:
+                self._log(request, batch, flag, message)
+                batch = []
+        if batch:
+            self._log(request, batch, flag, message)
+
+    def _log(self, request: HttpRequest, rows: list[Model], flag: int, message: str) -> None:
+        LogEntry.objects.log_actions(request.user.pk, rows, flag, message)  # type: ignore[arg-type]
+
+    def page_url(self, key: Any) -> str:
+        """The address of a row's page."""
+        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_change"
+        return reverse(name, args=[quote(key)], current_app=self.admin_site.name)
+
+    def list_url(self, model: type[Model] | None = None) -> str:
+        """The address of this table's list, or of another's."""
+        opts = (model or self.model)._meta
+        return reverse(f"admin:{opts.app_label}_{opts.model_name}_changelist", current_app=self.admin_site.name)
+
+
+def bridge_nonce(request: HttpRequest) -> None:
+    """Let django-admin-rangefilter find the nonce of Django's own content security policy.
+
+    It looks where django-csp puts the nonce; without one the browser blocks its inline style and script, and its
+    form then drops the other filters. Django has a policy of its own since 6.0.
+    """
+    try:
+        from django.middleware.csp import get_nonce
+    except ImportError:
+        return
+    nonce = get_nonce(request)
+    if nonce is not None and not hasattr(request, "csp_nonce"):
+        request.csp_nonce = nonce  # type: ignore[attr-defined]

@@ -1,0 +1,148 @@
+"""How values look in the admin: HTML without inline script or style, text that fits into a cell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db.models import Model
+from django.utils import formats, timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from jobexec import clock
+
+MAX_TEXT = 100_000
+NONE = "–"  # noqa: RUF001 (an empty cell)
+
+_UNITS = (
+    (86_400, gettext_lazy("%d d")),
+    (3_600, gettext_lazy("%d h")),
+    (60, gettext_lazy("%d min")),
+    (1, gettext_lazy("%d s")),
+)
+
+
+def duration(seconds: float | None) -> str:
+    """A length of time in its two largest units: "250 ms", "12 s", "3 min 5 s", "2 d 4 h"; negative ones too."""
+    if seconds is None:
+        return NONE
+    if seconds < 0:
+        return f"−{duration(-seconds)}"  # noqa: RUF001 (a minus sign)
+    if seconds < 1:
+        return _("%d ms") % round(seconds * 1000)
+    parts: list[str] = []
+    rest = round(seconds)
+    for size, unit in _UNITS:
+        count, rest = divmod(rest, size)
+        if count or parts:
+            parts.append(unit % count if count else "")
+    return " ".join(part for part in parts[:2] if part)
+
+
+def now(row: Model) -> datetime:
+    """The time by which the row's times are to be judged."""
+    return clock.now(row._state.db or "default")
+
+
+def relative(moment: datetime | None, reference: datetime) -> str | SafeString:
+    """A moment as seen from another: "in 3 min", "2 h ago"; the exact time is the tooltip."""
+    if moment is None:
+        return NONE
+    seconds = (moment - reference).total_seconds()
+    template = _("in %s") if seconds > 0 else _("%s ago")
+    return _time(moment, template % duration(abs(seconds)))
+
+
+def age(moment: datetime, reference: datetime) -> SafeString:
+    """How long ago it was, without saying "ago"."""
+    return _time(moment, duration((reference - moment).total_seconds()))
+
+
+def handler(name: str) -> SafeString:
+    """A handler's name, which may be long, with places to break it."""
+    return format_html_join(SafeString("<wbr>."), "{}", ((part,) for part in name.split(".")))
+
+
+def exact(moment: datetime | None, reference: datetime) -> str | SafeString:
+    """A moment with seconds, and how far away it is."""
+    if moment is None:
+        return NONE
+    return format_html("{} ({})", absolute(moment), relative(moment, reference))
+
+
+def absolute(moment: datetime) -> str:
+    """Date and time with seconds in the current time zone."""
+    local = timezone.localtime(moment)
+    return f"{formats.date_format(local, 'SHORT_DATE_FORMAT')} {local:%H:%M:%S}"
+
+
+def _time(moment: datetime, text: str) -> SafeString:
+    return format_html(
+        '<time class="jobexec-time" datetime="{}" title="{}">{}</time>', moment.isoformat(), absolute(moment), text
+    )
+
+
+def badge(kind: str, text: Any) -> SafeString:
+    """A word in colour. ``kind``: ok, work, wait, warn, bad, off."""
+    return format_html('<span class="jobexec-badge jobexec-{}">{}</span>', kind, text)
+
+
+def shortened(text: str, length: int = 80) -> str | SafeString:
+    """The beginning of the first line; more of the text is the tooltip."""
+    if not text:
+        return NONE
+    line = text.strip().split("\n", 1)[0]
+    if line == text and len(line) <= length:
+        return line
+    cut = line if len(line) <= length else line[: length - 1].rstrip()
+    return format_html('<span title="{}">{}…</span>', text[:500], cut)
+
+
+def lock_owner(owner: str | None) -> str | SafeString:
+    """The node's name out of a lock owner (name:boot), which is the tooltip; "free" for none."""
+    if owner is None:
+        return format_html('<span class="jobexec-quiet">{}</span>', _("free"))
+    return format_html('<span title="{}">{}</span>', owner, owner.rpartition(":")[0] or owner)
+
+
+def pre(text: str) -> str | SafeString:
+    """Text of many lines as it stands, in a box that scrolls."""
+    if not text:
+        return NONE
+    if len(text) > MAX_TEXT:
+        text = text[:MAX_TEXT] + "\n…"
+    # Focusable, so that a keyboard can scroll it.
+    return format_html('<pre class="jobexec-pre" tabindex="0">{}</pre>', text)
+
+
+def json_text(value: Any) -> str | SafeString:
+    """JSON over several lines; numbers of any size exactly as they are."""
+    if value in (None, "", {}, []):
+        return NONE
+    return pre(
+        value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, cls=DjangoJSONEncoder)
+    )
+
+
+def lines(values: Any) -> str | SafeString:
+    """A list, one value a line."""
+    if not values:
+        return NONE
+    return format_html_join(SafeString("<br>"), "{}", ((value,) for value in values))
+
+
+def row(parts: Sequence[Any]) -> str | SafeString:
+    """Several things side by side."""
+    return format_html_join(" ", "{}", ((part,) for part in parts)) or NONE
+
+
+def link(url: str, text: Any, **query: str) -> SafeString:
+    """A link, with parameters if given."""
+    return format_html('<a href="{}{}">{}</a>', url, f"?{urlencode(query)}" if query else "", text)

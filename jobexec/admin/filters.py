@@ -1,0 +1,82 @@
+"""List filters. None of them reads all distinct values of a large table to offer its choices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib import admin
+from django.db import router
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from rangefilter.filters import DateTimeRangeFilterBuilder, NumericRangeFilterBuilder
+
+from jobexec.conf import get_settings
+from jobexec.models import JobDefinition
+
+PRIORITY = ("priority", NumericRangeFilterBuilder(title=_("priority")))
+DUE_DATE = ("due_date", DateTimeRangeFilterBuilder(title=_("due date")))
+CREATE_TIME = ("create_time", DateTimeRangeFilterBuilder(title=_("create time")))
+DIED_AT = ("died_at", DateTimeRangeFilterBuilder(title=_("time of death")))
+SUSPENDED_AT = ("suspended_at", DateTimeRangeFilterBuilder(title=_("suspended at")))
+TIMESTAMP = ("timestamp", DateTimeRangeFilterBuilder(title=_("timestamp")))
+
+
+class HandlerFilter(admin.SimpleListFilter):
+    """By handler: those that executors have registered."""
+
+    title = _("handler")
+    parameter_name = "handler"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        definitions = JobDefinition.objects.using(router.db_for_read(model_admin.model))
+        names = definitions.order_by("handler_type").values_list("handler_type", flat=True).distinct()[:200]
+        return [(name, name) for name in names]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(handler_type=self.value()) if self.value() else queryset
+
+
+class CategoryFilter(admin.SimpleListFilter):
+    """By category: those of the settings."""
+
+    title = _("category")
+    parameter_name = "in_category"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(name, name) for name in get_settings().categories]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(category=self.value()) if self.value() else queryset
+
+
+class YesNoFilter(admin.SimpleListFilter):
+    """Two choices, each a condition."""
+
+    choice_labels: tuple[tuple[str, Any], ...] = ()
+    conditions: dict[str, dict[str, Any]] = {}
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, Any]]:
+        return self.choice_labels
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(**self.conditions.get(self.value() or "", {}))
+
+
+class LockFilter(YesNoFilter):
+    """Free, or in the hands of a node."""
+
+    title = _("lock")
+    parameter_name = "lock"
+    choice_labels = (("free", _("Free")), ("held", _("In progress")))
+    conditions = {"free": {"lock_owner": None}, "held": {"lock_owner__isnull": False}}
+
+
+class WaitingFilter(YesNoFilter):
+    """What a timer job waits for."""
+
+    title = _("waiting for")
+    parameter_name = "waiting"
+    choice_labels = (("time", _("First attempt")), ("retry", _("Retry")))
+    conditions = {"time": {"attempts": 0}, "retry": {"attempts__gt": 0}}

@@ -1,0 +1,121 @@
+"""The columns and fields of the job tables."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import admin
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from jobexec.models import AbstractJob, DeadLetterJob, Job, SuspendedJob, TimerJob
+
+from . import display
+
+
+class JobColumns:
+    """Methods for ``list_display`` and ``readonly_fields``; mixed into the admin of each job table."""
+
+    @admin.display(description=gettext_lazy("state"))
+    def state_badge(self, job: AbstractJob) -> SafeString:
+        return state_badge(job)
+
+    @admin.display(description=gettext_lazy("handler"))
+    def handler(self, job: AbstractJob) -> SafeString:
+        return display.handler(job.handler_type)
+
+    @admin.display(description=gettext_lazy("category"))
+    def standing(self, job: AbstractJob) -> SafeString:
+        """Where it stands in which queue."""
+        if not job.priority:
+            return format_html("{}", job.category)
+        quiet = _("priority %(priority)d") % {"priority": job.priority}
+        return format_html('{}<br><span class="jobexec-quiet">{}</span>', job.category, quiet)
+
+    @admin.display(description=gettext_lazy("process instance"), empty_value=display.NONE)
+    def instance_link(self, job: AbstractJob) -> SafeString | str | None:
+        return instance_link(job.process_instance_id)
+
+    @admin.display(description=gettext_lazy("due"), ordering="due_date")
+    def due(self, job: AbstractJob) -> str | SafeString:
+        return display.relative(job.due_date, display.now(job))
+
+    @admin.display(description=gettext_lazy("due date"))
+    def due_exactly(self, job: AbstractJob) -> str | SafeString:
+        return display.exact(job.due_date, display.now(job))
+
+    @admin.display(description=gettext_lazy("retries"))
+    def tries(self, job: AbstractJob) -> SafeString:
+        made = _("%(made)d made") % {"made": job.attempts}
+        left = _("%(left)d left") % {"left": job.retries}
+        return format_html('<span class="jobexec-line">{}</span><br><span class="jobexec-quiet">{}</span>', left, made)
+
+    # Ids are made in the order of time, so the primary key sorts by age.
+    @admin.display(description=gettext_lazy("age"), ordering="-id")
+    def age(self, job: AbstractJob) -> SafeString:
+        return display.age(job.create_time, display.now(job))
+
+    @admin.display(description=gettext_lazy("create time"))
+    def created_exactly(self, job: AbstractJob) -> str | SafeString:
+        return display.exact(job.create_time, display.now(job))
+
+    @admin.display(description=gettext_lazy("state, lock owner"))
+    def state_and_owner(self, job: AbstractJob) -> SafeString:
+        return format_html("{}<br>{}", state_badge(job), display.lock_owner(job.lock_owner))
+
+    @admin.display(description=gettext_lazy("last exception"))
+    def exception(self, job: AbstractJob) -> str | SafeString:
+        return display.shortened(job.exception_message, 60)
+
+    @admin.display(description=gettext_lazy("last exception"))
+    def exception_text(self, job: AbstractJob) -> str | SafeString:
+        return display.pre(job.exception_message)
+
+    @admin.display(description=gettext_lazy("stack trace"))
+    def stack(self, job: AbstractJob) -> str | SafeString:
+        return display.pre(job.exception_stack)
+
+    @admin.display(description=gettext_lazy("arguments"))
+    def arguments(self, job: AbstractJob) -> str | SafeString:
+        return display.json_text(arguments_of(job))
+
+    @admin.display(description=gettext_lazy("headers"))
+    def headers(self, job: AbstractJob) -> str | SafeString:
+        return display.json_text(job.custom_headers)
+
+
+def state_badge(job: AbstractJob) -> SafeString:
+    """What a glance at the row should tell."""
+    if isinstance(job, DeadLetterJob):
+        return display.badge("bad", _("dead letter"))
+    if isinstance(job, SuspendedJob):
+        return display.badge("off", _("suspended"))
+    if isinstance(job, TimerJob):
+        return display.badge("warn", _("waits for retry")) if job.attempts else display.badge("wait", _("timer"))
+    assert isinstance(job, Job)
+    return _badge_of_executable(job)
+
+
+def _badge_of_executable(job: Job) -> SafeString:
+    if job.locked and job.cancel_requested:
+        return display.badge("warn", _("being cancelled"))
+    if job.suspend_requested:
+        return display.badge("off", _("to be suspended"))
+    if job.locked:
+        return display.badge("work", _("in progress"))
+    return display.badge("ok", _("executable"))
+
+
+def instance_link(process_instance: str) -> SafeString | None:
+    """A link to what else belongs to the process instance, within the current list."""
+    if not process_instance:
+        return None
+    return format_html('<a href="?{}">{}</a>', urlencode({"q": process_instance}), process_instance)
+
+
+def arguments_of(job: AbstractJob) -> Any:
+    """The arguments as they are to be shown; the one place where they could be hidden in part."""
+    return job.handler_configuration

@@ -1,0 +1,37 @@
+"""Search by what the indexes of the job tables serve."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django.utils.translation import gettext_lazy as _
+
+HELP = _("A job's id, a process instance, or how a handler's name begins.")
+
+
+def as_uuid(term: str) -> UUID | None:
+    """The term as an id, None if it is no UUID."""
+    try:
+        return UUID(term)
+    except ValueError:
+        return None
+
+
+def search(queryset: QuerySet[Any], term: str, id_column: str = "pk") -> QuerySet[Any]:
+    """Rows with this id or process instance; if there are none, those whose handler's name begins so.
+
+    Ids and process instances are looked up in their indexes and exactly. Handler names have no index in the job
+    tables, so they are compared only when nothing else fits.
+    """
+    term = term.strip()
+    if not term:
+        return queryset
+    id = as_uuid(term)
+    if id is not None:
+        return queryset.filter(Q(**{id_column: id}) | Q(process_instance_id=term))
+    instance = queryset.filter(process_instance_id=term)
+    if instance.order_by().exists():
+        return instance
+    return queryset.filter(handler_type__startswith=term)

@@ -1,0 +1,45 @@
+"""The jobs that nobody may run until somebody activates them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from jobexec.models import SuspendedJob
+
+from . import display, filters
+from .job_actions import Activate, Delete, Reschedule, ResetRetries, SetPriority
+from .job_page import JobTableAdmin
+
+
+@admin.register(SuspendedJob)
+class SuspendedJobAdmin(JobTableAdmin):
+    """Suspended jobs, the latest first."""
+
+    list_display = (
+        "state_badge",
+        "handler",
+        "instance_link",
+        "standing",
+        "suspended",
+        "due",
+        "tries",
+        "exception",
+    )
+    list_filter = (filters.CategoryFilter, filters.HandlerFilter, filters.SUSPENDED_AT, filters.DUE_DATE)
+    sortable_by = ("suspended",)
+    ordering = ("-suspended_at", "-id")
+    own_columns = ("suspended_exactly",)
+    readonly_fields: ClassVar[Any] = (*JobTableAdmin.readonly_fields, "suspended_exactly")
+    actions = (Activate(), ResetRetries(), Reschedule(), SetPriority(), Delete())
+
+    @admin.display(description=_("suspended"), ordering="suspended_at")
+    def suspended(self, job: SuspendedJob) -> str | SafeString:
+        return display.relative(job.suspended_at, display.now(job))
+
+    @admin.display(description=_("suspended at"))
+    def suspended_exactly(self, job: SuspendedJob) -> str | SafeString:
+        return display.exact(job.suspended_at, display.now(job))

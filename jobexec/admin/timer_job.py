@@ -1,0 +1,36 @@
+"""The jobs that wait for a time."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+
+from jobexec.models import TimerJob
+
+from . import filters
+from .job_actions import Delete, Reschedule, ResetRetries, RetryNow, SetPriority, Suspend
+from .job_page import JobTableAdmin
+
+
+@admin.register(TimerJob)
+class TimerJobAdmin(JobTableAdmin):
+    """Timers and waiting retries, what is due next first."""
+
+    list_display = (
+        "state_badge",
+        "handler",
+        "instance_link",
+        "standing",
+        "due",
+        "tries",
+        "exception",
+    )
+    list_filter = (
+        filters.WaitingFilter,
+        filters.CategoryFilter,
+        filters.HandlerFilter,
+        filters.DUE_DATE,
+        filters.CREATE_TIME,
+    )
+    sortable_by = ("due",)
+    ordering = ("due_date", "id")
+    actions = (RetryNow(), ResetRetries(), Reschedule(), SetPriority(), Suspend(), Delete())

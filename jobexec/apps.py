@@ -1,0 +1,23 @@
+"""Wiring: what happens once when Django starts."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.utils.module_loading import autodiscover_modules
+from django.utils.translation import gettext_lazy as _
+
+
+class JobExecConfig(AppConfig):
+    """The job executor as a Django app. Starts nothing: executors are started by command or by code."""
+
+    name = "jobexec"
+    label = "jobexec"
+    verbose_name = _("Job executor")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register the system checks, and import ``jobs`` of every installed app, so that handlers are known."""
+        from .checks import register_checks  # models are loaded only now
+
+        register_checks()
+        autodiscover_modules("jobs")

@@ -1,0 +1,223 @@
+"""Django system checks of jobexec. ``docs/reference/checks.md`` explains each id.
+
+They look at settings only and open no connection, so that ``manage.py check`` works without a database.
+Nothing runs at import; the app's ``ready()`` calls :func:`register_checks`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings as django_settings
+from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+
+from jobexec import conf
+from jobexec.conf import EngineSettings, Settings
+from jobexec.exceptions import InvalidRetryPlan
+from jobexec.handlers.registry import all_handlers
+from jobexec.retry import RetryPlan
+
+TAG = "jobexec"
+SUPPORTED = {"postgresql": "PostgreSQL", "mysql": "MariaDB or MySQL", "sqlite": "SQLite"}
+
+#: Connections of an executor beside those of its worker threads, at the same moment: acquisition, settlement and
+#: heartbeat must none of them wait for a job to give back a connection.
+EXTRA_CONNECTIONS = 3
+
+_WAL = re.compile(r"journal_mode\s*[=(]\s*['\"]?wal\b", re.IGNORECASE)
+
+EngineCheck = Callable[[Settings, EngineSettings], Iterator[CheckMessage]]
+
+
+def register_checks() -> None:
+    """Register all checks with Django, under the tag ``jobexec``. May be called more than once."""
+    for check in (check_settings, check_project, check_engines, check_handlers):
+        register(check, TAG)
+
+
+def check_settings(**kwargs: Any) -> list[CheckMessage]:
+    """E001 and E003 (each problem of JOBEXEC), E006 (the default retry plan)."""
+    problems = conf.problems(conf.raw_settings())
+    hint = "The settings reference of jobexec lists the keys and what they may be."
+    found: list[CheckMessage] = [Error(str(problem), hint=hint, id=problem.check_id) for problem in problems]
+    if not problems:
+        found.extend(_default_retry_plan(conf.get_settings()))
+    return found
+
+
+def check_project(**kwargs: Any) -> list[CheckMessage]:
+    """E002 (USE_TZ), E005 (django-admin-rangefilter)."""
+    found: list[CheckMessage] = []
+    if not django_settings.USE_TZ:
+        found.append(Error("jobexec needs USE_TZ = True; got False.", hint=_HINT_USE_TZ, id="jobexec.E002"))
+    if apps.is_installed("django.contrib.admin") and not apps.is_installed("rangefilter"):
+        found.append(
+            Error(
+                "The admin pages of jobexec need the app 'rangefilter', which is not in INSTALLED_APPS.",
+                hint="Add 'rangefilter' (it comes with jobexec: django-admin-rangefilter).",
+                id="jobexec.E005",
+            )
+        )
+    return found
+
+
+def check_handlers(**kwargs: Any) -> list[CheckMessage]:
+    """W006: every job's default category is one of the setting CATEGORIES."""
+    if conf.problems(conf.raw_settings()):
+        return []  # said by check_settings
+    known = conf.get_settings().categories
+    definitions = [handler.definition() for handler in all_handlers()]
+    return [
+        Warning(
+            f"The job {definition['id']!r} stands in the category {definition['category']!r}, which does not exist.",
+            hint=f"Add it to JOBEXEC['CATEGORIES'], which names {', '.join(map(repr, known))}.",
+            id="jobexec.W006",
+        )
+        for definition in definitions
+        if definition["category"] not in known
+    ]
+
+
+def check_engines(**kwargs: Any) -> list[CheckMessage]:
+    """E004, E007 and all warnings: does each engine's database suit its settings?"""
+    if conf.problems(conf.raw_settings()):
+        return []  # said by check_settings
+    settings = conf.get_settings()
+    found: list[CheckMessage] = []
+    for engine in settings.engines.values():
+        unsupported = list(_vendor(engine))
+        found.extend(unsupported)
+        if not unsupported:
+            for check in _ENGINE_CHECKS[connections[engine.alias].vendor]:
+                found.extend(check(settings, engine))
+            found.extend(_listen_database(engine))
+    return found
+
+
+_HINT_USE_TZ = "With naive datetimes, a due date would mean another moment on a node in another time zone."
+
+
+def _default_retry_plan(settings: Settings) -> Iterator[CheckMessage]:
+    try:
+        RetryPlan.parse(settings.default_retry_plan)
+    except InvalidRetryPlan as error:
+        yield Error(f"JOBEXEC['DEFAULT_RETRY_PLAN']: {error}", id="jobexec.E006")
+
+
+def _vendor(engine: EngineSettings) -> Iterator[CheckMessage]:
+    where = f"The job engine {engine.alias!r} (DATABASES[{engine.alias!r}])"
+    try:
+        vendor = connections[engine.alias].vendor
+    except ImproperlyConfigured as error:
+        yield Error(f"{where} has a database backend that cannot be loaded: {error}", id="jobexec.E004")
+        return
+    if vendor not in SUPPORTED:
+        supported = ", ".join(SUPPORTED.values())
+        yield Error(f"{where} must be {supported}; got the vendor {vendor!r}.", id="jobexec.E004")
+
+
+def _sqlite_locking(settings: Settings, engine: EngineSettings) -> Iterator[CheckMessage]:
+    if engine.acquisition == "skip_locked":
+        yield Error(
+            f"The job engine {engine.alias!r} cannot use ACQUISITION 'skip_locked': SQLite has no SKIP LOCKED.",
+            hint="Use 'auto' or 'optimistic'.",
+            id="jobexec.E007",
+        )
+
+
+def _sqlite_options(settings: Settings, engine: EngineSettings) -> Iterator[CheckMessage]:
+    database = connections[engine.alias].settings_dict
+    options = database["OPTIONS"]
+    missing = {}
+    if str(options.get("transaction_mode")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
+        missing["transaction_mode"] = "IMMEDIATE"
+    if not _in_memory(database["NAME"]) and not _WAL.search(str(options.get("init_command"))):
+        missing["init_command"] = "PRAGMA journal_mode=WAL;"
+    if missing:
+        yield Warning(
+            f"The SQLite database of the job engine {engine.alias!r} is not set up for writers beside each other: "
+            f"threads and views will meet 'database is locked'.",
+            hint=f"Set DATABASES[{engine.alias!r}]['OPTIONS'] = { {**options, **missing}!r}",
+            id="jobexec.W001",
+        )
+
+
+def _sqlite_atomic(settings: Settings, engine: EngineSettings) -> Iterator[CheckMessage]:
+    if settings.atomic_jobs:
+        yield Warning(
+            f"JOBEXEC['ATOMIC_JOBS'] is True and the job engine {engine.alias!r} is on SQLite: while one such job "
+            "runs, nothing else can write to the database.",
+            hint="Leave ATOMIC_JOBS False and give atomic=True to the short jobs that need it.",
+            id="jobexec.W003",
+        )
+
+
+def _pool_size(settings: Settings, engine: EngineSettings) -> Iterator[CheckMessage]:
+    pool = connections[engine.alias].settings_dict["OPTIONS"].get("pool")
+    if not pool:
+        return
+    options = pool if isinstance(pool, dict) else {}
+    # psycopg's own default: 4, and no growth unless max_size is given
+    size = options.get("max_size") or options.get("min_size", 4)
+    needed = settings.threads + EXTRA_CONNECTIONS
+    if isinstance(size, int) and needed > size:
+        yield Warning(
+            f"The connection pool of the job engine {engine.alias!r} has at most {size} connections, but "
+            f"{settings.threads} threads and the executor's own loops need up to {needed}.",
+            hint=f"Set DATABASES[{engine.alias!r}]['OPTIONS']['pool']['max_size'] to at least {needed}, "
+            "or lower JOBEXEC['THREADS'].",
+            id="jobexec.W002",
+        )
+
+
+def _pgbouncer(settings: Settings, engine: EngineSettings) -> Iterator[CheckMessage]:
+    database = connections[engine.alias].settings_dict
+    if engine.notify and engine.listen_database is None and database.get("DISABLE_SERVER_SIDE_CURSORS"):
+        yield Warning(
+            f"The job engine {engine.alias!r} seems to be behind a pooler in transaction mode "
+            "(DISABLE_SERVER_SIDE_CURSORS is True), where LISTEN hears nothing: jobs wait for the next poll.",
+            hint="Name an alias with a direct connection in LISTEN_DATABASE, or set NOTIFY to False.",
+            id="jobexec.W005",
+        )
+
+
+def _listen_database(engine: EngineSettings) -> Iterator[CheckMessage]:
+    if engine.listen_database is None:
+        return
+    reason = _why_not_listening(engine)
+    if reason:
+        yield Warning(
+            f"LISTEN_DATABASE {engine.listen_database!r} of the job engine {engine.alias!r} is of no use: {reason}.",
+            hint="Name an alias with a direct connection to the same PostgreSQL database, or leave it out.",
+            id="jobexec.W004",
+        )
+
+
+def _why_not_listening(engine: EngineSettings) -> str:
+    if not engine.notify:
+        return "NOTIFY is False"
+    if connections[engine.alias].vendor != "postgresql":
+        return "the engine is not on PostgreSQL"
+    listener = connections[str(engine.listen_database)]
+    if listener.vendor != "postgresql":
+        return "it is not a PostgreSQL database"
+    names = listener.settings_dict["NAME"], connections[engine.alias].settings_dict["NAME"]
+    if names[0] != names[1]:
+        return f"it is another database ({names[0]!r}, the engine's is {names[1]!r})"
+    return ""
+
+
+def _in_memory(name: object) -> bool:
+    return ":memory:" in str(name) or "mode=memory" in str(name)
+
+
+_ENGINE_CHECKS: dict[str, tuple[EngineCheck, ...]] = {
+    "postgresql": (_pool_size, _pgbouncer),
+    "mysql": (),
+    "sqlite": (_sqlite_locking, _sqlite_options, _sqlite_atomic),
+}

@@ -1,0 +1,122 @@
+"""The only "now".
+
+Nothing else in jobexec asks the operating system for the time. After :func:`synchronise` the time of a
+database alias is that database's own, carried on by the monotonic clock, so that neither a wrong clock of a
+node nor a step of it moves a lease or a timer. (Own decision: Camunda and Flowable trust the clock of each
+node.)
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import NamedTuple
+
+
+class _Reading(NamedTuple):
+    database_time: datetime
+    at: float
+
+
+_readings: dict[str, _Reading] = {}
+_frozen: FrozenClock | None = None
+
+
+def now(using: str = "default") -> datetime:
+    """The current time as an aware datetime in UTC.
+
+    ``using`` is a database alias. Before :func:`synchronise` was called for it, the answer is the wall
+    clock's. A new synchronisation may step the time back by the error of the one before.
+    """
+    frozen = _frozen
+    if frozen is not None:
+        return frozen.now
+    reading = _readings.get(using)
+    if reading is None:
+        return datetime.now(UTC)
+    return reading.database_time + timedelta(seconds=time.monotonic() - reading.at)
+
+
+def monotonic() -> float:
+    """Seconds since an unknown moment; never steps back. For durations and for :func:`synchronise`."""
+    frozen = _frozen
+    return time.monotonic() if frozen is None else frozen.monotonic
+
+
+def synchronise(using: str, database_time: datetime, at: float) -> None:
+    """From now on the time of the alias ``using`` is ``database_time`` plus what has passed since ``at``.
+
+    ``at`` is a reading of :func:`monotonic`: the middle of the round trip that fetched the time halves the
+    error. Called at every heartbeat, also because the monotonic clock of Linux stands still while the machine
+    is suspended. Raises ValueError for a naive ``database_time``. Without effect on a frozen clock.
+    """
+    if database_time.utcoffset() is None:
+        raise ValueError(f"synchronise() expects an aware datetime, got {database_time!r}.")
+    if _frozen is None:
+        _readings[using] = _Reading(database_time.astimezone(UTC), at)
+
+
+def forget(using: str | None = None) -> None:
+    """Undo :func:`synchronise` for one alias, or for all of them; the wall clock counts again."""
+    if using is None:
+        _readings.clear()
+    else:
+        _readings.pop(using, None)
+
+
+class FrozenClock:
+    """For tests: stops :func:`now` and :func:`monotonic` for the whole process, until told to :meth:`tick`.
+
+    ``start`` is an aware datetime, by default the current time. A context manager; they may be nested, the
+    innermost one counts. All threads see the same time.
+
+    >>> with FrozenClock() as clock:
+    ...     clock.tick(90)
+    """
+
+    def __init__(self, start: datetime | None = None) -> None:
+        if start is not None and start.utcoffset() is None:
+            raise ValueError(f"FrozenClock expects an aware datetime, got {start!r}.")
+        self._lock = threading.Lock()
+        self._now = datetime.now(UTC) if start is None else start.astimezone(UTC)
+        self._monotonic = time.monotonic()
+        self._outer: list[FrozenClock | None] = []
+
+    @property
+    def now(self) -> datetime:
+        """The time at which this clock stands, aware, in UTC."""
+        with self._lock:
+            return self._now
+
+    @property
+    def monotonic(self) -> float:
+        """The reading of the monotonic clock, in seconds; moves together with :attr:`now`."""
+        with self._lock:
+            return self._monotonic
+
+    def tick(self, step: timedelta | float = 1.0) -> datetime:
+        """Move the time forward by a timedelta or a number of seconds; returns the new time.
+
+        Raises ValueError for a negative step: the monotonic clock cannot go back.
+        """
+        delta = step if isinstance(step, timedelta) else timedelta(seconds=step)
+        if delta < timedelta(0):
+            raise ValueError(f"A clock does not tick backwards: {step!r}.")
+        with self._lock:
+            self._now += delta
+            self._monotonic += delta.total_seconds()
+            return self._now
+
+    def __enter__(self) -> FrozenClock:
+        global _frozen
+        self._outer.append(_frozen)
+        _frozen = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        global _frozen
+        _frozen = self._outer.pop()

@@ -1,0 +1,95 @@
+"""The settings as frozen dataclasses. A field is a key of JOBEXEC in lower case, with default and parser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from typing import Any
+
+from jobexec.conf import values
+from jobexec.exceptions import InvalidSettings
+
+
+def _by(parser: values.Parser) -> dict[str, values.Parser]:
+    return {"parser": parser}
+
+
+def _seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """The settings of one engine, that is one database alias; see ``docs/reference/settings.md``."""
+
+    alias: str
+    acquisition: str = field(default="auto", metadata=_by(values.choice("auto", "skip_locked", "optimistic")))
+    max_jobs_per_acquisition: int = field(default=100, metadata=_by(values.integer(1, 10_000)))
+    lock_time: timedelta = field(default=timedelta(minutes=5), metadata=_by(values.duration()))
+    wait_time: timedelta = field(default=_seconds(0.1), metadata=_by(values.duration()))
+    wait_increase_factor: float = field(default=2.0, metadata=_by(values.factor))
+    max_wait: timedelta = field(default=_seconds(5), metadata=_by(values.duration()))
+    max_wait_when_listening: timedelta = field(default=_seconds(30), metadata=_by(values.duration()))
+    backoff_time: timedelta = field(default=_seconds(0.03), metadata=_by(values.duration(zero=True)))
+    max_backoff: timedelta = field(default=_seconds(0.5), metadata=_by(values.duration(zero=True)))
+    notify: bool = field(default=True, metadata=_by(values.boolean))
+    listen_database: str | None = field(default=None, metadata=_by(values.database))
+    priority_ageing: timedelta | None = field(default=None, metadata=_by(values.duration(none=True)))
+    priority_range: tuple[int | None, int | None] = field(default=(None, None), metadata=_by(values.priority_range))
+    deployment_aware: bool = field(default=False, metadata=_by(values.boolean))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The whole JOBEXEC setting, validated. ``docs/reference/settings.md`` explains each field.
+
+    Compared by value. Made by get_settings() and by :meth:`replace`, not by calling the class.
+    """
+
+    engines: Mapping[str, EngineSettings]
+    threads: int = field(default=10, metadata=_by(values.integer(1, 10_000)))
+    queue_size: int = field(default=100, metadata=_by(values.integer(1, 1_000_000)))
+    node_name: str = field(default="", metadata=_by(values.node_name))
+    lease_time: timedelta = field(default=_seconds(30), metadata=_by(values.duration()))
+    heartbeat_interval: timedelta = field(default=_seconds(10), metadata=_by(values.duration()))
+    recovery_interval: timedelta = field(default=_seconds(10), metadata=_by(values.duration()))
+    grace_period: timedelta = field(default=_seconds(30), metadata=_by(values.duration(zero=True)))
+    settle_within: timedelta = field(default=_seconds(0.02), metadata=_by(values.duration(zero=True)))
+    categories: tuple[str, ...] = field(default=("default",), metadata=_by(values.names))
+    atomic_jobs: bool = field(default=False, metadata=_by(values.boolean))
+    history_level: str = field(default="activity", metadata=_by(values.choice("none", "failures", "activity", "full")))
+    deployment: str | None = field(default=None, metadata=_by(values.deployment))
+    default_retry_plan: Any = field(default="R3/PT10S", metadata=_by(values.retry_plan))
+    unknown_handler_delay: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))
+    unknown_handler_timeout: timedelta = field(default=timedelta(days=1), metadata=_by(values.duration(zero=True)))
+    max_conflicts: int = field(default=10, metadata=_by(values.integer(0)))
+    conflict_delay: timedelta = field(default=_seconds(1), metadata=_by(values.duration(zero=True)))
+    #: The JOBEXEC dict that this was made from.
+    source: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def engine(self, alias: str) -> EngineSettings:
+        """The settings of the engine on this database alias. Raises InvalidSettings if it is no engine."""
+        try:
+            return self.engines[alias]
+        except KeyError:
+            known = ", ".join(map(repr, self.engines))
+            raise InvalidSettings(
+                f"The database {alias!r} is not a job engine. JOBEXEC['ENGINES'] names {known}."
+            ) from None
+
+    def replace(self, **overrides: Any) -> Settings:
+        """A copy with other values, validated by the same rules; for options of the command line.
+
+        Keys are field names of Settings or of EngineSettings (then for every engine), and ``engines``: a list
+        of the aliases to keep. ``categories`` must be among those that exist. None means "not given". Raises
+        InvalidSettings.
+        """
+        from jobexec.conf.validation import replaced  # it makes objects of this class
+
+        return replaced(self, overrides)
+
+
+def parsers(cls: type[Settings] | type[EngineSettings]) -> dict[str, values.Parser]:
+    """The parser of every key (in upper case) that the class takes from JOBEXEC."""
+    return {item.name.upper(): item.metadata["parser"] for item in fields(cls) if "parser" in item.metadata}

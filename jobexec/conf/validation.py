@@ -1,0 +1,187 @@
+"""From the raw JOBEXEC dict to Settings, with every problem found on the way."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any
+
+from django.conf import settings as django_settings
+
+from jobexec.conf.schema import EngineSettings, Settings, parsers
+from jobexec.conf.values import Parser
+from jobexec.exceptions import InvalidSettings
+
+GLOBAL = parsers(Settings)
+PER_ENGINE = parsers(EngineSettings)
+DEFAULT_ENGINES: Mapping[str, Any] = {"default": {}}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with JOBEXEC: where (``setting``), what (``message``), which system check says it."""
+
+    setting: str
+    message: str
+    check_id: str = "jobexec.E001"
+
+    def __str__(self) -> str:
+        return f"{self.setting} {self.message}"
+
+
+def build(raw: Any) -> tuple[Settings | None, list[Problem]]:
+    """Settings made from the raw dict, and all problems; the settings are None if there is any problem."""
+    if not isinstance(raw, Mapping):
+        return None, [_mismatch("JOBEXEC", "a dict", raw)]
+    problems: list[Problem] = []
+    engine_keys = {key: value for key, value in raw.items() if key in PER_ENGINE}
+    global_keys = {key: value for key, value in raw.items() if key not in PER_ENGINE and key != "ENGINES"}
+    shared = _parse("JOBEXEC", engine_keys, PER_ENGINE, problems)
+    values = _parse("JOBEXEC", global_keys, GLOBAL, problems, also=[*PER_ENGINE, "ENGINES"])
+    engines = _engines(raw.get("ENGINES", DEFAULT_ENGINES), shared, problems)
+    values.setdefault("node_name", GLOBAL["NODE_NAME"](None))
+    settings = Settings(engines=MappingProxyType(engines), source=MappingProxyType(dict(raw)), **values)
+    problems.extend(_between_globals(settings))
+    return (None if problems else settings), problems
+
+
+def replaced(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
+    """See Settings.replace()."""
+    raw = dict(settings.source)
+    given = {key.upper(): value for key, value in overrides.items() if value is not None}
+    problems = [_unknown("JOBEXEC", key, [*GLOBAL, *PER_ENGINE]) for key in given if key not in _overridable()]
+    if "ENGINES" in given:
+        problems += _keep_engines(raw, given.pop("ENGINES"))
+    if "CATEGORIES" in given:
+        problems += _known_categories(settings, given["CATEGORIES"])
+    _override_engines(raw, given)
+    raw.update(given)
+    result, found = build(raw)
+    return checked(result, _distinct([*problems, *found]))
+
+
+def checked(settings: Settings | None, problems: Collection[Problem]) -> Settings:
+    """The settings, if there is no problem. Raises InvalidSettings, which lists all of them."""
+    if settings is None or problems:
+        raise InvalidSettings("\n".join(["The JOBEXEC setting is not valid:", *(f"- {item}" for item in problems)]))
+    return settings
+
+
+def _parse(
+    path: str,
+    raw: Mapping[Any, Any],
+    known: Mapping[str, Parser],
+    problems: list[Problem],
+    also: Iterable[str] = (),
+) -> dict[str, Any]:
+    parsed = {}
+    for key, value in raw.items():
+        parser = known.get(key) if isinstance(key, str) else None
+        if parser is None:
+            problems.append(_unknown(path, key, [*known, *also]))
+            continue
+        try:
+            parsed[key.lower()] = parser(value)
+        except ValueError as error:
+            problems.append(_mismatch(f"{path}[{key!r}]", str(error), value))
+    return parsed
+
+
+def _engines(raw: Any, shared: Mapping[str, Any], problems: list[Problem]) -> dict[str, EngineSettings]:
+    path = "JOBEXEC['ENGINES']"
+    if not isinstance(raw, Mapping) or not raw:
+        problems.append(_mismatch(path, "a dict of database alias to a dict of settings, with at least one alias", raw))
+        return {}
+    engines = {}
+    for alias, own in raw.items():
+        here = f"{path}[{alias!r}]"
+        if alias not in django_settings.DATABASES:
+            problems.append(_no_database(here, alias))
+        if not isinstance(own, Mapping):
+            problems.append(_mismatch(here, "a dict of settings", own))
+            continue
+        engine = EngineSettings(alias=alias, **{**shared, **_engine_keys(here, own, problems)})
+        engines[alias] = engine
+        problems.extend(_between_engine(here, engine))
+    return engines
+
+
+def _engine_keys(here: str, own: Mapping[Any, Any], problems: list[Problem]) -> dict[str, Any]:
+    misplaced = [key for key in own if key in GLOBAL]
+    problems.extend(
+        Problem(f"{here}[{key!r}]", f"is not a setting of an engine; write JOBEXEC[{key!r}].") for key in misplaced
+    )
+    return _parse(here, {key: value for key, value in own.items() if key not in misplaced}, PER_ENGINE, problems)
+
+
+def _between_globals(settings: Settings) -> Iterable[Problem]:
+    # Two heartbeats must fit into a lease: one that is late or lost must not cost the node its jobs.
+    half = settings.lease_time / 2
+    if settings.heartbeat_interval > half:
+        yield _mismatch(
+            "JOBEXEC['HEARTBEAT_INTERVAL']",
+            f"at most half of LEASE_TIME, {half}",
+            settings.heartbeat_interval,
+        )
+
+
+def _between_engine(here: str, engine: EngineSettings) -> Iterable[Problem]:
+    pairs = [
+        ("WAIT_TIME", "MAX_WAIT"),
+        ("MAX_WAIT", "MAX_WAIT_WHEN_LISTENING"),
+        ("BACKOFF_TIME", "MAX_BACKOFF"),
+    ]
+    for low, high in pairs:
+        lower: timedelta = getattr(engine, low.lower())
+        upper: timedelta = getattr(engine, high.lower())
+        if lower > upper:
+            yield _mismatch(f"{here}: {low}", f"at most {high}, {upper}", lower)
+    if engine.listen_database is not None and engine.listen_database not in django_settings.DATABASES:
+        yield _no_database(f"{here}: LISTEN_DATABASE", engine.listen_database)
+
+
+def _overridable() -> set[str]:
+    return {*GLOBAL, *PER_ENGINE, "ENGINES"}
+
+
+def _keep_engines(raw: dict[str, Any], aliases: Any) -> list[Problem]:
+    engines = raw.get("ENGINES", DEFAULT_ENGINES)
+    missing = [alias for alias in aliases if alias not in engines]
+    if not missing:
+        raw["ENGINES"] = {alias: own for alias, own in engines.items() if alias in aliases}
+    return [_mismatch("engine", f"one of {', '.join(map(repr, engines))}", alias) for alias in missing]
+
+
+def _known_categories(settings: Settings, categories: Any) -> list[Problem]:
+    known = ", ".join(map(repr, settings.categories))
+    return [_mismatch("category", f"one of {known}", name) for name in categories if name not in settings.categories]
+
+
+def _override_engines(raw: dict[str, Any], given: Mapping[str, Any]) -> None:
+    # What is given now counts for every engine, also for one that has its own value.
+    engines = raw.get("ENGINES", DEFAULT_ENGINES)
+    raw["ENGINES"] = {
+        alias: {key: value for key, value in own.items() if key not in given} for alias, own in engines.items()
+    }
+
+
+def _distinct(problems: Iterable[Problem]) -> list[Problem]:
+    return list(dict.fromkeys(problems))
+
+
+def _mismatch(setting: str, expected: str, got: object) -> Problem:
+    return Problem(setting, f"must be {expected}; got {got!r}.")
+
+
+def _no_database(setting: str, alias: object) -> Problem:
+    known = ", ".join(map(repr, django_settings.DATABASES)) or "nothing"
+    return Problem(setting, f"must be an alias of DATABASES ({known}); got {alias!r}.", "jobexec.E003")
+
+
+def _unknown(path: str, key: object, known: Iterable[str]) -> Problem:
+    similar = difflib.get_close_matches(str(key).upper(), list(known), n=1)
+    hint = f" Did you mean {similar[0]!r}?" if similar else ""
+    return Problem(f"{path}[{key!r}]", f"is not a setting of jobexec.{hint}")

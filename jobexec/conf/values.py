@@ -1,0 +1,150 @@
+"""What a single setting may be. A parser takes the raw value and returns the stored one.
+
+It raises ValueError, whose text says what was expected; the caller adds the setting's name and what was got.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+import isodate
+
+Parser: TypeAlias = Callable[[Any], Any]
+
+#: What the columns hold that store a name of a category, a node or a deployment.
+MAX_NAME_LENGTH = 100
+
+_LONGEST = timedelta(days=36525)
+_DURATION = "a timedelta, a number of seconds, or an ISO 8601 duration without months and years"
+
+
+def duration(*, zero: bool = False, none: bool = False) -> Parser:
+    """A length of time, stored as a timedelta; 0 and None only if said so."""
+    expected = f"{_DURATION}, {'at least 0' if zero else 'more than 0'}{', or None' if none else ''}"
+
+    def parse(value: Any) -> timedelta | None:
+        if value is None and none:
+            return None
+        result = _timedelta(value)
+        if result is None or result < timedelta(0) or result > _LONGEST or (not result and not zero):
+            raise ValueError(expected)
+        return result
+
+    return parse
+
+
+def _timedelta(value: Any) -> timedelta | None:
+    if isinstance(value, timedelta):
+        return value
+    try:
+        if isinstance(value, str):
+            parsed = isodate.parse_duration(value)
+            return parsed if isinstance(parsed, timedelta) else None
+        return timedelta(seconds=value) if is_number(value) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def is_number(value: Any) -> bool:
+    """An int or a finite float, and not a bool."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def integer(minimum: int, maximum: int = 2**31 - 1) -> Parser:
+    """A whole number in this range."""
+
+    def parse(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+            raise ValueError(f"a whole number from {minimum} to {maximum}")
+        return value
+
+    return parse
+
+
+def factor(value: Any) -> float:
+    """A number of at least 1."""
+    if not is_number(value) or value < 1:
+        raise ValueError("a number of at least 1")
+    return float(value)
+
+
+def boolean(value: Any) -> bool:
+    """True or False, and nothing that is merely true or false."""
+    if not isinstance(value, bool):
+        raise ValueError("True or False")
+    return value
+
+
+def choice(*names: str) -> Parser:
+    """One of these texts."""
+
+    def parse(value: Any) -> str:
+        if not isinstance(value, str) or value not in names:
+            raise ValueError("one of " + ", ".join(map(repr, names)))
+        return value
+
+    return parse
+
+
+def is_name(value: Any) -> bool:
+    """A text that can stand in a column for names and in a line of a log."""
+    return (
+        isinstance(value, str) and 0 < len(value) <= MAX_NAME_LENGTH and value.isprintable() and value == value.strip()
+    )
+
+
+def names(value: Any) -> tuple[str, ...]:
+    """A list of different names, at least one."""
+    valid = isinstance(value, (list, tuple)) and bool(value) and all(map(is_name, value))
+    if not valid or len(set(value)) != len(value):
+        raise ValueError(
+            f"a list of different names, at least one, each of 1 to {MAX_NAME_LENGTH} printable characters"
+        )
+    return tuple(value)
+
+
+def node_name(value: Any) -> str:
+    """A name, or None for the host's name."""
+    if value is None:
+        return socket.gethostname()[:MAX_NAME_LENGTH] or "localhost"
+    if not is_name(value):
+        raise ValueError(f"a name of 1 to {MAX_NAME_LENGTH} printable characters, or None for the host's name")
+    return str(value)
+
+
+def deployment(value: Any) -> str | None:
+    """A text name:version, or None."""
+    if value is None:
+        return None
+    if not is_name(value) or value.count(":") != 1 or not all(map(is_name, value.split(":"))):
+        raise ValueError(f"a text of the form 'name:version' with at most {MAX_NAME_LENGTH} characters, or None")
+    return str(value)
+
+
+def database(value: Any) -> str | None:
+    """The alias of a database (whether there is such a one is checked elsewhere), or None."""
+    if value is not None and not (isinstance(value, str) and value):
+        raise ValueError("an alias of DATABASES, or None")
+    return value
+
+
+def priority_range(value: Any) -> tuple[int | None, int | None]:
+    """A pair of lowest and highest priority, each a whole number or None."""
+    expected = "a pair (lowest, highest) of whole numbers or None, the lowest not above the highest"
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise ValueError(expected)
+    low, high = value
+    if not all(bound is None or (isinstance(bound, int) and not isinstance(bound, bool)) for bound in value):
+        raise ValueError(expected)
+    if low is not None and high is not None and low > high:
+        raise ValueError(expected)
+    return low, high
+
+
+def retry_plan(value: Any) -> Any:
+    """Taken as it is, lists made immutable: whether it is a plan is said by the system check jobexec.E006."""
+    return tuple(value) if isinstance(value, list) else value

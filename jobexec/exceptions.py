@@ -1,0 +1,142 @@
+"""Everything that jobexec raises, and what a handler may raise to steer its own retries.
+
+One small tree. The first paragraph of a class's docstring is the message of an instance made without one, so
+that ``raise LockLost`` already says what happened.
+"""
+
+from __future__ import annotations
+
+import inspect
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+
+
+class JobExecError(Exception):
+    """Something in the job executor went wrong."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(args or (self.default_message(),)))
+
+    @classmethod
+    def default_message(cls) -> str:
+        """The first paragraph of the docstring (or of the nearest ancestor's) on one line."""
+        paragraph = (inspect.getdoc(cls) or cls.__name__).split("\n\n")[0]
+        return " ".join(paragraph.split())
+
+
+class InvalidSettings(JobExecError, ImproperlyConfigured):
+    """The JOBEXEC setting is not valid."""
+
+
+class InvalidJob(JobExecError, ValueError):
+    """A job cannot be created from these arguments and options.
+
+    Raised at enqueue, before anything is written: arguments that are not JSON, a naive datetime, an unknown
+    option or category.
+    """
+
+
+class UnreadableJob(InvalidJob):
+    """The row of a job cannot be read.
+
+    It becomes a dead letter at once: trying again would not change the row.
+    """
+
+
+class InvalidRetryPlan(JobExecError, ValueError):
+    """A retry plan or delay cannot be understood."""
+
+
+class HandlerNotFound(JobExecError, LookupError):
+    """No handler of this type is registered in this process."""
+
+
+class DuplicateHandler(JobExecError):
+    """Two handlers are registered under the same name."""
+
+
+class JobNotFound(JobExecError, LookupError):
+    """There is no such job in any of the job tables."""
+
+
+class JobLocked(JobExecError):
+    """Refused, because the job is running."""
+
+
+class LockLost(JobExecError):
+    """The job is no longer locked by this node, so this outcome of it does not count."""
+
+
+class NodeRefused(JobExecError):
+    """This node may not join: a living node has the same name, or the database allows only one node."""
+
+
+class WorkerLost(JobExecError):
+    """The process died while it ran this job."""
+
+
+class DoNotRetry(JobExecError):
+    """The job must not be tried again.
+
+    Raised by a handler: the job becomes a dead letter at once, whatever retries it has left. (Own decision;
+    Flowable and Camunda reach the same only by setting retries to 0.)
+    """
+
+
+class RetryIn(JobExecError):
+    """The job asks to be tried again after a delay.
+
+    Raised by a handler. It counts as a failure and costs a retry; only the time of the next attempt is chosen
+    by the handler and not by the retry plan. (Zeebe: ``retryBackOff`` of the fail command.)
+
+    ``delay`` is a timedelta or a number of seconds, at least 0. Raises InvalidRetryPlan for anything else.
+    """
+
+    delay: timedelta
+    reason: str
+
+    def __init__(self, delay: timedelta | float, reason: str = "") -> None:
+        self.delay = _delay(delay)
+        self.reason = reason
+        super().__init__(reason or f"Try again in {self.delay}.")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception rebuilds itself from args, which here is the message and not what __init__ takes.
+        return type(self), (self.delay, self.reason)
+
+
+class RetryAt(JobExecError):
+    """The job asks to be tried again at a given time.
+
+    As :class:`RetryIn`, with an aware datetime ``when``; one in the past means at once. Raises
+    InvalidRetryPlan for a naive datetime, because it would mean a different moment on nodes in different time
+    zones.
+    """
+
+    when: datetime
+    reason: str
+
+    def __init__(self, when: datetime, reason: str = "") -> None:
+        if not isinstance(when, datetime) or when.utcoffset() is None:
+            raise InvalidRetryPlan(f"RetryAt expects an aware datetime, got {when!r}.")
+        self.when = when
+        self.reason = reason
+        super().__init__(reason or f"Try again at {when.isoformat()}.")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.when, self.reason)
+
+
+def _delay(value: timedelta | float) -> timedelta:
+    message = f"RetryIn expects a timedelta or a number of seconds, at least 0, got {value!r}."
+    if isinstance(value, bool) or not isinstance(value, (timedelta, int, float)):
+        raise InvalidRetryPlan(message)
+    try:
+        delay = value if isinstance(value, timedelta) else timedelta(seconds=value)
+    except (OverflowError, ValueError) as error:
+        raise InvalidRetryPlan(message) from error
+    if delay < timedelta(0):
+        raise InvalidRetryPlan(message)
+    return delay

@@ -1,0 +1,1 @@
+"""What runs: loops, threads, processes. Nothing here starts by itself."""

@@ -1,0 +1,40 @@
+"""What an executor says about itself when it starts: five lines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from django.db import connections
+
+import jobexec
+from jobexec.conf import EngineSettings
+from jobexec.handlers.registry import all_handlers
+from jobexec.operations.locking import has_skip_locked
+
+from .job_executor import JobExecutor
+
+
+def banner(executor: JobExecutor) -> Iterator[str]:
+    """What this executor serves, for people."""
+    settings = executor.settings
+    engines = "; ".join(_engine(engine) for engine in settings.engines.values())
+    yield f"jobexec {jobexec.__version__}, node {settings.node_name}, process {os.getpid()}"
+    yield f"  engines:    {engines}"
+    yield f"  categories: {', '.join(settings.categories)}; deployments: {_deployments(executor)}"
+    yield f"  pool:       {settings.threads} threads, queue of {settings.queue_size}; history: {settings.history_level}"
+    yield f"  handlers:   {len(all_handlers())} registered. Ctrl-C drains and ends, twice leaves at once."
+
+
+def _engine(engine: EngineSettings) -> str:
+    connection = connections[engine.alias]
+    skip_locked = engine.acquisition != "optimistic" and has_skip_locked(engine.alias)
+    waking = "LISTEN" if engine.notify and connection.vendor == "postgresql" else "polling"
+    return f"{engine.alias} ({connection.display_name}, {'skip locked' if skip_locked else 'optimistic'}, {waking})"
+
+
+def _deployments(executor: JobExecutor) -> str:
+    aware = [engine.node for engine in executor.engines.values() if engine.node.engine.deployment_aware]
+    if not aware:
+        return "all"
+    return ", ".join(sorted({name for node in aware for name in node.scope.deployments})) or "only jobs without one"

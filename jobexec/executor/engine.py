@@ -1,0 +1,80 @@
+"""The loops that serve one engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from django.db import connections
+
+from jobexec.conf import EngineSettings, Settings
+from jobexec.operations import wake
+
+from .acquisition import JobAcquisition
+from .heartbeat import Heartbeat
+from .listener import Listener
+from .node import Node
+from .pool import Pool
+from .recovery import Recovery
+from .service import Deadline, Loop, Service
+from .settlement import Settlement
+from .timers import TimerAcquisition
+
+
+class Engine(Service):
+    """Acquisition, timers, recovery and, on PostgreSQL, the listener of one database.
+
+    Its heartbeat and its settlement are started and stopped apart, because they outlive the pool.
+    """
+
+    def __init__(
+        self, settings: Settings, engine: EngineSettings, pool: Pool, load: Callable[[], dict[str, int]]
+    ) -> None:
+        self.using, self._pool = engine.alias, pool
+        self.node = Node(settings, engine, load)
+        self.heartbeat = Heartbeat(self.node)
+        self._listener = Listener(self.node, self.wake) if self._can_listen(engine) else None
+        self.acquisition = JobAcquisition(self.node, pool, self._listening, self._in_hand)
+        self.timers = TimerAcquisition(self.node, self._listening)
+        self.recovery = Recovery(self.node, self.acquisition.wake)
+        self.settlement = Settlement(self.node, self.timers.wake)
+
+    def _can_listen(self, engine: EngineSettings) -> bool:
+        return engine.notify and connections[engine.listen_database or engine.alias].vendor == "postgresql"
+
+    def _listening(self) -> bool:
+        return self._listener is not None and self._listener.listening
+
+    @property
+    def _loops(self) -> list[Loop]:
+        loops: list[Loop] = [self.recovery, self.timers, self.acquisition]
+        return [*loops, self._listener] if self._listener else loops
+
+    def start(self) -> None:
+        wake.add_listener(self.hear)
+        for loop in self._loops:
+            loop.start()
+
+    def stop(self, timeout: float) -> bool:
+        """Acquisition first; says whether all loops have ended."""
+        wake.remove_listener(self.hear)
+        self.node.drain()
+        loops, deadline = list(reversed(self._loops)), Deadline(timeout)
+        for loop in loops:
+            loop.ask_to_stop()
+        stopped = [loop.stop(deadline.left) for loop in loops]
+        return all(stopped)
+
+    def _in_hand(self) -> set[UUID]:
+        # The pool first: an outcome is handed to the settlement before its batch leaves the pool.
+        return self._pool.in_hand() | self.settlement.in_hand()
+
+    def wake(self) -> None:
+        """There may be something to do now."""
+        self.acquisition.wake()
+        self.timers.wake()
+
+    def hear(self, using: str) -> None:
+        """A commit in this process brought jobs on the database ``using``."""
+        if using == self.using:
+            self.wake()

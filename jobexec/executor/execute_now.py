@@ -1,0 +1,93 @@
+"""Run one job in the caller's thread (Camunda: ManagementService.executeJob)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+from uuid import UUID
+
+from django.db import DatabaseError, transaction
+
+from jobexec import clock
+from jobexec.conf import get_settings
+from jobexec.exceptions import JobLocked, JobNotFound, LockLost
+from jobexec.handlers.registry import get_handler
+from jobexec.identifiers import uuid7
+from jobexec.models import Job
+from jobexec.operations.exclusive import lock_instances
+from jobexec.operations.lookup import find_job
+from jobexec.operations.move import move
+from jobexec.operations.recover import lock_for
+from jobexec.operations.settle import Failure, Run, complete_jobs, fail_job
+from jobexec.operations.work import AcquiredJob, columns, from_row
+
+from .execution import failure_of, run_handler
+from .outcomes import Outcome
+
+logger = logging.getLogger("jobexec.execution")
+
+
+class _Caller:
+    """The caller's thread as a runner: its lock is good for LOCK_TIME."""
+
+    def __init__(self) -> None:
+        self.node_name = "execute now"
+        self.lock_owner = f"execute now:{uuid7()}"
+        self.shutting_down = False
+        self._start = clock.monotonic()
+
+    def owns(self, lock_owner: str, using: str) -> bool:
+        lock_time = get_settings().engine(using).lock_time.total_seconds()
+        return lock_owner == self.lock_owner and clock.monotonic() < self._start + lock_time
+
+
+def execute_now(id: UUID | str, *, using: str = "default") -> Any:
+    """Run a job at once, whatever its due date, retries or suspension, and return what its handler returns.
+
+    Settled as by the executor: success deletes the job; a failure is recorded, costs a retry, and is raised again.
+    Raises :class:`~jobexec.exceptions.JobNotFound`, :class:`~jobexec.exceptions.JobLocked` if the job runs elsewhere
+    or an exclusive sibling holds its process instance, and :class:`~jobexec.exceptions.LockLost` if it took longer
+    than LOCK_TIME and was given to somebody else.
+    """
+    caller = _Caller()
+    work = _lock(id, using, caller.lock_owner)
+    outcome, started_at, start = Outcome(work), clock.now(using), clock.monotonic()
+    handler = None
+    try:
+        handler = get_handler(work.handler_type)
+        result = run_handler(handler, work, caller, outcome)
+    except BaseException as error:
+        if not outcome.counted:
+            run = Run(started_at, clock.monotonic() - start, caller.node_name)
+            _record(work, failure_of(error, work, handler), run)
+        raise
+    if outcome.run is None:
+        run = Run(started_at, clock.monotonic() - start, caller.node_name)
+        if work.id not in complete_jobs(using, [(work, run)]):
+            raise LockLost()
+    return result
+
+
+def _record(work: AcquiredJob, failure: Failure, run: Run) -> None:
+    try:
+        fail_job(work.using, work, failure, run)
+    except DatabaseError:  # also: the caller's transaction is broken; the handler's error is what he must see
+        logger.exception("Job %s: its failure could not be recorded; its lock will expire", work.id)
+
+
+def _lock(id: UUID | str, using: str, owner: str) -> AcquiredJob:
+    with transaction.atomic(using=using):  # with a savepoint: a refusal must not spoil the caller's transaction
+        row = find_job(id, using)
+        if row.locked:
+            raise JobLocked(f"Job {row.pk} is running or queued on {row.lock_owner}.")
+        if not isinstance(row, Job):
+            moved = move(row, Job, retries=max(1, row.retries), suspend_requested=False)
+            if moved is None:
+                raise JobNotFound(f"Job {row.pk} has just changed.")
+            row = moved
+        if not lock_for(using, row, owner, get_settings().engine(using).lock_time):
+            raise JobLocked(f"Job {row.pk} has just been acquired by somebody else.")
+        instance = row.process_instance_id if row.exclusive else ""
+        if instance and instance not in lock_instances(using, owner, [instance]):
+            raise JobLocked(f"Another exclusive job of process instance {instance!r} is running.")
+        return from_row(Job.objects.using(using).values_list(*columns()).get(pk=row.pk), using, owner)

@@ -1,0 +1,190 @@
+"""A worker thread's whole work on one batch."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import traceback
+from contextlib import suppress
+from datetime import UTC
+from typing import Any, Protocol
+
+from django.db import connections, reset_queries, transaction
+
+from jobexec import clock, signals
+from jobexec.exceptions import DoNotRetry, HandlerNotFound, LockLost, RetryAt, RetryIn, UnreadableJob
+from jobexec.handlers.base import JobHandler
+from jobexec.handlers.context import JobContext
+from jobexec.handlers.registry import get_handler
+from jobexec.models import Job
+from jobexec.operations.errors import is_conflict, storable
+from jobexec.operations.recover import mark_suspect_started
+from jobexec.operations.settle import Failure, Run, complete_jobs
+from jobexec.operations.work import AcquiredJob
+from jobexec.retry import RetryPlan
+
+from .outcomes import Outcome
+from .service import close_connection, discard_broken_connections
+
+logger = logging.getLogger("jobexec.execution")
+
+
+class Runner(Protocol):
+    """What running one handler asks of whoever runs it."""
+
+    node_name: str
+
+    @property
+    def shutting_down(self) -> bool: ...
+
+    def owns(self, lock_owner: str, using: str) -> bool: ...
+
+
+class Host(Runner, Protocol):
+    """What execution asks of the executor it runs in."""
+
+    def may_start(self, work: AcquiredJob) -> bool: ...
+
+    def submit(self, outcome: Outcome) -> None: ...
+
+    def settle(self, outcome: Outcome) -> bool: ...
+
+
+def execute_batch(batch: list[AcquiredJob], host: Host) -> None:
+    """Run exclusive siblings one after the other, or a single job; never raises.
+
+    A sibling's outcome is committed before the next sibling starts, so a crash never runs A again after B. A suspect's
+    is committed before the next suspect starts, or that one's crash would be charged to both. What may not start any
+    more (the executor stops, the lock is gone) is given back.
+    """
+    for index, work in enumerate(batch):
+        if not host.may_start(work):
+            for unbegun in batch[index:]:
+                host.submit(Outcome(unbegun))
+            return
+        outcome = execute(work, host)
+        if outcome.counted:
+            _announce(work)
+        elif index == len(batch) - 1 and not work.lost_runs:
+            host.submit(outcome)
+        elif not host.settle(outcome):
+            # Taken over by somebody else, and with it the process instance; or settled by a commit that was in
+            # doubt, and then the others are still locked by us.
+            for unbegun in batch[index + 1 :]:
+                host.submit(Outcome(unbegun))
+            return
+
+
+def _announce(work: AcquiredJob) -> None:
+    """An atomic job has settled itself; the settlement announces all others."""
+    if signals.job_completed.has_listeners(Job):
+        signals.job_completed.send_robust(sender=Job, using=work.using, jobs=[work])
+
+
+def execute(work: AcquiredJob, host: Host) -> Outcome:
+    """One job from handler look-up to outcome; never raises."""
+    started_at, start = clock.now(work.using), clock.monotonic()
+    outcome = Outcome(work)
+    handler: JobHandler | None = None
+    try:
+        handler = get_handler(work.handler_type)
+        run_handler(handler, work, host, outcome)
+    except BaseException as error:  # also SystemExit and KeyboardInterrupt: no thread dies of a job
+        if outcome.counted:
+            logger.exception("Job %s is done and committed, but a hook on its commit failed", work.id)
+        else:
+            outcome.run, outcome.failure = None, failure_of(error, work, handler)
+    left_open = _clean_up()
+    if left_open and not outcome.counted and outcome.failure is None:
+        # Its work is undone: to call the job done would lose it.
+        message = f"The handler left a transaction open on {', '.join(left_open)}; it was rolled back."
+        outcome.run, outcome.failure = None, Failure(message, plan=handler.retry_plan if handler else None)
+    if outcome.run is None:
+        outcome.run = Run(started_at, clock.monotonic() - start, host.node_name)
+    with suppress(Exception):  # a project's logging filter that fails must not cost a thread or an outcome
+        _log(outcome, outcome.run)
+    return outcome
+
+
+def run_handler(handler: JobHandler, work: AcquiredJob, host: Runner, outcome: Outcome) -> Any:
+    """Run the handler in a context of its own; an atomic job together with the deletion of its row.
+
+    Returns what the handler returns and raises what it raises.
+    """
+    arguments = handler.read(work.configuration)
+    if work.lost_runs and not mark_suspect_started(work):
+        raise LockLost()
+    context = JobContext(work, host)
+    # A fresh context: time zone, language and context variables of one job are not seen by the next.
+    fresh = contextvars.Context()
+    if not work.atomic:
+        return fresh.run(handler.execute, context, arguments)
+    started_at, start = context.started_at, clock.monotonic()
+
+    def committed() -> None:
+        outcome.counted = True
+
+    with transaction.atomic(using=work.using):
+        # Registered before any hook of the handler, so that it runs first: an error in theirs comes after the commit.
+        transaction.on_commit(committed, using=work.using)
+        result = fresh.run(handler.execute, context, arguments)
+        outcome.run = Run(started_at, clock.monotonic() - start, host.node_name)
+        if work.id not in complete_jobs(work.using, [(work, outcome.run)]):
+            raise LockLost()
+    return result
+
+
+def failure_of(error: BaseException, work: AcquiredJob, handler: JobHandler | None) -> Failure:
+    """What an exception says about the job: see :class:`~jobexec.operations.settle.Failure`. Never raises."""
+    plan = handler.retry_plan if handler else None
+    try:
+        return _failure_of(error, work, handler, plan)
+    except Exception as problem:  # its __str__ fails, it asks for a time that does not exist, ...
+        message = f"{type(error).__name__}, an exception that cannot be recorded ({type(problem).__name__}: {problem})"
+        return Failure(message, plan=plan)
+
+
+def _failure_of(error: BaseException, work: AcquiredJob, handler: JobHandler | None, plan: RetryPlan | None) -> Failure:
+    message = f"{type(error).__name__}: {error}"
+    if isinstance(error, HandlerNotFound) and handler is None:
+        return Failure(message, kind="unknown")
+    stack = "".join(traceback.format_exception(error))
+    if isinstance(error, UnreadableJob | DoNotRetry):
+        return Failure(message, stack, kind="fatal", error=error)
+    if isinstance(error, RetryIn):
+        return Failure(message, stack, retry_at=clock.now(work.using) + error.delay, error=error)
+    if isinstance(error, RetryAt):
+        # In UTC, so that a moment past the year 9999 fails here and not in the database, or never.
+        return Failure(message, stack, retry_at=error.when.astimezone(UTC), error=error)
+    kind = "conflict" if is_conflict(error) else "error"
+    return Failure(message, stack, kind=kind, plan=plan, error=error)
+
+
+def _clean_up() -> list[str]:
+    """Leave the thread as a new one: no open transaction, no event loop, no record of queries. Never raises.
+
+    Returns the databases on which a transaction was open; it is rolled back.
+    """
+    reset_queries()
+    left_open = []
+    for connection in connections.all(initialized_only=True):
+        if connection.in_atomic_block or (connection.connection is not None and not connection.autocommit):
+            left_open.append(connection.alias)
+            connection.in_atomic_block = True  # so that it is not closed only, but forgotten
+            close_connection(connection)
+    discard_broken_connections()
+    asyncio.set_event_loop(None)
+    return left_open
+
+
+def _log(outcome: Outcome, run: Run) -> None:
+    work, failure = outcome.work, outcome.failure
+    extra = {"job_id": str(work.id), "handler_type": work.handler_type, "duration": run.duration}
+    if failure is None:
+        logger.info("%s %s done in %.3f s", work.handler_type, work.id, run.duration, extra=extra)
+    else:
+        text = "%s %s failed after %.3f s (attempt %d): %s"
+        # Storable is printable: a log file cannot take a lone surrogate either.
+        attempt, message = work.attempts + 1, storable(failure.message)
+        logger.warning(text, work.handler_type, work.id, run.duration, attempt, message, extra=extra)

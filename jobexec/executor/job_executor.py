@@ -1,0 +1,144 @@
+"""Builds the services from the settings, starts them in order and stops them in reverse."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from itertools import groupby
+
+from jobexec.conf import Settings, get_settings
+from jobexec.operations.acquire import release_jobs
+from jobexec.operations.work import AcquiredJob
+
+from .engine import Engine
+from .execution import execute_batch
+from .outcomes import Outcome
+from .pool import Batch, Pool
+from .service import Service, call_in_thread
+
+logger = logging.getLogger("jobexec.executor")
+
+_LOOP_STOP = 10.0
+_GIVE_BACK = 10.0
+_SETTLE_STOP = 10.0
+
+
+class JobExecutor(Service):
+    """The job executor: acquisition, timers, recovery and settlement for each engine, one pool for all.
+
+    Can be embedded: ``executor = JobExecutor(); executor.start(); ...; executor.stop()``. Nothing starts by itself.
+    ``settings`` are those of the project by default; ``get_settings().replace(threads=2)`` makes others.
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or get_settings()
+        self.node_name = self.settings.node_name
+        self.shutting_down = False
+        self._started = False
+        self._lifecycle = threading.RLock()
+        self.pool = Pool(self.settings.threads, self.settings.queue_size, self._run, self._give_back)
+        self.engines = {
+            alias: Engine(self.settings, engine, self.pool, self.pool.load)
+            for alias, engine in self.settings.engines.items()
+        }
+
+    # Start and stop.
+
+    @property
+    def _services(self) -> list[Service]:
+        """In the order of starting; :meth:`stop` goes backwards: acquisition first, the lease last."""
+        engines = self.engines.values()
+        heartbeats, settlements = [each.heartbeat for each in engines], [each.settlement for each in engines]
+        return [*heartbeats, *settlements, self.pool, *engines]
+
+    def start(self) -> None:
+        """Start everything; if something cannot start, what has started is stopped and the reason raised."""
+        with self._lifecycle:
+            if self._started:
+                return
+            self.shutting_down, self._started = False, True
+            try:
+                for service in self._services:
+                    service.start()
+            except BaseException:
+                self.stop(0)
+                raise
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Drain: acquire nothing more, let running jobs end for ``timeout`` seconds (default GRACE_PERIOD), settle.
+
+        Jobs that have not begun are given back unlocked, at no cost. Returns whether everything ended in time; what
+        still runs is left to recovery.
+        """
+        with self._lifecycle:
+            if not self._started:
+                return True
+            self._started = False
+            self.shutting_down = True
+            return self._stop(self.settings.grace_period.total_seconds() if timeout is None else timeout)
+
+    def _stop(self, grace: float) -> bool:
+        engines = self.engines.values()
+        for engine in engines:
+            engine.stop(_LOOP_STOP)
+        drained = self.pool.stop(grace)
+        settled = [engine.settlement.stop(_SETTLE_STOP) for engine in engines]
+        if drained and all(settled):
+            stopped = [engine.heartbeat.stop(_LOOP_STOP) for engine in engines]
+            return all(stopped)
+        # With a job still running the node's row must stay: its lease keeps others from running the job too.
+        for engine in engines:
+            engine.heartbeat.abandon(_LOOP_STOP)
+        logger.warning("The executor stopped with work in hand; its locks end with its lease")
+        return False
+
+    def wake(self) -> None:
+        """There may be something to do now, on every engine."""
+        for engine in self.engines.values():
+            engine.wake()
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is queued, runs or waits to be settled here."""
+        return self.pool.empty and all(engine.settlement.empty for engine in self.engines.values())
+
+    # What the pool asks.
+
+    def _run(self, batch: Batch) -> None:
+        execute_batch(batch, self)
+
+    def _give_back(self, batches: Sequence[Batch]) -> None:
+        try:
+            call_in_thread("jobexec-give-back", lambda: self._release(batches), _GIVE_BACK)
+        except TimeoutError as error:
+            logger.warning("Jobs could not be given back (%s); recovery will", error)
+
+    def _release(self, batches: Sequence[Batch]) -> None:
+        jobs = sorted((work for batch in batches for work in batch), key=lambda work: work.using)
+        for using, group in groupby(jobs, key=lambda work: work.using):
+            try:
+                release_jobs(using, list(group))
+            except Exception as error:
+                logger.warning("Jobs on %s could not be given back (%s); recovery will", using, error)
+
+    # What execution asks (Host).
+
+    def owns(self, lock_owner: str, using: str) -> bool:
+        return self.engines[using].node.owns(lock_owner)
+
+    def may_start(self, work: AcquiredJob) -> bool:
+        """Whether this job may begin: we do not stop, and its lock is good."""
+        node = self.engines[work.using].node
+        while not self.shutting_down:
+            if node.wait_until_decided(work.lock_owner, 1.0):
+                return True
+            if node.owner != work.lock_owner:
+                return False
+        return False
+
+    def submit(self, outcome: Outcome) -> None:
+        self.engines[outcome.work.using].settlement.submit(outcome)
+
+    def settle(self, outcome: Outcome) -> bool:
+        return self.engines[outcome.work.using].settlement.settle(outcome)

@@ -1,0 +1,138 @@
+"""This executor's row and lease on one engine."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from jobexec import clock, signals
+from jobexec.conf import EngineSettings, Settings
+from jobexec.handlers.registry import all_handlers
+from jobexec.models import ExecutorNode, NodeState
+from jobexec.operations import deployments, leases, recover
+from jobexec.operations.locking import atomic
+from jobexec.operations.work import Scope
+
+logger = logging.getLogger("jobexec.executor")
+
+
+class Node:
+    """The lease that makes this executor's locks good, by the monotonic clock, and what it serves.
+
+    Between the last heartbeat and the end of the lease everything goes on; past its end no job starts and nothing is
+    settled until a heartbeat has found the row as it was (the lease is good again) or gone (a new boot begins, and
+    what the old one held is no longer ours).
+    """
+
+    def __init__(self, settings: Settings, engine: EngineSettings, load: Callable[[], dict[str, int]]) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.using = engine.alias
+        self.scope = Scope(categories=settings.categories)
+        self._load = load
+        self._row: ExecutorNode | None = None
+        self._good_until = 0.0
+        self._draining = False
+        self._decided = threading.Condition()
+
+    @property
+    def owner(self) -> str:
+        """The lock owner of this boot; '' before the node is registered."""
+        return self._row.lock_owner if self._row else ""
+
+    @property
+    def good(self) -> bool:
+        """Whether the lease holds now."""
+        return clock.monotonic() < self._good_until
+
+    def owns(self, lock_owner: str) -> bool:
+        """Whether locks of this owner are ours and good now."""
+        return self.good and lock_owner == self.owner
+
+    def wait_until_decided(self, lock_owner: str, timeout: float) -> bool:
+        """Wait while the lease is past its end but not yet lost; whether the owner's locks are good then."""
+        with self._decided:
+            self._decided.wait_for(lambda: self.good or self.owner != lock_owner, timeout)
+        return self.owns(lock_owner)
+
+    def register(self) -> None:
+        """Begin a boot: the node's row, its deployment and its job definitions. Raises NodeRefused."""
+        started, settings = clock.monotonic(), self.settings
+        profile = leases.NodeProfile(
+            name=settings.node_name,
+            threads=settings.threads,
+            queue_size=settings.queue_size,
+            categories=settings.categories,
+            deployment_aware=self.engine.deployment_aware,
+        )
+        with atomic(self.using):  # a node whose deployment cannot be written must not leave its row behind
+            row = leases.register_node(self.using, profile, settings.lease_time)
+            self._write_deployment()
+        with self._decided:
+            self._row = row
+            self._good_until = started + settings.lease_time.total_seconds()
+            self._decided.notify_all()
+        self.scope = self._scope()
+        if leases.live_namesakes(self.using, row):
+            logger.warning(
+                "Another living node is called %r: their locks are kept apart, their deployment registrations are "
+                "shared. Give each node its own name (--node) to tell them apart.",
+                row.name,
+            )
+        signals.node_started.send_robust(sender=ExecutorNode, using=self.using, node=row)
+
+    def _write_deployment(self) -> None:
+        handlers = all_handlers()
+        deployments.write_job_definitions([handler.definition() for handler in handlers], using=self.using)
+        deployment = self.settings.deployment
+        if deployment:
+            deployments.deploy(deployment, [handler.name for handler in handlers], using=self.using)
+            deployments.register_own_deployment(deployment, self.settings.node_name, using=self.using)
+
+    def _scope(self) -> Scope:
+        if self.engine.deployment_aware:
+            served = deployments.registered_deployments(self.settings.node_name, using=self.using)
+        else:
+            served = deployments.all_deployments(using=self.using)
+        lowest, highest = self.engine.priority_range
+        return Scope(self.settings.categories, tuple(served), lowest, highest)
+
+    def renew(self) -> bool:
+        """Heartbeat. False if the node had been declared dead meanwhile and has begun a new boot."""
+        started, row = clock.monotonic(), self._row
+        if row is None:
+            return False  # it has left
+        self.scope = self._scope()
+        if not leases.renew_lease(self.using, row, self.settings.lease_time, **self._report()):
+            if self._row is not row:
+                return False  # it has left meanwhile, and must not come back
+            logger.error("Node %s was declared dead on %s; it begins again.", self.owner, self.using)
+            self.register()
+            return False
+        with self._decided:
+            self._good_until = started + self.settings.lease_time.total_seconds()
+            self._decided.notify_all()
+        return True
+
+    def _report(self) -> dict[str, Any]:
+        state = NodeState.DRAINING if self._draining else NodeState.ACTIVE
+        return {"state": state, "deployments": list(self.scope.deployments), **self._load()}
+
+    def serve(self) -> None:
+        """Let the next heartbeat say that this node takes jobs (again)."""
+        self._draining = False
+
+    def drain(self) -> None:
+        """Let the next heartbeat say that this node takes nothing new."""
+        self._draining = True
+
+    def leave(self) -> None:
+        """End the boot: give back whatever it still holds, at no cost, and delete its row last."""
+        row, self._row = self._row, None
+        self._good_until = 0.0
+        if row is not None:
+            recover.release_owned(self.using, row.lock_owner)
+            leases.remove_node(self.using, row)
+            signals.node_stopped.send_robust(sender=ExecutorNode, using=self.using, node=row)

@@ -1,0 +1,92 @@
+"""What became of a run, and how it is written."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from django.db import InterfaceError, OperationalError, connections
+
+from jobexec import clock, signals
+from jobexec.models import DeadLetterJob, Job
+from jobexec.operations.acquire import release_jobs
+from jobexec.operations.settle import Failure, Run, complete_jobs, fail_job
+from jobexec.operations.unreadable import bury
+from jobexec.operations.work import AcquiredJob
+
+from .service import discard_broken_connections
+
+logger = logging.getLogger("jobexec.settlement")
+
+
+@dataclass(slots=True, eq=False)
+class Outcome:
+    """What became of a run: ``failure`` None is success; ``run`` None gives the job back unbegun."""
+
+    work: AcquiredJob
+    run: Run | None = None
+    failure: Failure | None = None
+    counted: bool = False
+    in_doubt: bool = False
+    settled: threading.Event | None = field(default=None)
+
+
+def unreachable(using: str, error: Exception) -> bool:
+    """Whether an error came from a database that is away, and not from what was to be written."""
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    discard_broken_connections()
+    try:
+        connections[using].ensure_connection()
+    except Exception:
+        return True
+    return not connections[using].is_usable()
+
+
+def write(using: str, outcomes: Sequence[Outcome]) -> None:
+    """Write a group of outcomes; after an error it may be called again with the same ones."""
+    completed = [outcome for outcome in outcomes if outcome.run and not outcome.failure and not outcome.counted]
+    settled = complete_jobs(using, [(each.work, each.run) for each in completed if each.run]) if completed else set()
+    done = [outcome for outcome in completed if outcome.work.id in settled]
+    for outcome in done:  # at once: an error further down makes us come again
+        outcome.counted = True
+    if done and signals.job_completed.has_listeners(Job):
+        signals.job_completed.send_robust(sender=Job, using=using, jobs=[outcome.work for outcome in done])
+    for outcome in outcomes:
+        if outcome.run and outcome.failure and not outcome.counted:
+            _fail(using, outcome, outcome.failure, outcome.run)
+    unbegun = [outcome.work for outcome in outcomes if outcome.run is None]
+    if unbegun:
+        release_jobs(using, unbegun)
+
+
+def _fail(using: str, outcome: Outcome, failure: Failure, run: Run) -> None:
+    moved = fail_job(using, outcome.work, failure, run)
+    outcome.counted = moved is not None
+    if moved is not None:
+        signal = signals.job_dead_lettered if isinstance(moved, DeadLetterJob) else signals.job_failed
+        signal.send_robust(sender=type(moved), using=using, job=moved, error=failure.error)
+
+
+def write_alone(using: str, outcome: Outcome) -> None:
+    """Write one outcome, or else a dead letter that says why it cannot be written."""
+    try:
+        write(using, [outcome])
+        return
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception as error:
+        logger.exception("Job %s: its outcome could not be written; it becomes a dead letter", outcome.work.id)
+        reason = error
+    message = f"The outcome could not be written: {type(reason).__name__}: {reason}"
+    if outcome.failure:
+        message = f"{outcome.failure.message} ({message})"
+    run = outcome.run or Run(clock.now(using), 0.0, "")
+    try:
+        outcome.counted = fail_job(using, outcome.work, Failure(message, kind="fatal"), run) is not None
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception:
+        outcome.counted = bury(using, Job, outcome.work.id, message, lock_owner=outcome.work.lock_owner)

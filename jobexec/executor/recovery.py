@@ -1,0 +1,42 @@
+"""Finds dead nodes and makes their jobs acquirable again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jobexec import clock
+from jobexec.operations.leases import declare_dead
+from jobexec.operations.recover import recover_expired_locks, recover_node
+
+from .node import Node
+from .service import Loop, logger
+
+
+class Recovery(Loop):
+    """Looks for nodes of one engine whose lease has run out; every node does, and none needs to be the leader."""
+
+    def __init__(self, node: Node, recovered: Callable[[], None]) -> None:
+        super().__init__(f"jobexec-recovery-{node.using}")
+        self.node, self._recovered = node, recovered
+        self._interval = node.settings.recovery_interval.total_seconds()
+        self._next_look_at_locks = 0.0
+
+    def run_once(self) -> float:
+        using, released = self.node.using, 0
+        for dead in declare_dead(using, but=self.node.owner):
+            if dead.lock_owner == self.node.owner:
+                continue  # declared by another: the heartbeat begins a new boot, then this is somebody else's
+            count = recover_node(using, dead)
+            logger.warning("Node %s died with %d jobs on %s; they are released", dead.lock_owner, count, using)
+            released += count
+        released += self._expired_locks()
+        if released:
+            self._recovered()
+        return self._interval
+
+    def _expired_locks(self) -> int:
+        # Reads the whole executable table, because no index may hold a lock column: no oftener than locks expire.
+        if clock.monotonic() < self._next_look_at_locks:
+            return 0
+        self._next_look_at_locks = clock.monotonic() + self.node.engine.lock_time.total_seconds()
+        return recover_expired_locks(self.node.using)

@@ -1,0 +1,197 @@
+"""Collects outcomes and commits them in groups; outlives the pool."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from django.db import InterfaceError, OperationalError
+
+from .node import Node
+from .outcomes import Outcome, unreachable, write, write_alone
+from .service import Deadline, Service, close_connections, spawn
+
+logger = logging.getLogger("jobexec.settlement")
+
+_GROUP = 500
+_IDLE_SECONDS = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+
+
+class Settlement(Service):
+    """One thread that writes the outcomes of one engine: at once when idle, in groups when busy.
+
+    An outcome leaves the buffer only after its commit was confirmed; what is in doubt is tried again, where "no row"
+    then means that it was settled or taken over, and never that something is lost. Outcomes of one process instance
+    are settled in the order in which they came.
+    """
+
+    def __init__(self, node: Node, after_failure: Callable[[], None]) -> None:
+        self._node, self._after_failure = node, after_failure
+        self._within = node.settings.settle_within.total_seconds()
+        self._changed = threading.Condition(threading.RLock())
+        self._buffer: list[Outcome] = []
+        self._committing: list[Outcome] = []
+        self._stopping = False
+        self._give_up = threading.Event()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    # What worker threads use.
+
+    def submit(self, outcome: Outcome) -> None:
+        """Take an outcome over; returns at once."""
+        with self._changed:
+            self._buffer.append(outcome)
+            self._changed.notify_all()
+
+    def settle(self, outcome: Outcome) -> bool:
+        """Take an outcome over and wait until it is committed; whether it counted."""
+        outcome.settled = threading.Event()
+        with self._changed:
+            self.submit(outcome)
+            if self._closed:
+                return False
+        outcome.settled.wait()
+        return outcome.counted
+
+    def in_hand(self) -> set[UUID]:
+        """The ids of all jobs whose outcomes are not committed yet."""
+        with self._changed:
+            return {outcome.work.id for outcome in (*self._committing, *self._buffer)}
+
+    @property
+    def empty(self) -> bool:
+        """Everything that was taken over is committed."""
+        with self._changed:
+            return not (self._buffer or self._committing)
+
+    # Start and stop.
+
+    def start(self) -> None:
+        if self._thread is None:
+            with self._changed:
+                self._stopping = self._closed = False
+            # An event for each start: a thread that did not end in time must not come to life again.
+            give_up = self._give_up = threading.Event()
+            self._thread = spawn(f"jobexec-settlement-{self._node.using}", lambda: self._work(give_up))
+
+    def stop(self, timeout: float) -> bool:
+        """Write what is left; what cannot be written in time is left to recovery, which runs those jobs again."""
+        if self._thread is None:
+            return True
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._thread.join(timeout)
+        self._give_up.set()
+        self._thread.join(1.0)
+        stopped = not self._thread.is_alive() and self.empty
+        self._thread = None
+        self._let_go()
+        return stopped
+
+    def _let_go(self) -> None:
+        """Nobody writes the rest any more: threads that wait for a sibling's commit must not wait for ever."""
+        with self._changed:
+            self._closed = True
+            for outcome in (*self._committing, *self._buffer):
+                if outcome.settled is not None:
+                    outcome.settled.set()
+
+    # The thread.
+
+    def _work(self, give_up: threading.Event) -> None:
+        failures = 0
+        while not give_up.is_set() and (group := self._take()):
+            left: list[Outcome] = list(group)
+            error: BaseException | None = None
+            try:
+                if self._lease_decided(group):
+                    left, error = self._commit(group)
+            except BaseException as unforeseen:  # the thread must not die: everything would wait for ever
+                error = unforeseen
+            with self._changed:
+                self._buffer[:0] = left
+                self._committing = []
+            failures = failures + 1 if error else 0
+            if error:
+                self._pause(error, failures, give_up)
+
+    def _pause(self, error: BaseException, failures: int, give_up: threading.Event) -> None:
+        level = logging.WARNING if failures == 1 else logging.DEBUG
+        logger.log(level, "Outcomes wait for the database %s: %s", self._node.using, error)
+        give_up.wait(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10)))
+
+    def _take(self) -> list[Outcome]:
+        with self._changed:
+            while not (self._buffer or self._stopping):
+                if not self._changed.wait(_IDLE_SECONDS):
+                    close_connections()
+            self._gather()
+            group, self._buffer = self._buffer[:_GROUP], self._buffer[_GROUP:]
+            self._committing = group
+            return group
+
+    def _gather(self) -> None:
+        """Let a group grow while jobs end faster than commits; a waiting sibling is never kept waiting."""
+        if len(self._buffer) < 2:
+            return
+        deadline = Deadline(self._within)
+        while deadline.left and not self._stopping and len(self._buffer) < _GROUP:
+            if any(outcome.settled for outcome in self._buffer):
+                return
+            self._changed.wait(deadline.left)
+
+    def _lease_decided(self, group: Sequence[Outcome]) -> bool:
+        """Past its lease a node settles nothing until a heartbeat has found out whether the rows are still its own."""
+        owner = group[-1].work.lock_owner
+        return owner != self._node.owner or self._node.good or self._node.wait_until_decided(owner, 0.2)
+
+    def _commit(self, group: Sequence[Outcome]) -> tuple[list[Outcome], Exception | None]:
+        """Write a group; returns what could not be written, to be tried again, and why."""
+        using = self._node.using
+        try:
+            write(using, group)
+        except Exception as error:
+            for outcome in group:
+                outcome.in_doubt = True
+            if unreachable(using, error):
+                return list(group), error
+            logger.warning("A group of outcomes could not be written on %s (%s); one by one now", using, error)
+            return self._one_by_one(using, group)
+        self._tell(group)
+        return [], None
+
+    def _one_by_one(self, using: str, group: Sequence[Outcome]) -> tuple[list[Outcome], Exception | None]:
+        """What the database refuses for what is in it, or for a lock on one row, must not hold up its neighbours."""
+        left: list[Outcome] = []
+        reason = None
+        for index, outcome in enumerate(group):
+            try:
+                write_alone(using, outcome)
+            except (OperationalError, InterfaceError) as error:
+                left, reason = [*left, outcome], error
+                if unreachable(using, error):
+                    return [*left, *group[index + 1 :]], reason
+            else:
+                self._tell([outcome])
+        return left, reason
+
+    def _tell(self, outcomes: Sequence[Outcome]) -> None:
+        if any(outcome.failure for outcome in outcomes):
+            self._after_failure()
+        for outcome in outcomes:
+            if outcome.run is not None and not outcome.counted:
+                _log_uncounted(outcome)
+            if outcome.settled is not None:
+                outcome.settled.set()
+
+
+def _log_uncounted(outcome: Outcome) -> None:
+    if outcome.in_doubt:
+        logger.info("Job %s: an earlier try to settle it went through, or its lock was lost", outcome.work.id)
+    else:
+        logger.warning("Job %s: its lock was lost; this outcome does not count", outcome.work.id)

@@ -1,0 +1,37 @@
+"""Moves timers that have come due to the executable jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jobexec import clock
+from jobexec.operations.timers import next_due_date, trigger_due_timers
+
+from .node import Node
+from .service import Loop
+
+_PAGE = 200
+
+
+class TimerAcquisition(Loop):
+    """Sleeps until the next timer of one engine is due (Flowable: AcquireTimerJobsRunnable, which polls)."""
+
+    def __init__(self, node: Node, listening: Callable[[], bool]) -> None:
+        super().__init__(f"jobexec-timers-{node.using}")
+        self.node, self._listening = node, listening
+
+    def run_once(self) -> float:
+        using = self.node.using
+        moved = trigger_due_timers(using, _PAGE)
+        if moved == _PAGE:
+            return 0.0
+        due = next_due_date(using)
+        longest = self._longest()
+        if due is None:
+            return longest
+        # Never 0: a timer that another node is just moving is still there and due.
+        return min(longest, max(0.01, (due - clock.now(using)).total_seconds()))
+
+    def _longest(self) -> float:
+        engine = self.node.engine
+        return (engine.max_wait_when_listening if self._listening() else engine.max_wait).total_seconds()

@@ -1,0 +1,1 @@
+"""What a job does. Handlers are found by name in a registry; nothing is imported because a row says so."""

@@ -1,0 +1,39 @@
+"""What the executor asks of a handler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from jobexec.retry import RetryPlan
+
+from .context import JobContext
+
+
+class JobHandler(Protocol):
+    """Runs the jobs of one ``handler_type``.
+
+    ``name`` is what rows hold; ``aliases`` are names that it had before. ``retry_plan`` is asked when a row carries
+    no plan of its own (a callable plan has no text to carry).
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def aliases(self) -> Sequence[str]: ...
+
+    @property
+    def retry_plan(self) -> RetryPlan | None: ...
+
+    def definition(self) -> dict[str, Any]:
+        """The columns of this handler's JobDefinition."""
+        ...
+
+    def read(self, configuration: str) -> Any:
+        """The arguments in the JSON text of a row. Raises :class:`~jobexec.exceptions.UnreadableJob`."""
+        ...
+
+    def execute(self, context: JobContext, arguments: Any) -> Any:
+        """Do the work; returns what the function returns, raises what it raises."""
+        ...

@@ -1,0 +1,241 @@
+"""``@job``: a function as a handler, and the ways to enqueue it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
+
+from asgiref.sync import async_to_sync, sync_to_async
+from django.db import router
+
+from jobexec import clock
+from jobexec.conf import get_settings
+from jobexec.exceptions import InvalidJob, UnreadableJob
+from jobexec.retry import RetryPlan
+
+from . import registry
+from .context import JobContext
+from .options import JobOptions, check_json, check_options, to_columns
+
+if TYPE_CHECKING:
+    from jobexec.models import Job, TimerJob
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class JobFunction(Generic[P, R]):
+    """A function that can be enqueued; what ``@job`` makes of it. Calling it runs the function at once, as it is.
+
+    The spelling is that of django.tasks, so that moving between the two is a change of import.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], name: str, aliases: Sequence[str], takes_context: bool, options: JobOptions
+    ) -> None:
+        check_options(options)
+        self.function = function
+        self.name = name
+        self.aliases = tuple(aliases)
+        self.takes_context = takes_context
+        self.options = options
+        self.retry_plan = RetryPlan.parse(options["retries"]) if "retries" in options else None
+        signature = inspect.signature(function)
+        parameters = list(signature.parameters.values())
+        self._signature = signature.replace(parameters=parameters[1:] if takes_context else parameters)
+
+    def __repr__(self) -> str:
+        return f"<job {self.name}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
+        return self.function(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def using(self, **options: Unpack[JobOptions]) -> JobFunction[P, R]:
+        """The same job with other options for the calls made through the result; this one stays as it is.
+
+        Raises :class:`~jobexec.exceptions.InvalidJob` for an unknown option or a wrong value.
+        """
+        check_options(options)
+        if "retries" in options and not str(RetryPlan.parse(options["retries"])):
+            raise InvalidJob("retries: a callable plan cannot be stored with a job; give it to @job(retries=...).")
+        merged: Any = dict(self.options)
+        for one, other in (("delay", "run_after"), ("run_after", "delay")):
+            if one in options:
+                merged.pop(other, None)
+        return JobFunction(self.function, self.name, self.aliases, self.takes_context, merged | options)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job | TimerJob:
+        """Insert one job in the current transaction and return the row as saved.
+
+        It is rolled back with the caller's data and becomes visible with it. Raises
+        :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted, for arguments that do not fit the function or
+        are not JSON.
+        """
+        from jobexec.operations.create import create_job  # models load later than functions are decorated
+
+        return create_job(self._database(), **self._columns(args, kwargs))
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job | TimerJob:
+        """:meth:`enqueue` for async callers."""
+        return await sync_to_async(self.enqueue, thread_sensitive=True)(*args, **kwargs)
+
+    def enqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Job | TimerJob]:
+        """Insert many jobs in one transaction and few statements; returns the rows in order.
+
+        Each call is a tuple or list of positional arguments, or a mapping of keyword arguments. All are checked
+        before the first is inserted.
+        """
+        from jobexec.operations.create import create_jobs
+
+        return create_jobs(self._database(), [self._columns(*_split(call)) for call in calls])
+
+    def _database(self) -> str:
+        from jobexec.models import Job
+
+        return self.options.get("database") or router.db_for_write(Job)
+
+    def _columns(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        self._check_arguments(args, kwargs)
+        settings, database = get_settings(), self._database()
+        columns = to_columns(self.options, lambda: clock.now(database))
+        columns.setdefault("atomic", settings.atomic_jobs)
+        if "retries" not in columns:
+            columns["retries"] = RetryPlan.parse(settings.default_retry_plan).attempts
+        columns["handler_type"] = self.name
+        columns["handler_configuration"] = {"args": list(args), "kwargs": dict(kwargs)}
+        return columns
+
+    def _check_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidJob(f"{self.name}: {error}.") from None
+        for name, value in bound.arguments.items():
+            check_json(f"{self.name}: argument {name!r}", value)
+
+    # What the executor asks of a handler (JobHandler).
+
+    def definition(self) -> dict[str, Any]:
+        """The columns of this handler's JobDefinition."""
+        options = self.options
+        return {
+            "id": self.name,
+            "handler_type": self.name,
+            "process_definition_key": options.get("process_definition_key", ""),
+            "category": options.get("category", "default"),
+            "priority": options.get("priority", 0),
+            "retry_plan": str(self.retry_plan or ""),
+            "exclusive": options.get("exclusive", True),
+            "atomic": options.get("atomic", get_settings().atomic_jobs),
+        }
+
+    def read(self, configuration: str) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments in a row's JSON; raises UnreadableJob if it is not what :meth:`enqueue` writes."""
+        try:
+            value = json.loads(configuration)
+            args, kwargs = value["args"], value["kwargs"]
+            if not isinstance(args, list) or not isinstance(kwargs, dict):
+                raise TypeError("args is no list or kwargs is no object")
+            self._signature.bind(*args, **kwargs)
+        except (ValueError, TypeError, KeyError) as error:
+            message = f"The arguments in the row cannot be read for {self.name}: {error!r}. Got: {configuration[:200]}"
+            raise UnreadableJob(message) from error
+        return args, kwargs
+
+    def execute(self, context: JobContext, arguments: tuple[list[Any], dict[str, Any]]) -> Any:
+        """Call the function; an ``async def`` runs to its end on an event loop of this thread."""
+        args, kwargs = arguments
+        if self.takes_context:
+            args = [context, *args]
+        if inspect.iscoroutinefunction(self.function):
+            return async_to_sync(self.function)(*args, **kwargs)
+        result = self.function(*args, **kwargs)
+        # A decorator may hide an async function in one that is not; nobody else would await it.
+        return async_to_sync(_finish)(result) if inspect.iscoroutine(result) else result
+
+
+async def _finish(coroutine: Awaitable[Any]) -> Any:
+    return await coroutine
+
+
+def _split(call: Sequence[Any] | Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    if isinstance(call, Mapping):
+        return (), call
+    if isinstance(call, tuple | list):
+        return call, {}
+    raise InvalidJob(f"enqueue_many: expected tuples of arguments or mappings of keyword arguments, got {call!r}.")
+
+
+class _JobDecorator:
+    """What ``@job(...)`` with options returns; typed so that ``enqueue`` takes the function's own arguments."""
+
+    def __init__(self, name: str | None, aliases: Sequence[str], takes_context: bool | None, options: Any) -> None:
+        self.name, self.aliases, self.takes_context, self.options = name, aliases, takes_context, options
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[JobContext, P], Awaitable[R]]) -> JobFunction[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[JobContext, P], R]) -> JobFunction[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> JobFunction[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> JobFunction[P, R]: ...
+    def __call__(self, function: Callable[..., Any]) -> JobFunction[..., Any]:
+        handler: JobFunction[..., Any] = JobFunction(
+            function, self.name or _default_name(function), self.aliases, self._takes_context(function), self.options
+        )
+        registry.register(handler)
+        return handler
+
+    def _takes_context(self, function: Callable[..., Any]) -> bool:
+        if self.takes_context is not None:
+            return self.takes_context
+        return next(iter(inspect.signature(function).parameters), None) == "context"
+
+
+def _default_name(function: Callable[..., Any]) -> str:
+    if "<locals>" in function.__qualname__:
+        raise InvalidJob(
+            f"@job: {function.__qualname__} is inside another function, so no other process could find it; "
+            "move it to a module or give it a name."
+        )
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+@overload
+def job(function: Callable[Concatenate[JobContext, P], Awaitable[R]], /) -> JobFunction[P, R]: ...
+@overload
+def job(function: Callable[Concatenate[JobContext, P], R], /) -> JobFunction[P, R]: ...
+@overload
+def job(function: Callable[P, Awaitable[R]], /) -> JobFunction[P, R]: ...
+@overload
+def job(function: Callable[P, R], /) -> JobFunction[P, R]: ...
+@overload
+def job(
+    *,
+    name: str | None = None,
+    aliases: Sequence[str] = (),
+    takes_context: bool | None = None,
+    **options: Unpack[JobOptions],
+) -> _JobDecorator: ...
+def job(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    aliases: Sequence[str] = (),
+    takes_context: bool | None = None,
+    **options: Unpack[JobOptions],
+) -> Any:
+    """Make a function a job: ``@job`` or ``@job(retries="R5/PT5M", category="mail", ...)``.
+
+    ``name`` is what rows hold (default: module and function name); a handler that is renamed keeps its old names in
+    ``aliases``, so that rows in the database still find it. A first parameter called ``context``, or
+    ``takes_context=True``, receives a :class:`~jobexec.handlers.context.JobContext`, which callers of ``enqueue`` do
+    not pass. All other keywords are options (:class:`~jobexec.handlers.options.JobOptions`); a wrong one raises
+    :class:`~jobexec.exceptions.InvalidJob` at import.
+    """
+    decorator = _JobDecorator(name, aliases, takes_context, options)
+    return decorator if function is None else decorator(function)

@@ -1,0 +1,201 @@
+"""The options of ``@job`` and ``using``, checked and turned into columns."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from typing import Any, TypedDict
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db.models import Model
+
+from jobexec import clock
+from jobexec.exceptions import InvalidJob, InvalidRetryPlan
+from jobexec.retry import RetryPlan
+
+
+class JobOptions(TypedDict, total=False):
+    """What may be said about a job, in ``@job(...)`` as default and in ``using(...)`` for one call."""
+
+    run_after: datetime | timedelta
+    delay: timedelta | float
+    priority: int
+    category: str
+    retries: str | list[str] | list[timedelta] | RetryPlan | Callable[..., Any]
+    exclusive: bool
+    process_instance_id: str
+    root_process_instance_id: str
+    process_definition_key: str
+    tenant_id: str
+    correlation_id: str
+    atomic: bool
+    timeout: timedelta | float
+    headers: Mapping[str, Any]
+    database: str
+
+
+_TEXTS = {
+    "category": 128,
+    "process_instance_id": 255,
+    "root_process_instance_id": 255,
+    "process_definition_key": 255,
+    "tenant_id": 64,
+    "correlation_id": 255,
+    "database": 255,
+}
+_ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+_BOOLEANS = ("exclusive", "atomic")
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise :class:`~jobexec.exceptions.InvalidJob`, naming the option, if one is unknown or has a wrong value."""
+    for name, value in options.items():
+        if name not in JobOptions.__annotations__:
+            close = get_close_matches(name, JobOptions.__annotations__, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise InvalidJob(f"Unknown option {name!r}.{hint}")
+        _check(name, value)
+    if "delay" in options and "run_after" in options:
+        raise InvalidJob("Expected either delay or run_after, got both.")
+
+
+def _check(name: str, value: Any) -> None:
+    if name in _TEXTS:
+        _check_text(name, value, _TEXTS[name])
+    elif name in _BOOLEANS and not isinstance(value, bool):
+        raise InvalidJob(f"{name}: expected True or False, got {value!r}.")
+    elif name == "priority" and (not isinstance(value, int) or isinstance(value, bool)):
+        raise InvalidJob(f"priority: expected a whole number, got {value!r}.")
+    elif name in _CHECKS:
+        _CHECKS[name](name, value)
+
+
+def _check_text(name: str, value: Any, longest: int) -> None:
+    if not isinstance(value, str) or len(value) > longest:
+        raise InvalidJob(f"{name}: expected a text of at most {longest} characters, got {shown(value)}.")
+    _check_storable(name, value)
+
+
+def _check_storable(name: str, text: str) -> None:
+    """PostgreSQL cannot store U+0000, and no database half a surrogate pair; a job must not depend on which it is."""
+    if "\x00" in text:
+        raise InvalidJob(f"{name}: the character U+0000 cannot be stored.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidJob(f"{name}: expected text that is valid Unicode ({error}).") from None
+
+
+def _check_duration(name: str, value: Any) -> None:
+    seconds(name, value)
+
+
+def _check_run_after(name: str, value: Any) -> None:
+    if isinstance(value, timedelta):
+        return
+    if not isinstance(value, datetime):
+        raise InvalidJob(f"run_after: expected an aware datetime or a timedelta, got {value!r}.")
+    if value.utcoffset() is None:
+        raise InvalidJob(f"run_after: expected a datetime with a time zone, got the naive {value!r}.")
+
+
+def _check_retries(name: str, value: Any) -> None:
+    try:
+        RetryPlan.parse(value)
+    except InvalidRetryPlan as error:
+        raise InvalidJob(f"retries: {error}") from error
+
+
+def _check_headers(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InvalidJob(f"headers: expected a mapping with texts as keys, got {value!r}.")
+    check_json("headers", value)
+
+
+_CHECKS: dict[str, Callable[[str, Any], None]] = {
+    "delay": _check_duration,
+    "timeout": _check_duration,
+    "run_after": _check_run_after,
+    "retries": _check_retries,
+    "headers": _check_headers,
+}
+
+
+def seconds(name: str, value: Any) -> timedelta:
+    """A duration given as timedelta or as seconds; at least 0."""
+    duration = value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            duration = timedelta(seconds=value)
+        except (OverflowError, ValueError):  # 1e300, inf, nan
+            duration = None
+    if not isinstance(duration, timedelta) or duration < timedelta(0):
+        raise InvalidJob(f"{name}: expected a timedelta or seconds, at least 0, got {shown(value)}.")
+    return duration
+
+
+def check_json(name: str, value: Any) -> None:
+    """Raise InvalidJob if a value is not JSON as Django's encoder and all supported databases understand it."""
+    try:
+        text = json.dumps(value, cls=DjangoJSONEncoder, allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        if isinstance(value, Model):
+            raise InvalidJob(
+                f"{name}: expected JSON, got the model instance {value!r}; pass its primary key."
+            ) from None
+        raise InvalidJob(f"{name}: expected JSON, got {shown(value)} ({error}).") from error
+    # JSON spells U+0000 as an escape; behind an escaped backslash the same letters are only text.
+    nul = "\\u0000" in text and _ESCAPED_NUL.search(text)
+    _check_storable(name, "\x00" if nul else text)
+
+
+def shown(value: Any) -> str:
+    """A value for a message: not endless, and also if it cannot be shown."""
+    try:
+        text = repr(value)
+    except Exception:  # a broken __repr__, an integer of more than 4300 digits
+        text = f"a {type(value).__name__} that cannot be shown"
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def to_columns(options: Mapping[str, Any], now: Callable[[], datetime] = clock.now) -> dict[str, Any]:
+    """The job columns of checked options; ``database`` is not among them."""
+    columns = {name: options[name] for name in _COPIED if name in options}
+    if "headers" in options:
+        columns["custom_headers"] = dict(options["headers"])
+    if "timeout" in options:
+        columns["timeout"] = seconds("timeout", options["timeout"])
+    if "retries" in options:
+        plan = RetryPlan.parse(options["retries"])
+        columns |= {"retries": plan.attempts, "retry_plan": str(plan)}
+    due_date = _due_date(options, now)
+    if due_date is not None:
+        columns["due_date"] = due_date
+    return columns
+
+
+_COPIED = (
+    "priority",
+    "category",
+    "exclusive",
+    "process_instance_id",
+    "root_process_instance_id",
+    "process_definition_key",
+    "tenant_id",
+    "correlation_id",
+    "atomic",
+)
+
+
+def _due_date(options: Mapping[str, Any], now: Callable[[], datetime]) -> datetime | None:
+    name = "delay" if "delay" in options else "run_after"
+    when = options.get(name)
+    if isinstance(when, datetime) or when is None:
+        return when
+    try:
+        return now() + (seconds(name, when) if name == "delay" else when)
+    except OverflowError:
+        raise InvalidJob(f"{name}: {shown(when)} from now is past the year 9999.") from None

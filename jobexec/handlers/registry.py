@@ -1,0 +1,52 @@
+"""Which handler runs which ``handler_type``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from jobexec.exceptions import DuplicateHandler, HandlerNotFound
+
+from .base import JobHandler
+
+_handlers: dict[str, JobHandler] = {}
+
+
+def register(handler: JobHandler) -> None:
+    """Make a handler known by its name and its aliases.
+
+    Raises :class:`~jobexec.exceptions.DuplicateHandler` if another one has one of them: which of the two a row
+    means must not depend on the order of imports.
+    """
+    for name in (handler.name, *handler.aliases):
+        known = _handlers.get(name)
+        if known is not None and known is not handler:
+            raise DuplicateHandler(f"{name!r} is the name or an alias of two handlers: {known!r} and {handler!r}.")
+    for name in (handler.name, *handler.aliases):
+        _handlers[name] = handler
+
+
+def get_handler(name: str) -> JobHandler:
+    """The handler of this name or alias. Raises :class:`~jobexec.exceptions.HandlerNotFound`."""
+    try:
+        return _handlers[name]
+    except KeyError:
+        raise HandlerNotFound(f"No handler {name!r} is registered in this process.") from None
+
+
+def all_handlers() -> list[JobHandler]:
+    """Every registered handler once, ordered by name."""
+    return [_handlers[name] for name in sorted(_handlers) if _handlers[name].name == name]
+
+
+@contextmanager
+def isolated(*, empty: bool = False) -> Iterator[None]:
+    """Forget, at the end of the block, what was registered in it; for tests. ``empty``: begin without any handler."""
+    before = dict(_handlers)
+    if empty:
+        _handlers.clear()
+    try:
+        yield
+    finally:
+        _handlers.clear()
+        _handlers.update(before)

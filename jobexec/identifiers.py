@@ -1,0 +1,63 @@
+"""The ids of jobs: UUIDs of version 7, which sort by the time they were made."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+
+_COUNTER_BITS = 42
+_COUNTER_MAX = (1 << _COUNTER_BITS) - 1
+
+_lock = threading.Lock()
+_last_ms = 0
+_counter = _COUNTER_MAX
+
+
+def uuid7() -> uuid.UUID:
+    """A new UUID of version 7 (RFC 9562, section 6.2, method 1: 42 bits of counter, 32 random bits).
+
+    Every id is greater than all ids made before it in this process, by whichever thread, also within one
+    millisecond and also when the wall clock steps back: jobs made one after the other are acquired in that
+    order. Between processes the order is that of their clocks. Safe after a fork. Takes microseconds.
+    """
+    global _last_ms, _counter
+    # Not clock.now(): an id needs an order, not the database's time, and must go on in a frozen test.
+    now = time.time_ns() // 1_000_000
+    tail = int.from_bytes(os.urandom(4), "big")
+    with _lock:
+        if now > _last_ms:
+            _last_ms, _counter = now, _seed()
+        elif _counter < _COUNTER_MAX:
+            _counter += 1
+        else:  # more than a clock's millisecond can count: borrow from the next one
+            _last_ms, _counter = _last_ms + 1, _seed()
+        milliseconds, counter = _last_ms, _counter
+    return _assemble(milliseconds, counter, tail)
+
+
+def _seed() -> int:
+    # The highest bit starts as zero, so that at least 2**41 ids fit after any seed.
+    return int.from_bytes(os.urandom(6), "big") >> 7
+
+
+def _assemble(milliseconds: int, counter: int, tail: int) -> uuid.UUID:
+    value = (milliseconds & 0xFFFF_FFFF_FFFF) << 80
+    value |= 0x7 << 76
+    value |= (counter >> 30) << 64
+    value |= 0b10 << 62
+    value |= (counter & 0x3FFF_FFFF) << 32
+    return uuid.UUID(int=value | tail)
+
+
+def _after_fork() -> None:
+    # The lock may have been held by a thread that does not exist here. A full counter forces a new random
+    # seed, which keeps this process's ids behind the parent's earlier ones and away from its later ones.
+    global _lock, _counter
+    _lock = threading.Lock()
+    _counter = _COUNTER_MAX
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,12 @@
+"""What ``manage.py jobbench`` runs: one file per case, each with the raw SQL of the same work beside it."""
+
+from .drain import Drain
+from .enqueue import Enqueue
+from .enqueue_many import EnqueueMany
+from .latency import Latency
+from .measure import BenchError, Case
+
+#: The cases by name, in the order in which they are listed.
+CASES: dict[str, type[Case]] = {case.name: case for case in (Enqueue, EnqueueMany, Drain, Latency)}
+
+__all__ = ["CASES", "BenchError", "Case"]

@@ -1,0 +1,90 @@
+"""The benchmark's own job: it does nothing but note that it ran."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from jobexec.handlers import registry
+from jobexec.handlers.function import JobFunction, job
+from jobexec.models import Job
+
+from .measure import BenchError
+
+CATEGORY = "jobbench"
+HANDLER_PREFIX = "jobexec.bench."
+HANDLER = f"{HANDLER_PREFIX}noop"
+_CHUNK = 10_000
+_PATIENCE = 60.0
+
+
+class Ledger:
+    """Which jobs have run, by their argument: ``0`` to ``wanted - 1``; each must, and only once."""
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+        self.seen: list[int] = []
+        self.complete = threading.Event()
+
+    def note(self, number: int) -> None:
+        """A job has run. Nothing more: this is on the path that is timed, in many threads."""
+        self.seen.append(number)
+        if len(self.seen) == self.wanted:
+            self.complete.set()
+
+    def wait(self, patience: float = _PATIENCE) -> None:
+        """Until all have run; BenchError if none did for ``patience`` seconds."""
+        before = -1
+        while not self.complete.wait(patience):
+            if len(self.seen) == before:
+                raise BenchError(f"No job ran for {patience:.0f} s; {before} of {self.wanted} did before.")
+            before = len(self.seen)
+
+    def check(self) -> None:
+        """Raise BenchError unless each job ran exactly once."""
+        check_once(self.seen, self.wanted, "ran")
+
+
+def check_once(numbers: list[int], wanted: int, what: str) -> None:
+    """Raise BenchError unless ``numbers`` are ``0`` to ``wanted - 1``, each exactly once."""
+    if sorted(numbers) != list(range(wanted)):
+        distinct = len(set(numbers))
+        raise BenchError(
+            f"Not each job {what} exactly once: {wanted} jobs, {len(numbers)} counted, {distinct} different ones."
+        )
+
+
+def check_table(alias: str, wanted: int) -> None:
+    """Raise BenchError unless the jobs ``0`` to ``wanted - 1`` are in the table, each exactly once."""
+    rows = Job.objects.using(alias).filter(category=CATEGORY, handler_type=HANDLER)
+    numbers = [configuration["args"][0] for configuration in rows.values_list("handler_configuration", flat=True)]
+    check_once(numbers, wanted, "was inserted")
+
+
+@contextmanager
+def registered(alias: str, note: Callable[[int], None]) -> Iterator[JobFunction[[int], None]]:
+    """The benchmark's job, known to this process during the block only; ``note`` gets the argument of each run."""
+    with registry.isolated():
+
+        @job(name=HANDLER, category=CATEGORY, atomic=False, database=alias)
+        def noop(number: int) -> None:
+            note(number)
+
+        yield noop
+
+
+def fill(handler: JobFunction[[int], None], jobs: int) -> None:
+    """Enqueue the jobs ``0`` to ``jobs - 1``."""
+    for start in range(0, jobs, _CHUNK):
+        handler.enqueue_many([(number,) for number in range(start, min(jobs, start + _CHUNK))])
+
+
+def wait_for(condition: Callable[[], bool], what: str, patience: float = _PATIENCE) -> None:
+    """Look twice a millisecond until the condition holds; BenchError after ``patience`` seconds."""
+    end = time.monotonic() + patience
+    while not condition():
+        if time.monotonic() > end:
+            raise BenchError(f"Waited {patience:.0f} s in vain: {what}.")
+        time.sleep(0.0005)

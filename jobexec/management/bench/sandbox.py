@@ -1,0 +1,117 @@
+"""What keeps a benchmark from harming the project's own jobs, and they from disturbing it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.db import connections
+
+from jobexec import conf
+from jobexec.conf import Settings, get_settings
+from jobexec.models import JOB_TABLES, ExecutorNode, Job, JobDefinition, JobLog, NodeState, TimerJob
+from jobexec.operations.leases import is_gone_from_this_host, synchronise_clock
+from jobexec.operations.locking import delete_rows
+
+from .measure import BenchError
+from .noop import CATEGORY, HANDLER_PREFIX
+
+_OURS = {"category": CATEGORY, "handler_type__startswith": HANDLER_PREFIX}
+
+
+def build_settings(alias: str, **overrides: Any) -> Settings:
+    """The project's settings, limited to this engine and to the benchmark's category; see Settings.replace().
+
+    No deployment: the benchmark neither registers one nor looks for the jobs of one. Raises InvalidSettings.
+    """
+    current = get_settings()
+    current.engine(alias)
+    source = dict(current.source) | {"CATEGORIES": [CATEGORY], "DEPLOYMENT": None}
+    with _jobexec(source):
+        return get_settings().replace(
+            engines=[alias],
+            node_name=f"{CATEGORY}-{os.getpid()}",
+            deployment_aware=False,
+            priority_range=(None, None),
+            **overrides,
+        )
+
+
+@contextmanager
+def overridden(settings: Settings) -> Iterator[None]:
+    """These settings are those of the process during the block."""
+    with _jobexec(dict(settings.source)):
+        yield
+
+
+@contextmanager
+def _jobexec(source: dict[str, Any]) -> Iterator[None]:
+    before = conf.raw_settings()
+    _set_jobexec(source)
+    try:
+        yield
+    finally:
+        _set_jobexec(before)
+
+
+def _set_jobexec(source: Any) -> None:
+    holder: Any = django_settings
+    holder.JOBEXEC = source
+    conf.reset()
+
+
+@contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """SIGTERM, too, ends the block by KeyboardInterrupt, so that nothing is left behind."""
+    if threading.current_thread() is not threading.main_thread():  # only there Python handles signals
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def refuse_company(alias: str) -> None:
+    """Raise BenchError while executors live on this engine or jobs of the project are due there."""
+    now = synchronise_clock(alias)
+    nodes = ExecutorNode.objects.using(alias).exclude(state=NodeState.DEAD).filter(lease_expiration_time__gt=now)
+    alive = [node.name for node in nodes if not is_gone_from_this_host(node)]
+    if alive:
+        raise BenchError(
+            f"Executors are alive on {alias!r}: {', '.join(alive)}. They would share the machine and the database "
+            "with the benchmark. Stop them (a killed one counts until its lease ends), or give --force."
+        )
+    executable = Job.objects.using(alias).exclude(handler_type__startswith=HANDLER_PREFIX).count()
+    due = TimerJob.objects.using(alias).filter(due_date__lte=now).count()
+    if executable or due:
+        raise BenchError(
+            f"There are {executable} executable jobs and {due} due timers on {alias!r}. The benchmark would not run "
+            "them, but they would be measured with it. Execute them first, or give --force."
+        )
+
+
+def remove_rows(alias: str) -> None:
+    """Delete whatever the benchmark has written, also what one that was killed left behind."""
+    for table in JOB_TABLES:
+        delete_rows(table._base_manager.using(alias).filter(**_OURS))
+    delete_rows(JobLog.objects.using(alias).filter(**_OURS))
+    delete_rows(JobDefinition.objects.using(alias).filter(pk__startswith=HANDLER_PREFIX))
+
+
+def jobs_left(alias: str) -> int:
+    """How many jobs of the benchmark are in any table."""
+    return sum(table._base_manager.using(alias).filter(**_OURS).count() for table in JOB_TABLES)
+
+
+def tidy(alias: str) -> None:
+    """Leave the table of jobs as autovacuum does, so that no run pays for the dead rows of the one before."""
+    if connections[alias].vendor == "postgresql":
+        with connections[alias].cursor() as cursor:
+            cursor.execute(f"VACUUM (ANALYZE) {Job._meta.db_table}")

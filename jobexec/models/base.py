@@ -1,0 +1,129 @@
+"""What all job tables share: the columns of ACT_RU_JOB, and an index that is partial where it can be."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import models
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.utils.translation import gettext_lazy as _
+
+from jobexec import clock
+from jobexec.identifiers import uuid7
+
+from .fields import NameField
+
+
+class PartialIndex(models.Index):
+    """An index over the rows that match ``where`` on PostgreSQL, and over all rows elsewhere.
+
+    Django leaves a conditional index out on MySQL and MariaDB (and warns); there the full index is the right thing.
+    SQLite has partial indexes but does not see that ``x = 'p'`` excludes ``x = ''``, and so would not use this one.
+    """
+
+    def __init__(self, *, where: models.Q, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.where = where
+
+    def deconstruct(self) -> Any:
+        path, expressions, kwargs = super().deconstruct()
+        return path, expressions, {**kwargs, "where": self.where}
+
+    def create_sql(
+        self, model: type[models.Model], schema_editor: BaseDatabaseSchemaEditor, using: str = "", **kwargs: Any
+    ) -> Any:
+        if schema_editor.connection.vendor != "postgresql":
+            return super().create_sql(model, schema_editor, using=using, **kwargs)
+        index = self.clone()
+        index.condition = self.where
+        return models.Index.create_sql(index, model, schema_editor, using=using, **kwargs)
+
+
+def process_instance_index(name: str) -> PartialIndex:
+    """Finds the jobs of a process instance; costs nothing for jobs that belong to none."""
+    return PartialIndex(name=name, fields=["process_instance_id"], where=~models.Q(process_instance_id=""))
+
+
+class JobType(models.TextChoices):
+    """Where a job came from (ACT_RU_JOB.TYPE_); kept through every move."""
+
+    MESSAGE = "message", _("message")
+    TIMER = "timer", _("timer")
+
+
+class AbstractJob(models.Model):
+    """The columns of every job table, named after Camunda's job properties.
+
+    A table is a state. A row keeps its ``id`` through every move from table to table. Only ``jobexec.operations``
+    changes rows; ``revision`` is raised by acquisition, release, recovery and moves, and by nothing else, so that
+    changing the priority or the retries of a running job never makes its outcome count for nothing.
+    """
+
+    state: ClassVar[str]
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    revision = models.PositiveIntegerField(default=1)
+    type = models.CharField(max_length=32, choices=JobType, default=JobType.MESSAGE)
+    lock_owner: models.Field[str | None, str | None] = NameField(max_length=255, null=True, blank=True)  # type: ignore[misc,assignment]
+    lock_expiration_time = models.DateTimeField(null=True, blank=True)
+    exclusive = models.BooleanField(default=True)
+    execution_id = NameField(max_length=64, blank=True, default="")
+    process_instance_id = NameField(max_length=255, blank=True, default="")
+    root_process_instance_id = NameField(max_length=255, blank=True, default="")
+    process_definition_id = NameField(max_length=255, blank=True, default="")
+    process_definition_key = NameField(max_length=255, blank=True, default="")
+    deployment_id = NameField(max_length=255, blank=True, default="")
+    tenant_id = NameField(max_length=64, blank=True, default="")
+    job_definition_id = NameField(max_length=255, blank=True, default="")
+    handler_type = NameField(max_length=255)
+    handler_configuration = models.JSONField(default=dict, encoder=DjangoJSONEncoder)
+    custom_headers = models.JSONField(default=dict, blank=True, encoder=DjangoJSONEncoder)
+    category = NameField(max_length=128, default="default")
+    priority = models.IntegerField(default=0)
+    rank = models.BigIntegerField(default=0, help_text=_("Order of acquisition: lower runs sooner."))
+    due_date = models.DateTimeField(null=True, blank=True)
+    repeat = models.CharField(max_length=255, blank=True, default="")
+    retries = models.PositiveIntegerField(default=3, help_text=_("Attempts left."))
+    attempts = models.PositiveIntegerField(default=0, help_text=_("Attempts made."))
+    lost_runs = models.PositiveIntegerField(
+        default=0, help_text=_("Times that the executor process died with the job in hand.")
+    )
+    start_time = models.DateTimeField(
+        null=True, blank=True, help_text=_("Start marker of a suspect: committed before it runs alone.")
+    )
+    conflicts = models.PositiveIntegerField(
+        default=0, help_text=_("Attempts that ended in a conflict of the database itself and cost no retry.")
+    )
+    unknown_since = models.DateTimeField(
+        null=True, blank=True, help_text=_("When a node that could take the job first did not know its handler.")
+    )
+    retry_plan = models.CharField(max_length=255, blank=True, default="")
+    atomic = models.BooleanField(default=False)
+    timeout = models.DurationField(null=True, blank=True)
+    cancel_requested = models.BooleanField(default=False)
+    suspend_requested = models.BooleanField(default=False, help_text=_("Suspended by itself, not by its scope."))
+    exception_message = models.CharField(max_length=4000, blank=True, default="")
+    exception_stack = models.TextField(blank=True, default="")
+    failed_activity_id = models.CharField(max_length=255, blank=True, default="")
+    create_time = models.DateTimeField(default=clock.now)
+    sequence_counter = models.PositiveBigIntegerField(default=1)
+    correlation_id = NameField(max_length=255, blank=True, default="")
+    batch_id = models.UUIDField(null=True, blank=True)
+    traceparent = models.CharField(max_length=55, blank=True, default="")
+
+    class Meta:
+        abstract = True
+        default_permissions = ("view", "delete")
+
+    def __str__(self) -> str:
+        return f"{self.handler_type} {self.pk}"
+
+    @property
+    def locked(self) -> bool:
+        """A node holds the job: it is queued there or it runs."""
+        return self.lock_owner is not None
+
+
+SHARED_COLUMNS: tuple[str, ...] = tuple(field.name for field in AbstractJob._meta.fields)
+"""The columns that a move carries from one job table to another."""

@@ -1,0 +1,26 @@
+"""The jobs that wait for a person."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from jobexec import clock
+
+from .base import AbstractJob, process_instance_index
+
+
+class DeadLetterJob(AbstractJob):
+    """A job whose retries are used up, or that can never run as it is (Flowable: ACT_RU_DEADLETTER_JOB)."""
+
+    state: ClassVar[str] = "dead letter"
+
+    died_at = models.DateTimeField(default=clock.now, db_index=True)
+
+    class Meta(AbstractJob.Meta):
+        verbose_name = _("dead letter job")
+        verbose_name_plural = _("dead letter jobs")
+        indexes: ClassVar = [process_instance_index("jobexec_deadletterjob_instance")]
+        permissions: ClassVar = [("requeue_deadletterjob", _("Can requeue dead letter jobs"))]

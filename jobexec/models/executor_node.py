@@ -1,0 +1,54 @@
+"""The running executors and their leases."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from jobexec.identifiers import uuid7
+
+from .fields import NameField
+
+
+class NodeState(models.TextChoices):
+    """Where a node is in its life; a row that is gone was stopped in order or has been recovered."""
+
+    ACTIVE = "active", _("active")
+    DRAINING = "draining", _("draining")
+    DEAD = "dead", _("dead")
+
+
+class ExecutorNode(models.Model):
+    """One running executor on one engine. Its locks are good as long as its lease, which its heartbeat renews.
+
+    ``lock_owner`` is the name plus the boot's id, so that two nodes of one name, or two boots of one node, are never
+    taken for each other. All times are the database's.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = NameField(max_length=200, db_index=True)
+    lock_owner = NameField(max_length=255, unique=True)
+    state = models.CharField(max_length=16, choices=NodeState, default=NodeState.ACTIVE)
+    hostname = models.CharField(max_length=255, blank=True, default="")
+    pid = models.PositiveBigIntegerField(default=0)
+    start_time = models.DateTimeField()
+    heartbeat_time = models.DateTimeField()
+    lease_expiration_time = models.DateTimeField()
+    threads = models.PositiveIntegerField(default=0)
+    queue_size = models.PositiveIntegerField(default=0)
+    busy_threads = models.PositiveIntegerField(default=0)
+    queued_jobs = models.PositiveIntegerField(default=0)
+    categories = models.JSONField(default=list)
+    deployments = models.JSONField(default=list)
+    deployment_aware = models.BooleanField(default=False)
+
+    class Meta:
+        verbose_name = _("executor node")
+        verbose_name_plural = _("executor nodes")
+        default_permissions = ("view",)
+        ordering: ClassVar = ["name", "start_time"]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,25 @@
+"""A field for names and ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+
+if TYPE_CHECKING:  # Django's fields take type arguments only in the stubs
+    _TextField = models.CharField[str, str]
+else:
+    _TextField = models.CharField
+
+
+class NameField(_TextField):
+    """A text that is compared exactly, on every database.
+
+    MySQL and MariaDB compare texts without regard to case (and accents, depending on the server) by default. There
+    ``Order-1`` and ``order-1`` would share an exclusive lock, and a suspension of one would catch the other.
+    """
+
+    def db_type(self, connection: Any) -> str:
+        length = super().db_type(connection) or ""
+        # Said in full, because the default character set of the database may be another than that of the collation.
+        return f"{length} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin" if connection.vendor == "mysql" else length

@@ -1,0 +1,25 @@
+"""The jobs that nobody may run until somebody activates them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from jobexec import clock
+
+from .base import AbstractJob, process_instance_index
+
+
+class SuspendedJob(AbstractJob):
+    """A suspended job (Flowable: ACT_RU_SUSPENDED_JOB); ``due_date`` keeps the back-off of a waiting retry."""
+
+    state: ClassVar[str] = "suspended"
+
+    suspended_at = models.DateTimeField(default=clock.now, db_index=True)
+
+    class Meta(AbstractJob.Meta):
+        verbose_name = _("suspended job")
+        verbose_name_plural = _("suspended jobs")
+        indexes: ClassVar = [process_instance_index("jobexec_suspendedjob_instance")]

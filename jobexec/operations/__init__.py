@@ -1,0 +1,51 @@
+"""The verbs on job rows: the only code that changes them (Camunda: the ManagementService).
+
+Every function takes ``using`` (a database alias), rows, ids or a queryset, works in the caller's transaction or in one
+of its own, and knows nothing of handlers or threads.
+"""
+
+from .acquire import acquire_jobs, release_jobs
+from .adjust import delete_jobs, requeue, retry_now, set_due_date, set_priority, set_retries
+from .create import create_job, create_jobs
+from .deployments import (
+    deploy,
+    register_deployment,
+    register_own_deployment,
+    registered_deployments,
+    unregister_deployment,
+)
+from .lookup import find_job, find_states
+from .recover import recover_expired_locks, recover_node
+from .selection import OperationResult
+from .settle import complete_jobs, fail_job
+from .suspend import activate, suspend
+from .timers import next_due_date, trigger_due_timers
+
+__all__ = [
+    "OperationResult",
+    "acquire_jobs",
+    "activate",
+    "complete_jobs",
+    "create_job",
+    "create_jobs",
+    "delete_jobs",
+    "deploy",
+    "fail_job",
+    "find_job",
+    "find_states",
+    "next_due_date",
+    "recover_expired_locks",
+    "recover_node",
+    "register_deployment",
+    "register_own_deployment",
+    "registered_deployments",
+    "release_jobs",
+    "requeue",
+    "retry_now",
+    "set_due_date",
+    "set_priority",
+    "set_retries",
+    "suspend",
+    "trigger_due_timers",
+    "unregister_deployment",
+]

@@ -1,0 +1,182 @@
+"""Acquisition: pick unlocked jobs and lock them, and give back what has not begun."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F, Q, QuerySet
+
+from jobexec import clock
+from jobexec.models import Job, SuspendedJob
+
+from .exclusive import lock_instances, unlock_instances, without_locked_instances
+from .locking import atomic, has_skip_locked, lock_rows
+from .move import move_all
+from .suspensions import Suspensions, covered_rows
+from .unreadable import UNREADABLE, bury_unreadable
+from .wake import wake_on_commit
+from .work import AcquiredJob, Acquisition, Scope, columns, from_row
+
+
+def acquire_jobs(
+    using: str,
+    owner: str,
+    limit: int,
+    scope: Scope,
+    *,
+    lock_time: timedelta,
+    strategy: str = "auto",
+) -> Acquisition:
+    """Lock up to ``limit`` jobs for ``owner``, in rank order, and return them (Camunda: AcquireJobsCmd).
+
+    A job can be acquired if nobody holds it, no suspension covers it, ``scope`` serves it and, if it is exclusive,
+    its process instance is not locked. Expired locks are not looked at: recovery alone clears them, so that a lost
+    run is counted once. Jobs that a suspension covers are moved to the suspended table instead.
+
+    ``strategy``: ``skip_locked`` passes over rows that others are just locking; ``optimistic`` reads without locks
+    and then compares and sets the revision, row by row, so of two nodes one wins each row; ``auto`` is the former
+    where the database has it. Rows that cannot be read become dead letters, and the call brings nothing but
+    ``found``: the next one will.
+    """
+    if limit < 1:
+        return Acquisition()
+    optimistic = strategy == "optimistic" or not has_skip_locked(using)
+    acquire = _acquire_optimistic if optimistic else _acquire_skip_locked
+    try:
+        return acquire(using, owner, limit, scope, lock_time)
+    except UNREADABLE:
+        if not bury_unreadable(using, Job, lock_owner=None):
+            raise
+        return Acquisition(found=limit)
+
+
+def _acquire_skip_locked(using: str, owner: str, limit: int, scope: Scope, lock_time: timedelta) -> Acquisition:
+    with atomic(using):
+        jobs = _candidates(using, owner, limit, scope, lock=True)
+        result = Acquisition(found=len(jobs))
+        jobs = _without_suspended(using, jobs, result)
+        jobs = _lock_instances(using, owner, jobs, result)
+        if jobs:
+            locked = Job.objects.using(using).filter(pk__in=[job.id for job in jobs])
+            locked.update(**_lock_columns(owner, clock.now(using) + lock_time))
+    result.jobs = _raised(jobs)
+    return result
+
+
+def _acquire_optimistic(using: str, owner: str, limit: int, scope: Scope, lock_time: timedelta) -> Acquisition:
+    jobs = _candidates(using, owner, limit, scope, lock=False)
+    result = Acquisition(found=len(jobs))
+    if not jobs:
+        return result
+    with atomic(using):
+        jobs = _without_suspended(using, jobs, result)
+        taken = _compare_and_set(using, owner, jobs, clock.now(using) + lock_time)
+        result.lock_failures = len(jobs) - len(taken)
+        jobs = [job for job in jobs if job.id in taken]
+        ours = _lock_instances(using, owner, jobs, result)
+        _give_back(using, [job.id for job in jobs if job not in ours])
+    result.jobs = _raised(ours)
+    return result
+
+
+def _compare_and_set(using: str, owner: str, jobs: Iterable[AcquiredJob], until: datetime) -> set[UUID]:
+    # One UPDATE a row, in the order of the ids: two nodes with overlapping pages then wait for each other at most,
+    # while a bulk UPDATE would lock in the order of its plan and could deadlock.
+    taken = set()
+    for job in sorted(jobs, key=lambda job: job.id):
+        row = Job.objects.using(using).filter(pk=job.id, revision=job.revision, lock_owner=None)
+        if row.update(**_lock_columns(owner, until)):
+            taken.add(job.id)
+    return taken
+
+
+def _lock_columns(owner: str, until: datetime) -> dict[str, Any]:
+    return {"lock_owner": owner, "lock_expiration_time": until, "revision": F("revision") + 1}
+
+
+def _raised(jobs: list[AcquiredJob]) -> list[AcquiredJob]:
+    for job in jobs:
+        job.revision += 1
+    return jobs
+
+
+def acquirable(using: str, scope: Scope) -> QuerySet[Job]:
+    """Unlocked jobs in this scope whose process instance nobody holds, whatever their deployment and category."""
+    jobs = without_locked_instances(Job.objects.using(using).filter(lock_owner=None))
+    if scope.priority_min is not None:
+        jobs = jobs.filter(priority__gte=scope.priority_min)
+    if scope.priority_max is not None:
+        jobs = jobs.filter(priority__lte=scope.priority_max)
+    return jobs
+
+
+def _candidates(using: str, owner: str, limit: int, scope: Scope, *, lock: bool) -> list[AcquiredJob]:
+    """The first ``limit`` jobs in rank order: one short run of the acquisition index per pair that is served."""
+    found: list[AcquiredJob] = []
+    for category, deployment in scope.pairs():
+        page = acquirable(using, scope).filter(category=category, deployment_id=deployment).order_by("rank", "id")
+        if lock:
+            page = lock_rows(page, skip_locked=True)
+        found += [from_row(row, using, owner) for row in page.values_list(*columns())[:limit]]
+    found.sort(key=lambda job: (job.rank, job.id))
+    return found[:limit]
+
+
+def _without_suspended(using: str, jobs: list[AcquiredJob], result: Acquisition) -> list[AcquiredJob]:
+    """Move what a suspension covers out of the way. A row that was covered and no longer is waits for the next page."""
+    suspensions = Suspensions.of(using)
+    covered = Q(suspend_requested=True) | suspensions.condition()
+    if not jobs or not (suspensions or any(job.suspend_requested for job in jobs)):
+        return jobs
+    page = Job.objects.using(using).filter(lock_owner=None, pk__in=[job.id for job in jobs])
+    rows = list(page.filter(covered))
+    result.suspended = len(move_all(covered_rows(using, rows), SuspendedJob, suspended_at=clock.now(using)))
+    left_out = {row.pk for row in rows}
+    return [job for job in jobs if job.id not in left_out]
+
+
+def _lock_instances(using: str, owner: str, jobs: list[AcquiredJob], result: Acquisition) -> list[AcquiredJob]:
+    """Those jobs that may run: no process instance, or one whose lock row we just inserted."""
+    instances = {job.serial_key for job in jobs} - {""}
+    held = lock_instances(using, owner, instances)
+    allowed = [job for job in jobs if not job.serial_key or job.serial_key in held]
+    result.blocked = len(jobs) - len(allowed)
+    return allowed
+
+
+def release_jobs(using: str, jobs: Sequence[AcquiredJob]) -> int:
+    """Unlock jobs that have not begun; costs them nothing. Returns how many were still ours."""
+    with atomic(using):
+        count = sum(_unlock(using, owner, group) for owner, group in by_owner(jobs).items())
+        for owner, group in by_owner(jobs).items():
+            unlock_instances(using, owner, {job.serial_key for job in group} - {""})
+        if count:
+            wake_on_commit(using)  # others may be idle; who releases is stopping or full
+    return count
+
+
+def by_owner(jobs: Iterable[AcquiredJob]) -> dict[str, list[AcquiredJob]]:
+    """Jobs grouped by their lock owner: nearly always one group, more after a node lost its lease."""
+    groups: dict[str, list[AcquiredJob]] = {}
+    for job in jobs:
+        groups.setdefault(job.lock_owner, []).append(job)
+    return groups
+
+
+def _unlock(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> int:
+    revisions = {job.id: job.revision for job in jobs}
+    if not revisions:
+        return 0
+    table = Job.objects.using(using)
+    rows = lock_rows(table.filter(pk__in=revisions, lock_owner=owner).order_by("pk"))
+    ours = [pk for pk, revision in rows.values_list("pk", "revision") if revisions[pk] == revision]
+    return _give_back(using, ours)
+
+
+def _give_back(using: str, ids: list[UUID]) -> int:
+    """Unlock rows that this transaction has locked."""
+    unlocked = {"lock_owner": None, "lock_expiration_time": None, "start_time": None, "revision": F("revision") + 1}
+    return Job.objects.using(using).filter(pk__in=ids).update(**unlocked) if ids else 0

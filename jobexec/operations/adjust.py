@@ -1,0 +1,126 @@
+"""What a person changes on jobs (Camunda: ManagementService). One verb a function, on a row, ids or a queryset."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from jobexec import clock, signals
+from jobexec.exceptions import InvalidJob, JobLocked
+from jobexec.models import AbstractJob, DeadLetterJob, Job, LogState, SuspendedJob, TimerJob
+
+from . import history
+from .announce import announce
+from .locking import delete_rows
+from .move import move
+from .ranking import check_priority, reranked
+from .selection import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
+from .suspensions import covered_rows
+from .wake import wake_on_commit
+
+
+def set_retries(target: Target, retries: int, *, using: str | None = None) -> OperationResult:
+    """Set how many attempts are left (at least 1); a dead letter is requeued with them.
+
+    Also on running jobs: it counts from their next failure. Camunda's SetJobRetries.
+    """
+    _check_retries(retries)
+
+    def verb(row: AbstractJob) -> str | None:
+        if isinstance(row, DeadLetterJob):
+            return _requeue(row, retries)
+        _update(row, retries=retries)
+        return None
+
+    return for_each(target, using, verb, Job, TimerJob, SuspendedJob, DeadLetterJob)
+
+
+def requeue(target: Target, retries: int = 3, *, using: str | None = None) -> OperationResult:
+    """Give dead letters ``retries`` new attempts and make them executable; the old exception is cleared.
+
+    A dead letter that a suspension covers goes to the suspended jobs. Flowable's MoveDeadLetterJobToExecutableJob.
+    """
+    _check_retries(retries)
+    return for_each(target, using, lambda row: _requeue(row, retries), DeadLetterJob)
+
+
+def _requeue(row: DeadLetterJob, retries: int) -> str | None:
+    fresh = {"retries": retries, "attempts": 0, "lost_runs": 0, "conflicts": 0, "due_date": None, "unknown_since": None}
+    cleared = {"exception_message": "", "exception_stack": "", "suspend_requested": False, "cancel_requested": False}
+    using = row._state.db or "default"
+    row.suspend_requested = False
+    to: type[AbstractJob] = SuspendedJob if covered_rows(using, [row]) else Job
+    moved = move(row, to, **fresh, **cleared)
+    if moved is None:
+        return CHANGED_MEANWHILE
+    wake_on_commit(using)
+    announce(signals.job_requeued, using, type(moved), jobs=[moved])
+    return None
+
+
+def retry_now(target: Target, *, using: str | None = None) -> OperationResult:
+    """Make waiting retries due at once, and timers too, whatever their due date; their retries stay."""
+    return set_due_date(target, None, using=using)
+
+
+def set_due_date(target: Target, due_date: datetime | None, *, using: str | None = None) -> OperationResult:
+    """Let jobs run at ``due_date`` (aware), or as soon as possible with None; refused while they run.
+
+    A job that becomes due moves to the executable jobs, one that is put off moves to the timers. Camunda's
+    SetJobDuedate.
+    """
+    if due_date is not None and due_date.utcoffset() is None:
+        raise InvalidJob(f"due_date: expected a datetime with a time zone, got the naive {due_date!r}.")
+    database = database_of(target, using)
+    later = due_date is not None and due_date > clock.now(database)
+
+    def verb(row: AbstractJob) -> str | None:
+        _refuse_running(row)
+        if isinstance(row, SuspendedJob) or (later and isinstance(row, TimerJob)):
+            _update(row, due_date=due_date)
+        elif move(row, TimerJob if later else Job, due_date=due_date) is None:
+            return CHANGED_MEANWHILE
+        wake_on_commit(database)
+        return None
+
+    return for_each(target, database, verb, Job, TimerJob, SuspendedJob)
+
+
+def set_priority(target: Target, priority: int, *, using: str | None = None) -> OperationResult:
+    """Change the priority (higher runs sooner); of a running job it counts from its next attempt."""
+    check_priority(priority)
+    database = database_of(target, using)
+
+    def verb(row: AbstractJob) -> str | None:
+        # From its rank and not anew from its dates: a job that was requeued has a rank later than both.
+        _update(row, priority=priority, rank=reranked(database, row.rank, priority - row.priority))
+        return None
+
+    return for_each(target, database, verb, Job, TimerJob, SuspendedJob, DeadLetterJob)
+
+
+def delete_jobs(target: Target, *, using: str | None = None) -> OperationResult:
+    """Delete jobs in any state for good; refused while they run (Camunda: DeleteJobCmd)."""
+    database = database_of(target, using)
+
+    def verb(row: AbstractJob) -> str | None:
+        _refuse_running(row)
+        history.write(database, LogState.DELETED, [history.entry(row, LogState.DELETED)])
+        delete_rows(type(row)._base_manager.using(database).filter(pk=row.pk))
+        return None
+
+    return for_each(target, database, verb, Job, TimerJob, SuspendedJob, DeadLetterJob)
+
+
+def _refuse_running(row: AbstractJob) -> None:
+    if row.locked:
+        raise JobLocked(f"it is running or queued on {row.lock_owner}")
+
+
+def _check_retries(retries: int) -> None:
+    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 1:
+        raise InvalidJob(f"retries: expected a whole number of at least 1, got {retries!r}.")
+
+
+def _update(row: AbstractJob, **changes: object) -> None:
+    """Without raising ``revision``: changing a running job must not make its outcome count for nothing."""
+    type(row)._base_manager.using(row._state.db or "default").filter(pk=row.pk).update(**changes)

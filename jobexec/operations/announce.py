@@ -1,0 +1,19 @@
+"""Tell the rest of the project, after the commit, what was written."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.dispatch import Signal
+
+
+def announce(signal: Signal, using: str, sender: type[Any], **values: Any) -> None:
+    """Send a signal of :mod:`jobexec.signals` once the current transaction commits; an error in a receiver is logged.
+
+    Costs nothing while nobody listens. A rolled back change is never announced.
+    """
+    if signal.has_listeners(sender):
+        send = partial(signal.send_robust, sender=sender, using=using, **values)
+        transaction.on_commit(send, using=using, robust=True)

@@ -1,0 +1,97 @@
+"""Deployments, and the node names that take their jobs; job definitions, written when a node starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jobexec import clock
+from jobexec.models import Deployment, DeploymentRegistration, JobDefinition
+
+from .locking import atomic, names_conflict_target
+
+
+def split_deployment_id(deployment_id: str) -> tuple[str, str]:
+    """The name and the version in ``name:version``; ValueError if it is not that."""
+    name, colon, version = deployment_id.partition(":")
+    if not (name and colon and version):
+        raise ValueError(f"deployment: expected 'name:version', got {deployment_id!r}.")
+    return name, version
+
+
+def deploy(deployment_id: str, handlers: Iterable[str], *, using: str = "default") -> Deployment:
+    """Record that this version of the code exists, with the handlers in it; the first node that has it does so."""
+    name, version = split_deployment_id(deployment_id)
+    deployment, created = Deployment.objects.using(using).get_or_create(
+        id=deployment_id,
+        defaults={"name": name, "version": version, "handlers": sorted(handlers), "deploy_time": clock.now(using)},
+    )
+    if not created and deployment.handlers != sorted(handlers):
+        Deployment.objects.using(using).filter(pk=deployment_id).update(handlers=sorted(handlers))
+    return deployment
+
+
+def register_deployment(deployment_id: str, node_name: str, *, using: str = "default") -> None:
+    """Let the nodes of this name take the deployment's jobs (Camunda: registerDeploymentForJobExecutor).
+
+    Persisted, other than in Camunda, and seen by running nodes at their next heartbeat. Raises
+    ``Deployment.DoesNotExist`` for an unknown deployment.
+    """
+    _set_registered(deployment_id, node_name, True, using)
+
+
+def unregister_deployment(deployment_id: str, node_name: str, *, using: str = "default") -> None:
+    """Keep the nodes of this name from taking the deployment's jobs, also after they restart."""
+    _set_registered(deployment_id, node_name, False, using)
+
+
+def _set_registered(deployment_id: str, node_name: str, registered: bool, using: str) -> None:
+    deployment = Deployment.objects.using(using).get(pk=deployment_id)
+    DeploymentRegistration.objects.using(using).update_or_create(
+        deployment=deployment,
+        node_name=node_name,
+        defaults={"registered": registered, "changed_at": clock.now(using)},
+    )
+
+
+def register_own_deployment(deployment_id: str, node_name: str, *, using: str = "default") -> None:
+    """What a node does when it starts: register its deployment and all older versions of the same name.
+
+    New code runs old jobs by default, as Camunda's process applications resume previous versions. What an operator
+    has unregistered stays unregistered.
+    """
+    own = Deployment.objects.using(using).get(pk=deployment_id)
+    versions = Deployment.objects.using(using).filter(name=own.name, deploy_time__lte=own.deploy_time)
+    with atomic(using):
+        DeploymentRegistration.objects.using(using).bulk_create(
+            [
+                DeploymentRegistration(deployment=version, node_name=node_name, changed_at=clock.now(using))
+                for version in versions
+            ],
+            ignore_conflicts=True,
+        )
+
+
+def registered_deployments(node_name: str, *, using: str = "default") -> list[str]:
+    """The ids of the deployments whose jobs the nodes of this name take."""
+    registrations = DeploymentRegistration.objects.using(using).filter(node_name=node_name, registered=True)
+    return sorted(registrations.values_list("deployment_id", flat=True))
+
+
+def all_deployments(*, using: str = "default") -> list[str]:
+    """The ids of all known deployments: what a node that is not deployment aware takes."""
+    return list(Deployment.objects.using(using).order_by("id").values_list("id", flat=True))
+
+
+def write_job_definitions(definitions: Iterable[Mapping[str, Any]], *, using: str = "default") -> None:
+    """Insert or update one row per handler; each mapping holds the columns of a JobDefinition."""
+    # In one order, so that nodes that start together wait for each other and never in a circle.
+    ordered = sorted(definitions, key=lambda columns: str(columns["id"]))
+    rows = [JobDefinition(last_registered=clock.now(using), **columns) for columns in ordered]
+    if not rows:
+        return
+    columns = [field.name for field in JobDefinition._meta.fields if not field.primary_key]
+    # MySQL and MariaDB name no conflict target; there the primary key is the only one there is.
+    target = ["id"] if names_conflict_target(using) else None
+    table = JobDefinition.objects.using(using)
+    table.bulk_create(rows, update_conflicts=True, update_fields=columns, unique_fields=target)

@@ -1,0 +1,80 @@
+"""Strict exclusivity: one lock row per process instance, held from acquisition to the last sibling's outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from uuid import uuid4
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from jobexec import clock
+from jobexec.models import ExclusiveLock, Job
+
+from .locking import delete_rows
+from .wake import wake_on_commit
+
+
+def without_locked_instances(queryset: QuerySet[Job]) -> QuerySet[Job]:
+    """Leave out exclusive jobs of process instances that are locked, by whomever.
+
+    Only a filter that keeps such jobs from standing in the way of others: what makes exclusivity strict is the
+    primary key of the lock row (NOT EXISTS beside SKIP LOCKED alone lets two nodes win).
+    """
+    locks = ExclusiveLock.objects.using(queryset.db).filter(process_instance_id=OuterRef("process_instance_id"))
+    return queryset.filter(Q(exclusive=False) | Q(process_instance_id="") | ~Exists(locks))
+
+
+def lock_instances(using: str, owner: str, instances: Collection[str]) -> set[str]:
+    """Insert the lock rows of these process instances; returns those that we hold by this very call.
+
+    Rows go in sorted order, so that two nodes with the same instances wait for each other and never in a circle.
+    A row that exists, also one of our own from an earlier page, is a conflict.
+    """
+    if not instances:
+        return set()
+    acquisition, now = uuid4(), clock.now(using)
+    table = ExclusiveLock.objects.using(using)
+    table.bulk_create(
+        [
+            ExclusiveLock(process_instance_id=instance, lock_owner=owner, acquisition=acquisition, lock_time=now)
+            for instance in sorted(instances)
+        ],
+        ignore_conflicts=True,
+    )
+    held = table.filter(process_instance_id__in=instances, acquisition=acquisition)
+    return set(held.values_list("process_instance_id", flat=True)) & set(instances)
+
+
+def unlock_instances(using: str, owner: str, instances: Collection[str]) -> None:
+    """Give up those of these process instances of which ``owner`` has no locked exclusive job left.
+
+    Called at the end of the transaction that settles or releases jobs, after the job rows: everybody locks job rows
+    first and lock rows second. What one owner settles of one process instance is done one after the other (its
+    batch lives in one thread), so the look at the siblings cannot miss one.
+    """
+    if not instances:
+        return
+    siblings = _exclusive_jobs(using).filter(process_instance_id=OuterRef("process_instance_id"), lock_owner=owner)
+    held = ExclusiveLock.objects.using(using).filter(process_instance_id__in=instances, lock_owner=owner)
+    freed = sorted(held.filter(~Exists(siblings)).values_list("process_instance_id", flat=True))
+    for instance in freed:
+        delete_rows(held.filter(process_instance_id=instance))
+    _wake_for_siblings(using, freed)
+
+
+def _wake_for_siblings(using: str, freed: Collection[str]) -> None:
+    """Acquirers that are idle because all they saw was locked must not sleep on when it is free."""
+    waiting = _exclusive_jobs(using).filter(process_instance_id__in=freed, lock_owner=None)
+    if freed and waiting.exists():
+        wake_on_commit(using)
+
+
+def _exclusive_jobs(using: str) -> QuerySet[Job]:
+    # Says what the partial index says: PostgreSQL cannot conclude it from a join, nor from a list of more than 100,
+    # and would read the whole table.
+    return Job.objects.using(using).filter(~Q(process_instance_id=""), exclusive=True)
+
+
+def unlock_all(using: str, owner: str) -> int:
+    """Give up everything that ``owner`` holds; for owners that are dead or have stopped."""
+    return delete_rows(ExclusiveLock.objects.using(using).filter(lock_owner=owner))

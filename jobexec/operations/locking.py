@@ -1,0 +1,88 @@
+"""The one file that asks ``connection.features`` what the database can do."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from django.core.exceptions import EmptyResultSet
+from django.db import connections, models, transaction
+from django.db.models import QuerySet
+from django.db.models.sql import DeleteQuery
+
+M = TypeVar("M", bound=models.Model)
+Row = TypeVar("Row")
+
+
+def has_skip_locked(using: str) -> bool:
+    """Whether rows that others lock can be passed over (PostgreSQL, MariaDB 10.6+, MySQL 8+)."""
+    return bool(connections[using].features.has_select_for_update_skip_locked)
+
+
+def is_single_writer(using: str) -> bool:
+    """Whether one writer locks the whole database (SQLite)."""
+    return connections[using].vendor == "sqlite"
+
+
+def names_conflict_target(using: str) -> bool:
+    """Whether an upsert says which unique columns it means (not on MySQL and MariaDB)."""
+    return bool(connections[using].features.supports_update_conflicts_with_target)
+
+
+# now() would be the start of the transaction, and CURRENT_TIMESTAMP is in the session's time zone on MySQL.
+_TIME = {"postgresql": "SELECT clock_timestamp()", "mysql": "SELECT UTC_TIMESTAMP(6)"}
+
+
+def database_time(using: str) -> datetime | None:
+    """The database's own clock; None where it is this machine's (SQLite)."""
+    statement = _TIME.get(connections[using].vendor)
+    if statement is None:
+        return None
+    with connections[using].cursor() as cursor:
+        cursor.execute(statement)
+        time: datetime = cursor.fetchone()[0]
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def lock_rows(queryset: QuerySet[M, Row], *, skip_locked: bool = False) -> QuerySet[M, Row]:
+    """The queryset with its rows locked until the transaction ends; ``skip_locked`` passes over foreign locks.
+
+    On SQLite the transaction already holds the only write lock (``transaction_mode`` IMMEDIATE), and there is
+    nothing to lock.
+    """
+    features = connections[queryset.db].features
+    if not features.has_select_for_update:
+        return queryset
+    skip = skip_locked and features.has_select_for_update_skip_locked
+    return queryset.select_for_update(skip_locked=skip)
+
+
+def atomic(using: str) -> Any:
+    """A transaction for one operation: durable work on its own, a savepoint-free part of the caller's otherwise."""
+    return transaction.atomic(using=using, savepoint=False)
+
+
+def delete_rows(queryset: QuerySet[Any]) -> int:
+    """DELETE in one statement: no collector, no signals, no cascade. Job rows have none of these."""
+    if connections[queryset.db].vendor == "mysql":
+        return _delete_by_primary_key(queryset)
+    return queryset._raw_delete(queryset.db)
+
+
+def _delete_by_primary_key(queryset: QuerySet[Any]) -> int:
+    # MariaDB reads all of a small table for DELETE ... WHERE id IN (...), and waits for every row that others hold on
+    # the way: two nodes that delete their own rows deadlocked. The hint keeps it to the rows that are meant.
+    connection = connections[queryset.db]
+    query = queryset.query.chain(DeleteQuery)
+    try:
+        statement, parameters = query.get_compiler(connection=connection).as_sql()
+    except EmptyResultSet:
+        return 0
+    table = connection.ops.quote_name(queryset.model._meta.db_table)
+    plain = f"DELETE FROM {table}"
+    if not statement.startswith(plain):  # in case Django spells it otherwise one day
+        return queryset._raw_delete(queryset.db)
+    hinted = f"DELETE {table} FROM {table} FORCE INDEX (PRIMARY){statement.removeprefix(plain)}"
+    with connection.cursor() as cursor:
+        cursor.execute(hinted, parameters)
+        return int(cursor.rowcount)

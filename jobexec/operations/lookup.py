@@ -1,0 +1,50 @@
+"""A job by its id, in whichever table it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from django.db.models import CharField, Value
+
+from jobexec.exceptions import JobNotFound
+from jobexec.models import JOB_TABLES, AbstractJob
+
+_TABLES = {table.state: table for table in JOB_TABLES}
+
+
+def find_states(ids: Iterable[UUID], using: str) -> dict[UUID, type[AbstractJob]]:
+    """In which table each of these jobs is; ids that are in none are left out.
+
+    One UNION ALL statement, which is one snapshot: a job that is just moving is seen here or there, never nowhere.
+    """
+    wanted = list(ids)
+    first, *others = (_states(table, wanted, using) for table in JOB_TABLES)
+    return {pk: _TABLES[state] for pk, state in first.union(*others, all=True)}
+
+
+def _states(table: type[AbstractJob], ids: list[UUID], using: str) -> Any:
+    rows = table._base_manager.using(using).filter(pk__in=ids)
+    return rows.annotate(table_state=Value(table.state, output_field=CharField())).values_list("pk", "table_state")
+
+
+def find_job(id: UUID | str, using: str = "default") -> AbstractJob:
+    """The row of this job: a Job, TimerJob, SuspendedJob or DeadLetterJob.
+
+    Raises :class:`~jobexec.exceptions.JobNotFound` if it is in no table: done, deleted, or never there; also for
+    texts that are no UUID.
+    """
+    try:
+        wanted = id if isinstance(id, UUID) else UUID(str(id))
+    except ValueError:
+        raise JobNotFound(f"There is no job {id!r}: expected a UUID.") from None
+    # It may move between the two statements; then the next look finds it where it went.
+    for _ in range(1000):
+        table = find_states([wanted], using).get(wanted)
+        if table is None:
+            break
+        row = table._base_manager.using(using).filter(pk=wanted).first()
+        if row is not None:
+            return row
+    raise JobNotFound(f"There is no job {wanted} in {using!r}.")

@@ -1,0 +1,84 @@
+"""A move: delete here, insert there, keep the id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from jobexec import clock
+from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, Job, SuspendedJob, TimerJob
+
+from .locking import atomic, delete_rows, lock_rows
+from .ranking import rank
+
+J = TypeVar("J", bound=AbstractJob)
+
+
+def move(row: AbstractJob, to: type[J], **changes: Any) -> J | None:
+    """Move one row to another job table; None if somebody else changed or moved it first.
+
+    Deletes by primary key and revision first, so of two movers one finds nothing and inserts nothing; both steps are
+    one transaction. The row's lock does not travel and its revision rises, so whoever still runs it is fenced.
+    """
+    moved = move_all([row], to, **changes)
+    return moved[0] if moved else None
+
+
+def move_all(rows: Sequence[AbstractJob], to: type[J], **changes: Any) -> list[J]:
+    """Move rows of one table, that the caller has locked or does not mind losing, to another in few statements.
+
+    Returns the new rows; rows that changed since they were read stay where they are and are left out.
+    """
+    if not rows:
+        return []
+    source, using = type(rows[0]), rows[0]._state.db or "default"
+    with atomic(using):
+        gone = _delete_unchanged(source, using, rows)
+        moved = [_copy(row, to, using, changes) for row in rows if row.pk in gone]
+        to._base_manager.using(using).bulk_create(moved)
+    return moved
+
+
+def _delete_unchanged(source: type[AbstractJob], using: str, rows: Sequence[AbstractJob]) -> set[Any]:
+    """Two statements for any number of rows: lock those that are still as we saw them, and delete.
+
+    A row that somebody else holds is passed over like one that has changed: it is changing. Waiting for it deadlocked
+    on MariaDB, which looks at all rows of a small table, also at those that others hold, and everywhere where the
+    caller holds suspensions.
+    """
+    expected = {row.pk: row.revision for row in rows}
+    table = source._base_manager.using(using)
+    found = lock_rows(table.filter(pk__in=expected), skip_locked=True).values_list("pk", "revision")
+    unchanged = {pk for pk, revision in found if expected[pk] == revision}
+    if unchanged:
+        delete_rows(table.filter(pk__in=unchanged))
+    return unchanged
+
+
+def _copy(row: AbstractJob, to: type[J], using: str, changes: dict[str, Any]) -> J:
+    values = {name: getattr(row, name) for name in SHARED_COLUMNS}
+    values |= {"lock_owner": None, "lock_expiration_time": None, "start_time": None, "revision": row.revision + 1}
+    values |= changes
+    if to is Job:
+        values["rank"] = rank(using, values["due_date"] or clock.now(using), values["priority"])
+    return to(**values)
+
+
+def move_to_executable(row: AbstractJob, **changes: Any) -> Job | None:
+    """Make a job acquirable."""
+    return move(row, Job, **changes)
+
+
+def move_to_timer(row: AbstractJob, **changes: Any) -> TimerJob | None:
+    """Let a job wait for its ``due_date``."""
+    return move(row, TimerJob, **changes)
+
+
+def move_to_suspended(row: AbstractJob, **changes: Any) -> SuspendedJob | None:
+    """Keep a job from running; its due date is kept."""
+    return move(row, SuspendedJob, **changes)
+
+
+def move_to_dead_letter(row: AbstractJob, **changes: Any) -> DeadLetterJob | None:
+    """Leave a job for a person."""
+    return move(row, DeadLetterJob, **changes)

@@ -1,0 +1,157 @@
+"""What dead nodes held becomes acquirable again; here alone expired locks are cleared, and lost runs counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F, Q
+
+from jobexec import clock, signals
+from jobexec.exceptions import WorkerLost
+from jobexec.models import DeadLetterJob, ExecutorNode, Job
+
+from .announce import announce
+from .exclusive import unlock_all, unlock_instances
+from .leases import remove_node
+from .locking import atomic, lock_rows
+from .settle import Failure, Run, settle_failure
+from .unreadable import UNREADABLE
+from .work import AcquiredJob
+
+_PAGE = 200
+_DECIDING = ("lock_owner", "exclusive", "process_instance_id", "start_time", "lost_runs")
+_LOST = "The executor process died while it ran this job (node {node}, {lost_runs} lost runs)."
+
+
+def recover_node(using: str, node: ExecutorNode) -> int:
+    """Release what a dead node held, count its lost runs, and delete its row last. Returns how many jobs it held.
+
+    Several nodes may recover the same one: rows that another is just releasing are passed over, and the node's row
+    goes only when none is left, so a recovery that is killed halfway is finished by the next.
+    """
+    count = _release_all(using, Q(lock_owner=node.lock_owner), node.name)
+    if not Job.objects.using(using).filter(lock_owner=node.lock_owner).exists():
+        unlock_all(using, node.lock_owner)
+        remove_node(using, node)
+    return count
+
+
+def recover_expired_locks(using: str) -> int:
+    """Release locks that have expired and whose owner has no node row: execute-now calls that died."""
+    owners = ExecutorNode.objects.using(using).values("lock_owner")
+    expired = Q(lock_expiration_time__lt=clock.now(using)) & ~Q(lock_owner__in=owners)
+    return _release_all(using, expired & Q(lock_owner__isnull=False), "execute now")
+
+
+def release_owned(using: str, owner: str) -> int:
+    """Release at no cost whatever ``owner`` still holds; the last act of a node that stops in order."""
+    with atomic(using):
+        rows = lock_rows(Job.objects.using(using).filter(lock_owner=owner).order_by("pk"))
+        ids = list(rows.values_list("pk", flat=True))
+        _unlock(using, ids)
+        unlock_all(using, owner)
+    return len(ids)
+
+
+def release_strays(using: str, owner: str, in_hand: Callable[[], Collection[UUID]]) -> int:
+    """Release at no cost what ``owner`` has locked and does not know of; returns how many jobs that were.
+
+    For an acquisition whose commit went through while its confirmation was lost. ``in_hand`` tells the ids that the
+    owner knows of; it is asked after the look at the table, so what has ended meanwhile has gone or has another
+    revision, and is let alone.
+    """
+    locked = dict(Job.objects.using(using).filter(lock_owner=owner).values_list("pk", "revision"))
+    strays = locked.keys() - set(in_hand())
+    if not strays:
+        return 0
+    with atomic(using):
+        rows = lock_rows(Job.objects.using(using).filter(pk__in=strays, lock_owner=owner).order_by("pk"))
+        found = list(rows.values_list("pk", "revision", "exclusive", "process_instance_id"))
+        mine = [row for row in found if row[1] == locked[row[0]]]
+        _unlock(using, [pk for pk, *_ in mine])
+        unlock_instances(using, owner, {instance for _, _, exclusive, instance in mine if exclusive and instance})
+    return len(mine)
+
+
+def _release_all(using: str, condition: Q, node_name: str) -> int:
+    count = 0
+    while True:
+        try:
+            released = _release_page(using, condition, node_name)
+        except UNREADABLE:
+            # Unlocked, they are in nobody's way, and whoever acquires them finds out what is wrong.
+            released = _release_unread(using, condition)
+        if not released:
+            return count
+        count += released
+
+
+def _release_unread(using: str, condition: Q) -> int:
+    with atomic(using):
+        rows = lock_rows(Job.objects.using(using).filter(condition).order_by("pk"))
+        found = list(rows.values_list("pk", "lock_owner", "process_instance_id")[:_PAGE])
+        _unlock(using, [pk for pk, *_ in found])
+        for owner in {owner for _, owner, _ in found if owner}:
+            unlock_instances(using, owner, {instance for _, other, instance in found if other == owner} - {""})
+    return len(found)
+
+
+def _release_page(using: str, condition: Q, node_name: str) -> int:
+    with atomic(using):
+        # Only what decides: the arguments of innocent jobs need not be readable.
+        page = Job.objects.using(using).filter(condition).only(*_DECIDING)
+        rows = list(lock_rows(page, skip_locked=True)[:_PAGE])
+        instances: dict[str, set[str]] = {}
+        innocent = []
+        for row in rows:
+            if row.start_time is None:
+                innocent.append(row)
+            else:
+                _charge(using, Job.objects.using(using).get(pk=row.pk), node_name)
+            if row.exclusive and row.process_instance_id:
+                instances.setdefault(row.lock_owner or "", set()).add(row.process_instance_id)
+        # Most jobs that a dead node held are innocent, and which did not even begin cannot be told: the first loss
+        # costs nothing but makes the job a suspect; a suspect without a start marker was only queued.
+        _unlock(using, [row.pk for row in innocent if row.lost_runs])
+        _unlock(using, [row.pk for row in innocent if not row.lost_runs], lost_runs=1)
+        for owner, names in instances.items():
+            unlock_instances(using, owner, names)
+    return len(rows)
+
+
+def _unlock(using: str, ids: list[Any], **changes: Any) -> None:
+    if ids:
+        rows = Job.objects.using(using).filter(pk__in=ids)
+        rows.update(lock_owner=None, lock_expiration_time=None, start_time=None, revision=F("revision") + 1, **changes)
+
+
+def _charge(using: str, row: Job, node_name: str) -> None:
+    """A suspect whose start marker was committed took its process with it: that is an attempt, and costs a retry."""
+    started = row.start_time or clock.now(using)
+    lost_runs = row.lost_runs + 1
+    failure = Failure(message=_LOST.format(node=node_name, lost_runs=lost_runs))
+    run = Run(started, (clock.now(using) - started).total_seconds(), node_name)
+    moved = settle_failure(row, failure, run)
+    if moved is not None:
+        # settle_failure takes a recorded outcome as proof of innocence; this one is not: it stays a suspect.
+        type(moved)._base_manager.using(using).filter(pk=moved.pk).update(lost_runs=lost_runs)
+        moved.lost_runs = lost_runs
+        dead = isinstance(moved, DeadLetterJob)
+        signal = signals.job_dead_lettered if dead else signals.job_failed
+        announce(signal, using, type(moved), job=moved, error=WorkerLost(failure.message))
+
+
+def mark_suspect_started(job: AcquiredJob) -> bool:
+    """Commit the start marker of a job with lost runs, before it runs alone; False if it is no longer ours."""
+    row = Job.objects.using(job.using).filter(pk=job.id, lock_owner=job.lock_owner, revision=job.revision)
+    return bool(row.update(start_time=clock.now(job.using)))
+
+
+def lock_for(using: str, row: Job, owner: str, lock_time: timedelta) -> bool:
+    """Lock one row for somebody without a node (execute now); good until it expires. False if it is taken."""
+    until = clock.now(using) + lock_time
+    free = Job.objects.using(using).filter(pk=row.pk, revision=row.revision, lock_owner=None)
+    return bool(free.update(lock_owner=owner, lock_expiration_time=until, revision=F("revision") + 1))

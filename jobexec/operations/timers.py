@@ -1,0 +1,46 @@
+"""Timers that have come due become executable."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from jobexec import clock
+from jobexec.models import Job, SuspendedJob, TimerJob
+
+from .locking import atomic, lock_rows
+from .move import move_all
+from .suspensions import covered_rows
+from .unreadable import UNREADABLE, bury_unreadable
+from .wake import wake_on_commit
+
+
+def trigger_due_timers(using: str, limit: int) -> int:
+    """Move up to ``limit`` due timers to the executable jobs, or to the suspended ones if a suspension covers them.
+
+    Several nodes may do this at once: each passes over the rows that another is just moving. Returns how many rows
+    moved; ``limit`` of them means that there may be more. Rows that cannot be read or moved become dead letters.
+    """
+    try:
+        return _trigger(using, limit)
+    except UNREADABLE:
+        if not bury_unreadable(using, TimerJob):
+            raise
+        return limit
+
+
+def _trigger(using: str, limit: int) -> int:
+    with atomic(using):
+        due = TimerJob.objects.using(using).filter(due_date__lte=clock.now(using)).order_by("due_date", "id")
+        rows = list(lock_rows(due, skip_locked=True)[:limit])
+        if not rows:
+            return 0
+        covered = covered_rows(using, rows)
+        moved = move_all([row for row in rows if row not in covered], Job)
+        if moved:
+            wake_on_commit(using)
+        return len(moved) + len(move_all(covered, SuspendedJob, suspended_at=clock.now(using)))
+
+
+def next_due_date(using: str) -> datetime | None:
+    """When the earliest timer is due; None without timers."""
+    return TimerJob.objects.using(using).order_by("due_date", "id").values_list("due_date", flat=True).first()

@@ -1,0 +1,60 @@
+"""Tell executors, after commit, that there is something to do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from django.db import connections, transaction
+
+from jobexec.conf import get_settings
+
+logger = logging.getLogger("jobexec.wake")
+
+CHANNEL = "jobexec_wake"
+_listeners: set[Callable[[str], None]] = set()
+
+
+def add_listener(listener: Callable[[str], None]) -> None:
+    """Call ``listener(using)`` in this process after each commit that brought jobs (an embedded executor's ear)."""
+    _listeners.add(listener)
+
+
+def remove_listener(listener: Callable[[str], None]) -> None:
+    """Undo :func:`add_listener`; unknown listeners are ignored."""
+    _listeners.discard(listener)
+
+
+def wake_on_commit(using: str) -> None:
+    """Wake the executors of this engine once the current transaction commits, once per transaction.
+
+    Losing the wake-up costs latency only: polling always suffices. A callback that a rolled back savepoint took
+    away also took the jobs that it was for, so looking for our own callback is enough to know that one will come.
+    """
+    waiting = connections[using].run_on_commit
+    if any(isinstance(entry[1], _Wake) for entry in waiting):
+        return
+    transaction.on_commit(_Wake(using), using=using, robust=True)
+
+
+class _Wake:
+    def __init__(self, using: str) -> None:
+        self.using = using
+
+    def __call__(self) -> None:
+        for listener in tuple(_listeners):
+            try:
+                listener(self.using)
+            except Exception:  # the job is committed, and the other listeners want to know
+                logger.exception("A listener failed on %s", self.using)
+        if connections[self.using].vendor == "postgresql" and get_settings().engine(self.using).notify:
+            self._notify()
+
+    def _notify(self) -> None:
+        # On its own, after the commit: NOTIFY inside a transaction takes a lock that serialises all commits
+        # of the database.
+        try:
+            with connections[self.using].cursor() as cursor:
+                cursor.execute(f"NOTIFY {CHANNEL}")
+        except Exception:  # the job is committed; whoever enqueued it must not see an error for a lost wake-up
+            logger.warning("NOTIFY failed on %s; executors will find the job by polling", self.using, exc_info=True)

@@ -1,0 +1,130 @@
+"""What travels between the database and the threads: rows as light values, not as model instances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.db.models import TextField
+from django.db.models.functions import Cast
+
+from jobexec.exceptions import JobNotFound
+from jobexec.models import Job
+
+
+@dataclass(slots=True)
+class AcquiredJob:
+    """A job as its thread needs it, locked by ``lock_owner`` at ``revision``.
+
+    ``configuration`` is the JSON text of ``handler_configuration``: decoded by the thread that runs the job, so that
+    a broken row costs nobody else anything. :meth:`load` fetches the whole row when somebody asks for it.
+    """
+
+    COLUMNS: ClassVar[tuple[str, ...]] = (
+        "id",
+        "revision",
+        "handler_type",
+        "exclusive",
+        "process_instance_id",
+        "category",
+        "retries",
+        "attempts",
+        "lost_runs",
+        "atomic",
+        "timeout",
+        "due_date",
+        "create_time",
+        "rank",
+        "suspend_requested",
+        "cancel_requested",
+    )
+
+    using: str
+    lock_owner: str
+    id: UUID
+    revision: int
+    handler_type: str
+    exclusive: bool
+    process_instance_id: str
+    category: str
+    retries: int
+    attempts: int
+    lost_runs: int
+    atomic: bool
+    timeout: timedelta | None
+    due_date: datetime | None
+    create_time: datetime
+    rank: int
+    suspend_requested: bool
+    cancel_requested: bool
+    configuration: str
+
+    def load(self) -> Job:
+        """The whole row. Raises :class:`JobNotFound` if it is no longer locked by this acquisition."""
+        row = Job._base_manager.using(self.using).filter(pk=self.id, lock_owner=self.lock_owner).first()
+        if row is None or row.revision != self.revision:
+            raise JobNotFound(f"Job {self.id} is no longer locked by this executor.")
+        return row
+
+    @property
+    def serial_key(self) -> str:
+        """What jobs that must not run at the same time share; '' runs beside everything."""
+        return self.process_instance_id if self.exclusive else ""
+
+
+def columns() -> tuple[str | Cast, ...]:
+    """The arguments of ``values_list`` for :func:`from_row`; JSON stays text."""
+    return (*AcquiredJob.COLUMNS, Cast("handler_configuration", TextField()))
+
+
+def from_row(row: tuple[Any, ...], using: str, owner: str) -> AcquiredJob:
+    """The job of a row selected with :func:`columns`, as it was before locking."""
+    return AcquiredJob(using, owner, *row)
+
+
+def batches(jobs: Iterable[AcquiredJob]) -> list[list[AcquiredJob]]:
+    """Jobs for threads: exclusive siblings form one batch in rank order, every other job is a batch of its own."""
+    result: list[list[AcquiredJob]] = []
+    by_key: dict[str, list[AcquiredJob]] = {}
+    for job in jobs:
+        key = job.serial_key
+        if key and key in by_key:
+            by_key[key].append(job)
+            continue
+        batch = [job]
+        result.append(batch)
+        if key:
+            by_key[key] = batch
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which jobs an executor serves.
+
+    ``deployments`` are the deployment ids whose jobs it takes besides those of no deployment. The bounds of
+    ``priority`` are inclusive; None is open.
+    """
+
+    categories: tuple[str, ...] = ("default",)
+    deployments: tuple[str, ...] = ()
+    priority_min: int | None = None
+    priority_max: int | None = None
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """The (category, deployment) pairs served; each is one run of the acquisition index."""
+        return [(category, deployment) for category in self.categories for deployment in ("", *self.deployments)]
+
+
+@dataclass(slots=True)
+class Acquisition:
+    """What one call of ``acquire_jobs`` brought."""
+
+    jobs: list[AcquiredJob] = field(default_factory=list)
+    found: int = 0
+    lock_failures: int = 0
+    suspended: int = 0
+    blocked: int = 0

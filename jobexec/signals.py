@@ -1,0 +1,56 @@
+"""What the job executor tells the rest of the project, as Django signals.
+
+For metrics, notifications and logs: receivers run in the thread that did the work, so keep them short. They
+are sent with ``send_robust``: an error in a receiver is logged and changes no job. Signals about jobs tell
+what *was* written: they are sent after the commit of what they report, so that a rolled back change is never
+announced, and once per change in this process only (not in other nodes of the cluster). A crash between
+commit and signal loses the signal: what must not be missed belongs into a job.
+
+Every signal has ``sender`` (for jobs: the model class of the row as it now stands, or stood last; for nodes:
+the ExecutorNode model) and ``using`` (the alias of the database, str). ``jobs`` is a list of rows changed
+together, ``job`` is one row. The rows are as this process wrote them; a later change of the row does not show
+in them. (Own decision. Flowable's counterpart are its event listeners, Camunda's its history events.)
+"""
+
+from __future__ import annotations
+
+from django.dispatch import Signal
+
+#: Jobs were created. Arguments: ``using``, ``jobs`` (rows of Job or TimerJob; one call per table and
+#: statement).
+job_created = Signal()
+
+#: Jobs were locked by a node of this process and wait for a thread. Arguments: ``using``, ``jobs``, ``node``
+#: (the lock owner, str).
+job_acquired = Signal()
+
+#: Jobs ended well; their rows are gone. Arguments: ``using``, ``jobs``.
+job_completed = Signal()
+
+#: A job failed and will be tried again: its row is a TimerJob with a due date. Arguments: ``using``, ``job``,
+#: ``error`` (the exception; WorkerLost for a lost run).
+job_failed = Signal()
+
+#: A job became a dead letter and waits for a person. Arguments: ``using``, ``job`` (the DeadLetterJob row),
+#: ``error`` (the exception that was the last straw).
+job_dead_lettered = Signal()
+
+#: Jobs were suspended. Arguments: ``using``, ``jobs`` (rows of SuspendedJob).
+job_suspended = Signal()
+
+#: Suspended jobs were activated. Arguments: ``using``, ``jobs`` (rows of Job or TimerJob).
+job_activated = Signal()
+
+#: Dead letters were given new retries. Arguments: ``using``, ``jobs`` (rows of Job).
+job_requeued = Signal()
+
+#: This process has registered a node. Arguments: ``using``, ``node`` (the ExecutorNode row).
+node_started = Signal()
+
+#: A node of this process has stopped in order. Arguments: ``using``, ``node`` (the ExecutorNode row, now
+#: deleted).
+node_stopped = Signal()
+
+#: A node, of whatever process, was declared dead here: its lease had run out. Arguments: ``using``, ``node``
+#: (the ExecutorNode row). What it held is unlocked right after.
+node_lost = Signal()

@@ -1,0 +1,161 @@
+"""Rows for the pages of the admin: some of everything."""
+
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from jobexec import clock
+from jobexec.identifiers import uuid7
+from jobexec.models import (
+    AbstractJob,
+    DeadLetterJob,
+    Deployment,
+    DeploymentRegistration,
+    ExclusiveLock,
+    ExecutorNode,
+    Job,
+    JobDefinition,
+    JobLog,
+    LogState,
+    NodeState,
+    Scope,
+    SuspendedJob,
+    Suspension,
+    TimerJob,
+)
+
+STACK = """Traceback (most recent call last):
+  File "/srv/shop/jobs.py", line 41, in charge_card
+    receipt = gateway.charge(order.total, token)
+  File "/srv/shop/gateway.py", line 17, in charge
+    raise GatewayTimeout("no answer from pay.example within 30 s")
+shop.gateway.GatewayTimeout: no answer from pay.example within 30 s"""
+FAILURE = {"exception_message": "GatewayTimeout: no answer from pay.example within 30 s", "exception_stack": STACK}
+HANDLERS = ["shop.jobs.charge_card", "shop.jobs.remind_of_payment"]
+OWNER = "worker-1:0193f2b0-0000-7000-8000-000000000001"
+
+
+M = TypeVar("M", bound=AbstractJob)
+
+
+def make(table: type[M], using: str = "default", **columns: Any) -> M:
+    """A row of a job table; its arguments and its process instance are those of an order."""
+    columns = {
+        "handler_type": "shop.jobs.charge_card",
+        "handler_configuration": {"args": [4711], "kwargs": {"currency": "EUR", "big": 12345678901234567890}},
+        "custom_headers": {"request": "b1946ac9"},
+        "process_instance_id": "order-4711",
+        **columns,
+    }
+    return table._default_manager.using(using).create(**columns)
+
+
+def dead_letter(using: str = "default", **columns: Any) -> DeadLetterJob:
+    return make(DeadLetterJob, using, **{"retries": 0, "attempts": 3, **FAILURE, **columns})
+
+
+def running(using: str = "default", **columns: Any) -> Job:
+    until = clock.now() + timedelta(minutes=5)
+    return make(Job, using, **{"lock_owner": OWNER, "lock_expiration_time": until, **columns})
+
+
+def some_of_everything(using: str = "default") -> dict[type[Any], Any]:
+    """At least one row in every table; returns one of each."""
+    now = clock.now()
+    make(Job, using, priority=5)
+    make(TimerJob, using, due_date=now + timedelta(days=14), handler_type="shop.jobs.remind_of_payment")
+    return {
+        Job: running(using),
+        TimerJob: make(TimerJob, using, due_date=now + timedelta(minutes=3), attempts=1, retries=2, **FAILURE),
+        SuspendedJob: make(SuspendedJob, using, due_date=now + timedelta(hours=1), suspend_requested=True),
+        DeadLetterJob: dead_letter_with_log(using),
+        **_beside(using),
+    }
+
+
+def dead_letter_with_log(using: str = "default") -> DeadLetterJob:
+    job = dead_letter(using, create_time=clock.now() - timedelta(hours=2))
+    for attempt in (1, 2, 3):
+        log(job, using, attempt=attempt, retries=3 - attempt, minutes_ago=60 - attempt * 10)
+    return job
+
+
+def log(job: Any, using: str = "default", minutes_ago: float = 0, **columns: Any) -> JobLog:
+    """A log row about a failed attempt of the job, or as told."""
+    return JobLog.objects.using(using).create(
+        **{
+            "timestamp": clock.now() - timedelta(minutes=minutes_ago),
+            "state": LogState.FAILED,
+            "job_id": job.pk,
+            "handler_type": job.handler_type,
+            "category": job.category,
+            "process_instance_id": job.process_instance_id,
+            "attempt": 1,
+            "node": "worker-1",
+            "wait": 0.042,
+            "duration": 30.02,
+            **FAILURE,
+            **columns,
+        }
+    )
+
+
+def node(using: str = "default", name: str = "worker-1", beat: float = 4, **columns: Any) -> ExecutorNode:
+    """A node whose last heartbeat was ``beat`` seconds ago."""
+    now = clock.now()
+    id = uuid7()
+    return ExecutorNode.objects.using(using).create(
+        **{
+            "id": id,
+            "name": name,
+            "lock_owner": f"{name}:{id}",
+            "hostname": "shop-vm-1",
+            "pid": 4242,
+            "start_time": now - timedelta(days=2, hours=3),
+            "heartbeat_time": now - timedelta(seconds=beat),
+            "lease_expiration_time": now + timedelta(seconds=30 - beat),
+            "threads": 10,
+            "busy_threads": 7,
+            "queue_size": 100,
+            "queued_jobs": 12,
+            "categories": ["default", "mail"],
+            "deployments": ["shop:2", "shop:1"],
+            "deployment_aware": True,
+            **columns,
+        }
+    )
+
+
+def _beside(using: str) -> dict[type[Any], Any]:
+    deployment = _deployments(using)
+    node(using, "worker-2", beat=200, state=NodeState.DEAD, busy_threads=0, queued_jobs=0, deployment_aware=False)
+    for name in HANDLERS:
+        JobDefinition.objects.using(using).create(
+            id=name, handler_type=name, category="default", retry_plan="PT1M,PT10M,PT1H"
+        )
+    return {
+        Deployment: deployment,
+        ExecutorNode: node(using),
+        JobDefinition: JobDefinition.objects.using(using).first(),
+        JobLog: JobLog.objects.using(using).first(),
+        ExclusiveLock: ExclusiveLock.objects.using(using).create(
+            process_instance_id="order-4711", lock_owner=OWNER, acquisition=uuid7()
+        ),
+        Suspension: Suspension.objects.using(using).create(scope=Scope.TENANT, value="acme"),
+    }
+
+
+def _deployments(using: str) -> Deployment:
+    """Two versions: worker-1 has been told not to take jobs of the older one."""
+    older, newer = (
+        Deployment.objects.using(using).create(
+            id=f"shop:{version}",
+            name="shop",
+            version=str(version),
+            deploy_time=clock.now() - timedelta(days=10 - version),
+            handlers=HANDLERS,
+        )
+        for version in (1, 2)
+    )
+    for deployment, name, registered in ((older, "worker-1", False), (newer, "worker-1", True), (newer, "w-2", True)):
+        DeploymentRegistration.objects.using(using).create(deployment=deployment, node_name=name, registered=registered)
+    return newer

@@ -1,0 +1,224 @@
+"""Actions do what they say, and say what they did and did not do."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.contrib.admin.models import CHANGE, DELETION, LogEntry
+from django.db import IntegrityError
+
+from jobexec import clock, operations
+from jobexec.models import (
+    DeadLetterJob,
+    Deployment,
+    DeploymentRegistration,
+    Job,
+    JobLog,
+    LogState,
+    Scope,
+    SuspendedJob,
+    Suspension,
+    TimerJob,
+)
+
+from . import data
+from .conftest import list_url, page_url
+
+
+def logged():
+    return [(entry.object_id, entry.action_flag, entry.get_change_message()) for entry in LogEntry.objects.all()]
+
+
+def test_requeue_asks_for_the_retries_first(admin):
+    job = data.dead_letter()
+    response = admin.act(DeadLetterJob, "requeue", [job], answered=False)
+    assert response.status_code == 200
+    assert b'name="retries" value="3"' in response.content
+    assert str(job) in response.content.decode()
+    assert DeadLetterJob.objects.count() == 1
+    assert logged() == []
+
+
+@pytest.mark.parametrize("answer", ["0", "-1", "x", "", "1001"])
+def test_a_wrong_answer_is_asked_again(admin, answer):
+    job = data.dead_letter()
+    response = admin.act(DeadLetterJob, "requeue", [job], retries=answer)
+    assert b"errorlist" in response.content
+    assert DeadLetterJob.objects.count() == 1
+
+
+def test_requeue(admin):
+    jobs = [data.dead_letter() for _ in range(3)]
+    response = admin.act(DeadLetterJob, "requeue", jobs, retries="5")
+    assert admin.told(response) == [("success", "3 jobs requeued with 5 retries.")]
+    assert [(job.retries, job.attempts, job.exception_message) for job in Job.objects.all()] == [(5, 0, "")] * 3
+    assert sorted(logged()) == sorted((str(job.pk), CHANGE, "Requeued with 5 retries.") for job in jobs)
+
+
+def test_a_requeued_job_of_a_suspended_tenant_is_suspended(admin):
+    Suspension.objects.create(scope=Scope.TENANT, value="acme")
+    admin.act(DeadLetterJob, "requeue", [data.dead_letter(tenant_id="acme")], retries="5")
+    assert SuspendedJob.objects.count() == 1
+
+
+def test_reset_retries(admin):
+    job = data.make(TimerJob, due_date=clock.now() + timedelta(hours=1))
+    response = admin.act(TimerJob, "reset_retries", [job], retries="9")
+    assert admin.told(response) == [("success", "1 job has 9 retries.")]
+    job.refresh_from_db()
+    assert job.retries == 9
+    assert logged() == [(str(job.pk), CHANGE, "Retries set to 9.")]
+
+
+def test_retry_now(admin):
+    waiting = data.make(TimerJob, due_date=clock.now() + timedelta(hours=1), attempts=1, retries=2)
+    response = admin.act(TimerJob, "retry_now", [waiting])
+    assert admin.told(response) == [("success", "1 job is due now.")]
+    assert [(job.pk, job.retries, job.attempts) for job in Job.objects.all()] == [(waiting.pk, 2, 1)]
+
+
+def test_suspend_and_activate(admin):
+    due = clock.now() + timedelta(hours=1)
+    waiting = data.make(TimerJob, due_date=due, attempts=1)
+    response = admin.act(TimerJob, "suspend", [waiting])
+    assert admin.told(response)[0][1].startswith("1 job suspended.")
+    suspended = SuspendedJob.objects.get()
+    assert suspended.due_date == due
+    response = admin.act(SuspendedJob, "activate", [suspended])
+    assert admin.told(response)[-1] == ("success", "1 job activated.")
+    assert TimerJob.objects.get().due_date == due
+
+
+def test_suspending_a_running_job_lets_it_finish(admin):
+    job = data.running()
+    admin.act(Job, "suspend", [job])
+    job.refresh_from_db()
+    assert job.suspend_requested
+    assert job.locked
+
+
+def test_reschedule(admin, settings):
+    settings.TIME_ZONE = "Europe/Berlin"
+    job = data.make(Job)
+    response = admin.act(Job, "reschedule", [job], due_date="2099-07-01T10:00:00")
+    assert admin.told(response) == [("success", "1 job is due 07/01/2099 10:00:00.")]
+    assert TimerJob.objects.get().due_date == datetime(2099, 7, 1, 8, tzinfo=UTC)
+
+
+def test_set_priority(admin):
+    jobs = [data.make(Job), data.running()]
+    response = admin.act(Job, "set_priority", jobs, priority="-3")
+    assert admin.told(response) == [("success", "2 jobs have priority -3.")]
+    assert set(Job.objects.values_list("priority", flat=True)) == {-3}
+
+
+def test_delete_asks_first_and_tells_the_log(admin):
+    job = data.dead_letter()
+    page = admin.act(DeadLetterJob, "delete_selected", [job], answered=False)
+    assert b"cannot be restored" in page.content
+    assert DeadLetterJob.objects.exists()
+    response = admin.act(DeadLetterJob, "delete_selected", [job])
+    assert admin.told(response) == [("success", "1 job deleted.")]
+    assert not DeadLetterJob.objects.exists()
+    assert JobLog.objects.get().state == LogState.DELETED
+    assert logged() == [(str(job.pk), DELETION, "Deleted.")]
+    assert LogEntry.objects.get().object_repr == str(job)
+
+
+def test_running_jobs_are_left_alone_with_the_reason(admin):
+    free, busy = [data.make(Job) for _ in range(2)], [data.running() for _ in range(5)]
+    response = admin.act(Job, "delete_selected", [*free, *busy])
+    success, warning = admin.told(response)
+    assert success == ("success", "2 jobs deleted.")
+    assert warning[0] == "warning"
+    assert warning[1].startswith(f"5 jobs left alone: it is running or queued on {data.OWNER} (")
+    assert warning[1].count(", ") == 3
+    assert {entry[0] for entry in logged()} == {str(job.pk) for job in free}
+
+
+def test_rows_that_are_gone_meanwhile_are_named(admin):
+    kept, done, moved = data.dead_letter(), data.dead_letter(), data.dead_letter()
+    DeadLetterJob.objects.filter(pk=done.pk).delete()
+    operations.requeue(moved)
+    response = admin.act(DeadLetterJob, "requeue", [kept, moved, done], retries="3")
+    told = admin.told(response)
+    assert ("success", "1 job requeued with 3 retries.") in told
+    assert ("warning", f"1 dead letter job left alone: it is executable by now ({moved.pk}).") in told
+    assert ("warning", f"1 dead letter job left alone: it is done or deleted by now ({done.pk}).") in told
+
+
+def test_keys_that_are_none_are_refused(admin):
+    response = admin.act(DeadLetterJob, "requeue", [Deployment(pk="shop:1")], retries="3")
+    assert admin.told(response) == [("error", "“shop:1” is not a valid UUID.")]
+
+
+def test_many_reasons_are_summed_up(admin):
+    for number in range(8):
+        data.running(lock_owner=f"worker-{number}:boot")
+    told = admin.told(admin.act(Job, "delete_selected", list(Job.objects.all())))
+    assert len(told) == 6
+    assert told[-1] == ("warning", "3 jobs left alone: other reasons.")
+
+
+def test_all_pages_and_only_what_the_filter_shows(admin):
+    for number in range(120):
+        data.dead_letter(process_instance_id="order-1" if number < 110 else "order-2")
+    first = [DeadLetterJob.objects.first()]
+    query = "?q=order-1"
+    page = admin.act(DeadLetterJob, "requeue", first, answered=False, select_across="1", query=query)
+    assert b"110 dead letter jobs" in page.content
+    assert page.content.count(b'name="_selected_action"') == 1
+    response = admin.act(DeadLetterJob, "requeue", first, retries="2", select_across="1", query=query)
+    assert admin.told(response) == [("success", "110 jobs requeued with 2 retries.")]
+    assert response["Location"].endswith(query)
+    assert DeadLetterJob.objects.count() == 10
+    assert LogEntry.objects.count() == 110
+
+
+def test_all_pages_of_nothing(admin):
+    data.dead_letter()
+    response = admin.act(
+        DeadLetterJob, "requeue", [DeadLetterJob()], retries="2", select_across="1", query="?q=order-2"
+    )
+    assert admin.told(response) == [("warning", "Nothing was changed: no row matches any more.")]
+
+
+def test_from_the_page_of_a_job_to_where_it_went(admin):
+    job = data.dead_letter()
+    response = admin.act(DeadLetterJob, "requeue", [job], retries="3", _from_page="1")
+    assert response["Location"] == f"{list_url(DeadLetterJob)}locate/{job.pk}/"
+    response = admin.get(response["Location"], follow=True)
+    assert response.redirect_chain[-1][0] == page_url(Job(pk=job.pk))
+    assert b"1 job requeued with 3 retries." in response.content
+    assert b"Requeued with 3 retries." in response.content  # among what people did
+
+
+def test_register_and_unregister_is_remembered(admin):
+    data.node(name="worker-1")
+    shop = Deployment.objects.create(id="shop:1", name="shop", version="1")
+    page = admin.act(Deployment, "register", [shop], answered=False)
+    assert b'<option value="worker-1">' in page.content
+    response = admin.act(Deployment, "register", [shop], node_name="worker-1")
+    assert admin.told(response)[0][1].startswith("1 deployment registered for worker-1")
+    assert operations.registered_deployments("worker-1") == ["shop:1"]
+    admin.act(Deployment, "unregister", [shop], node_name="worker-1")
+    operations.register_own_deployment("shop:1", "worker-1")  # what a restart does
+    assert not DeploymentRegistration.objects.get().registered
+    assert [entry[2] for entry in reversed(logged())] == ["Registered for worker-1.", "Unregistered for worker-1."]
+
+
+def test_lift_a_suspension(admin):
+    job = data.make(Job, tenant_id="acme")
+    operations.suspend(tenant_id="acme")
+    response = admin.act(Suspension, "lift", [Suspension.objects.get()])
+    assert admin.told(response) == [("success", "1 suspension lifted.")]
+    assert Job.objects.get().pk == job.pk
+
+
+def test_a_failure_of_the_database_is_not_hidden(admin, monkeypatch):
+    def fail(*args, **kwargs):
+        raise IntegrityError("broken")
+
+    monkeypatch.setattr(operations, "requeue", fail)
+    with pytest.raises(IntegrityError):
+        admin.act(DeadLetterJob, "requeue", [data.dead_letter()], retries="3")
+    assert logged() == []

@@ -1,0 +1,205 @@
+"""A person at work in a real browser: find the dead letter, read it, requeue it, see it done."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+
+from jobexec import job
+from jobexec.executor.execute_now import execute_now
+from jobexec.handlers import registry
+from jobexec.models import DeadLetterJob, Job, JobLog, LogState
+
+from . import data
+from .conftest import list_url, page_url
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found on PATH"),
+]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as started:
+        # The synchronous interface keeps an event loop in this thread, beside which Django refuses the ORM.
+        before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
+        os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield browser
+        browser.close()
+        os.environ.pop("DJANGO_ALLOW_ASYNC_UNSAFE")
+        if before is not None:
+            os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = before
+
+
+@pytest.fixture
+def policy(settings: Any) -> None:
+    """A strict content security policy, where Django has one: the console then tells what it blocks."""
+    try:
+        from django.utils.csp import CSP
+    except ImportError:
+        return
+    settings.MIDDLEWARE = ["django.middleware.csp.ContentSecurityPolicyMiddleware", *settings.MIDDLEWARE]
+    mine = [CSP.SELF, CSP.NONCE]
+    settings.SECURE_CSP = {
+        "default-src": [CSP.SELF],
+        "script-src": mine,
+        "style-src": mine,
+        "img-src": [CSP.SELF, "data:"],
+    }
+
+
+@pytest.fixture
+def page(chromium: Any, policy: None, live_server: Any) -> Iterator[Any]:
+    """A page on which an administrator has logged in; whatever the browser complains about fails the test."""
+    get_user_model().objects.create_superuser("admin", password="secret")
+    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda line: complaints.append(line.text) if line.type in ("error", "warning") else None)
+    page.on("response", lambda response: complaints.append(response.url) if response.status >= 500 else None)
+    page.goto(f"{live_server.url}/admin/login/?next=/admin/")
+    page.fill("#id_username", "admin")
+    page.fill("#id_password", "secret")
+    page.click("[type=submit]")
+    page.wait_for_selector("text=Dead letter jobs")
+    yield page
+    page.close()
+    assert [line for line in complaints if "favicon" not in line and "404" not in line] == []
+
+
+@pytest.fixture
+def charged() -> Iterator[list[int]]:
+    """Calls of the handler that the dead letters name."""
+    calls: list[int] = []
+    with registry.isolated():
+        job(name="shop.jobs.charge_card")(lambda order, currency: calls.append(order))
+        yield calls
+
+
+def test_repair_a_dead_letter(page, live_server, charged):
+    broken = data.dead_letter(handler_configuration={"args": [4711], "kwargs": {"currency": "EUR"}})
+    data.log(broken, attempt=3, retries=0)
+    for number in range(3):
+        data.dead_letter(process_instance_id=f"order-{number}", died_at="2020-01-01T00:00Z")
+
+    page.click("text=Dead letter jobs")
+    page.wait_for_selector("text=4 dead letter jobs")
+    leave_an_old_incident_out(page)
+    read_the_first(page)
+    page.go_back()
+    page.wait_for_selector("text=1 dead letter job")
+    requeue_the_first(page)
+    assert "died_at__range__gte_0" in page.url  # still filtered
+    assert Job.objects.get().retries == 5
+
+    execute_now(broken.pk)
+    assert charged == [4711]
+    page.goto(f"{live_server.url}{list_url(Job)}?q={broken.pk}")
+    page.wait_for_selector("text=0 jobs")
+    assert page.locator(".jobexec-count").all_inner_texts() == ["0"] * 4
+    page.goto(f"{live_server.url}{page_url(broken)}")
+    page.wait_for_selector("text=The job is done or deleted")
+    assert page.locator("#result_list .field-state_badge").all_inner_texts() == ["successful", "failed"]
+    assert JobLog.objects.filter(job_id=broken.pk, state=LogState.SUCCESSFUL).count() == 1
+
+
+def leave_an_old_incident_out(page):
+    page.fill("input[name=died_at__range__gte_0]", "2021-01-01")
+    page.fill("input[name=died_at__range__gte_1]", "00:00:00")
+    page.locator("form", has=page.locator("input[name=died_at__range__gte_0]")).locator("input[type=submit]").click()
+    page.wait_for_selector("text=1 dead letter job")
+    assert page.locator("#result_list tbody tr").count() == 1
+
+
+def read_the_first(page):
+    page.click("#result_list tbody tr th a")
+    page.wait_for_selector("text=Log of attempts")
+    assert page.locator("pre", has_text="GatewayTimeout").first.is_visible()
+    page.click("#jobexec-attempts summary")
+    assert page.locator("#jobexec-attempts pre").is_visible()
+
+
+def requeue_the_first(page):
+    page.check("#result_list tbody tr input.action-select")
+    page.select_option("select[name=action]", "requeue")
+    page.click("button[name=index]")
+    page.fill("input[name=retries]", "5")
+    page.click("#jobexec-ask input[type=submit]")
+    page.wait_for_selector("text=1 job requeued with 5 retries.")
+
+
+def test_the_buttons_on_the_page_of_a_job(page, live_server):
+    broken = data.dead_letter()
+    page.goto(f"{live_server.url}{page_url(broken)}")
+    page.click("#jobexec-actions button[value=requeue]")
+    page.click("text=No, take me back")
+    assert DeadLetterJob.objects.exists()
+    page.goto(f"{live_server.url}{page_url(broken)}")
+    page.click("#jobexec-actions button[value=requeue]")
+    page.click("#jobexec-ask input[type=submit]")
+    page.wait_for_selector("text=1 job requeued with 3 retries.")
+    assert page.url == f"{live_server.url}{page_url(Job.objects.get())}"
+    page.click("#jobexec-actions button[value=reschedule]")
+    page.fill("input[name=due_date]", "2099-01-01T10:00:00")
+    page.click("#jobexec-ask input[type=submit]")
+    page.wait_for_selector("text=1 job is due 01/01/2099 10:00:00.")
+    page.click("#jobexec-actions button[value=delete_selected]")
+    page.click("#jobexec-ask input[type=submit]")
+    page.wait_for_selector("text=1 job deleted.")
+    page.wait_for_selector("text=The job is done or deleted")
+
+
+def test_all_pages_at_once(page, live_server):
+    for _ in range(60):
+        data.dead_letter()
+    page.goto(f"{live_server.url}{list_url(DeadLetterJob)}")
+    page.check("#action-toggle")
+    page.click("text=Select all 60 dead letter jobs")
+    page.select_option("select[name=action]", "requeue")
+    page.click("button[name=index]")
+    page.wait_for_selector("text=60 dead letter jobs")
+    page.click("#jobexec-ask input[type=submit]")
+    page.wait_for_selector("text=60 jobs requeued with 3 retries.")
+    assert Job.objects.count() == 60
+
+
+def test_text_is_readable_against_its_background(page, live_server):
+    """Every badge and box has a contrast of 4.5 to 1 at least (WCAG AA), in both colour schemes."""
+    rows = data.some_of_everything()
+    urls = [*(list_url(table) for table in rows), page_url(rows[DeadLetterJob])]
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for url in urls:
+            page.goto(f"{live_server.url}{url}")
+            poor = [colour for colour in page.evaluate(COLOURS) if contrast(*colour[1:]) < 4.5]
+            assert (url, scheme, poor) == (url, scheme, [])
+
+
+COLOURS = """() => [...document.querySelectorAll("[class*=jobexec-]")].filter(e => e.innerText).map(e => {
+    let behind = e;
+    const paint = () => getComputedStyle(behind).backgroundColor;
+    while (behind.parentElement && paint() === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
+    return [e.className, getComputedStyle(e).color, paint()];
+})"""
+
+
+def contrast(one: str, other: str) -> float:
+    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def luminance(colour: str) -> float:
+    channels = [int(value) / 255 for value in re.findall(r"\d+", colour)[:3]]
+    red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -1,0 +1,193 @@
+"""Lists: they render, find, filter, count to a limit, and ask the database as often for many rows as for few."""
+
+import pytest
+from django.core.paginator import Paginator
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from jobexec.admin import paging
+from jobexec.admin.paging import CappedCount, CappedPaginator
+from jobexec.models import JOB_TABLES, DeadLetterJob, Job, JobLog, TimerJob
+
+from . import data
+from .conftest import TABLES, list_url
+
+DATES = {
+    "job": ["create_time"],
+    "timerjob": ["due_date", "create_time"],
+    "suspendedjob": ["suspended_at", "due_date"],
+    "deadletterjob": ["died_at", "create_time"],
+    "joblog": ["timestamp"],
+}
+
+
+def shown(response):
+    return response.context["cl"].result_list
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_each_list_renders(admin, table):
+    rows = data.some_of_everything()
+    response = admin.get(list_url(table))
+    assert response.status_code == 200
+    assert rows[table].pk in [row.pk for row in shown(response)]
+    assert b"jobexec/admin.css" in response.content
+    assert b"Add " not in response.content.split(b'id="content-start"')[1]
+
+
+def test_empty_lists_render(admin):
+    for table in TABLES:
+        assert admin.get(list_url(table)).status_code == 200
+
+
+@pytest.mark.parametrize(("table", "column"), [(table, column) for table in DATES for column in DATES[table]])
+def test_date_ranges(admin, table, column):
+    rows = {row._meta.model_name: row for row in data.some_of_everything().values()}
+    model = type(rows[table])
+    for year, expected in (("2001", 0), ("2099", model.objects.exclude(**{column: None}).count())):
+        query = {f"{column}__range__gte_0": "2000-01-01", f"{column}__range__gte_1": "00:00:00"}
+        query |= {f"{column}__range__lte_0": f"{year}-01-01", f"{column}__range__lte_1": "00:00:00"}
+        response = admin.get(list_url(model), query)
+        assert response.status_code == 200
+        assert len(shown(response)) == expected
+
+
+@pytest.mark.parametrize(
+    ("table", "query", "count"),
+    [
+        (Job, {"lock": "free"}, 1),
+        (Job, {"lock": "held"}, 1),
+        (Job, {"priority__range__gte": "5"}, 1),
+        (Job, {"in_category": "default"}, 2),
+        (Job, {"handler": "shop.jobs.charge_card"}, 2),
+        (TimerJob, {"waiting": "time"}, 1),
+        (TimerJob, {"waiting": "retry"}, 1),
+        (JobLog, {"state__exact": "failed"}, 3),
+        (JobLog, {"state__exact": "successful"}, 0),
+    ],
+)
+def test_filters(admin, table, query, count):
+    data.some_of_everything()
+    assert len(shown(admin.get(list_url(table), query))) == count
+
+
+@pytest.mark.parametrize("table", [*JOB_TABLES, JobLog])
+def test_search(admin, table):
+    row = data.some_of_everything()[table]
+    id = str(row.job_id if table is JobLog else row.pk)
+    all_of_it = table.objects.filter(process_instance_id="order-4711").count()
+    for term, count in (
+        (id, 3 if table is JobLog else 1),
+        (id.upper(), 3 if table is JobLog else 1),
+        (f" {id} ", 3 if table is JobLog else 1),
+        ("order-4711", all_of_it),
+        ("shop.jobs.ch", table.objects.filter(handler_type="shop.jobs.charge_card").count()),
+        ("order-471", 0),
+        ("jobs.charge", 0),
+        ("00000000-0000-0000-0000-000000000000", 0),
+        ("%", 0),
+    ):
+        assert len(shown(admin.get(list_url(table), {"q": term}))) == count, term
+
+
+def test_a_process_instance_may_be_a_uuid(admin):
+    instance = "7b1c1f0e-9a1e-4f7e-8d5c-0a1b2c3d4e5f"
+    job = data.make(Job, process_instance_id=instance)
+    assert [row.pk for row in shown(admin.get(list_url(Job), {"q": instance}))] == [job.pk]
+
+
+def test_tabs_count_what_the_search_finds_in_each_table(admin):
+    data.some_of_everything()
+    tabs = admin.get(list_url(Job), {"q": "order-4711"}).context["tabs"]
+    assert [int(tab["count"]) for tab in tabs] == [2, 2, 1, 1]
+    assert [tab["current"] for tab in tabs] == [True, False, False, False]
+    assert all(tab["url"].endswith("?q=order-4711") for tab in tabs)
+
+
+def test_tabs_of_tables_that_the_user_may_not_see_are_not_there(staff):
+    client = staff("view_job", view=False)
+    assert len(client.get(list_url(Job)).context["tabs"]) == 1
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_as_many_queries_for_many_rows_as_for_few(admin, table):
+    def queries():
+        with CaptureQueriesContext(connection) as captured:
+            response = admin.get(list_url(table))
+        return len(captured), len(shown(response))
+
+    data.some_of_everything()
+    queries()  # content types are cached
+    few, few_rows = queries()
+    row = table.objects.first()
+    for number in range(20):
+        row.pk = f"{number}" if isinstance(row.pk, str) else None
+        for column in ("lock_owner", "value"):
+            if hasattr(row, column):
+                setattr(row, column, f"copy-{number}")
+        if table in JOB_TABLES or hasattr(row, "heartbeat_time"):
+            row.pk = table._meta.pk.get_default()
+        row.save(force_insert=True)
+    assert queries() == (few, few_rows + 20)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_nothing_counts_a_whole_table_or_loads_large_columns(admin, table):
+    data.some_of_everything()
+    with CaptureQueriesContext(connection) as captured:
+        admin.get(list_url(table))
+    for query in captured:
+        sql = query["sql"]
+        if "jobexec" in sql and "COUNT(" in sql:
+            assert "LIMIT" in sql
+        assert "exception_stack" not in sql
+        assert "handler_configuration" not in sql
+
+
+def test_the_order_is_total(admin):
+    for table in (*JOB_TABLES, JobLog):
+        for column in range(9):
+            ordering = admin.get(list_url(table), {"o": str(column)}).context["cl"].queryset.query.order_by
+            assert str(ordering[-1]).lstrip("-") in ("pk", "id"), (table, ordering)
+
+
+class TestCappedCount:
+    @pytest.fixture
+    def limit(self, monkeypatch):
+        monkeypatch.setattr(paging, "COUNT_LIMIT", 10)
+
+    @pytest.mark.parametrize(("rows", "count", "text"), [(0, 0, "0"), (10, 10, "10"), (11, 10, "10+"), (15, 10, "10+")])
+    def test_it_ends_at_the_limit(self, db, limit, rows, count, text):
+        for _ in range(rows):
+            data.make(Job)
+        counted = CappedCount.of(Job.objects.order_by("-id"))
+        assert (int(counted), str(counted), counted.capped) == (count, text, rows > count)
+
+    def test_the_list_says_so(self, admin, limit):
+        for _ in range(12):
+            data.dead_letter()
+        content = admin.get(list_url(DeadLetterJob)).content.decode()
+        assert "10+ dead letter jobs" in content
+        assert "10+ results" in content
+        assert "counting and pages end at 10+" in content
+
+    def test_with_thousand_separators(self, settings):
+        settings.USE_THOUSAND_SEPARATOR = True
+        count = CappedCount(10_000)
+        count.capped = True
+        assert str(count) == "10000"  # what Django makes 10,000 of
+
+    def test_pages_are_those_of_a_paginator(self, db, limit):
+        for _ in range(12):
+            data.make(Job)
+        jobs = Job.objects.order_by("id")
+        pages = CappedPaginator(jobs, 4)
+        assert pages.num_pages == 3
+        assert list(pages.page(2)) == list(Paginator(jobs, 4).page(2))
+        assert len(pages.page(3)) == 2
+
+
+def test_readable_thousands():
+    count = CappedCount(10_000)
+    count.capped = True
+    assert str(count) == "10,000+"

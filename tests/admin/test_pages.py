@@ -1,0 +1,190 @@
+"""The page of one row."""
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.admin.utils import flatten_fieldsets
+from django.contrib.auth import get_user_model
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from jobexec import clock, operations
+from jobexec.admin import display
+from jobexec.admin.job_page import JobTableAdmin
+from jobexec.models import JOB_TABLES, DeadLetterJob, ExecutorNode, Job, JobLog, LogState
+
+from . import data
+from .conftest import TABLES, list_url, page_url
+
+SHOWN_BY = {
+    "due_date": "due_exactly",
+    "create_time": "created_exactly",
+    "exception_message": "exception_text",
+    "exception_stack": "stack",
+    "handler_configuration": "arguments",
+    "custom_headers": "headers",
+    "died_at": "died_exactly",
+    "suspended_at": "suspended_exactly",
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_each_page_renders(admin, table):
+    row = data.some_of_everything()[table]
+    response = admin.get(page_url(row))
+    assert response.status_code == 200
+    content = response.content.decode()
+    assert "<script>" not in content.split('id="content-start"')[1]
+    assert 'name="_save"' not in content
+
+
+@pytest.mark.parametrize("table", JOB_TABLES)
+def test_every_column_is_on_the_page(rf, table):
+    from django.contrib.admin import site
+
+    page = site.get_model_admin(table)
+    assert isinstance(page, JobTableAdmin)
+    shown = set(flatten_fieldsets(page.get_fieldsets(rf.get("/"))))
+    missing = {field.name for field in table._meta.fields} - shown
+    assert {name for name in missing if SHOWN_BY.get(name) not in shown} == set()
+
+
+def test_the_page_of_a_dead_letter(admin):
+    job = data.dead_letter_with_log()
+    content = admin.get(page_url(job)).content.decode()
+    assert "12345678901234567890" in content  # exactly
+    assert "&quot;currency&quot;: &quot;EUR&quot;" in content
+    assert content.count("raise GatewayTimeout(&quot;no answer from pay.example within 30 s&quot;)") == 4
+    assert content.count("<details><summary>GatewayTimeout") == 3
+    assert f"{list_url(Job)}?q=order-4711" in content
+
+
+def test_what_is_hostile_is_escaped(admin):
+    evil = "<script>alert(1)</script>"
+    job = data.dead_letter(
+        handler_type=evil,
+        process_instance_id=evil,
+        exception_message=evil,
+        exception_stack=evil,
+        handler_configuration={"args": [evil], "kwargs": {}},
+        lock_owner=evil,
+    )
+    data.log(job, node=evil, exception_message=evil, exception_stack=evil)
+    for url in (page_url(job), list_url(DeadLetterJob), list_url(JobLog), page_url(JobLog.objects.get())):
+        assert evil not in admin.get(url).content.decode()
+
+
+def test_a_job_that_never_failed_has_no_section_for_it(admin):
+    assert b"Stack trace" not in admin.get(page_url(data.make(Job))).content
+
+
+def test_the_log_needs_its_own_permission(staff):
+    job = data.dead_letter_with_log()
+    content = staff("view_deadletterjob", view=False).get(page_url(job)).content.decode()
+    assert "Log of attempts" not in content
+    assert "shop.gateway.GatewayTimeout" in content  # on the row itself
+
+
+def test_a_long_log_is_cut_and_linked(admin):
+    job = data.dead_letter()
+    for number in range(60):
+        data.log(job, minutes_ago=number)
+    response = admin.get(page_url(job))
+    assert len(response.context["attempts"]["rows"]) == 50
+    assert f"{list_url(JobLog)}?q={job.pk}" in response.content.decode()
+
+
+def test_few_queries(admin):
+    job = data.dead_letter_with_log()
+    admin.get(page_url(job))
+    with CaptureQueriesContext(connection) as captured:
+        admin.get(page_url(job))
+    # session, user, the job (twice: is it still here?), its log, what people did
+    assert len(captured) <= 7, [query["sql"][:150] for query in captured]
+
+
+def test_a_job_that_moved_is_shown_where_it_is(admin):
+    job = data.dead_letter()
+    operations.requeue(job.pk)
+    response = admin.get(page_url(job), follow=True)
+    assert response.redirect_chain[-1][0] == page_url(Job(pk=job.pk))
+
+
+def test_a_job_that_is_done_leads_to_its_log(admin):
+    job = data.make(Job)
+    data.log(job, state=LogState.SUCCESSFUL)
+    operations.delete_jobs(job.pk)
+    response = admin.get(page_url(job), follow=True)
+    assert response.redirect_chain[-1][0] == f"{list_url(JobLog)}?q={job.pk}"
+    assert b"The job is done or deleted" in response.content
+    assert {entry.state for entry in response.context["cl"].result_list} == {LogState.SUCCESSFUL, LogState.DELETED}
+
+
+def test_a_job_that_is_hidden_from_the_user_does_not_exist(admin, monkeypatch):
+    job = data.dead_letter()
+    monkeypatch.setattr(JobTableAdmin, "get_queryset", lambda self, request: self.model.objects.none())
+    response = admin.get(page_url(job), follow=True)
+    assert response.redirect_chain == [("/admin/", 302)]
+
+
+@pytest.mark.parametrize("key", ["x", "4711", "00000000-0000-0000-0000-000000000000"])
+def test_what_never_was_is_not_an_error(admin, key):
+    assert admin.get(f"{list_url(Job)}{key}/change/", follow=True).status_code == 200
+
+
+def test_nodes_tell_their_lease(admin):
+    data.node("default", "fresh", beat=3)
+    data.node("default", "late", beat=100)
+    response = admin.get(list_url(ExecutorNode))
+    content = response.content.decode()
+    assert "valid for 26 s" in content or "valid for 27 s" in content
+    assert "expired 1 min 1" in content
+    assert "deployments: shop:2, shop:1" in content
+    assert '<meter min="0" max="10" value="7">' in content
+    assert "4242 on shop-vm-1" in content
+
+
+def test_the_admins_log_names_who_did_it(admin):
+    job = data.dead_letter()
+    admin.act(DeadLetterJob, "set_priority", [job], priority="4")
+    content = admin.get(page_url(job)).content.decode()
+    assert "What people did" in content
+    assert "Priority set to 4." in content
+    assert get_user_model().objects.get().username in content
+
+
+class TestDisplay:
+    @pytest.mark.parametrize(
+        ("seconds", "text"),
+        [
+            (None, "–"),  # noqa: RUF001
+            (0, "0 ms"),
+            (0.25, "250 ms"),
+            (59.6, "1 min"),
+            (61, "1 min 1 s"),
+            (3600, "1 h"),
+            (7385, "2 h 3 min"),
+            (86_400 * 2 + 59, "2 d"),
+            (-5, "−5 s"),  # noqa: RUF001
+        ],
+    )
+    def test_duration(self, seconds, text):
+        assert display.duration(seconds) == text
+
+    def test_relative(self):
+        now = clock.now()
+        assert ">in 3 min</time>" in display.relative(now + timedelta(minutes=3), now)
+        assert ">2 h ago</time>" in display.relative(now - timedelta(hours=2), now)
+
+    def test_shortened(self):
+        assert display.shortened("short") == "short"
+        assert display.shortened("two\nlines") == '<span title="two\nlines">two…</span>'
+        assert "a" * 79 + "…" in display.shortened("a" * 100)
+
+    def test_huge_values_are_cut(self):
+        assert len(display.pre("x" * 1_000_000)) < 101_000
+
+    def test_json(self):
+        assert "ü" in display.json_text({"name": "ü"})
+        assert display.json_text({}) == display.NONE
+        assert "not json" in display.json_text("{not json")

@@ -1,0 +1,149 @@
+"""Every action needs its own permission; whoever may only look can do nothing."""
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from jobexec import clock
+from jobexec.models import (
+    JOB_TABLES,
+    DeadLetterJob,
+    Deployment,
+    DeploymentRegistration,
+    Job,
+    Scope,
+    SuspendedJob,
+    Suspension,
+    TimerJob,
+)
+
+from . import data
+from .conftest import list_url, page_url
+
+RETRIES, PRIORITY, NODE = {"retries": "7"}, {"priority": "9"}, {"node_name": "worker-9"}
+DUE = {"due_date": "2099-01-01T10:00:00"}
+
+#: table, action, the permission that it needs, what it asks
+ACTIONS: list[tuple[type[Any], str, str, dict[str, str]]] = [
+    (Job, "reset_retries", "retry_job", RETRIES),
+    (Job, "suspend", "suspend_job", {}),
+    (Job, "activate", "activate_job", {}),
+    (Job, "reschedule", "reschedule_job", DUE),
+    (Job, "set_priority", "prioritize_job", PRIORITY),
+    (Job, "delete_selected", "delete_job", {}),
+    (TimerJob, "retry_now", "retry_job", {}),
+    (TimerJob, "reset_retries", "retry_job", RETRIES),
+    (TimerJob, "suspend", "suspend_job", {}),
+    (TimerJob, "reschedule", "reschedule_job", DUE),
+    (TimerJob, "set_priority", "prioritize_job", PRIORITY),
+    (TimerJob, "delete_selected", "delete_timerjob", {}),
+    (SuspendedJob, "activate", "activate_job", {}),
+    (SuspendedJob, "reset_retries", "retry_job", RETRIES),
+    (SuspendedJob, "reschedule", "reschedule_job", DUE),
+    (SuspendedJob, "set_priority", "prioritize_job", PRIORITY),
+    (SuspendedJob, "delete_selected", "delete_suspendedjob", {}),
+    (DeadLetterJob, "requeue", "requeue_deadletterjob", RETRIES),
+    (DeadLetterJob, "set_priority", "prioritize_job", PRIORITY),
+    (DeadLetterJob, "delete_selected", "delete_deadletterjob", {}),
+    (Deployment, "register", "register_deployment", NODE),
+    (Deployment, "unregister", "register_deployment", NODE),
+    (Suspension, "lift", "activate_job", {}),
+]
+ALL = {permission for _table, _action, permission, _asks in ACTIONS}
+CASES = pytest.mark.parametrize(
+    ("table", "action", "permission", "asks"),
+    [pytest.param(*case, id=f"{case[0].__name__}-{case[1]}") for case in ACTIONS],
+)
+
+
+def a_row(table: type[Any]) -> Any:
+    if table is Deployment:
+        return Deployment.objects.create(id="shop:1", name="shop", version="1")
+    if table is Suspension:
+        return Suspension.objects.create(scope=Scope.TENANT, value="acme")
+    if table is TimerJob:
+        return data.make(TimerJob, due_date=clock.now() + timedelta(hours=1))
+    # Activating a job that is not suspended does the least that can be seen: it takes the wish to suspend it away.
+    return data.make(table, suspend_requested=True)
+
+
+def everything() -> list[Any]:
+    """What is in the tables that actions change."""
+    tables = (*JOB_TABLES, Deployment, DeploymentRegistration, Suspension)
+    return [(table.__name__, list(table.objects.order_by("pk").values())) for table in tables]
+
+
+def menu(response: Any) -> set[str]:
+    select = re.search(r'<select name="action".*?</select>', response.content.decode(), re.DOTALL)
+    return set(re.findall(r'<option value="(\w+)"', select[0])) if select else set()
+
+
+def buttons(response: Any) -> set[str]:
+    return set(re.findall(r'<button type="submit" name="action" value="(\w+)"', response.content.decode()))
+
+
+@CASES
+def test_who_may_only_look_can_do_nothing(staff, table, action, permission, asks):
+    row, client = a_row(table), staff()
+    before = everything()
+    assert menu(client.get(list_url(table))) == set()
+    assert buttons(client.get(page_url(row))) == set()
+    client.act(table, action, [row], **asks)
+    assert everything() == before
+
+
+@CASES
+def test_all_other_permissions_do_not_help(staff, table, action, permission, asks):
+    row, client = a_row(table), staff(*(ALL - {permission}))
+    before = everything()
+    assert action not in menu(client.get(list_url(table)))
+    assert action not in buttons(client.get(page_url(row)))
+    client.act(table, action, [row], **asks)
+    assert everything() == before
+
+
+@CASES
+def test_the_permission_is_enough(staff, table, action, permission, asks):
+    row, client = a_row(table), staff(permission)
+    before = everything()
+    assert action in menu(client.get(list_url(table)))
+    assert action in buttons(client.get(page_url(row)))
+    response = client.act(table, action, [row], **asks)
+    assert everything() != before
+    assert [level for level, _text in client.told(response)] == ["success"]
+
+
+@CASES
+def test_the_permission_without_a_look_at_the_table_is_not(staff, table, action, permission, asks):
+    row, client = a_row(table), staff(permission, view=False)
+    before = everything()
+    assert client.act(table, action, [row], **asks).status_code == 403
+    assert everything() == before
+
+
+def test_all_actions_are_covered_here(admin):
+    offered = {
+        (table, action) for table in {case[0] for case in ACTIONS} for action in menu(admin.get(list_url(table)))
+    }
+    assert offered == {(table, action) for table, action, _permission, _asks in ACTIONS}
+
+
+@pytest.mark.parametrize("table", JOB_TABLES)
+def test_nobody_adds_edits_or_deletes_by_hand(admin, table):
+    row = a_row(table)
+    before = everything()
+    assert admin.get(f"{list_url(table)}add/").status_code == 403
+    assert admin.post(page_url(row), {"priority": "5", "_save": "1"}).status_code == 403
+    deletion = admin.post(f"{list_url(table)}{row.pk}/delete/", {"post": "yes"})
+    assert deletion.status_code == 302
+    assert everything() == before
+
+
+def test_strangers_are_sent_to_the_login(client, db):
+    row = data.dead_letter()
+    for url in (list_url(DeadLetterJob), page_url(row), f"{list_url(DeadLetterJob)}locate/{row.pk}/"):
+        response = client.get(url)
+        assert response.status_code == 302
+        assert "/login/" in response["Location"]

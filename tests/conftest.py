@@ -1,0 +1,64 @@
+"""The test bed. A test that names the argument `alias` runs once on every database that is covered:
+
+    def test_counts(alias):                     # rolled back afterwards
+        assert Job.objects.using(alias).count() == 0
+
+    @pytest.mark.transactional                  # commits; threads and other connections see its rows
+    @pytest.mark.databases("postgresql")        # only here
+    def test_skips_locked_rows(alias): ...
+
+The ids are sqlite, postgresql and mariadb, so that `pytest -k postgresql` selects.
+Fixtures may use `alias`, too.
+"""
+
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from jobexec import clock
+from tests.support import databases
+
+NAMES = ("sqlite", "postgresql", "mariadb")
+
+
+def pytest_configure() -> None:
+    # A terminated run ends as an interrupted one does: it drops its databases and stops its server.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def pytest_report_header() -> list[str]:
+    return databases.report()
+
+
+@pytest.fixture
+def alias(request: pytest.FixtureRequest) -> str:
+    """The alias of one covered database, to which the test has access."""
+    return str(request.param)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "alias" in metafunc.fixturenames:
+        metafunc.parametrize("alias", list(_parameters(metafunc.definition)), indirect=True)
+
+
+def _parameters(test: pytest.Item) -> Iterator[Any]:
+    marker = test.get_closest_marker("databases")
+    transaction = test.get_closest_marker("transactional") is not None
+    for name in marker.args if marker else NAMES:
+        if name in databases.covered:
+            alias = databases.covered[name].alias
+            access = pytest.mark.django_db(databases=[alias], transaction=transaction)
+            yield pytest.param(alias, marks=access, id=name)
+        elif marker:
+            # A test for one database says that it did not run; that the others did not run says the header.
+            yield pytest.param(None, marks=pytest.mark.skip(reason=databases.missing[name]), id=name)
+
+
+@pytest.fixture(autouse=True)
+def no_frozen_clock_is_left() -> Iterator[None]:
+    """A frozen clock that a test leaves behind would stop the loops of all that follow."""
+    yield
+    left, clock._frozen = clock._frozen, None
+    assert left is None, "The test left the clock frozen."

@@ -1,0 +1,212 @@
+"""One round of acquisition: never more than the pool grants, and nothing stays locked that nobody knows of."""
+
+from types import SimpleNamespace
+
+import pytest
+from django.db import OperationalError
+
+from jobexec import signals
+from jobexec.conf import get_settings
+from jobexec.executor import acquisition as module
+from jobexec.executor.acquisition import JobAcquisition
+from jobexec.executor.node import Node
+from jobexec.executor.pool import Pool
+from jobexec.models import ExclusiveLock, Job
+from jobexec.operations.acquire import acquire_jobs, release_jobs
+from tests.support.factories import locked_ids, make_job
+from tests.support.waiting import TIMEOUT
+
+
+class Waiting(Pool):
+    """A pool that runs nothing: what is submitted stays in the queue."""
+
+    def start(self):
+        self._closed = False
+
+
+@pytest.fixture
+def build(alias, configure):
+    """A function that makes the loop; nothing runs, the test calls `run_once`."""
+
+    def make(threads=2, queue_size=3, **engine):
+        configure({"MAX_WAIT": 5, "WAIT_TIME": 0.1, "MAX_WAIT_WHEN_LISTENING": 30, **engine})
+        settings = get_settings()
+        node = Node(settings, settings.engine(alias), dict)
+        node.register()
+        released = []
+
+        def release(batches):
+            released.extend(batches)
+            release_jobs(alias, [job for batch in batches for job in batch])
+
+        pool = Waiting(threads, queue_size, lambda batch: None, release)
+        pool.start()
+        loop = JobAcquisition(node, pool, lambda: False, pool.in_hand)
+        loop.released = released
+        return loop
+
+    return make
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The numbers of jobs that were asked for."""
+    limits = []
+
+    def acquire(using, owner, limit, *args, **kwargs):
+        limits.append(limit)
+        return acquire_jobs(using, owner, limit, *args, **kwargs)
+
+    monkeypatch.setattr(module, "acquire_jobs", acquire)
+    return limits
+
+
+def test_never_asks_for_more_than_the_pool_grants(alias, build, asked):
+    loop = build(threads=2, queue_size=3, MAX_JOBS_PER_ACQUISITION=4)
+    for _ in range(9):
+        make_job(alias)
+    assert loop.run_once() == 0.0
+    assert loop.run_once() == 0.0
+    assert loop.run_once() == 5.0, "the pool says when there is room"
+    assert asked == [4, 1]
+    assert len(loop.pool.in_hand()) == len(locked_ids(alias)) == 5
+
+
+def test_waits_longer_when_nothing_is_found_and_longest_when_listening(alias, build):
+    loop = build()
+    assert [loop.run_once() for _ in range(8)][-3:] == [3.2, 5.0, 5.0]
+    make_job(alias)
+    assert loop.run_once() == 0.1
+    loop._listening = lambda: True
+    assert [loop.run_once() for _ in range(12)][-1] == 30.0
+    loop.wake()
+    assert loop.run_once() == 0.1
+
+
+def test_places_that_were_not_used_are_free_again(alias, build):
+    loop = build(threads=1, queue_size=1)
+    make_job(alias)
+    loop.run_once()
+    assert loop.pool.reserve(9, lambda: None) == 1
+
+
+def test_siblings_are_one_batch(alias, build):
+    loop = build()
+    for instance in ("a", "b", "a"):
+        make_job(alias, process_instance_id=instance)
+    loop.run_once()
+    assert sorted(len(batch) for batch in loop.pool._queue) == [1, 2]
+
+
+def test_acquires_nothing_past_its_lease(alias, build, asked):
+    loop = build()
+    make_job(alias)
+    loop.node._good_until = 0.0
+    assert loop.run_once() < 1
+    assert (asked, loop.pool.reserve(99, lambda: None)) == ([], 5)
+
+
+def test_gives_back_when_the_lease_was_lost_meanwhile(alias, build, monkeypatch):
+    loop = build()
+    make_job(alias, process_instance_id="order-1")
+
+    def slow(*args, **kwargs):
+        result = acquire_jobs(*args, **kwargs)
+        loop.node._good_until = 0.0
+        return result
+
+    monkeypatch.setattr(module, "acquire_jobs", slow)
+    loop.run_once()
+    assert (locked_ids(alias), loop.pool.empty) == (set(), True)
+    assert not ExclusiveLock.objects.using(alias).exists()
+
+
+def test_what_a_stopping_pool_does_not_take_is_given_back(alias, build, monkeypatch):
+    loop = build()
+    make_job(alias)
+
+    def late(*args, **kwargs):
+        loop.pool.stop(0)
+        return acquire_jobs(*args, **kwargs)
+
+    monkeypatch.setattr(module, "acquire_jobs", late)
+    loop.run_once()
+    assert (len(loop.released), locked_ids(alias)) == (1, set())
+
+
+@pytest.mark.transactional
+def test_a_commit_in_doubt_leaves_nothing_locked_for_ever(alias, build, monkeypatch, caplog):
+    loop = build(threads=2, queue_size=8)
+    known = make_job(alias, process_instance_id="order-1").pk
+    loop.run_once()
+    for instance in ("order-2", "order-3", ""):
+        make_job(alias, process_instance_id=instance)
+
+    def cut(*args, **kwargs):
+        acquire_jobs(*args, **kwargs)
+        raise OperationalError("the connection was cut after COMMIT was sent")
+
+    monkeypatch.setattr(module, "acquire_jobs", cut)
+    with pytest.raises(OperationalError):
+        loop.run_once()
+    assert len(locked_ids(alias)) == 4
+    assert loop.pool.in_hand() == {known}
+    monkeypatch.setattr(module, "acquire_jobs", acquire_jobs)
+    loop.run_once()
+    assert len(loop.pool.in_hand()) == 4
+    assert "3 jobs on" in caplog.text
+    for row in Job.objects.using(alias).all():
+        assert (row.retries, row.lost_runs) == (3, 0)
+    assert ExclusiveLock.objects.using(alias).count() == 3
+
+
+def test_a_job_that_ends_while_strays_are_looked_for_is_let_alone(alias, build):
+    from jobexec.operations.recover import release_strays
+
+    loop = build()
+    make_job(alias)
+    loop.run_once()
+    (work,) = next(iter(loop.pool._queue))
+
+    def in_hand():
+        Job.objects.using(alias).filter(pk=work.id).update(revision=99)  # settled, and acquired anew
+        return set()
+
+    assert release_strays(alias, loop.node.owner, in_hand) == 0
+    assert locked_ids(alias) == {work.id}
+
+
+def test_a_conflict_backs_off_and_is_no_error(alias, build, monkeypatch):
+    loop = build(BACKOFF_TIME=0.03, MAX_BACKOFF=0.5)
+    loop.waiting.jitter = lambda: 0.0
+
+    def conflict(*args, **kwargs):
+        raise OperationalError("database is locked")
+
+    monkeypatch.setattr(module, "acquire_jobs", conflict)
+    assert [loop.run_once() for _ in range(3)] == [0.03, 0.06, 0.12]
+    assert loop.pool.reserve(99, lambda: None) == 5
+
+
+def test_tells_what_it_acquired(alias, build):
+    heard = []
+
+    def hear(sender, using, jobs, node, **kwargs):
+        heard.append((sender, using, [job.handler_type for job in jobs], node))
+
+    signals.job_acquired.connect(hear)
+    try:
+        loop = build()
+        loop.run_once()
+        make_job(alias)
+        loop.run_once()
+    finally:
+        signals.job_acquired.disconnect(hear)
+    assert heard == [(Job, alias, ["tests.do_nothing"], loop.node.owner)]
+
+
+def test_a_wake_up_ends_the_wait(alias, build):
+    loop = build()
+    loop.waiting = SimpleNamespace(reset=lambda: None, after=lambda **kwargs: TIMEOUT)
+    loop.wake()
+    assert loop._woken.is_set()

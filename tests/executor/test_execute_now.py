@@ -1,0 +1,152 @@
+"""One job in the caller's thread, from whichever table."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import IntegrityError, transaction
+
+from jobexec.clock import FrozenClock
+from jobexec.exceptions import HandlerNotFound, JobLocked, JobNotFound, LockLost, UnreadableJob
+from jobexec.executor.execute_now import execute_now
+from jobexec.models import DeadLetterJob, ExclusiveLock, Job, JobLog, SuspendedJob, TimerJob
+from jobexec.operations import acquire_jobs
+from jobexec.operations.work import Scope
+from tests.support.factories import LOCK_TIME, acquire, make_job, tables_of
+from tests.support.factories import make_row as insert
+
+
+@pytest.fixture(autouse=True)
+def handlers(handle):
+    handle(lambda number: number * 2, name="tests.double")
+    handle(lambda: 1 / 0, name="tests.fail")
+
+
+def make_row(table, alias, **columns):
+    return insert(table, alias, **{"handler_configuration": {"args": [], "kwargs": {}}} | columns)
+
+
+def double(table, alias, **columns):
+    configuration = {"args": [21], "kwargs": {}}
+    return make_row(table, alias, handler_type="tests.double", handler_configuration=configuration, **columns)
+
+
+@pytest.mark.parametrize("table", [Job, TimerJob, SuspendedJob, DeadLetterJob])
+@pytest.mark.parametrize("atomic", [False, True])
+def test_runs_a_job_of_every_table_and_returns_its_result(alias, table, atomic):
+    due = datetime(2100, 1, 1, tzinfo=UTC) if table is TimerJob else None
+    row = double(table, alias, retries=0 if table is DeadLetterJob else 3, due_date=due, atomic=atomic)
+    assert execute_now(str(row.pk), using=alias) == 42
+    assert tables_of(alias) == {}
+    entry = JobLog.objects.using(alias).get()
+    assert (entry.state, entry.node, entry.job_id) == ("successful", "execute now", row.pk)
+
+
+@pytest.mark.parametrize("table", [Job, TimerJob, SuspendedJob, DeadLetterJob])
+def test_a_failure_is_recorded_and_raised_again(alias, table):
+    row = make_row(table, alias, handler_type="tests.fail", retries=0 if table is DeadLetterJob else 3)
+    with pytest.raises(ZeroDivisionError):
+        execute_now(row.pk, using=alias)
+    (tables,) = tables_of(alias).values()
+    assert tables == [DeadLetterJob if table is DeadLetterJob else TimerJob]
+    stored = tables[0]._base_manager.using(alias).get()
+    assert stored.exception_message == "ZeroDivisionError: division by zero"
+    assert (stored.attempts, stored.lock_owner) == (1, None)
+
+
+def test_what_is_not_there_or_cannot_run(alias):
+    with pytest.raises(JobNotFound):
+        execute_now(uuid4(), using=alias)
+    unknown = make_row(Job, alias, handler_type="tests.unknown")
+    with pytest.raises(HandlerNotFound, match=r"tests\.unknown"):
+        execute_now(unknown.pk, using=alias)
+    assert tables_of(alias) == {unknown.pk: [TimerJob]}
+    broken = make_row(Job, alias, handler_type="tests.double", handler_configuration=[1])
+    with pytest.raises(UnreadableJob):
+        execute_now(broken.pk, using=alias)
+    assert tables_of(alias)[broken.pk] == [DeadLetterJob]
+
+
+def test_a_job_that_runs_elsewhere_is_refused_and_let_alone(alias):
+    row = double(Job, alias)
+    acquire(alias, "elsewhere")
+    with pytest.raises(JobLocked, match="running or queued on elsewhere"):
+        execute_now(row.pk, using=alias)
+    stored = Job.objects.using(alias).get()
+    assert (stored.lock_owner, stored.revision) == ("elsewhere", 2)
+
+
+def test_an_exclusive_sibling_that_runs_keeps_it_from_running(alias):
+    first = make_job(alias, process_instance_id="order-1")
+    acquire(alias, "elsewhere")
+    waiting = double(TimerJob, alias, process_instance_id="order-1", due_date=datetime(2100, 1, 1, tzinfo=UTC))
+    with pytest.raises(JobLocked, match="'order-1' is running"):
+        execute_now(waiting.pk, using=alias)
+    assert tables_of(alias) == {first.pk: [Job], waiting.pk: [TimerJob]}, "where it was"
+    beside = double(Job, alias, process_instance_id="order-1", exclusive=False)
+    assert execute_now(beside.pk, using=alias) == 42
+
+
+def test_while_it_runs_it_holds_its_process_instance(alias, handle):
+    seen = []
+
+    def look():
+        make_job(alias, process_instance_id="order-1")
+        seen.append(acquire_jobs(alias, "elsewhere", 9, Scope(), lock_time=LOCK_TIME).jobs)
+        seen.append(ExclusiveLock.objects.using(alias).count())
+
+    handle(look, name="tests.look")
+    row = make_row(Job, alias, handler_type="tests.look", process_instance_id="order-1")
+    execute_now(row.pk, using=alias)
+    assert seen == [[], 1]
+    assert len(acquire(alias, "elsewhere")) == 1
+
+
+def test_a_refusal_does_not_spoil_the_callers_transaction(alias):
+    row = double(Job, alias)
+    acquire(alias, "elsewhere")
+    with transaction.atomic(using=alias):
+        with pytest.raises(JobLocked):
+            execute_now(row.pk, using=alias)
+        Group.objects.using(alias).create(name="kept")
+    assert Group.objects.using(alias).get().name == "kept"
+
+
+@pytest.mark.transactional
+def test_in_a_broken_transaction_the_handlers_error_is_what_is_raised(alias, handle):
+    def spoil():
+        Group.objects.using(alias).create(name="twice")
+        Group.objects.using(alias).create(name="twice")
+
+    handle(spoil, name="tests.spoil")
+    row = make_row(Job, alias, handler_type="tests.spoil")
+    with pytest.raises(IntegrityError), transaction.atomic(using=alias):
+        execute_now(row.pk, using=alias)
+    assert Job.objects.using(alias).get().lock_owner is None, "rolled back with the caller's transaction"
+
+
+def test_longer_than_its_lock_and_taken_by_somebody_else(alias, handle):
+    with FrozenClock() as clock:
+
+        def slow(context):
+            clock.tick(timedelta(minutes=6))
+            with pytest.raises(LockLost):
+                context.check_lease()
+            Job.objects.using(alias).update(lock_owner="another", revision=9)
+
+        handle(slow, name="tests.slow", takes_context=True)
+        row = make_row(Job, alias, handler_type="tests.slow")
+        with pytest.raises(LockLost):
+            execute_now(row.pk, using=alias)
+    assert Job.objects.using(alias).get().lock_owner == "another"
+
+
+@pytest.mark.transactional
+def test_an_error_in_a_hook_on_the_commit_is_raised_but_no_failure(alias, handle):
+    handle(lambda: transaction.on_commit(lambda: 1 / 0, using=alias), name="tests.hook")
+    row = make_row(Job, alias, handler_type="tests.hook", atomic=True)
+    with pytest.raises(ZeroDivisionError):
+        execute_now(row.pk, using=alias)
+    assert tables_of(alias) == {}
+    assert [entry.state for entry in JobLog.objects.using(alias).all()] == ["successful"]

@@ -1,0 +1,116 @@
+"""Waking: LISTEN on PostgreSQL, polling when nobody can listen."""
+
+import threading
+
+import psycopg
+import pytest
+from django.db import connections, transaction
+
+from jobexec.conf import get_settings
+from jobexec.executor import service
+from jobexec.executor.listener import Listener
+from jobexec.executor.node import Node
+from jobexec.operations.wake import CHANNEL
+from tests.support.factories import make_job
+from tests.support.waiting import TIMEOUT, passed, threads, until
+
+pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
+
+
+@pytest.fixture
+def listener(alias, monkeypatch):
+    monkeypatch.setattr(service, "_FIRST_PAUSE", 0.01)
+    settings = get_settings()
+    heard = threading.Semaphore(0)
+    listener = Listener(Node(settings, settings.engine(alias), dict), heard.release)
+    listener.heard = heard
+    yield listener
+    assert listener.stop(TIMEOUT)
+    assert not listener.listening
+    assert not threads("jobexec-listener")
+
+
+def backend(listener):
+    return listener._connection.info.backend_pid
+
+
+def end_backend(alias, pid):
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
+
+
+def test_hears_a_commit_that_brought_jobs_and_no_rollback(alias, listener):
+    listener.start()
+    until(lambda: listener.listening)
+    assert listener.heard.acquire(timeout=TIMEOUT), "whatever was said while nobody listened"
+    with pytest.raises(ZeroDivisionError), transaction.atomic(alias):
+        make_job(alias)
+        _ = 1 / 0
+    with transaction.atomic(alias):
+        make_job(alias)
+        make_job(alias)
+        assert not listener.heard.acquire(timeout=0.2), "nothing before the commit"
+    assert listener.heard.acquire(timeout=TIMEOUT)
+    assert not listener.heard.acquire(timeout=0.2), "once a transaction"
+
+
+def test_reconnects_when_its_connection_is_cut(alias, listener):
+    listener.start()
+    until(lambda: listener.listening)
+    first = backend(listener)
+    end_backend(alias, first)
+    until(lambda: listener.listening and backend(listener) != first)
+    while listener.heard.acquire(blocking=False):
+        pass
+    with connections[alias].cursor() as cursor:
+        cursor.execute(f"NOTIFY {CHANNEL}")
+    assert listener.heard.acquire(timeout=TIMEOUT)
+
+
+def test_says_so_when_it_cannot_listen_any_more(alias, listener, monkeypatch):
+    listener.start()
+    until(lambda: listener.listening)
+    while listener.heard.acquire(blocking=False):
+        pass
+    refused = threading.Event()
+
+    def refuse(*args, **kwargs):
+        refused.set()
+        raise psycopg.OperationalError("refused")
+
+    monkeypatch.setattr(psycopg.Connection, "connect", refuse)
+    end_backend(alias, backend(listener))
+    assert listener.heard.acquire(timeout=TIMEOUT), "the loops that wait long must begin to poll"
+    passed(refused)
+    assert not listener.listening
+
+
+def test_an_executor_that_cannot_listen_polls(alias, make_executor, handle, monkeypatch):
+    done = threading.Event()
+    handle(done.set, name="tests.done")
+    monkeypatch.setattr(Listener, "_connect", lambda self: 1 / 0)
+    executor = make_executor({"WAIT_TIME": 0.01, "MAX_WAIT": 0.05, "MAX_WAIT_WHEN_LISTENING": 300})
+    executor.start()
+    monkeypatch.setattr(executor.engines[alias], "wake", lambda: None)
+    make_job(alias, handler_type="tests.done")
+    passed(done)
+
+
+def test_an_executor_that_listens_hears_of_jobs_from_elsewhere(alias, make_executor, handle):
+    done = threading.Event()
+    handle(done.set, name="tests.done")
+    executor = make_executor({"WAIT_TIME": 300, "MAX_WAIT": 300, "MAX_WAIT_WHEN_LISTENING": 300})
+    executor.start()
+    engine = executor.engines[alias]
+    until(engine._listening)
+    from jobexec.operations import wake
+
+    wake.remove_listener(engine.hear)  # as if the job came from another process
+    make_job(alias, handler_type="tests.done")
+    passed(done)
+
+
+def test_can_be_switched_off(alias, make_executor):
+    executor = make_executor({"NOTIFY": False})
+    executor.start()
+    assert not threads("jobexec-listener")

@@ -1,0 +1,227 @@
+"""The pool: places are reserved before jobs are locked, suspects run alone, stopping gives back what has not begun."""
+
+import threading
+from types import SimpleNamespace
+from uuid import uuid4
+
+import pytest
+
+from jobexec.executor.pool import Pool
+from tests.support.waiting import TIMEOUT, passed, threads, until
+
+
+class Bench:
+    """A pool whose batches run until they are let go."""
+
+    def __init__(self, threads, queue_size):
+        self.began, self.given_back, self.ended = [], [], []
+        self.go = {}
+        self.pool = Pool(threads, queue_size, self.run, self.given_back.extend)
+
+    def batch(self, *lost_runs):
+        batch = [SimpleNamespace(id=uuid4(), lost_runs=count) for count in lost_runs or (0,)]
+        self.go[batch[0].id] = threading.Event()
+        return batch
+
+    def submit(self, *batches):
+        count = sum(map(len, batches))
+        assert self.pool.reserve(count, lambda: None) == count
+        self.pool.submit(batches, count)
+
+    def run(self, batch):
+        self.began.append(batch)
+        assert self.go[batch[0].id].wait(TIMEOUT)
+        self.ended.append(batch)
+
+    def let_go(self, *batches):
+        for batch in batches:
+            self.go[batch[0].id].set()
+
+
+@pytest.fixture
+def bench():
+    benches = []
+
+    def make(threads=2, queue_size=3):
+        benches.append(Bench(threads, queue_size))
+        benches[-1].pool.start()
+        return benches[-1]
+
+    yield make
+    for each in benches:
+        for event in each.go.values():
+            event.set()
+        assert each.pool.stop(TIMEOUT)
+    assert not threads()
+
+
+def test_grants_what_is_free_and_no_more(bench):
+    b = bench(threads=2, queue_size=3)
+    assert b.pool.reserve(4, lambda: None) == 4
+    assert b.pool.reserve(4, lambda: None) == 1
+    assert b.pool.reserve(4, lambda: None) == 0
+    b.pool.submit([], 4)
+    assert b.pool.reserve(9, lambda: None) == 4
+
+
+def test_running_and_queued_jobs_take_places_until_they_end(bench):
+    b = bench(threads=1, queue_size=2)
+    first, second = b.batch(0, 0), b.batch()
+    b.submit(first, second)
+    until(lambda: b.began == [first])
+    assert b.pool.reserve(1, lambda: None) == 0
+    assert b.pool.load() == {"busy_threads": 1, "queued_jobs": 1}
+    assert b.pool.in_hand() == {job.id for job in (*first, *second)}
+    b.let_go(first)
+    until(lambda: b.began == [first, second])
+    assert b.pool.reserve(9, lambda: None) == 2
+    assert not b.pool.empty
+    b.pool.submit([], 2)
+    b.let_go(second)
+    until(lambda: b.pool.empty)
+    assert b.pool.in_hand() == set()
+
+
+def test_who_is_refused_is_called_once_there_is_room(bench):
+    b = bench(threads=1, queue_size=0)
+    told = threading.Event()
+    first = b.batch()
+    b.submit(first)
+    until(lambda: b.began)
+    assert b.pool.reserve(1, told.set) == 0
+    assert not told.is_set()
+    b.let_go(first)
+    passed(told)
+
+
+def test_who_was_refused_because_of_a_reservation_is_called_when_it_was_not_used(bench):
+    b = bench(threads=1, queue_size=0)
+    told = threading.Event()
+    assert b.pool.reserve(1, lambda: None) == 1
+    assert b.pool.reserve(1, told.set) == 0
+    b.pool.submit([], 1)
+    passed(told, 0.0)
+
+
+def test_a_call_that_fails_costs_no_thread(bench, caplog):
+    b = bench(threads=1, queue_size=0)
+    first, second = b.batch(), b.batch()
+    b.submit(first)
+    until(lambda: b.began)
+    assert b.pool.reserve(1, lambda: 1 / 0) == 0
+    b.let_go(first)
+    until(lambda: "could not be told" in caplog.text)
+    b.submit(second)
+    until(lambda: second in b.began)
+
+
+def test_suspects_never_run_beside_each_other_and_do_not_block_others(bench):
+    b = bench(threads=3, queue_size=9)
+    suspects = [b.batch(1) for _ in range(3)]
+    innocent = [b.batch() for _ in range(2)]
+    b.submit(*suspects, *innocent)
+    until(lambda: len(b.began) == 3)
+    assert b.began == [suspects[0], *innocent] or suspects[0] in b.began
+    assert [batch for batch in b.began if batch in suspects] == [suspects[0]]
+    b.let_go(*innocent)
+    until(lambda: len(b.ended) == 2)
+    assert b.pool.load() == {"busy_threads": 1, "queued_jobs": 2}
+    b.let_go(suspects[0])
+    until(lambda: suspects[1] in b.began)
+    assert suspects[2] not in b.began
+    b.let_go(suspects[1])
+    until(lambda: suspects[2] in b.began)
+
+
+def test_siblings_with_one_suspect_among_them_are_suspect(bench):
+    b = bench(threads=2, queue_size=9)
+    one, other = b.batch(0, 1), b.batch(2, 0)
+    b.submit(one, other)
+    until(lambda: b.began == [one])
+    b.let_go(one)
+    until(lambda: b.began == [one, other])
+
+
+def test_stop_gives_back_what_has_not_begun_and_waits_for_what_runs(bench):
+    b = bench(threads=1, queue_size=9)
+    running, queued, suspect = b.batch(), b.batch(), b.batch(1)
+    b.submit(running)
+    until(lambda: b.began == [running])
+    b.submit(queued, suspect)
+    assert b.pool.stop(0) is False
+    assert b.given_back == [queued, suspect]
+    b.let_go(running)
+    assert b.pool.stop(TIMEOUT) is True
+    assert b.ended == [running]
+    assert b.pool.empty
+
+
+def test_without_work_it_stops_in_no_time(bench):
+    b = bench()
+    assert b.pool.stop(0) is True
+    assert not threads()
+
+
+def test_waiting_suspects_are_given_back_too(bench):
+    b = bench(threads=2, queue_size=9)
+    one, other = b.batch(1), b.batch(1)
+    b.submit(one, other)
+    until(lambda: b.began == [one])
+    b.pool.stop(0)
+    assert b.given_back == [other]
+
+
+def test_a_closed_pool_grants_nothing_and_gives_back_what_comes(bench):
+    b = bench()
+    assert b.pool.reserve(2, lambda: None) == 2
+    assert b.pool.stop(TIMEOUT)
+    late = b.batch()
+    b.pool.submit([late], 2)
+    assert b.given_back == [late]
+    assert b.pool.reserve(1, lambda: None) == 0
+    assert b.pool.empty
+
+
+def test_can_be_started_again_even_with_a_thread_that_has_not_ended(bench):
+    b = bench(threads=2, queue_size=0)
+    stuck, next_one, third = b.batch(), b.batch(), b.batch()
+    b.submit(stuck)
+    until(lambda: b.began == [stuck])
+    assert b.pool.stop(0) is False
+    b.pool.start()
+    b.pool.start()
+    assert len(threads("jobexec-worker")) == 2
+    b.submit(next_one)
+    until(lambda: b.began == [stuck, next_one])
+    assert b.pool.reserve(1, lambda: None) == 0
+    b.let_go(stuck)
+    until(lambda: b.pool.load()["busy_threads"] == 1)
+    b.submit(third)
+    until(lambda: third in b.began)
+
+
+def test_no_worker_dies_of_what_it_runs(bench, caplog):
+    b = bench(threads=1, queue_size=9)
+    b.pool._run = lambda batch: (_ for _ in ()).throw(SystemExit(3))
+    b.submit(b.batch())
+    until(lambda: "could not be run to its end" in caplog.text)
+    b.pool._run = b.run
+    fine = b.batch()
+    b.submit(fine)
+    until(lambda: b.began == [fine])
+
+
+def test_stopping_and_submitting_at_the_same_time_loses_nothing():
+    for _ in range(50):
+        b = Bench(2, 20)
+        b.pool.start()
+        batches = [b.batch() for _ in range(6)]
+        b.let_go(*batches)
+        granted = [b.pool.reserve(1, lambda: None) for _ in batches]
+        assert sum(granted) == 6
+        thread = threading.Thread(target=lambda: [b.pool.submit([batch], 1) for batch in batches])  # noqa: B023
+        thread.start()
+        assert b.pool.stop(TIMEOUT)
+        thread.join(TIMEOUT)
+        assert sorted(map(id, b.ended + b.given_back)) == sorted(map(id, batches))
+        assert b.pool.empty

@@ -1,0 +1,184 @@
+"""`manage.py jobbench`: that it measures what it says and leaves nothing behind. No figure is judged here."""
+
+import json
+import signal
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connections
+
+from jobexec import clock
+from jobexec.conf import get_settings
+from jobexec.handlers.registry import all_handlers
+from jobexec.management.bench import CASES
+from jobexec.management.bench.measure import Sample
+from jobexec.management.bench.noop import CATEGORY, Ledger, check_once
+from jobexec.management.bench.report import Report
+from jobexec.management.bench.sandbox import build_settings, overridden
+from jobexec.models import JOB_TABLES, ExecutorNode, Job, JobDefinition, JobLog
+from tests.support.factories import make_job, make_node, make_row
+
+
+@pytest.fixture(autouse=True)
+def engines(settings):
+    """Every database is an engine, and polls often enough for a test."""
+    settings.JOBEXEC = {"ENGINES": {alias: {} for alias in connections}, "THREADS": 2, "WAIT_TIME": 0.01}
+
+
+def bench(case, alias, **options):
+    out = StringIO()
+    call_command("jobbench", case, engine=alias, **{"jobs": 5, "repeat": 1} | options, stdout=out)
+    return out.getvalue()
+
+
+def rows(alias):
+    """Everything that is in the tables that a benchmark writes to, except what each executor writes."""
+    tables = (*JOB_TABLES, JobLog, ExecutorNode)
+    definitions = JobDefinition.objects.using(alias).filter(pk__startswith="jobexec.bench.")
+    return definitions.count() + sum(table._base_manager.using(alias).count() for table in tables)
+
+
+@pytest.mark.transactional
+class TestEachCase:
+    @pytest.mark.parametrize("case", CASES)
+    def test_prints_one_json_object_and_removes_its_rows(self, alias, case):
+        before, handlers = get_settings(), all_handlers()
+        found = json.loads(bench(case, alias, json=True))
+
+        assert list(found) == ["case", "engine", "ours", "raw", "ratio", "details"]
+        assert (found["case"], found["engine"]) == (case, alias)
+        assert found["ours"] > 0 and found["raw"] > 0
+        assert found["ratio"] == pytest.approx(found["ours"] / found["raw"], rel=0.01, abs=0.0001)
+        details = found["details"]
+        assert (details["jobs"], details["repeat"], details["exactly_once"]) == (5, 1, True)
+        assert {"ours", "raw"} <= details["runs"].keys()
+        assert {"median", "min", "max", "values", "cpu_us_per_job"} <= details["runs"]["ours"].keys()
+        if case == "latency":
+            assert list(details["runs"]["ours"]["percentiles_ms"]) == ["p50", "p90", "p99", "max"]
+        assert {"threads", "page", "history"} <= details["settings"].keys()
+        assert {"Python", "Django"} <= details["versions"].keys()
+
+        assert rows(alias) == 0
+        assert get_settings() == before
+        assert all_handlers() == handlers
+
+    def test_prints_a_table_for_people(self, alias):
+        text = bench("drain", alias, repeat=2, threads=1, page=2)
+        assert text.startswith(f"drain on {alias!r}: 5 jobs a run, 2 runs of each in turn")
+        assert "threads 1, queue 100, page 2, history failures" in text
+        assert "Each job was done exactly once." in text
+        assert "Django" in text
+
+    def test_history_is_written_and_removed(self, alias):
+        bench("drain", alias, history="full")
+        assert not JobLog.objects.using(alias).exists()
+
+
+@pytest.mark.transactional
+class TestOwnJobs:
+    """What the project has in its tables is neither run nor removed."""
+
+    def test_refuses_while_an_executor_is_alive(self, alias):
+        make_node(alias, "somebody")
+        with pytest.raises(CommandError, match=r"Executors are alive on .*: somebody\. .*--force"):
+            bench("enqueue", alias)
+
+    def test_refuses_while_jobs_are_executable(self, alias):
+        make_job(alias)
+        with pytest.raises(CommandError, match=r"1 executable jobs and 0 due timers .*--force"):
+            bench("enqueue", alias)
+        assert Job.objects.using(alias).count() == 1
+
+    def test_refuses_while_timers_are_due(self, alias):
+        timer = make_job(alias, due_date=clock.now(alias) + timedelta(hours=1))
+        type(timer).objects.using(alias).update(due_date=clock.now(alias) - timedelta(hours=1))
+        with pytest.raises(CommandError, match="0 executable jobs and 1 due timers"):
+            bench("drain", alias)
+
+    @pytest.mark.parametrize("case", ["enqueue", "drain"])
+    def test_runs_by_force_and_leaves_them_alone(self, alias, case):
+        job = make_job(alias)
+        bench(case, alias, force=True)
+        assert list(Job.objects.using(alias).values_list("pk", "lock_owner")) == [(job.pk, None)]
+
+    def test_a_category_of_the_same_name_is_not_emptied(self, alias):
+        job = make_row(Job, alias, category=CATEGORY)
+        bench("enqueue", alias, force=True)
+        assert Job.objects.using(alias).filter(pk=job.pk).exists()
+
+    def test_what_a_killed_benchmark_left_is_removed(self, alias):
+        make_row(Job, alias, category=CATEGORY, handler_type="jobexec.bench.noop")
+        bench("drain", alias)
+        assert not Job.objects.using(alias).exists()
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_ctrl_c_removes_its_rows(self, alias, monkeypatch, number):
+        def interrupt(*args):
+            signal.raise_signal(number)
+
+        monkeypatch.setattr(Ledger, "wait", interrupt)
+        with pytest.raises(CommandError, match="Interrupted") as caught:
+            bench("drain", alias)
+        assert caught.value.returncode == 130
+        assert not Job.objects.using(alias).exists()
+        assert not ExecutorNode.objects.using(alias).exists()
+
+
+class TestWrongUsage:
+    @pytest.mark.django_db
+    def test_an_alias_that_is_no_engine(self):
+        with pytest.raises(CommandError, match="'nowhere' is not a job engine"):
+            bench("drain", "nowhere")
+
+    @pytest.mark.parametrize("option", ["--jobs=0", "--repeat=x", "--history=much"])
+    def test_values_that_cannot_be(self, option):
+        with pytest.raises(CommandError, match=option[2:].split("=")[0]):
+            call_command("jobbench", "drain", option)
+
+    @pytest.mark.django_db
+    def test_a_setting_that_cannot_be(self):
+        with pytest.raises(CommandError, match="THREADS"):
+            bench("drain", "default", threads=0)
+
+    @pytest.mark.databases("sqlite")
+    def test_a_database_in_memory(self, alias, monkeypatch):
+        monkeypatch.setattr(connections[alias], "is_in_memory_db", lambda: True)
+        with pytest.raises(CommandError, match="in memory"):
+            bench("drain", alias)
+
+
+class TestParts:
+    def test_settings_of_a_run_are_limited_to_the_benchmark(self, settings):
+        settings.JOBEXEC = {"DEPLOYMENT": "shop:1", "CATEGORIES": ["mail"], "PRIORITY_RANGE": (5, None)}
+        found = build_settings("default", threads=3)
+        assert (found.categories, found.deployment, found.threads) == ((CATEGORY,), None, 3)
+        assert found.engine("default").priority_range == (None, None)
+        with overridden(found):
+            assert get_settings() == found
+        assert get_settings().deployment == "shop:1"
+
+    @pytest.mark.parametrize("numbers", [[0, 1], [0, 1, 1], [0, 1, 2, 2], [1, 2, 3]])
+    def test_what_is_not_exactly_once_is_refused(self, numbers):
+        check_once([2, 0, 1], 3, "ran")
+        with pytest.raises(Exception, match="Not each job ran exactly once: 3 jobs"):
+            check_once(numbers, 3, "ran")
+
+    def test_a_run_in_which_nothing_moves_is_given_up(self):
+        ledger = Ledger(2)
+        ledger.note(0)
+        with pytest.raises(Exception, match="1 of 2"):
+            ledger.wait(patience=0.001)
+
+    def test_report_gives_medians_and_their_ratio(self):
+        samples = {"ours": [Sample(100, seconds, 0.1) for seconds in (1, 2, 5)], "raw": [Sample(100, 1, 0.01)] * 3}
+        values = {name: [sample.rate for sample in runs] for name, runs in samples.items()}
+        found = Report("drain", "default", "jobs/s", samples, values, {"threads": 1}, {"Python": "3"}).as_json()
+        assert (found["ours"], found["raw"], found["ratio"]) == (50, 100, 0.5)
+        assert found["details"]["runs"]["ours"]["min"] == 20
+        assert found["details"]["runs"]["ours"]["cpu_us_per_job"]["median"] == pytest.approx(1000)
+
+    def test_percentiles_are_by_nearest_rank(self):
+        sample = Sample(4, 1, 0, (0.004, 0.001, 0.003, 0.002))
+        assert [sample.percentile(share) for share in (0.5, 0.9, 1.0)] == [2, 4, 4]

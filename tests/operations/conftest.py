@@ -1,0 +1,32 @@
+"""What the tests of the verbs share: every covered database is an engine, and time stands still."""
+
+from datetime import UTC, datetime
+
+import pytest
+from django.db import connections
+
+from jobexec.clock import FrozenClock
+
+
+@pytest.fixture(autouse=True)
+def configure(settings):
+    """A function that changes JOBEXEC; `engine` holds keys for every engine."""
+
+    def change(engine=None, **keys):
+        settings.JOBEXEC = {"ENGINES": {name: dict(engine or {}) for name in connections}, **keys}
+
+    change()
+    return change
+
+
+@pytest.fixture(autouse=True)
+def frozen():
+    """The clock, which only the test moves."""
+    with FrozenClock(datetime(2026, 3, 1, 12, tzinfo=UTC)) as clock:
+        yield clock
+
+
+@pytest.fixture(params=["skip_locked", "optimistic"])
+def strategy(request, alias):
+    """Both ways of acquiring; SQLite, which cannot pass over locked rows, does the second for both."""
+    return request.param

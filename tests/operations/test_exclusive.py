@@ -1,0 +1,122 @@
+"""Exclusive jobs: one owner and one batch at a time for each process instance."""
+
+import pytest
+
+from jobexec.models import ExclusiveLock, Job
+from jobexec.operations import acquire_jobs, complete_jobs, fail_job, release_jobs
+from jobexec.operations.exclusive import lock_instances, unlock_all, unlock_instances
+from jobexec.operations.work import Scope, batches
+from tests.support.factories import LOCK_TIME, a_failure, a_run, acquire, make_job, work
+
+
+def held(alias):
+    return dict(ExclusiveLock.objects.using(alias).values_list("process_instance_id", "lock_owner"))
+
+
+def test_siblings_on_a_page_are_one_batch_in_rank_order(alias, strategy, frozen):
+    second, other = make_job(alias, process_instance_id="p"), make_job(alias, process_instance_id="q")
+    frozen.tick(1)
+    third, first = make_job(alias, process_instance_id="p"), make_job(alias, process_instance_id="p", priority=1)
+    loose = [make_job(alias, process_instance_id="p", exclusive=False), make_job(alias), make_job(alias)]
+    got = batches(acquire(alias, strategy=strategy))
+    assert [[job.id for job in batch] for batch in got if len(batch) > 1] == [[first.pk, second.pk, third.pk]]
+    assert sorted(batch[0].id for batch in got if len(batch) == 1) == sorted([other.pk, *(row.pk for row in loose)])
+    assert held(alias) == {"p": "one", "q": "one"}
+
+
+def test_a_later_sibling_waits_for_the_last_outcome_of_the_batch(alias, strategy):
+    make_job(alias, process_instance_id="p")
+    make_job(alias, process_instance_id="p")
+    first, second = acquire(alias, strategy=strategy)
+    later = make_job(alias, process_instance_id="p")
+    for owner in ("one", "two"):
+        assert acquire(alias, owner, strategy=strategy) == []
+    complete_jobs(alias, [(first, a_run(alias))])
+    assert acquire(alias, "two", strategy=strategy) == []
+    assert held(alias) == {"p": "one"}
+    complete_jobs(alias, [(second, a_run(alias))])
+    assert held(alias) == {}
+    assert [job.id for job in acquire(alias, "two", strategy=strategy)] == [later.pk]
+
+
+def test_jobs_that_are_not_exclusive_are_not_held_up(alias, strategy):
+    work(alias, process_instance_id="p")
+    free = make_job(alias, process_instance_id="p", exclusive=False)
+    assert [job.id for job in acquire(alias, "two", strategy=strategy)] == [free.pk]
+    assert make_job(alias).exclusive, "the default"
+    make_job(alias)
+    assert len(acquire(alias, "two", strategy=strategy)) == 2, "no process instance, nothing to exclude"
+
+
+def test_locked_instances_do_not_stand_in_the_way_of_others(alias, strategy):
+    work(alias, process_instance_id="p")
+    for _ in range(5):
+        make_job(alias, process_instance_id="p", priority=9)
+    free = make_job(alias)
+    assert [job.id for job in acquire(alias, "two", limit=2, strategy=strategy)] == [free.pk]
+
+
+@pytest.mark.parametrize("end", ["fail", "dead letter", "release"])
+def test_every_end_gives_the_instance_up(alias, strategy, end):
+    job = work(alias, process_instance_id="p")
+    sibling = make_job(alias, process_instance_id="p")
+    if end == "release":
+        release_jobs(alias, [job])
+    else:
+        fail_job(alias, job, a_failure(kind="fatal" if end == "dead letter" else "error"), a_run(alias))
+    assert held(alias) == {}
+    assert sibling.pk in {job.id for job in acquire(alias, "two", strategy=strategy)}
+
+
+def test_an_instance_that_is_locked_between_the_look_and_the_insert_costs_nothing(alias, strategy, monkeypatch):
+    """The filter is only a help; the primary key decides."""
+    from jobexec.operations import acquire as module
+
+    rows = [make_job(alias, process_instance_id="p"), make_job(alias, process_instance_id="q"), make_job(alias)]
+    read = module._candidates
+
+    def read_and_be_overtaken(*args, **kwargs):
+        found = read(*args, **kwargs)
+        lock_instances(alias, "two", ["p"])
+        return found
+
+    monkeypatch.setattr(module, "_candidates", read_and_be_overtaken)
+    result = acquire_jobs(alias, "one", 9, Scope(), lock_time=LOCK_TIME, strategy=strategy)
+    assert [job.id for job in result.jobs] == [row.pk for row in rows[1:]]
+    assert (result.found, result.blocked, result.lock_failures) == (3, 1, 0)
+    left = Job.objects.using(alias).get(pk=rows[0].pk)
+    assert (left.lock_owner, left.retries, left.attempts) == (None, 3, 0)
+    assert held(alias) == {"p": "two", "q": "one"}
+    for job in result.jobs:
+        assert job.load().pk == job.id, "the revision in hand is that of the row"
+
+
+def test_a_lock_row_is_held_by_the_call_that_inserted_it(alias):
+    assert lock_instances(alias, "one", {"b", "a"}) == {"a", "b"}
+    assert lock_instances(alias, "one", {"b", "c"}) == {"c"}, "also our own earlier call has it"
+    assert lock_instances(alias, "two", ["a", "b", "c"]) == set()
+    assert lock_instances(alias, "two", []) == set()
+
+
+def test_only_the_owner_gives_up_and_only_without_siblings(alias):
+    job = work(alias, "one", process_instance_id="p")
+    lock_instances(alias, "one", ["q"])
+    unlock_instances(alias, "two", ["p", "q"])
+    unlock_instances(alias, "one", ["p", "q"])
+    assert held(alias) == {"p": "one"}
+    Job.objects.using(alias).filter(pk=job.id).update(exclusive=False)
+    unlock_instances(alias, "one", ["p"])
+    assert held(alias) == {}
+    lock_instances(alias, "one", ["a", "b"])
+    lock_instances(alias, "two", ["c"])
+    assert unlock_all(alias, "one") == 2
+    assert held(alias) == {"c": "two"}
+
+
+def test_names_that_differ_only_in_case_are_different_instances(alias, strategy):
+    make_job(alias, process_instance_id="Order-1")
+    make_job(alias, process_instance_id="order-1")
+    jobs = acquire(alias, strategy=strategy)
+    assert [[job.process_instance_id for job in batch] for batch in batches(jobs)] == [["Order-1"], ["order-1"]]
+    complete_jobs(alias, [(jobs[0], a_run(alias))])
+    assert held(alias) == {"order-1": "one"}

@@ -1,0 +1,211 @@
+"""Whatever happens in whatever order: what must always hold. Found by chance, kept by hypothesis."""
+
+import os
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connections, transaction
+from django.test import override_settings
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from jobexec.clock import FrozenClock
+from jobexec.models import JOB_TABLES, ExclusiveLock, ExecutorNode, Job
+from jobexec.operations import (
+    activate,
+    complete_jobs,
+    delete_jobs,
+    fail_job,
+    recover_node,
+    release_jobs,
+    requeue,
+    suspend,
+    trigger_due_timers,
+)
+from jobexec.operations.leases import declare_dead
+from jobexec.operations.recover import mark_suspect_started
+from jobexec.operations.work import batches
+from tests.support.factories import LEASE_TIME, a_failure, a_run, acquire, make_job, make_node
+
+EXAMPLES = int(os.environ.get("JOBEXEC_TEST_EXAMPLES", "50"))
+NAMES = ("one", "two", "three")
+names = st.sampled_from(NAMES)
+instances = st.sampled_from(["", "p", "p", "q"])
+mostly = st.sampled_from([True, True, True, False])
+picks = st.integers(0, 50)
+outcomes = st.sampled_from(["complete", "complete", "fail", "fatal", "release", "mark"])
+
+
+class Jobs(RuleBasedStateMachine):
+    alias = "default"
+
+    def __init__(self):
+        super().__init__()
+        self.undo = transaction.atomic(using=self.alias)
+        self.undo.__enter__()
+        self.clock = FrozenClock(datetime(2026, 3, 1, tzinfo=UTC))
+        self.clock.__enter__()
+        self.created, self.ended = [], []
+        self.nodes, self.hands, self.dead = {}, {}, []
+
+    def teardown(self):
+        self.clock.__exit__(None, None, None)
+        transaction.set_rollback(True, using=self.alias)
+        self.undo.__exit__(None, None, None)
+
+    @initialize()
+    def start_nodes(self):
+        for name in NAMES[: 1 if self.alias == "default" else 3]:
+            self.start(name)
+        for instance in ("p", "p", "q", ""):
+            self.create(instance, True, 0, 0)
+
+    def start(self, name):
+        self.nodes[name] = make_node(self.alias, name)
+        self.hands[name] = []
+
+    def pick(self, index):
+        return self.created[index % len(self.created)]
+
+    def there(self, name):
+        return name if name in self.nodes else NAMES[0]  # SQLite bears one node
+
+    @rule(instance=instances, exclusive=mostly, priority=st.integers(-2, 2), wait=st.sampled_from([0, 0, 30]))
+    def create_one(self, instance, exclusive, priority, wait):
+        self.create(instance, exclusive, priority, wait)
+
+    def create(self, instance, exclusive, priority, wait):
+        due = {"due_date": self.clock.now + timedelta(seconds=wait)} if wait else {}
+        columns = {"process_instance_id": instance, "exclusive": exclusive, "priority": priority}
+        self.created.append(make_job(self.alias, **columns, **due).pk)
+
+    @rule(name=names, limit=st.sampled_from([4, 2, 1]), strategy=st.sampled_from(["auto", "optimistic"]))
+    def acquire(self, name, limit, strategy):
+        name = self.there(name)
+        self.hands[name] += batches(acquire(self.alias, self.nodes[name].lock_owner, limit, strategy=strategy))
+
+    @rule(
+        name=names, index=picks, outcome=st.sampled_from(["complete", "complete", "fail", "fatal", "release", "mark"])
+    )
+    def settle(self, name, index, outcome):
+        hand = self.hands[self.there(name)]
+        if not hand:
+            return
+        batch = hand[index % len(hand)]
+        job = batch[0]
+        if outcome == "mark":
+            assert mark_suspect_started(job)
+            return
+        if outcome == "complete":
+            assert complete_jobs(self.alias, [(job, a_run(self.alias))]) == {job.id}
+            self.ended.append(job.id)
+        elif outcome == "release":
+            assert release_jobs(self.alias, [job]) == 1
+        else:
+            kind = "fatal" if outcome == "fatal" else "error"
+            assert fail_job(self.alias, job, a_failure(kind=kind), a_run(self.alias)) is not None
+        batch.pop(0)
+        if not batch:
+            hand.remove(batch)
+
+    @rule(name=names)
+    def die_and_be_recovered(self, name):
+        name = self.there(name)
+        node = self.nodes.pop(name)
+        lost = [job for batch in self.hands.pop(name) for job in batch]
+        ExecutorNode.objects.using(self.alias).filter(pk=node.pk).update(
+            lease_expiration_time=self.clock.now - timedelta(seconds=1)
+        )
+        assert [dead.pk for dead in declare_dead(self.alias)] == [node.pk]
+        assert recover_node(self.alias, node) == len(lost)
+        self.dead += lost
+        self.start(name)
+
+    @precondition(lambda self: self.dead)
+    @rule(index=picks, success=st.booleans())
+    def an_outcome_from_the_dead(self, index, success):
+        job = self.dead[index % len(self.dead)]
+        if success:
+            assert complete_jobs(self.alias, [(job, a_run(self.alias))]) == set()
+        else:
+            assert fail_job(self.alias, job, a_failure(), a_run(self.alias)) is None
+
+    @rule(instance=st.sampled_from(["p", "q"]), on=st.booleans())
+    def switch_an_instance(self, instance, on):
+        (activate if on else suspend)(process_instance_id=instance, using=self.alias)
+
+    @precondition(lambda self: self.created)
+    @rule(index=picks, verb=st.sampled_from([suspend, activate, requeue, delete_jobs]))
+    def adjust(self, index, verb):
+        pk = self.pick(index)
+        held = {job.id for hand in self.hands.values() for batch in hand for job in batch}
+        result = verb(pk, using=self.alias)
+        if verb is delete_jobs and result:
+            assert pk not in held, "a running job was deleted"
+            self.ended.append(pk)
+
+    @rule(seconds=st.sampled_from([1, 20]))
+    def tick(self, seconds):
+        self.clock.tick(seconds)
+        ExecutorNode.objects.using(self.alias).update(lease_expiration_time=self.clock.now + LEASE_TIME)
+        trigger_due_timers(self.alias, 3)
+
+    @invariant()
+    def what_always_holds(self):
+        rows = [row for table in JOB_TABLES for row in table._base_manager.using(self.alias)]
+        self.check_that_every_job_is_in_one_table_or_ended_once([row.pk for row in rows])
+        self.check_that_locks_are_where_jobs_are_held({row.pk: row for row in rows if row.locked})
+        self.check_that_process_instances_have_one_owner_and_one_batch()
+        for row in rows:
+            assert 0 <= row.retries <= 3
+            assert row.attempts <= 3
+            assert isinstance(row, Job) or not row.locked
+
+    def check_that_every_job_is_in_one_table_or_ended_once(self, present):
+        everywhere = present + self.ended
+        assert len(everywhere) == len(set(everywhere))
+        assert set(everywhere) == set(self.created)
+
+    def check_that_locks_are_where_jobs_are_held(self, rows):
+        held = {job.id: (name, job) for name, hand in self.hands.items() for batch in hand for job in batch}
+        assert set(rows) == set(held)
+        for pk, (name, job) in held.items():
+            assert (rows[pk].lock_owner, rows[pk].revision) == (self.nodes[name].lock_owner, job.revision)
+
+    def check_that_process_instances_have_one_owner_and_one_batch(self):
+        holders = {}
+        for name, hand in self.hands.items():
+            for batch in hand:
+                (key,) = {job.serial_key for job in batch}
+                if key:
+                    assert key not in holders, "two batches of one process instance"
+                    holders[key] = self.nodes[name].lock_owner
+        locks = ExclusiveLock.objects.using(self.alias).values_list("process_instance_id", "lock_owner")
+        assert dict(locks) == holders
+
+
+@pytest.mark.databases("sqlite", "postgresql")
+@pytest.mark.transactional
+@pytest.mark.slow
+def test_whatever_happens(alias):
+    machine = type("Machine", (Jobs,), {"alias": alias})
+    engines = {"ENGINES": {name: {} for name in connections}, "DEFAULT_RETRY_PLAN": "R3/PT5S"}
+    with override_settings(JOBEXEC=engines):
+        run_state_machine_as_test(
+            machine,
+            settings=settings(
+                max_examples=EXAMPLES if alias == "default" else EXAMPLES * 3 // 5,
+                stateful_step_count=30,
+                deadline=None,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )

@@ -1,0 +1,115 @@
+"""Migrations and indexes on every vendor."""
+
+import pytest
+from django.apps import apps
+from django.core.management import call_command
+from django.db import connections
+from django.db.migrations.autodetector import MigrationAutodetector
+from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.state import ProjectState
+from django.test.utils import CaptureQueriesContext
+
+from jobexec.models import DeadLetterJob, Job, JobLog, SuspendedJob, TimerJob
+from jobexec.models.base import PartialIndex
+from jobexec.operations.exclusive import lock_instances, unlock_instances
+from tests.support.factories import make_job
+
+INSTANCE = ("jobexec_job_instance", "jobexec_timerjob_instance", "jobexec_suspendedjob_instance")
+
+
+def test_no_migration_is_missing():
+    loader = MigrationLoader(None)
+    current = ProjectState.from_apps(apps)
+    changes = MigrationAutodetector(loader.project_state(), current).changes(graph=loader.graph)
+    assert "jobexec" not in changes
+
+
+@pytest.mark.parametrize("model", [Job, TimerJob, SuspendedJob, DeadLetterJob, JobLog])
+def test_every_index_exists(alias, model):
+    with connections[alias].cursor() as cursor:
+        found = connections[alias].introspection.get_constraints(cursor, model._meta.db_table)
+    for index in model._meta.indexes:
+        assert found[index.name]["index"]
+        assert found[index.name]["columns"] == [model._meta.get_field(name).column for name in index.fields]
+
+
+def test_no_index_of_the_executable_jobs_holds_a_lock_column(alias):
+    with connections[alias].cursor() as cursor:
+        found = connections[alias].introspection.get_constraints(cursor, Job._meta.db_table)
+    indexed = {column for index in found.values() if index["index"] or index["unique"] for column in index["columns"]}
+    assert indexed == {"id", "category", "deployment_id", "rank", "process_instance_id"}
+
+
+@pytest.mark.databases("postgresql")
+@pytest.mark.parametrize("name", INSTANCE)
+def test_the_index_of_process_instances_is_partial_where_it_can_be(alias, name):
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT indexdef FROM pg_indexes WHERE indexname = %s", [name])
+        definition = cursor.fetchone()[0]
+    assert "process_instance_id" in definition.split(" WHERE ")[1]
+
+
+@pytest.fixture
+def plans(alias, monkeypatch):
+    """The plans of all statements on job tables that a function sends."""
+
+    def explain(function):
+        with CaptureQueriesContext(connections[alias]) as queries:
+            function()
+        found = []
+        with connections[alias].cursor() as cursor:
+            if alias == "postgresql":
+                cursor.execute("SET LOCAL enable_seqscan = off")
+            for query in queries:
+                if query["sql"].startswith("SELECT") and "jobexec_job" in query["sql"]:
+                    cursor.execute(connections[alias].ops.explain_query_prefix() + " " + query["sql"])
+                    found.append("\n".join(str(row) for row in cursor.fetchall()))
+        return found
+
+    return explain
+
+
+@pytest.mark.databases("sqlite", "postgresql")
+def test_the_siblings_of_a_process_instance_are_found_by_their_index(alias, plans):
+    lock_instances(alias, "one", ["p", "q"])
+    make_job(alias, process_instance_id="p")
+    seen = plans(lambda: unlock_instances(alias, "one", ["p", "q"]))
+    assert len(seen) == 2
+    for plan in [*seen, *plans(lambda: list(Job.objects.using(alias).filter(process_instance_id="p")))]:
+        assert "jobexec_job_instance" in plan, plan
+
+
+def test_a_partial_index_can_be_migrated():
+    from django.db.models import Q
+
+    index = PartialIndex(name="x", fields=["tenant_id"], where=~Q(tenant_id=""))
+    path, args, kwargs = index.deconstruct()
+    assert path == "jobexec.models.base.PartialIndex"
+    assert PartialIndex(*args, **kwargs) == index
+    assert PartialIndex(name="x", fields=["tenant_id"], where=Q(tenant_id="a")) != index
+    assert index.clone().where == index.where
+    assert index.condition is None, "else Django leaves it out on MariaDB, and warns"
+
+
+@pytest.mark.databases("postgresql")
+def test_half_of_each_page_is_left_free(alias):
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT reloptions FROM pg_class WHERE relname = 'jobexec_job'")
+        options = cursor.fetchone()[0]
+    assert "fillfactor=50" in options and "autovacuum_vacuum_scale_factor=0.01" in options
+
+
+@pytest.mark.transactional
+def test_backwards_and_forwards(alias):
+    try:
+        call_command("migrate", "jobexec", "zero", database=alias, verbosity=0)
+        assert not [name for name in connections[alias].introspection.table_names() if name.startswith("jobexec_")]
+        call_command("migrate", "jobexec", "0001", database=alias, verbosity=0)
+    finally:
+        call_command("migrate", "jobexec", database=alias, verbosity=0)
+    assert not MigrationExecutor(connections[alias]).migration_plan([("jobexec", "0002_storage")])
+    make_job(alias)
+    call_command("migrate", "jobexec", "0001", database=alias, verbosity=0)
+    call_command("migrate", "jobexec", database=alias, verbosity=0)
+    assert Job.objects.using(alias).count() == 1

@@ -1,0 +1,169 @@
+"""Suspend and activate: single jobs and scopes, also for jobs that are created or come due later."""
+
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from jobexec import signals
+from jobexec.models import DeadLetterJob, Job, Scope, SuspendedJob, Suspension, TimerJob
+from jobexec.operations import activate, complete_jobs, fail_job, release_jobs, suspend, trigger_due_timers
+from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, reload, table_of, tables_of, work
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+LATER = NOW + timedelta(hours=1)
+scopes = pytest.mark.parametrize("scope", Scope.values)
+
+
+@scopes
+def test_a_scope_holds_what_is_there_and_what_comes_later(alias, scope, frozen):
+    inside, outside = {scope: "x"}, {scope: "y"}
+    waiting, due, other = (
+        make_job(alias, due_date=LATER, **inside),
+        make_job(alias, **inside),
+        make_job(alias, **outside),
+    )
+    dead = make_row(DeadLetterJob, alias, **inside)
+    assert suspend(using=alias, **inside) == 2
+    assert suspend(using=alias, **inside) == 0
+    created = make_job(alias, **inside)
+    timer = make_job(alias, due_date=NOW + timedelta(seconds=9), **inside)
+    frozen.tick(10)
+    trigger_due_timers(alias, 10)
+    assert [job.id for job in acquire(alias)] == [other.pk]
+    held = (waiting, due, created, timer)
+    assert tables_of(alias) == {row.pk: [SuspendedJob] for row in held} | {other.pk: [Job], dead.pk: [DeadLetterJob]}
+
+    assert activate(using=alias, **inside) == 4
+    assert not Suspension.objects.using(alias).exists()
+    assert {row: table_of(alias, row) for row in held} == {waiting: TimerJob, due: Job, created: Job, timer: Job}
+    assert reload(alias, waiting).due_date == LATER, "what waited for a time waits on"
+    assert {job.id for job in acquire(alias)} == {due.pk, created.pk, timer.pk}
+
+
+def test_running_jobs_finish(alias):
+    done, failing = work(alias, tenant_id="t"), work(alias, tenant_id="t", retry_plan="R3/PT1M")
+    assert suspend(tenant_id="t", using=alias) == 0
+    assert complete_jobs(alias, [(done, a_run(alias))]) == {done.id}
+    assert type(fail_job(alias, failing, a_failure(), a_run(alias))) is SuspendedJob
+    activate(tenant_id="t", using=alias)
+    after = reload(alias, failing)
+    assert (type(after), after.due_date, after.retries) == (TimerJob, NOW + timedelta(minutes=1), 2)
+
+
+def test_a_job_that_is_given_back_is_suspended_at_the_next_acquisition(alias):
+    job = work(alias, process_instance_id="p")
+    suspend(process_instance_id="p", using=alias)
+    release_jobs(alias, [job])
+    assert acquire(alias) == []
+    assert table_of(alias, job) is SuspendedJob
+
+
+@pytest.mark.parametrize("table", [Job, TimerJob])
+def test_a_single_job(alias, table):
+    due = LATER if table is TimerJob else None
+    row, other = make_row(table, alias, due_date=due), make_row(table, alias, due_date=due)
+    assert suspend(row, using=alias).changed == [row.pk]
+    held = SuspendedJob.objects.using(alias).get()
+    assert (held.pk, held.suspend_requested, held.suspended_at, held.due_date) == (row.pk, True, NOW, due)
+    assert suspend(row.pk, using=alias).skipped == {row.pk: "not possible for a job that is suspended"}
+    assert activate(row, using=alias).changed == [row.pk]
+    assert tables_of(alias) == {row.pk: [table], other.pk: [table]}
+    assert not reload(alias, row).suspend_requested
+
+
+def test_a_running_job_is_marked_and_can_be_unmarked(alias):
+    job = work(alias)
+    assert suspend(job.id, using=alias).changed == [job.id]
+    assert Job.objects.using(alias).get().revision == job.revision
+    assert activate(job.id, using=alias).changed == [job.id]
+    release_jobs(alias, [job])
+    assert [again.id for again in acquire(alias)] == [job.id]
+
+
+def test_dead_letters_are_neither_suspended_nor_activated(alias):
+    row = make_row(DeadLetterJob, alias)
+    refusal = {row.pk: "not possible for a job that is dead letter"}
+    assert suspend(row, using=alias).skipped == activate(row, using=alias).skipped == refusal
+
+
+def test_activating_a_scope_leaves_what_was_suspended_by_itself(alias):
+    itself, swept = make_job(alias, process_instance_id="p"), make_job(alias, process_instance_id="p")
+    suspend(itself, using=alias)
+    suspend(process_instance_id="p", using=alias)
+    assert activate(process_instance_id="p", using=alias) == 1
+    assert tables_of(alias) == {itself.pk: [SuspendedJob], swept.pk: [Job]}
+
+
+def test_activating_a_job_does_not_overrule_its_scope(alias):
+    row = make_job(alias, tenant_id="t")
+    suspend(row, using=alias)
+    suspend(tenant_id="t", using=alias)
+    reason = "still suspended by its process instance, process definition, job definition or tenant"
+    assert activate(row, using=alias).skipped == {row.pk: reason}
+    assert table_of(alias, row) is SuspendedJob
+    assert activate(tenant_id="t", using=alias) == 1, "its own suspension is lifted all the same"
+    assert table_of(alias, row) is Job
+
+
+def test_a_job_runs_when_its_last_suspension_is_lifted(alias):
+    row = make_job(alias, tenant_id="t", process_definition_key="d", process_instance_id="p")
+    for scope in ({"tenant_id": "t"}, {"process_definition_key": "d"}, {"process_instance_id": "p"}):
+        suspend(using=alias, **scope)
+    assert activate(tenant_id="t", using=alias) == 0
+    assert activate(process_instance_id="p", using=alias) == 0
+    assert table_of(alias, row) is SuspendedJob
+    assert activate(process_definition_key="d", using=alias) == 1
+    assert table_of(alias, row) is Job
+
+
+def test_names_that_differ_only_in_case_are_different(alias):
+    lower, upper = make_job(alias, tenant_id="acme"), make_job(alias, tenant_id="ACME")
+    suspend(tenant_id="acme", using=alias)
+    suspend(tenant_id="Acme", using=alias)
+    assert tables_of(alias) == {lower.pk: [SuspendedJob], upper.pk: [Job]}
+    assert Suspension.objects.using(alias).count() == 2
+    assert [job.id for job in acquire(alias)] == [upper.pk]
+
+
+def test_many_pages(alias, monkeypatch):
+    monkeypatch.setattr(sys.modules["jobexec.operations.suspend"], "_PAGE", 3)
+    for number in range(10):
+        make_job(alias, tenant_id="t", due_date=LATER if number % 3 else None)
+    assert suspend(tenant_id="t", using=alias) == 10
+    assert activate(tenant_id="t", using=alias) == 10
+    assert (Job.objects.using(alias).count(), TimerJob.objects.using(alias).count()) == (4, 6)
+
+
+@pytest.mark.parametrize(
+    "scope", [{}, {"tenant_id": ""}, {"tenant_id": 5}, {"tenant_id": "a", "process_instance_id": "b"}]
+)
+@pytest.mark.parametrize("verb", [suspend, activate])
+def test_the_scope_must_be_one(alias, verb, scope):
+    with pytest.raises(ValueError, match="xpected"):
+        verb(using=alias, **scope)
+    assert not Suspension.objects.using(alias).exists()
+
+
+@pytest.mark.transactional
+def test_it_is_announced(alias):
+    heard = []
+
+    def receiver(signal, sender, using, jobs, **kwargs):
+        heard.append((signal, sender, using, {job.pk for job in jobs}))
+
+    one, two = make_job(alias, tenant_id="t"), make_job(alias, tenant_id="t", due_date=LATER)
+    for signal in (signals.job_suspended, signals.job_activated):
+        signal.connect(receiver)
+    try:
+        suspend(one, using=alias)
+        activate(one, using=alias)
+        suspend(tenant_id="t", using=alias)
+        activate(tenant_id="t", using=alias)
+    finally:
+        for signal in (signals.job_suspended, signals.job_activated):
+            signal.disconnect(receiver)
+    off, on = signals.job_suspended, signals.job_activated
+    assert heard[:2] == [(off, SuspendedJob, alias, {one.pk}), (on, Job, alias, {one.pk})]
+    assert heard[2:4] == [(off, SuspendedJob, alias, {two.pk}), (off, SuspendedJob, alias, {one.pk})]
+    assert heard[4:] == [(on, TimerJob, alias, {two.pk}), (on, Job, alias, {one.pk})]

@@ -1,0 +1,157 @@
+"""Executors are woken after the commit, once per transaction and database, and never for what was rolled back."""
+
+import logging
+
+import pytest
+from django.db import connections, transaction
+
+from jobexec.models import DeadLetterJob, Job, SuspendedJob, TimerJob
+from jobexec.operations import activate, complete_jobs, create_jobs, release_jobs, requeue, retry_now
+from jobexec.operations.wake import CHANNEL, add_listener, remove_listener, wake_on_commit
+from tests.support.factories import HANDLER, a_run, acquire, make_job, make_row, work
+
+pytestmark = pytest.mark.transactional
+
+
+@pytest.fixture
+def woken():
+    """The aliases whose listeners were called, in order."""
+    calls = []
+
+    def listener(using):
+        calls.append(using)
+
+    add_listener(listener)
+    yield calls
+    remove_listener(listener)
+    remove_listener(listener)  # an unknown one is ignored
+
+
+def test_once_per_transaction_and_after_its_commit(alias, woken):
+    with transaction.atomic(alias):
+        make_job(alias)
+        create_jobs(alias, [{"handler_type": HANDLER}] * 3)
+        with transaction.atomic(alias):
+            make_job(alias)
+        assert woken == []
+    assert woken == [alias]
+
+
+def test_at_once_in_autocommit(alias, woken):
+    make_job(alias)
+    make_job(alias)
+    assert woken == [alias, alias]
+
+
+def test_not_for_what_was_rolled_back(alias, woken):
+    with pytest.raises(ZeroDivisionError), transaction.atomic(alias):
+        make_job(alias)
+        raise ZeroDivisionError
+    assert (woken, Job.objects.using(alias).count()) == ([], 0)
+    make_job(alias)
+    assert woken == [alias], "the next transaction is told of anew"
+
+
+def undone(alias):
+    with pytest.raises(ZeroDivisionError), transaction.atomic(alias):
+        make_job(alias)
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([undone], 0),
+        ([undone, make_job], 1),
+        ([make_job, undone], 1),
+        ([undone, make_job, undone, make_job], 1),
+    ],
+)
+def test_savepoints(alias, woken, steps, expected):
+    with transaction.atomic(alias):
+        for step in steps:
+            step(alias)
+    assert len(woken) == expected
+    assert Job.objects.using(alias).exists() == bool(expected)
+
+
+def test_a_job_in_a_kept_savepoint_inside_an_undone_one(alias, woken):
+    with transaction.atomic(alias):
+        with pytest.raises(ZeroDivisionError), transaction.atomic(alias):
+            with transaction.atomic(alias):
+                make_job(alias)
+            raise ZeroDivisionError
+        make_job(alias)
+    assert woken == [alias]
+
+
+@pytest.mark.django_db(databases="__all__", transaction=True)
+def test_each_database_has_its_own(woken):
+    with transaction.atomic("default"):
+        for other in connections:
+            with transaction.atomic(other):
+                make_job(other)
+                make_job(other)
+    assert sorted(woken) == sorted(connections)
+
+
+@pytest.mark.parametrize("verb", ["requeue", "retry_now", "activate", "release", "complete a sibling"])
+def test_every_verb_that_makes_jobs_runnable(alias, woken, verb):
+    job = work(alias, process_instance_id="p")
+    make_job(alias, process_instance_id="p")
+    dead, timer, held = (make_row(table, alias) for table in (DeadLetterJob, TimerJob, SuspendedJob))
+    woken.clear()
+    {
+        "requeue": lambda: requeue(dead, using=alias),
+        "retry_now": lambda: retry_now(timer, using=alias),
+        "activate": lambda: activate(held, using=alias),
+        "release": lambda: release_jobs(alias, [job]),
+        "complete a sibling": lambda: complete_jobs(alias, [(job, a_run(alias))]),
+    }[verb]()
+    assert woken == [alias]
+
+
+def test_a_broken_listener_costs_nothing(alias, woken, caplog):
+    def broken(using):
+        raise ValueError("deaf")
+
+    add_listener(broken)
+    try:
+        with caplog.at_level(logging.ERROR), transaction.atomic(alias):
+            make_job(alias)
+    finally:
+        remove_listener(broken)
+    assert Job.objects.using(alias).count() == 1
+    assert woken == [alias], "the others are told all the same"
+
+
+@pytest.mark.databases("postgresql")
+@pytest.mark.parametrize("notify", [True, False])
+def test_postgresql_is_notified(alias, configure, notify):
+    import psycopg
+
+    configure(engine={"NOTIFY": notify})
+    parameters = connections[alias].get_connection_params()
+    names = {key: parameters[key] for key in ("host", "port", "user", "password", "dbname") if parameters.get(key)}
+    with psycopg.connect(**names, autocommit=True) as ear:
+        ear.execute(f"LISTEN {CHANNEL}")
+        with transaction.atomic(alias):
+            make_job(alias)
+            make_job(alias)
+            assert list(ear.notifies(timeout=0.05)) == []
+        heard = list(ear.notifies(timeout=2 if notify else 0.2, stop_after=1))
+    assert [one.channel for one in heard] == [CHANNEL] * notify
+
+
+@pytest.mark.databases("postgresql")
+def test_a_failing_notify_is_only_said(alias, monkeypatch, caplog):
+    monkeypatch.setattr("jobexec.operations.wake.CHANNEL", "not a channel")
+    with transaction.atomic(alias):
+        make_job(alias)
+    assert "executors will find the job by polling" in caplog.text
+    assert len(acquire(alias)) == 1
+
+
+def test_waking_needs_no_job(alias, woken):
+    wake_on_commit(alias)
+    assert woken == [alias]

@@ -1,0 +1,88 @@
+"""Processes that die with jobs in hand: every job is done, and no innocent pays for it."""
+
+import os
+import signal
+
+import pytest
+
+from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, JobLog
+from tests.support.executor import all_gone
+from tests.support.factories import tables_of
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.transactional
+
+
+@pytest.mark.databases("postgresql", "mariadb")
+def test_kill_9_in_the_middle_of_many_jobs(alias, run, enqueue, trace):
+    enqueue("wait", "blocks one thread", str(trace.go))
+    rows = [enqueue("note", f"n{number}", process_instance_id=f"order-{number % 7}") for number in range(150)]
+    first = run("--node", "one").started()
+    until(lambda: len(trace.lines()) > 20)
+    first.send(signal.SIGKILL)
+    first.ended()
+    trace.go.touch()
+    second = run("--node", "two", "--until-empty")
+    assert second.ended() == 0, second.text
+    assert tables_of(alias) == {}
+    assert set(trace.texts()) >= {f"n{number}" for number in range(150)}
+    assert JobLog.objects.using(alias).filter(state="successful").count() == len(rows) + 1
+    assert not JobLog.objects.using(alias).filter(state="failed").exists(), "no innocent was charged"
+    assert not (ExecutorNode.objects.using(alias).exists() or ExclusiveLock.objects.using(alias).exists())
+
+
+@pytest.mark.databases("postgresql")
+def test_jobs_that_kill_their_process_end_as_dead_letters_and_their_neighbours_are_done(alias, run, enqueue, trace):
+    killers = {enqueue("die", how, retries=1, priority=-1).pk for how in ("exit", "kill")}
+    for number in range(12):
+        enqueue("note", f"n{number}")
+    for turn in range(8):
+        executor = run("--node", f"node-{turn}", "--until-empty", "--threads", "2")
+        code = executor.ended()
+        if code == 0:
+            break
+        assert code in (9, -9), executor.text
+    assert code == 0, executor.text
+    assert tables_of(alias) == {pk: [DeadLetterJob] for pk in killers}
+    for dead in DeadLetterJob.objects.using(alias).all():
+        assert "The executor process died while it ran this job" in dead.exception_message
+        assert dead.lost_runs >= 2
+    assert set(trace.texts()) >= {f"n{number}" for number in range(12)}
+    failed = JobLog.objects.using(alias).filter(state="failed").exclude(job_id__in=killers)
+    assert list(failed.values_list("exception_message", "exception_stack")) == [], "no innocent was charged"
+
+
+@pytest.mark.databases("sqlite")
+def test_on_sqlite_the_next_executor_need_not_wait_for_the_lease(alias, run, enqueue, trace):
+    enqueue("wait", "a", str(trace.go))
+    first = run(LEASE_TIME=60).started()
+    until(lambda: trace.lines() == ["begun a"])
+    refused = run(LEASE_TIME=60)
+    assert refused.ended() == 1
+    assert "one executor at a time" in refused.text
+    first.send(signal.SIGKILL)
+    first.ended()
+    second = run(LEASE_TIME=60).started()
+    second.send(signal.SIGTERM)
+    assert second.ended() == 0, second.text
+
+
+@pytest.mark.databases("postgresql")
+def test_a_paused_process_finds_out_that_its_jobs_were_taken_over(alias, run, enqueue, trace):
+    enqueue("wait", "a", str(trace.go))
+    paused = run("--node", "paused").started()
+    until(lambda: trace.lines() == ["begun a"])
+    os.kill(paused.pid, signal.SIGSTOP)
+    try:
+        other = run("--node", "other").started()
+        until(lambda: trace.lines() == ["begun a", "begun a"], 30)
+    finally:
+        os.kill(paused.pid, signal.SIGCONT)
+    paused.said("was declared dead")
+    trace.go.touch()
+    until(lambda: all_gone(alias))
+    for process in (paused, other):
+        process.send(signal.SIGTERM)
+        assert process.ended() == 0, process.text
+    assert JobLog.objects.using(alias).filter(state="successful").count() == 1
+    assert "this outcome does not count" in paused.text

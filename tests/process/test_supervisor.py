@@ -1,0 +1,143 @@
+"""Several processes under one command, and --reload."""
+
+import os
+import signal
+
+import pytest
+
+from jobexec.models import ExecutorNode, Job
+from tests.support.factories import make_job, tables_of
+from tests.support.processes import alive
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
+
+
+def nodes(alias):
+    return {node.name: node.pid for node in ExecutorNode.objects.using(alias).exclude(state="dead")}
+
+
+@pytest.fixture
+def pair(alias, run):
+    """A supervisor with two executors, which are named after it."""
+
+    def start(*arguments, **keys):
+        supervisor = run("--processes", "2", "--node", "pair", *arguments, **keys)
+        until(lambda: len(nodes(alias)) == 2 or supervisor.popen.poll() is not None, 60)
+        assert set(nodes(alias)) == {"pair-1", "pair-2"}, supervisor.text
+        return supervisor
+
+    pids = []
+    yield start
+    pids += nodes(alias).values()
+    for pid in pids:
+        if alive(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_ctrl_c_reaches_the_group_and_counts_once(alias, pair, enqueue, trace):
+    supervisor = pair("--threads", "1", "--queue-size", "1")
+    for number in range(5):
+        enqueue("wait", str(number), str(trace.go))
+    until(lambda: len(trace.lines()) == 2)
+    children = nodes(alias).values()
+    supervisor.send_group(signal.SIGINT)
+    until(lambda: Job.objects.using(alias).exclude(lock_owner=None).count() == 2)
+    assert all(map(alive, children)), "they drain"
+    trace.go.touch()
+    assert supervisor.ended() == 0, supervisor.text
+    assert sorted(line.split()[0] for line in trace.lines()) == ["begun", "begun", "ended", "ended"]
+    assert nodes(alias) == {}
+    assert len(tables_of(alias)) == 3
+
+
+def test_a_child_that_was_killed_is_restarted(alias, pair, enqueue, trace):
+    supervisor = pair()
+    before = nodes(alias)
+    os.kill(before["pair-1"], signal.SIGKILL)
+    supervisor.said("it is restarted in 1 s")
+    until(lambda: nodes(alias).get("pair-1", before["pair-1"]) != before["pair-1"] and len(nodes(alias)) == 2, 60)
+    assert nodes(alias)["pair-2"] == before["pair-2"]
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.ended() == 0, supervisor.text
+
+
+def test_the_second_signal_is_passed_on(alias, pair, enqueue, trace):
+    enqueue("wait", "a", str(trace.go))
+    supervisor = pair("--threads", "1")
+    until(lambda: trace.lines() == ["begun a"])
+    supervisor.send(signal.SIGTERM)
+    until(lambda: len(nodes(alias)) == 1)
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.ended(20) == 3, supervisor.text
+    assert Job.objects.using(alias).get().lock_owner is not None
+
+
+def test_children_notice_that_the_supervisor_is_gone_and_drain(alias, pair, enqueue, trace):
+    enqueue("wait", "a", str(trace.go))
+    supervisor = pair("--threads", "1")
+    until(lambda: trace.lines() == ["begun a"])
+    children = nodes(alias).values()
+    supervisor.send(signal.SIGKILL)
+    supervisor.said("The supervisor is gone; draining")
+    trace.go.touch()
+    until(lambda: not any(map(alive, children)))
+    assert (tables_of(alias), nodes(alias)) == ({}, {})
+    assert trace.lines() == ["begun a", "ended a"]
+
+
+def test_children_that_cannot_start_end_the_supervisor_with_their_code(alias, run):
+    supervisor = run("--processes", "2", "--node", "n" * 100)  # the names of its children are longer than allowed
+    assert supervisor.ended() == 1
+    assert "1 to 100 printable characters" in supervisor.text
+
+
+def test_until_empty_ends_all_of_them(alias, run, enqueue, trace):
+    for number in range(20):
+        enqueue("note", str(number))
+    supervisor = run("--processes", "2", "--until-empty")
+    assert supervisor.ended() == 0, supervisor.text
+    assert sorted(trace.texts()) == sorted(map(str, range(20)))
+
+
+APP = """
+from jobexec import job
+
+@job(name="tests.reloaded")
+def reloaded(path):
+    with open(path, "a") as file:
+        file.write({text!r})
+"""
+
+
+def test_reload_restarts_when_a_file_has_changed(alias, run, trace, tmp_path):
+    app = tmp_path / "reloaded_app"
+    app.mkdir()
+    (app / "__init__.py").touch()
+    (app / "jobs.py").write_text(APP.format(text="old\n"))
+    python_path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", ""), os.getcwd()])
+    apps = '["jobexec", "django.contrib.auth", "django.contrib.contenttypes", "reloaded_app"]'
+    settings = f"from tests.settings import *\nINSTALLED_APPS = {apps}\n"
+    (tmp_path / "reloaded_settings.py").write_text(settings)
+    env = {
+        "PYTHONPATH": python_path,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "DJANGO_SETTINGS_MODULE": "reloaded_settings",
+    }
+
+    def enqueue_and_wait(expected):
+        columns = {"handler_type": "tests.reloaded", "handler_configuration": {"args": [str(trace.path)], "kwargs": {}}}
+        make_job(alias, **columns)
+        until(lambda: trace.lines() == expected, 30)
+
+    supervisor = run("--reload", env=env)
+    until(lambda: nodes(alias), 60)
+    enqueue_and_wait(["old"])
+    (old,) = nodes(alias).values()
+    (app / "jobs.py").write_text("this is not Python")
+    until(lambda: not alive(old))
+    (app / "jobs.py").write_text(APP.format(text="new\n"))
+    until(lambda: nodes(alias) and set(nodes(alias).values()) != {old}, 60)
+    enqueue_and_wait(["old", "new"])
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.ended() == 0, supervisor.text

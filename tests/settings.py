@@ -1,0 +1,60 @@
+"""Settings for the tests: every installed entrance of jobexec, an alias per database that can be reached."""
+
+from demo_project.settings import FLIGHT_SERVICE, FLIGHT_SERVICE_TIMEOUT, PAYMENT_REMINDER_DELAY  # noqa: F401
+from tests.support import databases
+
+SECRET_KEY = "only for tests"
+DEBUG = False
+ALLOWED_HOSTS = ["*"]
+USE_TZ = True
+TIME_ZONE = "UTC"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+ROOT_URLCONF = "tests.urls"
+STATIC_URL = "static/"
+
+# "default" is SQLite; "postgresql" and "mariadb" are there when they can be reached.
+DATABASES = databases.settings()
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rangefilter",
+    "jobexec",
+    "demo_project.bookings",
+    "tests.support",
+]
+
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# Making users must not cost the tests their time.
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+# What a test gave to its child process.
+globals().update(databases.overrides())
+
+# The demo's reminders stand in a category of their own.
+JOBEXEC = {"CATEGORIES": ["default", "mail"], **globals().get("JOBEXEC", {})}

@@ -1,0 +1,222 @@
+"""Which databases the tests run on, how to reach them, and why some are missing.
+
+`settings()` makes Django's DATABASES. What it makes depends on the process:
+
+- pytest looks for all databases and starts a PostgreSQL server if none is named;
+- a child process of a test gets the test databases of its parent, through `environment()`;
+- any other process (makemigrations, mypy) gets an empty SQLite database in memory.
+
+Environment variables, for whoever runs the tests:
+
+JOBEXEC_TEST_POSTGRESQL  address of a server, postgresql://user:password@host:port/database
+JOBEXEC_TEST_MARIADB     address of a server, mysql://user:password@host:port
+JOBEXEC_TEST_DATABASES   use only these: sqlite,postgresql,mariadb
+JOBEXEC_TEST_REQUIRE     fail if one of these cannot be reached
+"""
+
+import atexit
+import json
+import os
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from demo_project import postgresql_server
+
+ROOT = Path(__file__).resolve().parents[2]
+CONNECTION_KEYS = ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT", "OPTIONS")
+
+# Runs of pytest that share a server must not share a database.
+TEST_NAME = f"test_jobexec_{os.getpid()}"
+
+
+class Unreachable(Exception):
+    """A database cannot be used; the message says why."""
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database that the tests can use: its name here, its alias in Django, its server's version."""
+
+    name: str
+    alias: str
+    version: str
+    settings: dict[str, Any]
+
+
+#: What `settings()` found, by name (sqlite, postgresql, mariadb); `missing` holds the reasons.
+covered: dict[str, Database] = {}
+missing: dict[str, str] = {}
+
+
+def settings() -> dict[str, dict[str, Any]]:
+    """DATABASES for this process."""
+    inherited = os.environ.get("JOBEXEC_TEST_CONNECTIONS")
+    if inherited:
+        return _with_mysql_driver(json.loads(inherited))
+    if "pytest" not in sys.modules:
+        return {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+    default = _sqlite()
+    _look_for({"sqlite": lambda: default, "postgresql": _postgresql, "mariadb": _mariadb})
+    found = {database.alias: database.settings for database in covered.values()}
+    # Django needs a default database, whichever databases the tests are limited to.
+    return _with_mysql_driver({"default": default.settings, **found})
+
+
+def environment(default: str | None = None, **overrides: Any) -> dict[str, str]:
+    """The environment of a child process that is to use this test's databases as they are.
+
+    With `default`, an alias, the child knows only that database, under the alias "default". Other keywords,
+    as in `environment("postgresql", JOBEXEC={...})`, replace Django settings there; they travel as JSON.
+    """
+    from django.db import connections
+
+    aliases = {"default": default} if default else {alias: alias for alias in connections}
+    addresses = {
+        name: {key: connections[alias].settings_dict[key] for key in CONNECTION_KEYS} for name, alias in aliases.items()
+    }
+    return {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "tests.settings",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        "JOBEXEC_TEST_CONNECTIONS": json.dumps(addresses, default=str),
+        "JOBEXEC_TEST_SETTINGS": json.dumps(overrides),
+    }
+
+
+def overrides() -> dict[str, Any]:
+    """The settings that the parent of this process gave to `environment()`."""
+    given: dict[str, Any] = json.loads(os.environ.get("JOBEXEC_TEST_SETTINGS", "{}"))
+    return given
+
+
+def report() -> list[str]:
+    """Lines that say what is covered by this run, and what is not."""
+    return [
+        "databases: " + ", ".join(f"{database.name} {database.version}" for database in covered.values()),
+        *(f"not covered: {name}: {reason}" for name, reason in missing.items()),
+    ]
+
+
+def _look_for(finders: dict[str, Callable[[], Database]]) -> None:
+    wanted = _names("JOBEXEC_TEST_DATABASES", finders) or list(finders)
+    for name, find in finders.items():
+        try:
+            if name not in wanted:
+                raise Unreachable("left out by JOBEXEC_TEST_DATABASES")
+            covered[name] = find()
+        except Unreachable as error:
+            missing[name] = str(error)
+    lacking = [name for name in _names("JOBEXEC_TEST_REQUIRE", finders) if name in missing]
+    if lacking:
+        raise RuntimeError("; ".join(f"JOBEXEC_TEST_REQUIRE: {name}: {missing[name]}" for name in lacking))
+
+
+def _names(variable: str, known: dict[str, Any]) -> list[str]:
+    names = [name.strip() for name in os.environ.get(variable, "").split(",") if name.strip()]
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        raise RuntimeError(f"{variable}: unknown {', '.join(unknown)}; known are {', '.join(known)}")
+    return names
+
+
+def _sqlite() -> Database:
+    folder = Path(tempfile.mkdtemp(prefix="jobexec-sqlite-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Database(
+        name="sqlite",
+        alias="default",
+        version=sqlite3.sqlite_version,
+        settings={
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": str(folder / "unused.sqlite3"),
+            "OPTIONS": {
+                "transaction_mode": "IMMEDIATE",
+                "timeout": 20,
+                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;",
+            },
+            # A file, not Django's usual database in memory: threads and processes share it.
+            "TEST": {"NAME": str(folder / "test.sqlite3")},
+        },
+    )
+
+
+def _postgresql() -> Database:
+    try:
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+    except ImportError as error:
+        raise Unreachable(str(error)) from error
+    named = os.environ.get("JOBEXEC_TEST_POSTGRESQL")
+    try:
+        address = named or postgresql_server.start()[0]
+        with psycopg.connect(address, connect_timeout=10) as connection:
+            version = connection.info.parameter_status("server_version") or "unknown"
+    except (postgresql_server.ServerError, psycopg.Error) as error:
+        raise Unreachable(str(error)) from error
+    parts = conninfo_to_dict(address)
+    return Database(
+        name="postgresql",
+        alias="postgresql",
+        version=f"{version} ({'named' if named else 'own server'})",
+        settings={
+            "ENGINE": "django.db.backends.postgresql",
+            "NAME": parts.get("dbname", "postgres"),
+            "USER": parts.get("user", ""),
+            "PASSWORD": parts.get("password", ""),
+            "HOST": parts.get("host", ""),
+            "PORT": str(parts.get("port", "")),
+            # Nobody cuts the server's power: do not wait for the disk at each commit.
+            "OPTIONS": {"options": "-c synchronous_commit=off"},
+            "TEST": {"NAME": TEST_NAME, "DEPENDENCIES": []},
+        },
+    )
+
+
+def _mariadb() -> Database:
+    try:
+        import pymysql
+    except ImportError as error:
+        raise Unreachable(str(error)) from error
+    address = urlsplit(os.environ.get("JOBEXEC_TEST_MARIADB", "mysql://root@127.0.0.1:3306"))
+    server: dict[str, Any] = {
+        "host": address.hostname or "127.0.0.1",
+        "port": address.port or 3306,
+        "user": unquote(address.username or "root"),
+        "password": unquote(address.password or ""),
+    }
+    try:
+        with pymysql.connect(**server, connect_timeout=5) as connection:
+            version = connection.get_server_info().removeprefix("5.5.5-")  # said for the sake of old replicas
+    except pymysql.Error as error:
+        raise Unreachable(str(error.args[-1])) from error
+    return Database(
+        name="mariadb",
+        alias="mariadb",
+        version=version,
+        settings={
+            "ENGINE": "django.db.backends.mysql",
+            "NAME": TEST_NAME,
+            "USER": server["user"],
+            "PASSWORD": server["password"],
+            "HOST": server["host"],
+            "PORT": str(server["port"]),
+            "OPTIONS": {"charset": "utf8mb4"},
+            "TEST": {"NAME": TEST_NAME, "CHARSET": "utf8mb4", "DEPENDENCIES": []},
+        },
+    )
+
+
+def _with_mysql_driver(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Let Django's MySQL backend find PyMySQL, which needs no compiler, under the name of its own driver."""
+    if any(database["ENGINE"].endswith(".mysql") for database in found.values()):
+        import pymysql
+
+        pymysql.install_as_MySQLdb()
+    return found

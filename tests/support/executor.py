@@ -1,0 +1,57 @@
+"""Running jobs in a test, without the threads of an executor."""
+
+from typing import Any
+
+from django.db import connections
+
+from jobexec.executor.execution import execute_batch
+from jobexec.executor.outcomes import Outcome, write, write_alone
+from jobexec.executor.service import call_in_thread
+from jobexec.models import JOB_TABLES
+from jobexec.operations.work import AcquiredJob
+from tests.support.factories import acquire
+from tests.support.waiting import TIMEOUT
+
+
+class Host:
+    """What execution asks of an executor. Writes outcomes at once, in the thread that runs the job."""
+
+    node_name = "test host"
+
+    def __init__(self) -> None:
+        self.shutting_down = False
+        self.lost: set[str] = set()
+        self.outcomes: list[Outcome] = []
+
+    def owns(self, lock_owner: str, using: str) -> bool:
+        return lock_owner not in self.lost
+
+    def may_start(self, work: AcquiredJob) -> bool:
+        return not self.shutting_down and work.lock_owner not in self.lost
+
+    def submit(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        try:
+            write(outcome.work.using, [outcome])
+        except Exception:
+            write_alone(outcome.work.using, outcome)
+
+    def settle(self, outcome: Outcome) -> bool:
+        self.submit(outcome)
+        return outcome.counted
+
+
+def run_one(alias: str, host: Any = None) -> Any:
+    """Acquire all jobs and run them as one batch, in a thread as the pool's; returns the host with the outcomes."""
+    host = host or Host()
+    jobs = acquire(alias)
+    call_in_thread("jobexec-one", lambda: execute_batch(jobs, host), TIMEOUT)
+    return host
+
+
+def all_gone(alias: str) -> bool:
+    """Whether no job is left in any table: one statement, so that a job that is just moving is seen."""
+    counts = " + ".join(f"(SELECT count(*) FROM {table._meta.db_table})" for table in JOB_TABLES)
+    with connections[alias].cursor() as cursor:
+        cursor.execute(f"SELECT {counts}")
+        return bool(cursor.fetchone()[0] == 0)

@@ -1,0 +1,80 @@
+"""Rows for tests, made through the verbs where there is one, and short names for what most tests do."""
+
+from datetime import timedelta
+from typing import Any
+
+from jobexec import clock
+from jobexec.models import JOB_TABLES, AbstractJob, Job
+from jobexec.operations import acquire_jobs, create_job
+from jobexec.operations.leases import NodeProfile, register_node
+from jobexec.operations.lookup import find_states
+from jobexec.operations.settle import Failure, Run
+from jobexec.operations.work import AcquiredJob, Scope
+
+LOCK_TIME = timedelta(minutes=5)
+LEASE_TIME = timedelta(seconds=30)
+HANDLER = "tests.do_nothing"
+
+
+def make_job(alias: str, **columns: Any) -> Any:
+    """A job as `create_job` makes it: a Job, or a TimerJob if `due_date` lies ahead."""
+    columns.setdefault("handler_type", HANDLER)
+    columns.setdefault("handler_configuration", {"args": [], "kwargs": {}})
+    return create_job(alias, **columns)
+
+
+def make_row(table: type[AbstractJob], alias: str, **columns: Any) -> Any:
+    """A row of any job table, inserted as it is."""
+    columns.setdefault("handler_type", HANDLER)
+    return table._base_manager.using(alias).create(**columns)
+
+
+def acquire(
+    alias: str, owner: str = "one", limit: int = 100, *, strategy: str = "auto", **scope: Any
+) -> list[AcquiredJob]:
+    """The jobs that one call of `acquire_jobs` locks."""
+    return acquire_jobs(alias, owner, limit, Scope(**scope), lock_time=LOCK_TIME, strategy=strategy).jobs
+
+
+def work(alias: str, owner: str = "one", **columns: Any) -> AcquiredJob:
+    """A new job, acquired by `owner`."""
+    row = make_job(alias, **columns)
+    return next(job for job in acquire(alias, owner) if job.id == row.pk)
+
+
+def a_run(alias: str, duration: float = 1.0) -> Run:
+    """A run that has just ended on a node called "node"."""
+    return Run(clock.now(alias) - timedelta(seconds=duration), duration, "node")
+
+
+def a_failure(message: str = "ValueError: no", **values: Any) -> Failure:
+    return Failure(message, **{"stack": "Traceback ...", **values})
+
+
+def make_node(alias: str, name: str = "node", lease_time: timedelta = LEASE_TIME) -> Any:
+    return register_node(alias, NodeProfile(name), lease_time)
+
+
+def table_of(alias: str, id: Any) -> type[AbstractJob] | None:
+    """The table in which the job is; None if it is in none."""
+    return find_states([getattr(id, "id", id)], alias).get(getattr(id, "id", id))
+
+
+def tables_of(alias: str) -> dict[Any, list[type[AbstractJob]]]:
+    """All jobs of all tables: id to the tables in which it is."""
+    found: dict[Any, list[type[AbstractJob]]] = {}
+    for table in JOB_TABLES:
+        for pk in table._base_manager.using(alias).values_list("pk", flat=True):
+            found.setdefault(pk, []).append(table)
+    return found
+
+
+def reload(alias: str, row: Any) -> Any:
+    """The row of a job as it now is in the database, in whichever table."""
+    table = table_of(alias, row)
+    assert table is not None
+    return table._base_manager.using(alias).get(pk=row.id)
+
+
+def locked_ids(alias: str) -> set[Any]:
+    return set(Job.objects.using(alias).exclude(lock_owner=None).values_list("pk", flat=True))

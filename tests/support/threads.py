@@ -1,0 +1,131 @@
+"""Threads with database connections of their own, and a way to see that one of them waits for a lock."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import connections, transaction
+
+TIMEOUT = 20.0
+
+_WAITING = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND wait_event_type = 'Lock'",
+    # The cached view is refreshed at most every 0.1 s, and only if nobody has looked meanwhile.
+    "mysql": "SELECT count(*) FROM information_schema.innodb_trx t"
+    " JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id"
+    " WHERE t.trx_state = 'LOCK WAIT' AND p.db = DATABASE()",
+}
+
+
+def start(alias: str, function: Callable[[], Any]) -> "Future[Any]":
+    """Call the function in a thread of its own; `result(TIMEOUT)` is what it returned."""
+    future: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            result = function()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+        finally:
+            connections[alias].close()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    future.thread = thread  # type: ignore[attr-defined]
+    return future
+
+
+def finish(future: "Future[Any]") -> Any:
+    result = future.result(TIMEOUT)
+    future.thread.join(TIMEOUT)  # type: ignore[attr-defined]
+    return result
+
+
+def together(alias: str, *functions: Callable[[], Any]) -> list[Any]:
+    """The results of the functions, called at the same moment in a thread each."""
+    barrier = threading.Barrier(len(functions))
+
+    def at_once(function: Callable[[], Any]) -> Callable[[], Any]:
+        def call() -> Any:
+            connections[alias].ensure_connection()
+            barrier.wait(TIMEOUT)
+            return function()
+
+        return call
+
+    futures = [start(alias, at_once(function)) for function in functions]
+    return [finish(future) for future in futures]
+
+
+@contextmanager
+def held(alias: str) -> Iterator[Callable[[Callable[[], Any]], Any]]:
+    """A transaction in another thread that stays open: give it functions; leaving the block commits it.
+
+    `with held(alias) as inside: inside(lambda: ...)`. To roll it back, let a function raise Undo.
+    """
+    calls: list[tuple[Callable[[], Any], Future[Any]]] = []
+    changed = threading.Condition()
+    done = False
+
+    def work() -> None:
+        try:
+            with transaction.atomic(alias):
+                while True:
+                    with changed:
+                        changed.wait_for(lambda: calls or done, TIMEOUT)
+                        if not calls:
+                            return
+                        function, future = calls.pop(0)
+                    try:
+                        future.set_result(function())
+                    except Undo:
+                        future.set_result(None)
+                        raise
+                    except BaseException as error:
+                        future.set_exception(error)
+        except Undo:
+            pass
+
+    def inside(function: Callable[[], Any]) -> Any:
+        future: Future[Any] = Future()
+        with changed:
+            calls.append((function, future))
+            changed.notify_all()
+        return future.result(TIMEOUT)
+
+    holder = start(alias, work)
+    try:
+        yield inside
+    finally:
+        with changed:
+            done = True
+            changed.notify_all()
+        finish(holder)
+
+
+class Undo(Exception):
+    """Rolls a held transaction back."""
+
+
+def undo() -> None:
+    raise Undo
+
+
+def wait_until_waiting(alias: str, future: "Future[Any]") -> None:
+    """Return once a thread waits for a lock in the database; fails if `future` ends without having waited."""
+    deadline = time.monotonic() + TIMEOUT
+    while time.monotonic() < deadline:
+        with connections[alias].cursor() as cursor:
+            cursor.execute(_WAITING[connections[alias].vendor])
+            if cursor.fetchone()[0]:
+                assert not future.done()
+                return
+        assert not future.done(), f"it did not wait: {future!r}"
+        time.sleep(0.15 if connections[alias].vendor == "mysql" else 0.01)
+    raise AssertionError("nobody waits for a lock")

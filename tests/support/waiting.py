@@ -1,0 +1,29 @@
+"""Waiting for something that another thread or process does: a condition and a deadline, never a fixed pause."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+TIMEOUT = 20.0
+_TURN = 0.01
+
+
+def until(condition: Callable[[], Any], timeout: float = TIMEOUT, turn: float = _TURN) -> Any:
+    """The first true value of the condition; fails when it stays false for `timeout` seconds."""
+    end = time.monotonic() + timeout
+    never = threading.Event()
+    while not (value := condition()):
+        assert time.monotonic() < end, f"not within {timeout} s: {condition}"
+        never.wait(turn)
+    return value
+
+
+def passed(event: threading.Event, timeout: float = TIMEOUT) -> None:
+    """Wait for an event that must come."""
+    assert event.wait(timeout), "the event did not come"
+
+
+def threads(prefix: str = "jobexec-") -> list[str]:
+    """The names of the living threads of executors."""
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith(prefix))

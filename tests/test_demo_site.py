@@ -1,0 +1,160 @@
+"""The demo's site: a booking and its jobs come and go together."""
+
+from __future__ import annotations
+
+import csv
+import threading
+from datetime import date
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import transaction
+
+from demo_project import flaky_service
+from demo_project import settings as demo_settings
+from demo_project.bookings import jobs
+from demo_project.bookings.accounts import accounts
+from demo_project.bookings.management.commands.load_bookings import DATA
+from demo_project.bookings.models import Booking, Ticket
+from demo_project.bookings.services import book
+from jobexec.exceptions import DoNotRetry
+from jobexec.executor.execute_now import execute_now
+from jobexec.models import DeadLetterJob, Job, TimerJob
+
+pytestmark = [pytest.mark.urls("demo_project.urls"), pytest.mark.django_db(transaction=True)]
+
+TRIP = {
+    "visitor": "Ada Byron",
+    "email": "ada@example.org",
+    "city": "Rome",
+    "arrival": "2027-05-07",
+    "departure": "2027-05-10",
+}
+TICKETS = {f"demo_project.bookings.jobs.book_{kind}" for kind in ("hotel", "flight", "concert_tickets")}
+
+
+@pytest.fixture(autouse=True)
+def as_in_the_demo(settings, tmp_path):
+    settings.JOBEXEC = demo_settings.JOBEXEC
+    settings.MEDIA_ROOT = tmp_path
+    settings.FLIGHT_SERVICE_TIMEOUT = 5
+
+
+@pytest.fixture
+def flight_service(settings, monkeypatch):
+    """The demo's service on a good day."""
+    monkeypatch.setattr(flaky_service, "SHARES", {flaky_service.Fate.FINE: 1})
+    with flaky_service.Service(0, flaky_service.Flights(seed=1)) as service:
+        thread = threading.Thread(target=service.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        settings.FLIGHT_SERVICE = f"http://127.0.0.1:{service.server_port}"
+        yield service.flights
+        service.shutdown()
+        thread.join()
+
+
+def _booking(**changes):
+    dates = {"arrival": date(2027, 5, 7), "departure": date(2027, 5, 10)}
+    return Booking(**TRIP | dates | changes)
+
+
+def _run_tickets(booking):
+    for job in Job.objects.filter(process_instance_id=booking.process_instance_id, handler_type__in=TICKETS):
+        execute_now(job.pk)
+
+
+def test_the_form_saves_a_booking_with_its_three_jobs(client):
+    answer = client.post("/book/", TRIP)
+    booking = Booking.objects.get()
+    assert answer.status_code == 302
+    assert answer["Location"] == f"/bookings/{booking.pk}/"
+    rows = Job.objects.values_list("handler_type", "process_instance_id", "process_definition_key", "exclusive")
+    assert set(rows) == {(name, f"booking-{booking.pk}", "booking", True) for name in TICKETS}
+    assert all(job.handler_configuration == {"args": [booking.pk], "kwargs": {}} for job in Job.objects.all())
+
+
+def test_a_rolled_back_booking_leaves_nothing():
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        book(_booking())
+        assert Job.objects.count() == 3
+        raise ZeroDivisionError
+    assert not Booking.objects.exists()
+    assert not Job.objects.exists()
+
+
+def test_a_job_that_cannot_be_made_takes_the_booking_with_it(client, monkeypatch):
+    def fails(*args, **kwargs):
+        raise RuntimeError("no more jobs")
+
+    monkeypatch.setattr(jobs.book_concert_tickets, "using", lambda **options: type("Job", (), {"enqueue": fails}))
+    with pytest.raises(RuntimeError, match="no more jobs"):
+        client.post("/book/", TRIP)
+    assert not Booking.objects.exists()
+    assert not Job.objects.exists()
+
+
+def test_a_trip_that_ends_before_it_begins_is_refused(client):
+    answer = client.post("/book/", TRIP | {"departure": "2027-05-01"})
+    assert "The departure must be after the arrival." in answer.content.decode()
+    assert not Booking.objects.exists()
+    assert not Job.objects.exists()
+
+
+def test_the_last_ticket_confirms_the_booking(client, flight_service, tmp_path):
+    booking = book(_booking())
+    _run_tickets(booking)
+    assert {ticket.kind for ticket in booking.tickets.all()} == set(Ticket.Kind)
+    execute_now(Job.objects.get().pk)
+    booking.refresh_from_db()
+    assert booking.state == Booking.State.CONFIRMED
+    assert TimerJob.objects.get().handler_type.endswith("remind_of_payment")
+    voucher = b"".join(client.get(f"/bookings/{booking.pk}/voucher/").streaming_content).decode()
+    assert all(ticket.reference in voucher for ticket in booking.tickets.all())
+    assert accounts()["problems"] == []
+    execute_now(TimerJob.objects.get().pk)
+    assert "Ada Byron" in (tmp_path / "reminders" / f"booking-{booking.pk}.txt").read_text()
+
+
+def test_a_job_that_runs_twice_books_and_confirms_once(flight_service):
+    booking = book(_booking())
+    _run_tickets(booking)
+    jobs.book_hotel.enqueue(booking.pk)
+    jobs.book_flight.enqueue(booking.pk)
+    _run_tickets(booking)
+    for job in Job.objects.filter(handler_type__in=TICKETS):
+        execute_now(job.pk)
+    assert booking.tickets.count() == 3
+    assert flight_service.report()["reservations"] == 1
+    assert Job.objects.filter(handler_type__endswith="confirm_booking").count() == 1
+
+
+def test_a_city_without_flights_is_a_dead_letter_at_once(client, flight_service):
+    booking = book(_booking(city="Atlantis"))
+    with pytest.raises(DoNotRetry, match="no flights to Atlantis"):
+        execute_now(Job.objects.get(handler_type__endswith="book_flight").pk)
+    assert DeadLetterJob.objects.get().process_instance_id == booking.process_instance_id
+    for page in ("/", "/?live", "/?show=attention", f"/bookings/{booking.pk}/", f"/bookings/{booking.pk}/?live"):
+        assert "needs attention" in client.get(page).content.decode()
+    assert "Ada Byron" not in client.get("/?show=requested").content.decode()
+
+
+def test_the_reckoning_names_what_is_not_accounted_for():
+    booking = book(_booking())
+    assert accounts()["problems"] == [f"booking-{booking.pk} is not confirmed, and no dead letter says why"]
+
+
+def test_the_csv_file_is_loaded_as_visitors_book():
+    call_command("load_bookings", "--limit", "7", verbosity=0)
+    assert (Booking.objects.count(), Job.objects.count()) == (7, 21)
+    with DATA.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len({row["email"] for row in rows}) == 300
+    assert {row["city"] for row in rows} <= flaky_service.CITIES
+
+
+def test_a_bad_row_stops_the_load_before_it_begins(tmp_path):
+    path = tmp_path / "bad.csv"
+    path.write_text("visitor,email,city,arrival,departure\nA,a@example.org,Rome,2027-01-02,2027-01-03\nB,b,Rome,x,y\n")
+    with pytest.raises(CommandError, match=r"bad\.csv, line 3"):
+        call_command("load_bookings", path)
+    assert not Booking.objects.exists()

@@ -1,0 +1,222 @@
+"""The system checks: every id is said when it should be, and only then. No database is opened."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.checks import ERROR, WARNING, registry, run_checks
+from django.db import ConnectionHandler
+
+from jobexec import checks, job
+from jobexec.conf import validation
+from jobexec.handlers import registry as handlers
+
+pytestmark = pytest.mark.filterwarnings("ignore:Overriding setting DATABASES")
+
+GOOD_SQLITE = {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL;"}
+
+
+def sqlite(**options: Any) -> dict[str, Any]:
+    return {"ENGINE": "django.db.backends.sqlite3", "NAME": "/nowhere/db.sqlite3", "OPTIONS": options}
+
+
+def postgresql(name: str = "shop", **keys: Any) -> dict[str, Any]:
+    return {"ENGINE": "django.db.backends.postgresql", "NAME": name, **keys}
+
+
+@pytest.fixture
+def site(settings, monkeypatch):
+    """Run all checks over a project with these DATABASES and this JOBEXEC; gives the messages by id."""
+
+    def run(databases: dict[str, Any] | None = None, **jobexec: Any) -> dict[str, Any]:
+        databases = databases or {"default": sqlite(**GOOD_SQLITE)}
+        monkeypatch.setattr(checks, "connections", ConnectionHandler(databases))
+        settings.DATABASES = databases
+        settings.JOBEXEC = jobexec
+        found = [
+            *checks.check_settings(app_configs=None),
+            *checks.check_project(app_configs=None),
+            *checks.check_engines(app_configs=None),
+            *checks.check_handlers(app_configs=None),
+        ]
+        by_id = {str(message.id): message for message in found}
+        assert len(by_id) == len(found)
+        return by_id
+
+    with handlers.isolated(empty=True):
+        yield run
+
+
+@pytest.mark.parametrize("database", [sqlite(**GOOD_SQLITE), postgresql()])
+def test_a_good_project_has_no_messages(site, database):
+    assert site({"default": database}) == {}
+
+
+def test_e001_for_each_problem(settings):
+    settings.JOBEXEC = {"THRAEDS": 1, "QUEUE_SIZE": 0}
+    found = checks.check_settings()
+    assert [message.id for message in found] == ["jobexec.E001", "jobexec.E001"]
+    assert "Did you mean 'THREADS'?" in found[0].msg
+    assert "QUEUE_SIZE" in found[1].msg
+
+
+def test_with_bad_settings_the_engines_are_not_looked_at(site):
+    assert list(site({"default": sqlite()}, THREADS=0)) == ["jobexec.E001"]
+
+
+def test_e002_without_time_zones(site, settings):
+    settings.USE_TZ = False
+    assert list(site()) == ["jobexec.E002"]
+
+
+def test_e003_for_an_engine_that_is_no_database(site):
+    found = site(ENGINES={"nowhere": {}})
+    assert list(found) == ["jobexec.E003"]
+    assert "'nowhere'" in found["jobexec.E003"].msg
+
+
+@pytest.mark.parametrize(
+    ("backend", "words"),
+    [("django.db.backends.dummy", "'unknown'"), ("tests.no_such_backend", "cannot be loaded")],
+)
+def test_e004_for_a_database_that_cannot_be_used(site, backend, words):
+    found = site({"default": {"ENGINE": backend, "NAME": "x"}})
+    assert list(found) == ["jobexec.E004"]
+    assert words in found["jobexec.E004"].msg
+
+
+def test_only_engines_are_looked_at(site):
+    found = site({"default": postgresql(), "reports": sqlite()})
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("installed", "expected"),
+    [
+        ({"django.contrib.admin"}, ["jobexec.E005"]),
+        ({"django.contrib.admin", "rangefilter"}, []),
+        (set(), []),
+    ],
+)
+def test_e005_for_the_admin_without_its_filters(site, monkeypatch, installed, expected):
+    monkeypatch.setattr(checks.apps, "is_installed", lambda name: name in installed)
+    assert list(site()) == expected
+
+
+def test_e006_for_a_bad_default_retry_plan(site):
+    found = site(DEFAULT_RETRY_PLAN="R0/PT5M")
+    assert list(found) == ["jobexec.E006"]
+    assert "'R0/PT5M'" in found["jobexec.E006"].msg
+
+
+@pytest.mark.parametrize(("acquisition", "expected"), [("skip_locked", ["jobexec.E007"]), ("optimistic", [])])
+def test_e007_for_skip_locked_on_sqlite(site, acquisition, expected):
+    assert list(site(ACQUISITION=acquisition)) == expected
+
+
+@pytest.mark.parametrize(
+    ("database", "missing"),
+    [
+        (sqlite(), ["IMMEDIATE", "journal_mode=WAL"]),
+        (sqlite(transaction_mode="IMMEDIATE"), ["journal_mode=WAL"]),
+        (sqlite(transaction_mode="DEFERRED", init_command="PRAGMA journal_mode=WAL"), ["IMMEDIATE"]),
+        (sqlite(transaction_mode="IMMEDIATE", init_command="PRAGMA journal_mode=DELETE"), ["journal_mode=WAL"]),
+        ({**sqlite(), "NAME": ":memory:"}, ["IMMEDIATE"]),
+    ],
+)
+def test_w001_tells_the_options_that_are_missing(site, database, missing):
+    found = site({"default": {**database, "OPTIONS": {**database["OPTIONS"], "timeout": 20}}})
+    assert list(found) == ["jobexec.W001"]
+    hint = found["jobexec.W001"].hint
+    assert all(word in hint for word in missing)
+    assert "'timeout': 20" in hint
+    assert found["jobexec.W001"].level == WARNING
+
+
+@pytest.mark.parametrize(
+    "database",
+    [
+        sqlite(transaction_mode="immediate", init_command="pragma synchronous=normal; pragma journal_mode = 'wal'"),
+        sqlite(transaction_mode="EXCLUSIVE", init_command="PRAGMA journal_mode(WAL)"),
+        {**sqlite(transaction_mode="IMMEDIATE"), "NAME": "file:jobs?mode=memory&cache=shared"},
+    ],
+)
+def test_no_w001_where_the_options_are_right(site, database):
+    assert site({"default": database}) == {}
+
+
+@pytest.mark.parametrize(
+    ("pool", "threads", "warned"),
+    [
+        (True, 10, True),
+        (True, 1, False),
+        ({"max_size": 12}, 10, True),
+        ({"max_size": 13}, 10, False),
+        ({"min_size": 13}, 10, False),
+        ({"min_size": 2}, 10, True),
+        (False, 10, False),
+    ],
+)
+def test_w002_for_a_pool_too_small_for_the_threads(site, pool, threads, warned):
+    found = site({"default": postgresql(OPTIONS={"pool": pool})}, THREADS=threads)
+    assert list(found) == (["jobexec.W002"] if warned else [])
+
+
+def test_w002_says_how_many_connections_are_needed(site):
+    found = site({"default": postgresql(OPTIONS={"pool": {"max_size": 5}})}, THREADS=20)
+    assert "at most 5" in found["jobexec.W002"].msg
+    assert "at least 23" in found["jobexec.W002"].hint
+
+
+@pytest.mark.parametrize(("database", "expected"), [(sqlite(**GOOD_SQLITE), ["jobexec.W003"]), (postgresql(), [])])
+def test_w003_for_atomic_jobs_on_sqlite(site, database, expected):
+    assert list(site({"default": database}, ATOMIC_JOBS=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("databases", "notify", "words"),
+    [
+        ({"default": postgresql(), "direct": postgresql()}, False, "NOTIFY is False"),
+        ({"default": postgresql(), "direct": sqlite()}, True, "it is not a PostgreSQL database"),
+        ({"default": postgresql(), "direct": postgresql("other")}, True, "another database"),
+        ({"default": sqlite(**GOOD_SQLITE), "direct": postgresql()}, True, "the engine is not on PostgreSQL"),
+    ],
+)
+def test_w004_for_a_listen_database_of_no_use(site, databases, notify, words):
+    found = site(databases, NOTIFY=notify, LISTEN_DATABASE="direct")
+    assert list(found) == ["jobexec.W004"]
+    assert words in found["jobexec.W004"].msg
+
+
+@pytest.mark.parametrize(
+    ("jobexec", "expected"),
+    [({}, ["jobexec.W005"]), ({"NOTIFY": False}, []), ({"LISTEN_DATABASE": "direct"}, [])],
+)
+def test_w005_for_listening_through_a_pooler(site, jobexec, expected):
+    databases = {"default": postgresql(DISABLE_SERVER_SIDE_CURSORS=True), "direct": postgresql()}
+    assert list(site(databases, **jobexec)) == expected
+
+
+def test_they_are_registered_with_django_under_their_tag(settings):
+    checks.register_checks()
+    checks.register_checks()
+    assert registry.registry.tag_exists(checks.TAG)
+    settings.JOBEXEC = {"THREADS": 0}
+    found = run_checks(tags=[checks.TAG])
+    assert [(message.id, message.level) for message in found] == [("jobexec.E001", ERROR)]
+
+
+def test_every_id_is_documented_and_no_other():
+    source = Path(checks.__file__).read_text() + Path(validation.__file__).read_text()
+    page = (Path(__file__).parents[2] / "docs/reference/checks.md").read_text()
+    said = set(re.findall(r'"(jobexec\.[EW]\d+)"', source))
+    assert len(said) == 13
+    assert set(re.findall(r"^`(jobexec\.[EW]\d+)`$", page, re.MULTILINE)) == said
+
+
+def test_a_job_in_a_category_that_does_not_exist(site):
+    job(name="tests.mail", category="mail")(print)
+    message = site()["jobexec.W006"]
+    assert "'tests.mail'" in message.msg and "'mail'" in message.msg
+    assert "jobexec.W006" not in site(CATEGORIES=["default", "mail"])

@@ -1,0 +1,246 @@
+"""Enqueueing: options and arguments are checked before anything is written, then become columns."""
+
+import datetime as dt
+import inspect
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import Group
+
+from jobexec import job
+from jobexec.clock import FrozenClock
+from jobexec.exceptions import InvalidJob
+from jobexec.handlers import registry
+from jobexec.models import Job, TimerJob
+from jobexec.retry import RetryPlan
+
+pytestmark = pytest.mark.databases("sqlite")
+NOW = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+
+
+@pytest.fixture(autouse=True)
+def frozen():
+    with registry.isolated(), FrozenClock(NOW) as clock:
+        yield clock
+
+
+@pytest.fixture
+def add():
+    return job(name="add")(lambda first, second=2, *rest, third=3, **more: None)
+
+
+@pytest.fixture
+def strict():
+    @job(name="strict", priority=1, retries="R5/PT1M")
+    def strict(context, number, text=""):
+        pass
+
+    return strict
+
+
+def stored():
+    return Job.objects.get()
+
+
+def test_the_row_as_saved(alias, strict):
+    row = strict.enqueue(5, text="ä")
+    assert (type(row), row.pk) == (Job, stored().pk)
+    assert stored().handler_configuration == {"args": [5], "kwargs": {"text": "ä"}}
+    assert (stored().handler_type, stored().job_definition_id) == ("strict", "strict")
+    assert (stored().priority, stored().retries, stored().retry_plan) == (1, 5, "R5/PT1M")
+
+
+def test_options_become_columns(alias, add):
+    add.using(
+        priority=7,
+        category="default",
+        retries=["PT1S", dt.timedelta(minutes=1)],
+        exclusive=False,
+        process_instance_id="order-1",
+        root_process_instance_id="cart-1",
+        process_definition_key="order",
+        tenant_id="acme",
+        correlation_id="request-1",
+        atomic=True,
+        timeout=90,
+        headers={"a": [1]},
+        database="default",
+    ).enqueue(1)
+    row = stored()
+    assert (row.priority, row.category, row.retries, row.retry_plan) == (7, "default", 3, "PT1S,PT1M")
+    assert (row.exclusive, row.process_instance_id, row.root_process_instance_id) == (False, "order-1", "cart-1")
+    assert (row.process_definition_key, row.tenant_id, row.correlation_id) == ("order", "acme", "request-1")
+    assert (row.atomic, row.timeout, row.custom_headers) == (True, dt.timedelta(seconds=90), {"a": [1]})
+
+
+def test_using_changes_only_the_calls_through_it(alias, strict):
+    other = strict.using(priority=9)
+    assert (strict.options["priority"], other.options["priority"], other.name) == (1, 9, "strict")
+    assert registry.get_handler("strict") is strict
+    other.using(retries="R2/PT5S").enqueue(1)
+    assert (stored().priority, stored().retries) == (9, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "due"),
+    [
+        ({"delay": 60}, NOW + dt.timedelta(seconds=60)),
+        ({"delay": 0.5}, NOW + dt.timedelta(seconds=0.5)),
+        ({"delay": dt.timedelta(hours=1)}, NOW + dt.timedelta(hours=1)),
+        ({"run_after": dt.timedelta(hours=1)}, NOW + dt.timedelta(hours=1)),
+        ({"run_after": NOW + dt.timedelta(days=2)}, NOW + dt.timedelta(days=2)),
+    ],
+)
+def test_later(alias, add, options, due):
+    assert type(add.using(**options).enqueue(1)) is TimerJob
+    assert TimerJob.objects.get().due_date == due
+
+
+def test_delay_and_run_after_replace_each_other(alias, add):
+    later = add.using(delay=60)
+    assert later.using(run_after=NOW + dt.timedelta(days=1)).enqueue(1).due_date == NOW + dt.timedelta(days=1)
+    assert later.using(run_after=NOW - dt.timedelta(days=1)).using(delay=5).enqueue(1).due_date.second == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"prioritty": 1}, "Unknown option 'prioritty'. Did you mean 'priority'?"),
+        ({"zzz": 1}, "Unknown option 'zzz'."),
+        ({"priority": "high"}, "priority: expected a whole number, got 'high'"),
+        ({"priority": True}, "priority: expected a whole number, got True"),
+        ({"exclusive": 1}, "exclusive: expected True or False, got 1"),
+        ({"atomic": "yes"}, "atomic: expected True or False"),
+        ({"run_after": dt.datetime(2026, 1, 1)}, "run_after: expected a datetime with a time zone, got the naive"),
+        ({"run_after": 5}, "run_after: expected an aware datetime or a timedelta, got 5"),
+        ({"run_after": dt.date(2026, 1, 1)}, "run_after: expected an aware datetime"),
+        ({"delay": -1}, "delay: expected a timedelta or seconds, at least 0, got -1"),
+        ({"delay": dt.timedelta(-1)}, "delay: expected a timedelta or seconds, at least 0"),
+        ({"delay": "1"}, "delay: expected"),
+        ({"delay": float("nan")}, "delay: expected"),
+        ({"delay": float("inf")}, "delay: expected"),
+        ({"timeout": 1e300}, "timeout: expected"),
+        ({"timeout": True}, "timeout: expected"),
+        ({"delay": 1, "run_after": NOW}, "Expected either delay or run_after, got both"),
+        ({"retries": "R5/5 minutes"}, "retries: Invalid retry plan 'R5/5 minutes'"),
+        ({"retries": 5}, "retries: Invalid retry plan 5"),
+        ({"tenant_id": "t" * 65}, "tenant_id: expected a text of at most 64 characters"),
+        ({"process_instance_id": 17}, "process_instance_id: expected a text of at most 255 characters, got 17"),
+        ({"process_instance_id": "a\x00b"}, "process_instance_id: the character U.0000 cannot be stored"),
+        ({"headers": {1: 2}}, "headers: expected a mapping with texts as keys"),
+        ({"headers": {"a": object()}}, "headers: expected JSON"),
+    ],
+)
+def test_wrong_options_are_refused_by_decorator_and_using(alias, add, options, message):
+    for refused in (lambda: add.using(**options), lambda: job(name="other", **options)(test_later)):
+        with pytest.raises(InvalidJob, match=message.replace("?", "[?]")):
+            refused()
+    with pytest.raises(LookupError):
+        registry.get_handler("other")
+
+
+def test_a_callable_plan_belongs_to_the_decorator(alias):
+    handler = job(name="c", retries=RetryPlan.from_callable(lambda failures, error: 1, attempts=7))(lambda: None)
+    handler.enqueue()
+    assert (stored().retries, stored().retry_plan) == (7, "")
+    with pytest.raises(InvalidJob, match="a callable plan cannot be stored with a job"):
+        handler.using(retries=lambda failures, error: 5)
+
+
+def test_unknown_categories_and_absurd_times_are_refused(alias, add):
+    with pytest.raises(InvalidJob, match="category: expected one of default"):
+        add.using(category="letters").enqueue(1)
+    with pytest.raises(InvalidJob, match="delay: "):
+        add.using(delay=dt.timedelta.max).enqueue(1)
+    assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ([], {}, "strict: missing a required argument: 'number'"),
+        ([1, "", 3], {}, "strict: too many positional arguments"),
+        ([1], {"colour": 1}, "strict: got an unexpected keyword argument 'colour'"),
+        ([1], {"context": 1}, "strict: got an unexpected keyword argument 'context'"),
+        ([object()], {}, "strict: argument 'number': expected JSON, got <object"),
+        ([{1, 2}], {}, "argument 'number': expected JSON"),
+        ([b"bytes"], {}, "argument 'number': expected JSON"),
+        ([float("nan")], {}, "argument 'number': expected JSON, got nan"),
+        ([1], {"text": [float("inf")]}, "argument 'text': expected JSON"),
+        ([Group(name="g")], {}, "argument 'number': expected JSON, got the model instance .*; pass its primary key"),
+        (["a\x00b"], {}, "argument 'number': the character U.0000 cannot be stored"),
+        ([{"\x00": 1}], {}, "argument 'number': the character U.0000 cannot be stored"),
+        (["half a pair \ud83d"], {}, "argument 'number': expected text that is valid Unicode"),
+        ([10**5000], {}, "argument 'number': expected JSON"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_written(alias, strict, args, kwargs, message):
+    with pytest.raises(InvalidJob, match=message):
+        strict.enqueue(*args, **kwargs)
+    if not (args and kwargs):
+        with pytest.raises(InvalidJob, match=message):
+            strict.enqueue_many([(1,), args or kwargs])
+    assert not Job.objects.exists()
+
+
+def test_an_endless_argument_is_refused(alias, strict):
+    endless = []
+    endless.append(endless)
+    with pytest.raises(InvalidJob, match="expected JSON"):
+        strict.enqueue(endless)
+
+
+@pytest.mark.parametrize(
+    ("value", "back"),
+    [
+        ((1, 2), [1, 2]),
+        (Decimal("1.10"), "1.10"),
+        (dt.date(2026, 3, 1), "2026-03-01"),
+        (NOW, "2026-03-01T12:00:00Z"),
+        (dt.timedelta(minutes=1), "P0DT00H01M00S"),
+        ({"a": {1: None}}, {"a": {"1": None}}),
+        ("😀 \\u0000 \\\\u0000", "😀 \\u0000 \\\\u0000"),
+        (2**70, 2**70),
+        (UUID(int=5), "00000000-0000-0000-0000-000000000005"),
+    ],
+)
+def test_what_arguments_come_back_as(alias, strict, value, back):
+    strict.enqueue(value)
+    assert stored().handler_configuration["args"] == [back]
+
+
+def test_enqueue_many(alias, strict):
+    rows = strict.using(process_instance_id="p").enqueue_many(
+        call for call in [(1,), [2, "b"], {"number": 3}, {"text": "d", "number": 4}]
+    )
+    assert [row.handler_configuration for row in rows] == [
+        {"args": [1], "kwargs": {}},
+        {"args": [2, "b"], "kwargs": {}},
+        {"args": [], "kwargs": {"number": 3}},
+        {"args": [], "kwargs": {"text": "d", "number": 4}},
+    ]
+    assert {row.process_instance_id for row in Job.objects.all()} == {"p"}
+    assert strict.enqueue_many([]) == []
+
+
+@pytest.mark.parametrize("call", [5, "ab", None, {1}])
+def test_enqueue_many_says_what_a_call_is(alias, strict, call):
+    with pytest.raises(InvalidJob, match="expected tuples of arguments or mappings of keyword arguments"):
+        strict.enqueue_many([(1,), call])
+    assert not Job.objects.exists()
+
+
+@pytest.mark.transactional
+def test_aenqueue(alias, strict):
+    assert inspect.iscoroutinefunction(strict.aenqueue)
+    row = async_to_sync(strict.aenqueue)(7, text="x")
+    assert (row.pk, stored().handler_configuration) == (stored().pk, {"args": [7], "kwargs": {"text": "x"}})
+
+
+def test_the_settings_give_the_defaults(alias, add, settings):
+    settings.JOBEXEC = {"ATOMIC_JOBS": True, "DEFAULT_RETRY_PLAN": "R9/PT1M"}
+    add.enqueue(1)
+    assert (stored().atomic, stored().retries, stored().retry_plan) == (True, 9, "")
+    assert add.using(atomic=False).enqueue(1).atomic is False

@@ -1,0 +1,182 @@
+"""`@job`: names, aliases, the registry, what is called and how."""
+
+import json
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+
+from jobexec import JobContext, job
+from jobexec.clock import FrozenClock
+from jobexec.exceptions import DuplicateHandler, HandlerNotFound, InvalidJob, LockLost
+from jobexec.handlers import registry
+from jobexec.retry import RetryPlan
+from tests.support.databases import ROOT
+from tests.support.handlers import Host, a_context
+
+
+@pytest.fixture(autouse=True)
+def isolated():
+    with registry.isolated():
+        yield
+
+
+def add(first, second=2, *, third=3):
+    return first, second, third
+
+
+def with_context(context, number):
+    return context.attempt, number
+
+
+async def waits(number):
+    return number * 2
+
+
+async def waits_with_context(context: JobContext, number):
+    return context.id, number
+
+
+class Holder:
+    @staticmethod
+    def method():
+        return "method"
+
+
+def configuration(*args, **kwargs):
+    return json.dumps({"args": args, "kwargs": kwargs})
+
+
+def test_with_and_without_parentheses():
+    plain, with_options = job(add), job(name="other", priority=3)(add)
+    assert (plain.name, with_options.name) == (f"{__name__}.add", "other")
+    assert plain(1) == with_options(1) == (1, 2, 3), "calling it runs the function"
+    assert repr(plain) == f"<job {__name__}.add>"
+    assert (plain.options, with_options.options) == ({}, {"priority": 3})
+
+
+def test_the_name_is_that_of_the_function_in_its_module():
+    assert job(Holder.method).name == f"{__name__}.Holder.method"
+
+
+def test_a_function_inside_another_needs_a_name():
+    def inner():
+        pass
+
+    with pytest.raises(InvalidJob, match=r"inner is inside another function.*move it to a module or give it a name"):
+        job(inner)
+    assert job(name="inner")(inner).name == "inner"
+
+
+def test_handlers_are_found_by_name_and_alias():
+    handler = job(name="new", aliases=["old", "older"])(add)
+    other = job(add)
+    assert {registry.get_handler(name) for name in ("new", "old", "older")} == {handler}
+    assert [one for one in registry.all_handlers() if one in (handler, other)] == sorted(
+        [handler, other], key=lambda one: one.name
+    )
+    with pytest.raises(HandlerNotFound, match="No handler 'oldest' is registered"):
+        registry.get_handler("oldest")
+
+
+@pytest.mark.parametrize("options", [{"name": "a"}, {"name": "old"}, {"name": "x", "aliases": ["a"]}])
+def test_a_name_has_one_handler(options):
+    first = job(name="a", aliases=["old"])(add)
+    with pytest.raises(DuplicateHandler, match="is the name or an alias of two handlers"):
+        job(**options)(with_context)
+    assert registry.get_handler("a") is registry.get_handler("old") is first
+    with pytest.raises(HandlerNotFound):
+        registry.get_handler("x")
+
+
+def test_what_is_registered_in_isolation_is_forgotten():
+    with registry.isolated():
+        job(name="short-lived")(add)
+        registry.get_handler("short-lived")
+    with pytest.raises(HandlerNotFound):
+        registry.get_handler("short-lived")
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "kwargs", "result"),
+    [
+        (add, [1], {"third": 9}, (1, 2, 9)),
+        (with_context, [5], {}, (3, 5)),
+        (waits, [4], {}, 8),
+        (waits_with_context, [], {"number": 7}, ("an id", 7)),
+    ],
+)
+def test_executing(function, args, kwargs, result):
+    handler = job(function)
+    arguments = handler.read(configuration(*args, **kwargs))
+    assert handler.execute(a_context(attempts=2), arguments) == result
+
+
+def test_the_context_may_have_another_name_and_context_may_be_an_argument():
+    def first_is_it(ctx, number):
+        return ctx.attempt, number
+
+    def is_not_it(context):
+        return context
+
+    named = job(name="a", takes_context=True)(first_is_it)
+    assert named.execute(a_context(), named.read(configuration(4))) == (1, 4)
+    unnamed = job(name="b", takes_context=False)(is_not_it)
+    assert unnamed.execute(a_context(), unnamed.read(configuration("mine"))) == "mine"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "null", "[]", "{}", '{"args": []}', '{"args": {}, "kwargs": {}}', '{"args": [], "kwargs": []}'),
+        *(configuration(), configuration(1, 2, 3), configuration(1, fourth=4), configuration(1, first=1)),
+    ],
+)
+def test_arguments_that_cannot_be_read(text):
+    with pytest.raises(InvalidJob, match=r"cannot be read for .*add"):
+        job(add).read(text)
+
+
+def test_the_context():
+    host = Host()
+    with FrozenClock() as clock:
+        context = a_context(host, attempts=1, timeout=timedelta(seconds=9))
+        assert (context.attempt, context.deadline) == (2, clock.now + timedelta(seconds=9))
+        assert a_context().deadline is None
+    context.check_lease()
+    host.owned, host.shutting_down = False, True
+    assert context.shutting_down
+    with pytest.raises(LockLost):
+        context.check_lease()
+    assert context.logger.extra == {"job_id": "an id", "handler_type": "h", "attempt": 2}
+
+
+def test_the_definition():
+    handler = job(name="d", retries="R5/PT1M", category="default", priority=4, exclusive=False, atomic=True)(add)
+    assert handler.definition() == {
+        "id": "d",
+        "handler_type": "d",
+        "process_definition_key": "",
+        "category": "default",
+        "priority": 4,
+        "retry_plan": "R5/PT1M",
+        "exclusive": False,
+        "atomic": True,
+    }
+    assert job(add).retry_plan is None
+    assert job(name="e", retries=lambda failures, error: 5)(add).retry_plan.delay(1) == timedelta(seconds=5)
+    assert handler.retry_plan == RetryPlan.parse("R5/PT1M")
+
+
+def test_decorating_works_before_django_is_set_up():
+    code = (
+        "from jobexec import job\n"
+        "@job(retries='R5/PT1M', priority=3)\n"
+        "def work(number): return number\n"
+        "assert work(4) == 4 and work.name == '__main__.work'\n"
+        "import sys; assert 'jobexec.models' not in sys.modules\n"
+        "from django.conf import settings; assert not settings.configured\n"
+    )
+    child = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (child.returncode, child.stderr) == (0, "")
