@@ -19,26 +19,22 @@ pytestmark = [pytest.mark.transactional, pytest.mark.databases("sqlite")]
 
 
 class Room:
-    """How many pages the database may have, on all connections that there are and will be."""
+    """How many pages the database may have, on all connections that there are and will be.
+
+    A connection takes a new limit when its own thread uses it next: SQLite's error codes belong to the connection,
+    and a statement of another thread in between would take them away.
+    """
 
     def __init__(self):
-        self.raw, self.pages = [], 1_000_000
+        self.pages = 1_000_000
 
     def connected(self, connection, **kwargs):
-        if connection.vendor == "sqlite":
-            self.raw.append(connection.connection)
-            self._limit(connection.connection)
+        if connection.vendor == "sqlite" and self.limit not in connection.execute_wrappers:
+            connection.execute_wrappers.append(self.limit)
 
-    def set(self, pages):
-        self.pages = pages
-        for raw in self.raw:
-            try:
-                self._limit(raw)
-            except sqlite3.ProgrammingError:
-                continue  # closed
-
-    def _limit(self, raw):
-        raw.execute(f"PRAGMA max_page_count = {self.pages}")
+    def limit(self, execute, sql, params, many, context):
+        context["connection"].connection.execute(f"PRAGMA max_page_count = {self.pages}")
+        return execute(sql, params, many, context)
 
 
 @pytest.fixture
@@ -50,8 +46,10 @@ def room(alias):
     connections[alias].close()
     yield room
     connection_created.disconnect(room.connected)
-    room.set(1_000_000)
+    room.pages = 1_000_000
+    connections[alias].cursor().execute("SELECT 1")
     connections[alias].close()
+    connections[alias].execute_wrappers.clear()
 
 
 def test_nothing_is_lost_in_a_full_file_and_it_goes_on_when_there_is_room(
@@ -73,7 +71,7 @@ def test_nothing_is_lost_in_a_full_file_and_it_goes_on_when_there_is_room(
     executor = make_executor({"WAIT_TIME": 0.01, "MAX_WAIT": 0.05, "MAX_WAIT_WHEN_LISTENING": 0.05}, THREADS=4)
     executor.start()
     until(lambda: executor.pool.load()["busy_threads"] == 4)
-    room.set(1)  # less than there are: SQLite takes what it has
+    room.pages = 1  # less than there are: SQLite takes what it has
     with pytest.raises(Exception, match="full"):
         for number in range(5_000):
             Group.objects.using(alias).create(name=f"{number} {'x' * 100}")
@@ -81,7 +79,7 @@ def test_nothing_is_lost_in_a_full_file_and_it_goes_on_when_there_is_room(
     until(lambda: "database or disk is full" in caplog.text)
     assert len(tables_of(alias)) == 8
     assert done == [], "outcomes wait"
-    room.set(1_000_000)
+    room.pages = 1_000_000
     until(lambda: all_gone(alias))
     assert sorted(done) == list(range(8))
     assert JobLog.objects.using(alias).filter(state="successful").count() == 8

@@ -1,11 +1,12 @@
 """Waiting for something that another thread or process does: a condition and a deadline, never a fixed pause."""
 
+import inspect
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 _TURN = 0.01
 
 
@@ -14,9 +15,16 @@ def until(condition: Callable[[], Any], timeout: float = TIMEOUT, turn: float = 
     end = time.monotonic() + timeout
     never = threading.Event()
     while not (value := condition()):
-        assert time.monotonic() < end, f"not within {timeout} s: {condition}"
+        assert time.monotonic() < end, f"not within {timeout} s: {_text(condition)}"
         never.wait(turn)
     return value
+
+
+def _text(condition: Callable[[], Any]) -> str:
+    try:
+        return " ".join(inspect.getsource(condition).split())
+    except (OSError, TypeError):
+        return repr(condition)
 
 
 def passed(event: threading.Event, timeout: float = TIMEOUT) -> None:
