@@ -1,5 +1,6 @@
 """The tables: a table is a state."""
 
+from .acquisition_lock import AcquisitionLock
 from .base import SHARED_COLUMNS, AbstractJob, JobType
 from .dead_letter_job import DeadLetterJob
 from .deployment import Deployment, DeploymentRegistration
@@ -8,6 +9,7 @@ from .executor_node import ExecutorNode, NodeState
 from .job import Job
 from .job_definition import JobDefinition
 from .job_log import JobLog, LogState
+from .job_progress import JobProgress
 from .suspended_job import SuspendedJob
 from .suspension import Scope, Suspension
 from .timer_job import TimerJob
@@ -18,6 +20,7 @@ __all__ = [
     "JOB_TABLES",
     "SHARED_COLUMNS",
     "AbstractJob",
+    "AcquisitionLock",
     "DeadLetterJob",
     "Deployment",
     "DeploymentRegistration",
@@ -26,6 +29,7 @@ __all__ = [
     "Job",
     "JobDefinition",
     "JobLog",
+    "JobProgress",
     "JobType",
     "LogState",
     "NodeState",

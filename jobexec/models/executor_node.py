@@ -40,6 +40,7 @@ class ExecutorNode(models.Model):
     queue_size = models.PositiveIntegerField(default=0)
     busy_threads = models.PositiveIntegerField(default=0)
     queued_jobs = models.PositiveIntegerField(default=0)
+    stuck_threads = models.PositiveIntegerField(default=0, help_text=_("Threads whose job goes on after its timeout."))
     categories = models.JSONField(default=list)
     deployments = models.JSONField(default=list)
     deployment_aware = models.BooleanField(default=False)

@@ -18,6 +18,7 @@ class LogState(models.TextChoices):
     FAILED = "failed", _("failed")
     SUCCESSFUL = "successful", _("successful")
     DELETED = "deleted", _("deleted")
+    CANCELLED = "cancelled", _("cancelled")
 
 
 class JobLog(models.Model):

@@ -22,11 +22,19 @@ class Scope(models.TextChoices):
 
 
 class Suspension(models.Model):
-    """Jobs whose column ``scope`` equals ``value`` do not run, also those that are created later."""
+    """Jobs whose column ``scope`` equals ``value`` do not run, also those that are created later.
+
+    In force from ``suspend_time`` until ``activate_time``, where these are given (Camunda: the execution date of
+    suspending and activating by definition). ``swept`` says that the rows which existed when it came into force have
+    been moved; every node looks for suspensions that began or ended and finishes what is left to do.
+    """
 
     scope = models.CharField(max_length=32, choices=Scope)
     value = NameField(max_length=255)
     create_time = models.DateTimeField(default=clock.now)
+    suspend_time = models.DateTimeField(null=True, blank=True, help_text=_("In force from then on."))
+    activate_time = models.DateTimeField(null=True, blank=True, help_text=_("In force until then."))
+    swept = models.BooleanField(default=True, help_text=_("The jobs that existed then have been moved."))
 
     class Meta:
         verbose_name = _("suspension")

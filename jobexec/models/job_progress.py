@@ -1,0 +1,27 @@
+"""How far running jobs have come, beside the hot rows."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class JobProgress(models.Model):
+    """The last word of a running job about its progress; there is no row for jobs that never say any.
+
+    In a table of its own: a column of the job would be written on the row that acquisition and settlement work on.
+    """
+
+    job_id = models.UUIDField(primary_key=True)
+    attempt = models.PositiveIntegerField(help_text=_("Which attempt says so, from 1."))
+    done = models.BigIntegerField()
+    total = models.BigIntegerField(null=True, blank=True)
+    update_time = models.DateTimeField(db_index=True)
+
+    class Meta:
+        verbose_name = _("job progress")
+        verbose_name_plural = _("job progress")
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return f"{self.done} / {'?' if self.total is None else self.total}"
