@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import UTC
 from typing import Any, Protocol
 
-from django.db import connections, reset_queries, transaction
+from django.db import connections, transaction
 
 from jobexec import clock, signals
 from jobexec.exceptions import DoNotRetry, HandlerNotFound, LockLost, RetryAt, RetryIn, UnreadableJob
@@ -24,8 +24,8 @@ from jobexec.operations.settle import Failure, Run, complete_jobs
 from jobexec.operations.work import AcquiredJob
 from jobexec.retry import RetryPlan
 
+from .connections import close_connection, refresh_connections
 from .outcomes import Outcome
-from .service import close_connection, discard_broken_connections
 
 logger = logging.getLogger("jobexec.execution")
 
@@ -166,14 +166,13 @@ def _clean_up() -> list[str]:
 
     Returns the databases on which a transaction was open; it is rolled back.
     """
-    reset_queries()
     left_open = []
     for connection in connections.all(initialized_only=True):
         if connection.in_atomic_block or (connection.connection is not None and not connection.autocommit):
             left_open.append(connection.alias)
             connection.in_atomic_block = True  # so that it is not closed only, but forgotten
             close_connection(connection)
-    discard_broken_connections()
+    refresh_connections()
     asyncio.set_event_loop(None)
     return left_open
 

@@ -16,7 +16,7 @@ from jobexec.operations.settle import Failure, Run, complete_jobs, fail_job
 from jobexec.operations.unreadable import bury
 from jobexec.operations.work import AcquiredJob
 
-from .service import discard_broken_connections
+from .connections import discard_broken_connections
 
 logger = logging.getLogger("jobexec.settlement")
 

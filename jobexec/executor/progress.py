@@ -6,8 +6,8 @@ from django.db import DatabaseError, InterfaceError
 
 from jobexec.operations.pending import Pending, pending
 
+from .connections import refresh_connections
 from .job_executor import JobExecutor
-from .service import discard_broken_connections
 
 
 class UntilEmpty:
@@ -27,8 +27,9 @@ class UntilEmpty:
                 using: pending(using, engine.node.scope) for using, engine in self._executor.engines.items()
             }
         except (DatabaseError, InterfaceError):
-            discard_broken_connections()
             return False  # the database is away; the loops wait for it, and so do we
+        finally:
+            refresh_connections()
         # Asked again after the look at the tables: what was taken meanwhile is not lost from view.
         self.reached = all(each.empty for each in self._pending.values()) and self._executor.idle
         return self.reached

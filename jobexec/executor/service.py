@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
-
-from django.db import connections
 
 from jobexec import clock
+
+from .connections import close_connections, refresh_connections, rest_connections
 
 logger = logging.getLogger("jobexec.executor")
 
@@ -56,36 +55,6 @@ def call_in_thread(name: str, function: Callable[[], None], timeout: float) -> N
         raise TimeoutError(f"no answer within {timeout:.0f} s")
 
 
-def close_connections() -> None:
-    """Close all connections of this thread, whatever state a handler or the network has left them in."""
-    for connection in connections.all(initialized_only=True):
-        close_connection(connection)
-
-
-def close_connection(connection: Any) -> None:
-    """Close one; if even that fails, or it is in a transaction, forget it, so that the next query opens a good one."""
-    broken = connection.in_atomic_block
-    connection.in_atomic_block = False
-    try:
-        connection.close()
-    except Exception as error:
-        logger.debug("A connection to %s could not be closed: %s", connection.alias, error)
-        broken = True
-    if broken:
-        del connections[connection.alias]
-
-
-def discard_broken_connections() -> None:
-    """Close this thread's connections on which an error occurred, so that the next query opens a good one.
-
-    Not ``close_old_connections``: with CONN_MAX_AGE 0, Django's default, it would reconnect for every query of a
-    busy thread. Idle threads close theirs instead.
-    """
-    for connection in connections.all(initialized_only=True):
-        if connection.errors_occurred and not connection.in_atomic_block:
-            close_connection(connection)
-
-
 class Service:
     """Something that starts and stops, and tolerates both twice."""
 
@@ -101,7 +70,8 @@ class Service:
 class Loop(Service):
     """A thread that calls :meth:`run_once` again and again. Tests call it themselves.
 
-    A loop that waits long closes its database connection meanwhile, unless ``keeps_connection``.
+    A loop that waits long closes its database connection meanwhile, unless CONN_MAX_AGE or ``keeps_connection`` says
+    otherwise.
     """
 
     keeps_connection = False
@@ -155,11 +125,11 @@ class Loop(Service):
                 self._pause(error, failures, stopping)
                 continue
             finally:
-                discard_broken_connections()
+                refresh_connections()
             if stopping.is_set():  # and a wake-up is perhaps already somebody else's: a new start may have begun
                 return
             if wait >= _IDLE_CONNECTION and not self.keeps_connection:
-                close_connections()
+                rest_connections(wait)
             self._woken.wait(wait)
 
     def _pause(self, error: BaseException, failures: int, stopping: threading.Event) -> None:

@@ -9,9 +9,10 @@ from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
 
+from .connections import refresh_connections, rest_connections
 from .node import Node
 from .outcomes import Outcome, unreachable, write, write_alone
-from .service import Deadline, Service, close_connections, spawn
+from .service import Deadline, Service, spawn
 
 logger = logging.getLogger("jobexec.settlement")
 
@@ -113,6 +114,7 @@ class Settlement(Service):
                     left, error = self._commit(group)
             except BaseException as unforeseen:  # the thread must not die: everything would wait for ever
                 error = unforeseen
+            refresh_connections()
             with self._changed:
                 self._buffer[:0] = left
                 self._committing = []
@@ -129,7 +131,7 @@ class Settlement(Service):
         with self._changed:
             while not (self._buffer or self._stopping):
                 if not self._changed.wait(_IDLE_SECONDS):
-                    close_connections()
+                    rest_connections()
             self._gather()
             group, self._buffer = self._buffer[:_GROUP], self._buffer[_GROUP:]
             self._committing = group

@@ -6,7 +6,8 @@ import pytest
 from django.db import connections
 
 from jobexec.executor import service
-from jobexec.executor.service import Loop, call_in_thread, close_connections, discard_broken_connections
+from jobexec.executor.connections import close_connections, discard_broken_connections
+from jobexec.executor.service import Loop, call_in_thread
 from tests.support.waiting import TIMEOUT, passed, threads, until
 
 

@@ -1,0 +1,76 @@
+"""A thread's database connections between two jobs or two polls, which Django would look after between two requests."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from django.db import connections
+
+logger = logging.getLogger("jobexec.executor")
+
+
+def close_connections() -> None:
+    """Close all connections of this thread, whatever state a handler or the network has left them in."""
+    for connection in connections.all(initialized_only=True):
+        close_connection(connection)
+
+
+def close_connection(connection: Any) -> None:
+    """Close one; if even that fails, or it is in a transaction, forget it, so that the next query opens a good one."""
+    broken = connection.in_atomic_block
+    connection.in_atomic_block = False
+    try:
+        connection.close()
+    except Exception as error:
+        logger.debug("A connection to %s could not be closed: %s", connection.alias, error)
+        broken = True
+    if broken:
+        del connections[connection.alias]
+
+
+def discard_broken_connections() -> None:
+    """Close this thread's connections on which an error occurred, so that the next query opens a good one."""
+    for connection in connections.all(initialized_only=True):
+        if connection.errors_occurred and not connection.in_atomic_block:
+            close_connection(connection)
+
+
+def refresh_connections() -> None:
+    """Between two jobs or polls of a busy thread: what ``close_old_connections`` and ``reset_queries`` do in Django.
+
+    Recorded queries are forgotten. Closed is a connection on which an error occurred, or that is older than
+    CONN_MAX_AGE; one of a pool goes back to it. What stays open is asked first whether it is usable, if
+    CONN_HEALTH_CHECKS says so. One thing differs: with CONN_MAX_AGE 0, Django's default, a busy thread keeps its
+    connection. To connect again for every job would cost more than most jobs; see the explanation of decisions.
+    """
+    _close(wait=None)
+
+
+def rest_connections(wait: float = 0.0) -> None:
+    """Before ``wait`` idle seconds, or after some: also close what CONN_MAX_AGE 0 would not keep any longer."""
+    _close(wait)
+
+
+def _close(wait: float | None) -> None:
+    for connection in connections.all(initialized_only=True):
+        if connection.in_atomic_block:
+            continue  # of a caller's transaction; what a handler leaves open is dealt with after its run
+        connection.queries_log.clear()
+        connection.health_check_done = False
+        if connection.errors_occurred or is_pooled(connection) or _too_old(connection, wait):
+            close_connection(connection)
+
+
+def is_pooled(connection: Any) -> bool:
+    """Whether closing it gives it back to psycopg's pool (``OPTIONS["pool"]``), from which the next one comes."""
+    return connection.vendor == "postgresql" and bool(connection.settings_dict["OPTIONS"].get("pool"))
+
+
+def _too_old(connection: Any, wait: float | None) -> bool:
+    age = connection.settings_dict["CONN_MAX_AGE"]
+    if age == 0:
+        return wait is not None
+    # Django's own reading, of the time at which it connected; None means for ever.
+    return connection.close_at is not None and time.monotonic() + (wait or 0.0) >= connection.close_at
