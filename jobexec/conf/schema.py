@@ -19,12 +19,17 @@ def _seconds(number: float) -> timedelta:
     return timedelta(seconds=number)
 
 
+ACQUISITIONS = ("auto", "skip_locked", "optimistic", "global_lock")
+WAITINGS = ("auto", "ladder", "backoff", "polling")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
     """The settings of one engine, that is one database alias; see ``docs/reference/settings.md``."""
 
     alias: str
-    acquisition: str = field(default="auto", metadata=_by(values.choice("auto", "skip_locked", "optimistic")))
+    acquisition: str = field(default="auto", metadata=_by(values.choice(*ACQUISITIONS)))
+    waiting: str = field(default="auto", metadata=_by(values.choice(*WAITINGS)))
     max_jobs_per_acquisition: int = field(default=100, metadata=_by(values.integer(1, 10_000)))
     lock_time: timedelta = field(default=timedelta(minutes=5), metadata=_by(values.duration()))
     wait_time: timedelta = field(default=_seconds(0.1), metadata=_by(values.duration()))
@@ -33,6 +38,13 @@ class EngineSettings:
     max_wait_when_listening: timedelta = field(default=_seconds(30), metadata=_by(values.duration()))
     backoff_time: timedelta = field(default=_seconds(0.03), metadata=_by(values.duration(zero=True)))
     max_backoff: timedelta = field(default=_seconds(0.5), metadata=_by(values.duration(zero=True)))
+    backoff_decrease_threshold: int = field(default=100, metadata=_by(values.integer(1)))
+    burst_wait: timedelta = field(default=_seconds(0.5), metadata=_by(values.duration()))
+    idle_threshold: int = field(default=3, metadata=_by(values.integer(1)))
+    deep_idle_wait: timedelta = field(default=_seconds(30), metadata=_by(values.duration()))
+    deep_idle_threshold: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))
+    global_lock_poll_rate: timedelta = field(default=_seconds(0.1), metadata=_by(values.duration()))
+    global_lock_force_acquire_after: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))
     notify: bool = field(default=True, metadata=_by(values.boolean))
     listen_database: str | None = field(default=None, metadata=_by(values.database))
     priority_ageing: timedelta | None = field(default=None, metadata=_by(values.duration(none=True)))

@@ -133,6 +133,7 @@ def _between_engine(here: str, engine: EngineSettings) -> Iterable[Problem]:
         ("WAIT_TIME", "MAX_WAIT"),
         ("MAX_WAIT", "MAX_WAIT_WHEN_LISTENING"),
         ("BACKOFF_TIME", "MAX_BACKOFF"),
+        ("BURST_WAIT", "DEEP_IDLE_WAIT"),
     ]
     for low, high in pairs:
         lower: timedelta = getattr(engine, low.lower())

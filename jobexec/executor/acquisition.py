@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from uuid import UUID
 
-from jobexec import signals
+from jobexec import clock, signals
 from jobexec.models import Job
 from jobexec.operations.acquire import acquire_jobs, release_jobs
 from jobexec.operations.errors import is_conflict
@@ -15,7 +16,7 @@ from jobexec.operations.work import Acquisition, batches
 from .node import Node
 from .pool import Pool
 from .service import Loop, logger
-from .strategy import Waiting
+from .strategy import Round, Waiting, strategy_of
 
 
 class JobAcquisition(Loop):
@@ -29,42 +30,44 @@ class JobAcquisition(Loop):
         super().__init__(f"jobexec-acquisition-{node.using}")
         self.node, self.pool, self._listening, self._in_hand = node, pool, listening, in_hand
         self._in_doubt = False
-        engine = self._engine = node.engine
-        self.waiting = Waiting(
-            wait_time=engine.wait_time.total_seconds(),
-            factor=engine.wait_increase_factor,
-            max_wait=engine.max_wait.total_seconds(),
-            backoff_time=engine.backoff_time.total_seconds(),
-            max_backoff=engine.max_backoff.total_seconds(),
-        )
+        self._engine = node.engine
+        self._poll_rate = node.engine.global_lock_poll_rate.total_seconds()
+        self.waiting = Waiting(strategy_of(node.engine))
 
     def wake(self) -> None:
-        self.waiting.reset()
+        self.waiting.wake()
         super().wake()
 
     def run_once(self) -> float:
         if not self.node.good:
             return 0.2  # a heartbeat will tell whether this node goes on
         self._release_strays()
-        reserved = self.pool.reserve(self._engine.max_jobs_per_acquisition, self.wake)
+        began = clock.monotonic()
+        reserved = self.pool.reserve(self.waiting.page(self._engine.max_jobs_per_acquisition), self.wake)
         if not reserved:
-            return self._engine.max_wait.total_seconds()  # the pool wakes us when there is room
-        acquisition = Acquisition()
+            return self._after(Acquisition(), Round(requested=0), began)  # the pool wakes us when there is room
+        acquisition, made = Acquisition(), []
         try:
             acquisition = self._acquire(reserved)
+            made = batches(acquisition.jobs)
         finally:
             # What was locked is always handed on: a loop that is being stopped gives it back through the pool.
-            self.pool.submit(batches(acquisition.jobs), reserved)
+            self.pool.submit(made, reserved)
         if acquisition.jobs and signals.job_acquired.has_listeners(Job):
             signals.job_acquired.send_robust(
                 sender=Job, using=self.node.using, jobs=acquisition.jobs, node=self.node.owner
             )
-        return self.waiting.after(
-            found=acquisition.found,
-            requested=reserved,
-            lock_failures=acquisition.lock_failures,
-            max_wait=self._engine.max_wait_when_listening.total_seconds() if self._listening() else None,
-        )
+        failures = acquisition.lock_failures
+        return self._after(acquisition, Round(reserved, acquisition.found, len(made), failures), began)
+
+    def _after(self, acquisition: Acquisition, round: Round, began: float) -> float:
+        load = self.pool.load()["busy_threads"] / self.pool.threads
+        elapsed = clock.monotonic() - began
+        wait = self.waiting.after(replace(round, listening=self._listening(), elapsed=elapsed, load=load))
+        if acquisition.lock_taken:
+            return self._poll_rate
+        # Who has had the global lock stays away from it for a while, so that others get in.
+        return max(wait, self._poll_rate) if self._engine.acquisition == "global_lock" else wait
 
     def _acquire(self, limit: int) -> Acquisition:
         engine, owner = self._engine, self.node.owner
@@ -77,6 +80,7 @@ class JobAcquisition(Loop):
                 self.node.scope,
                 lock_time=engine.lock_time,
                 strategy=engine.acquisition,
+                force_after=engine.global_lock_force_acquire_after,
             )
         except Exception as error:
             if not is_conflict(error):

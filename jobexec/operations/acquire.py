@@ -12,6 +12,7 @@ from django.db.models import F, Q, QuerySet
 from jobexec import clock
 from jobexec.models import Job, SuspendedJob
 
+from . import global_lock
 from .exclusive import lock_instances, unlock_instances, without_locked_instances
 from .locking import atomic, has_skip_locked, lock_rows
 from .move import move_all
@@ -29,6 +30,7 @@ def acquire_jobs(
     *,
     lock_time: timedelta,
     strategy: str = "auto",
+    force_after: timedelta = timedelta(minutes=1),
 ) -> Acquisition:
     """Lock up to ``limit`` jobs for ``owner``, in rank order, and return them (Camunda: AcquireJobsCmd).
 
@@ -37,15 +39,18 @@ def acquire_jobs(
     run is counted once. Jobs that a suspension covers are moved to the suspended table instead.
 
     ``strategy``: ``skip_locked`` passes over rows that others are just locking; ``optimistic`` reads without locks
-    and then compares and sets the revision, row by row, so of two nodes one wins each row; ``auto`` is the former
-    where the database has it. Rows that cannot be read become dead letters, and the call brings nothing but
+    and then compares and sets the revision, row by row, so of two nodes one wins each row; ``global_lock`` lets one
+    node at a time acquire, and takes the lock over after ``force_after``; ``auto`` is the first where the database has
+    it and the second elsewhere. Rows that cannot be read become dead letters, and the call brings nothing but
     ``found``: the next one will.
     """
     if limit < 1:
         return Acquisition()
-    optimistic = strategy == "optimistic" or not has_skip_locked(using)
-    acquire = _acquire_optimistic if optimistic else _acquire_skip_locked
     try:
+        if strategy == "global_lock":
+            return _acquire_global_lock(using, owner, limit, scope, lock_time, force_after)
+        optimistic = strategy == "optimistic" or not has_skip_locked(using)
+        acquire = _acquire_optimistic if optimistic else _acquire_skip_locked
         return acquire(using, owner, limit, scope, lock_time)
     except UNREADABLE:
         if not bury_unreadable(using, Job, lock_owner=None):
@@ -79,6 +84,25 @@ def _acquire_optimistic(using: str, owner: str, limit: int, scope: Scope, lock_t
         ours = _lock_instances(using, owner, jobs, result)
         _give_back(using, [job.id for job in jobs if job not in ours])
     result.jobs = _raised(ours)
+    return result
+
+
+def _acquire_global_lock(
+    using: str, owner: str, limit: int, scope: Scope, lock_time: timedelta, force_after: timedelta
+) -> Acquisition:
+    token = global_lock.take(using, owner, force_after)
+    if token is None:
+        return Acquisition(lock_taken=True)
+    try:
+        with atomic(using):
+            if not global_lock.confirm(using, owner, token):
+                return Acquisition(lock_taken=True)  # we stalled, and another has taken over
+            # Rows are passed over all the same: people and execute-now lock them without the global lock.
+            result = _acquire_skip_locked(using, owner, limit, scope, lock_time)
+            global_lock.release(using, owner, token)
+    except BaseException:
+        global_lock.release(using, owner, token)
+        raise
     return result
 
 

@@ -13,6 +13,7 @@ from jobexec import clock, signals
 from jobexec.exceptions import WorkerLost
 from jobexec.models import DeadLetterJob, ExecutorNode, Job
 
+from . import global_lock
 from .announce import announce
 from .exclusive import unlock_all, unlock_instances
 from .leases import remove_node
@@ -35,6 +36,7 @@ def recover_node(using: str, node: ExecutorNode) -> int:
     count = _release_all(using, Q(lock_owner=node.lock_owner), node.name)
     if not Job.objects.using(using).filter(lock_owner=node.lock_owner).exists():
         unlock_all(using, node.lock_owner)
+        global_lock.release_of(using, node.lock_owner)
         remove_node(using, node)
     return count
 
@@ -53,6 +55,7 @@ def release_owned(using: str, owner: str) -> int:
         ids = list(rows.values_list("pk", flat=True))
         _unlock(using, ids)
         unlock_all(using, owner)
+        global_lock.release_of(using, owner)
     return len(ids)
 
 

@@ -121,10 +121,15 @@ class Scope:
 
 @dataclass(slots=True)
 class Acquisition:
-    """What one call of ``acquire_jobs`` brought."""
+    """What one call of ``acquire_jobs`` brought.
+
+    ``found`` jobs were there; of these ``lock_failures`` went to other nodes, ``suspended`` were covered by a
+    suspension and ``blocked`` belong to locked process instances. ``lock_taken``: another node has the global lock.
+    """
 
     jobs: list[AcquiredJob] = field(default_factory=list)
     found: int = 0
     lock_failures: int = 0
+    lock_taken: bool = False
     suspended: int = 0
     blocked: int = 0

@@ -13,6 +13,6 @@ def configure(settings):
     clock.forget()  # registering a node sets the clock by the database
 
 
-@pytest.fixture(params=["skip_locked", "optimistic"])
+@pytest.fixture(params=["skip_locked", "optimistic", "global_lock"])
 def strategy(request):
     return request.param

@@ -1,11 +1,13 @@
 """Acquirers beside each other: no job is taken twice, and no two exclusive jobs of one process instance."""
 
 from collections import Counter
+from datetime import timedelta
 
 import pytest
+from django.db import transaction
 
 from jobexec.models import ExclusiveLock, Job
-from jobexec.operations import acquire_jobs, complete_jobs
+from jobexec.operations import acquire_jobs, complete_jobs, global_lock
 from jobexec.operations.exclusive import lock_instances
 from jobexec.operations.work import Scope
 from tests.support.factories import LOCK_TIME, a_run, acquire, make_job
@@ -26,7 +28,7 @@ def until_nothing_is_found(alias, owner, strategy):
     while empty < 3:
         page = result_of(alias, owner, 5, strategy)
         taken += page.jobs
-        empty = 0 if page.jobs or page.lock_failures else empty + 1
+        empty = 0 if page.jobs or page.lock_failures or page.lock_taken else empty + 1
     return taken
 
 
@@ -137,3 +139,31 @@ def test_enqueueing_waits_for_nobody_and_is_invisible_until_its_commit(alias, st
             if strategy == "skip_locked":
                 assert finish(start(alias, lambda: acquire(alias, "two", strategy=strategy))) == []
     assert [job.id for job in acquire(alias, "two", strategy=strategy)] == [late.pk]
+
+
+def test_one_has_the_global_lock(alias):
+    """However often it changes hands, at every moment one node has it and the tokens grow."""
+    tokens = []
+
+    def take_often(owner):
+        taken = 0
+        while taken < 10:
+            if (token := global_lock.take(alias, owner, timedelta(minutes=1))) is not None:
+                tokens.append(token)
+                with transaction.atomic(alias):
+                    assert global_lock.confirm(alias, owner, token)
+                assert global_lock.release(alias, owner, token)
+                taken += 1
+
+    together(alias, *(lambda o=owner: take_often(o) for owner in OWNERS))
+    assert tokens == list(range(1, 31))
+
+
+@servers
+def test_a_look_at_the_global_lock_never_waits(alias):
+    """Who is just using it has its row locked; others turn away at once."""
+    token = global_lock.take(alias, "one", timedelta(minutes=1))
+    with held(alias) as inside:
+        assert inside(lambda: global_lock.confirm(alias, "one", token))
+        assert global_lock.take(alias, "two", timedelta(0)) is None
+    assert global_lock.take(alias, "two", timedelta(0)) is None

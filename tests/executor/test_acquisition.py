@@ -207,6 +207,6 @@ def test_tells_what_it_acquired(alias, build):
 
 def test_a_wake_up_ends_the_wait(alias, build):
     loop = build()
-    loop.waiting = SimpleNamespace(reset=lambda: None, after=lambda **kwargs: TIMEOUT)
+    loop.waiting = SimpleNamespace(wake=lambda: None)
     loop.wake()
     assert loop._woken.is_set()

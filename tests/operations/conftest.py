@@ -26,7 +26,7 @@ def frozen():
         yield clock
 
 
-@pytest.fixture(params=["skip_locked", "optimistic"])
+@pytest.fixture(params=["skip_locked", "optimistic", "global_lock"])
 def strategy(request, alias):
-    """Both ways of acquiring; SQLite, which cannot pass over locked rows, does the second for both."""
+    """All ways of acquiring; SQLite, which cannot pass over locked rows, does the second for the first two."""
     return request.param

@@ -1,0 +1,92 @@
+"""Camunda's BackoffJobAcquisitionStrategy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .base import Round
+
+
+class BackoffState(NamedTuple):
+    """The levels of idling and of backing off, and how many clean rounds in a row there were."""
+
+    idle: int = 0
+    backoff: int = 0
+    clean: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Idle ladder, back-off and page growth as in Camunda 7, with its defaults. All times are seconds.
+
+    - *Idle*: a round that brought less than was asked for, counted in batches (plus lock failures), raises the idle
+      level; any other round, or a wake-up, sets it to 0. The wait is ``wait_time`` at level 1 and grows by ``factor``
+      up to ``max_wait``.
+    - *Back-off*: a round with a lock failure raises the back-off level, up to the one that waits ``max_backoff``;
+      after ``decrease_threshold`` clean rounds in a row it goes down by one. ``backoff_time`` 0, Camunda's default,
+      switches it off. Up to half of the wait is added at random in a round that has just had a lock failure.
+    - *Pages* grow with the back-off level by ``factor``: a node that asks more seldom asks for more, so its page
+      overlaps less with those of others.
+    - Idle goes before back-off, back-off before *saturation* (the pool had no room: ``saturation_wait``), and what
+      the round itself took is taken off: the wait is a period.
+
+    What Camunda takes off the next page for rejected batches has no counterpart: nothing is locked here for which the
+    pool has no room.
+    """
+
+    wait_time: float = 5.0
+    factor: float = 2.0
+    max_wait: float = 60.0
+    backoff_time: float = 0.0
+    max_backoff: float = 0.0
+    decrease_threshold: int = 100
+    saturation_wait: float = 0.1
+
+    def start(self) -> BackoffState:
+        return BackoffState()
+
+    def page(self, state: BackoffState, base: int) -> int:
+        return int(base * self.factor**state.backoff)
+
+    def step(self, state: BackoffState, round: Round) -> tuple[BackoffState, float]:
+        state = self._next(state, round)
+        return state, max(0.0, self._wait(state, round) - round.elapsed)
+
+    def _next(self, state: BackoffState, round: Round) -> BackoffState:
+        idle, backoff, clean = state
+        if not round.woken and round.requested and round.batches + round.lock_failures < round.requested:
+            idle = min(idle + 1, _levels(self.wait_time, self.max_wait, self.factor))
+        else:
+            idle = 0
+        if round.lock_failures:
+            return BackoffState(idle, min(backoff + 1, _levels(self.backoff_time, self.max_backoff, self.factor)), 0)
+        clean += 1
+        if backoff and clean >= self.decrease_threshold:
+            return BackoffState(idle, backoff - 1, 0)
+        return BackoffState(idle, backoff, clean)
+
+    def _wait(self, state: BackoffState, round: Round) -> float:
+        if state.idle:
+            return _at_level(state.idle, self.wait_time, self.max_wait, self.factor)
+        if state.backoff:
+            wait = _at_level(state.backoff, self.backoff_time, self.max_backoff, self.factor)
+            return wait * (1 + round.jitter / 2) if round.lock_failures else wait
+        return 0.0 if round.requested else self.saturation_wait
+
+
+def _levels(first: float, longest: float, factor: float) -> int:
+    """How many levels lead from the first wait to the longest (Camunda divides whole milliseconds)."""
+    if not first or longest < first:
+        return 0
+    if factor <= 1:
+        return 1
+    # A little more than a whole power must not be lost to the floating point: log2(8) may be 2.9999.
+    return int(math.log(int(longest / first + 1e-9), factor) + 1e-9) + 2
+
+
+def _at_level(level: int, first: float, longest: float, factor: float) -> float:
+    if level >= _levels(first, longest, factor) and factor > 1:
+        return longest
+    return float(min(longest, first * factor ** (level - 1)))
