@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
+from django.db import transaction
 
 from jobexec.models import Deployment, DeploymentRegistration, JobDefinition
 from jobexec.operations import (
@@ -74,3 +75,16 @@ def test_job_definitions_are_written_and_overwritten(alias, frozen):
     rows = {row.id: (row.priority, row.last_registered == NOW) for row in JobDefinition.objects.using(alias)}
     assert rows == {"a": (7, False), "b": (0, True), "B": (0, True), "c": (0, False)}
     write_job_definitions([], using=alias)
+
+
+def test_a_deployment_that_is_removed_is_nobodys_and_only_when_that_is_committed(alias):
+    deploy("shop:1", [], using=alias)
+    register_own_deployment("shop:1", "berlin", using=alias)
+    with pytest.raises(ZeroDivisionError), transaction.atomic(alias):
+        Deployment.objects.using(alias).get().delete()
+        assert registered_deployments("berlin", using=alias) == []
+        raise ZeroDivisionError
+    assert registered_deployments("berlin", using=alias) == ["shop:1"]
+    Deployment.objects.using(alias).get().delete()
+    assert registered_deployments("berlin", using=alias) == []
+    assert not DeploymentRegistration.objects.using(alias).exists()

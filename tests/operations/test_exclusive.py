@@ -1,9 +1,12 @@
 """Exclusive jobs: one owner and one batch at a time for each process instance."""
 
+from datetime import timedelta
+
 import pytest
 
+from jobexec import clock
 from jobexec.models import ExclusiveLock, Job
-from jobexec.operations import acquire_jobs, complete_jobs, fail_job, release_jobs
+from jobexec.operations import acquire_jobs, complete_jobs, fail_job, release_jobs, trigger_due_timers
 from jobexec.operations.exclusive import lock_instances, unlock_all, unlock_instances
 from jobexec.operations.work import Scope, batches
 from tests.support.factories import LOCK_TIME, a_failure, a_run, acquire, make_job, work
@@ -120,3 +123,24 @@ def test_names_that_differ_only_in_case_are_different_instances(alias, strategy)
     assert [[job.process_instance_id for job in batch] for batch in batches(jobs)] == [["Order-1"], ["order-1"]]
     complete_jobs(alias, [(jobs[0], a_run(alias))])
     assert held(alias) == {"order-1": "one"}
+
+
+def test_the_root_of_process_instances_is_not_looked_at(alias, strategy):
+    for instance in ("order-1/a", "order-1/b"):
+        make_job(alias, process_instance_id=instance, root_process_instance_id="order-1")
+    got = batches(acquire(alias, strategy=strategy))
+    assert sorted(batch[0].process_instance_id for batch in got) == ["order-1/a", "order-1/b"]
+    assert held(alias) == {"order-1/a": "one", "order-1/b": "one"}
+
+
+def test_timers_that_came_due_are_exclusive_too(alias, strategy, frozen):
+    second, first = (
+        make_job(alias, process_instance_id="p", due_date=clock.now(alias) + timedelta(seconds=seconds))
+        for seconds in (9, 3)
+    )
+    message = make_job(alias, process_instance_id="p")
+    frozen.tick(10)
+    assert trigger_due_timers(alias, 10) == 2
+    (batch,) = batches(acquire(alias, strategy=strategy))
+    assert [job.id for job in batch] == [message.pk, first.pk, second.pk]
+    assert acquire(alias, "two", strategy=strategy) == []

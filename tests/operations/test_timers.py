@@ -2,6 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+from django.db import OperationalError
+
 from jobexec.models import Job, SuspendedJob, TimerJob
 from jobexec.operations import next_due_date, suspend, trigger_due_timers
 from jobexec.operations.ranking import rank
@@ -54,3 +57,29 @@ def test_an_absurd_priority_does_not_stop_the_page(alias, frozen):
     rows = [make_row(TimerJob, alias, due_date=NOW, priority=priority) for priority in (2**31 - 1, -(2**31), 0)]
     assert trigger_due_timers(alias, 10) == 3
     assert [job.id for job in acquire(alias)] == [rows[0].pk, rows[2].pk, rows[1].pk]
+
+
+def test_a_timer_of_a_deployment_waits_for_a_node_that_has_it(alias, frozen):
+    row = timer(alias, 1, deployment_id="shop:2")
+    frozen.tick(1)
+    assert trigger_due_timers(alias, 10) == 1, "any node moves it"
+    assert acquire(alias) == acquire(alias, deployments=("shop:1",)) == []
+    assert [job.id for job in acquire(alias, deployments=("shop:2",))] == [row.pk]
+
+
+@pytest.mark.transactional
+def test_a_move_that_fails_leaves_the_timers_for_the_next_round(alias, frozen, monkeypatch):
+    rows = [timer(alias, 1, process_instance_id="p") for _ in range(3)]
+    frozen.tick(1)
+
+    def away(*args, **kwargs):
+        raise OperationalError("the connection is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(Job._base_manager.all()), "bulk_create", away)
+        with pytest.raises(OperationalError):
+            trigger_due_timers(alias, 10)
+    assert tables_of(alias) == {row.pk: [TimerJob] for row in rows}
+    assert {row.lock_owner for row in TimerJob.objects.using(alias)} == {None}
+    assert trigger_due_timers(alias, 10) == 3
+    assert tables_of(alias) == {row.pk: [Job] for row in rows}
