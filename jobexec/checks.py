@@ -19,15 +19,12 @@ from django.db import connections
 from jobexec import conf
 from jobexec.conf import EngineSettings, Settings
 from jobexec.exceptions import InvalidRetryPlan
+from jobexec.executor.connection_count import ordinary_connections, pool_size
 from jobexec.handlers.registry import all_handlers
 from jobexec.retry import RetryPlan
 
 TAG = "jobexec"
 SUPPORTED = {"postgresql": "PostgreSQL", "mysql": "MariaDB or MySQL", "sqlite": "SQLite"}
-
-#: Connections of an executor beside those of its worker threads, at the same moment: acquisition, settlement and
-#: heartbeat must none of them wait for a job to give back a connection.
-EXTRA_CONNECTIONS = 3
 
 _WAL = re.compile(r"journal_mode\s*[=(]\s*['\"]?wal\b", re.IGNORECASE)
 
@@ -158,14 +155,9 @@ def _sqlite_atomic(settings: Settings, engine: EngineSettings) -> Iterator[Check
 
 
 def _pool_size(settings: Settings, engine: EngineSettings) -> Iterator[CheckMessage]:
-    pool = connections[engine.alias].settings_dict["OPTIONS"].get("pool")
-    if not pool:
-        return
-    options = pool if isinstance(pool, dict) else {}
-    # psycopg's own default: 4, and no growth unless max_size is given
-    size = options.get("max_size") or options.get("min_size", 4)
-    needed = settings.threads + EXTRA_CONNECTIONS
-    if isinstance(size, int) and needed > size:
+    size = pool_size(connections[engine.alias].settings_dict)
+    needed = ordinary_connections(settings)
+    if size is not None and needed > size:
         yield Warning(
             f"The connection pool of the job engine {engine.alias!r} has at most {size} connections, but "
             f"{settings.threads} threads and the executor's own loops need up to {needed}.",

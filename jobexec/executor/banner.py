@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from django.db import connections
 
 import jobexec
-from jobexec.conf import EngineSettings
+from jobexec.conf import EngineSettings, Settings
 from jobexec.handlers.registry import all_handlers
 from jobexec.operations.locking import has_skip_locked
 
+from .connection_count import can_listen, connections_by_alias
 from .job_executor import JobExecutor
 
 
@@ -22,15 +23,22 @@ def banner(executor: JobExecutor) -> Iterator[str]:
     yield f"jobexec {jobexec.__version__}, node {settings.node_name}, process {os.getpid()}"
     yield f"  engines:    {engines}"
     yield f"  categories: {', '.join(settings.categories)}; deployments: {_deployments(executor)}"
-    yield f"  pool:       {settings.threads} threads, queue of {settings.queue_size}; history: {settings.history_level}"
+    yield (
+        f"  pool:       {settings.threads} threads, queue of {settings.queue_size}; history: {settings.history_level}; "
+        f"connections: {_connections(settings)}"
+    )
     yield f"  handlers:   {len(all_handlers())} registered. Ctrl-C drains and ends, twice leaves at once."
 
 
 def _engine(engine: EngineSettings) -> str:
     connection = connections[engine.alias]
     skip_locked = engine.acquisition != "optimistic" and has_skip_locked(engine.alias)
-    waking = "LISTEN" if engine.notify and connection.vendor == "postgresql" else "polling"
+    waking = "LISTEN" if can_listen(engine) else "polling"
     return f"{engine.alias} ({connection.display_name}, {'skip locked' if skip_locked else 'optimistic'}, {waking})"
+
+
+def _connections(settings: Settings) -> str:
+    return ", ".join(f"up to {count} on {alias}" for alias, count in connections_by_alias(settings).items())
 
 
 def _deployments(executor: JobExecutor) -> str:

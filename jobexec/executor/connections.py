@@ -53,7 +53,15 @@ def rest_connections(wait: float = 0.0) -> None:
     _close(wait)
 
 
+def leave_connections() -> None:
+    """Close what this thread has open outside of a transaction: it will not use the database again for long."""
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            close_connection(connection)
+
+
 def _close(wait: float | None) -> None:
+    connection: Any
     for connection in connections.all(initialized_only=True):
         if connection.in_atomic_block:
             continue  # of a caller's transaction; what a handler leaves open is dealt with after its run
@@ -66,6 +74,17 @@ def _close(wait: float | None) -> None:
 def is_pooled(connection: Any) -> bool:
     """Whether closing it gives it back to psycopg's pool (``OPTIONS["pool"]``), from which the next one comes."""
     return connection.vendor == "postgresql" and bool(connection.settings_dict["OPTIONS"].get("pool"))
+
+
+def is_behind_pooler(raw: Any) -> bool:
+    """Whether a psycopg connection goes to a pooler (PgBouncer) and not to the PostgreSQL server itself.
+
+    A pooler deals out many server processes and therefore tells an id of its own at the login. Raises what the query
+    raises.
+    """
+    with raw.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        return bool(cursor.fetchone()[0] != raw.info.backend_pid)
 
 
 def _too_old(connection: Any, wait: float | None) -> bool:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
-from django.db import connections
-
 from jobexec.conf import EngineSettings, Settings
 from jobexec.operations import wake
 
 from .acquisition import JobAcquisition
+from .connection_count import can_listen
 from .heartbeat import Heartbeat
 from .listener import Listener
 from .node import Node
@@ -33,14 +32,11 @@ class Engine(Service):
         self.using, self._pool = engine.alias, pool
         self.node = Node(settings, engine, load)
         self.heartbeat = Heartbeat(self.node)
-        self._listener = Listener(self.node, self.wake) if self._can_listen(engine) else None
+        self._listener = Listener(self.node, self.wake) if can_listen(engine) else None
         self.acquisition = JobAcquisition(self.node, pool, self._listening, self._in_hand)
         self.timers = TimerAcquisition(self.node, self._listening)
         self.recovery = Recovery(self.node, self.acquisition.wake)
         self.settlement = Settlement(self.node, self.timers.wake)
-
-    def _can_listen(self, engine: EngineSettings) -> bool:
-        return engine.notify and connections[engine.listen_database or engine.alias].vendor == "postgresql"
 
     def _listening(self) -> bool:
         return self._listener is not None and self._listener.listening

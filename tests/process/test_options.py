@@ -137,6 +137,14 @@ def test_check_says_that_it_can_start_and_starts_nothing(alias, run, enqueue, tr
     assert trace.lines() == []
 
 
+@pytest.mark.databases("postgresql", "mariadb")
+def test_a_server_that_takes_too_few_connections_is_told_once(alias, run):
+    executor = run("--check", "--threads", "10000", "--processes", "3")
+    assert (executor.ended(), executor.out) == (0, ["The job executor can start."])
+    (warning,) = executor.err
+    assert "3 executor processes may open 300" in warning
+
+
 @pytest.mark.parametrize(
     ("arguments", "keys", "code", "message"),
     [

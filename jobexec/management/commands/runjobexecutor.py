@@ -14,8 +14,9 @@ from django.utils import autoreload
 from jobexec.conf import Settings, get_settings
 from jobexec.exceptions import JobExecError
 from jobexec.executor.banner import banner
+from jobexec.executor.connections import leave_connections
 from jobexec.executor.job_executor import JobExecutor
-from jobexec.executor.preflight import check_engines, check_processes
+from jobexec.executor.preflight import check_engines, check_processes, warn_of_connections
 from jobexec.executor.progress import UntilEmpty
 from jobexec.executor.shutdown import Shutdown, serve, supervisor
 from jobexec.executor.supervisor import SourceWatcher, Supervisor
@@ -45,8 +46,11 @@ class Command(BaseCommand):
             settings = self._settings(options)
             check_engines(settings)
             check_processes(settings, options["processes"])
+            if supervisor() is None:  # which has said it for all
+                warn_of_connections(settings, options["processes"])
         except JobExecError as error:
             raise CommandError(str(error)) from error
+        leave_connections()  # this thread only waits from now on
         if options["check"]:
             self.stdout.write(self.style.SUCCESS("The job executor can start."))
             return

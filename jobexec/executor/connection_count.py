@@ -1,0 +1,78 @@
+"""How many database connections an executor process uses at most: a pure function of its settings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connections
+
+from jobexec.conf import EngineSettings, Settings
+
+#: The executor's own threads for each engine, with one connection each.
+LOOPS = ("acquisition", "timers", "recovery", "heartbeat", "settlement")
+#: Others that use it for a moment: the main thread (checks at the start, --until-empty), and the thread that registers
+#: the node, gives back jobs or signs off.
+HELPERS = ("main", "helper")
+
+#: What psycopg's pool holds if nothing is said.
+_POOL_SIZE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionCount:
+    """The most connections of one process to one engine's database at the same moment.
+
+    ``ordinary`` are made by Django (and come from its pool, if it has one): one for each worker thread, whichever
+    engine's job it runs, and one for each of the executor's own threads. ``listening`` is 1 if a connection of its own
+    LISTENs, on LISTEN_DATABASE or else here; it never comes from a pool.
+    """
+
+    ordinary: int
+    listening: int
+
+    @property
+    def total(self) -> int:
+        return self.ordinary + self.listening
+
+
+def connections_needed(settings: Settings, engine: EngineSettings) -> ConnectionCount:
+    """How many connections the executor needs for this engine, so that none of its threads waits for another's.
+
+    A handler that opens connections in threads of its own, or uses aliases that are no engines, needs more: at most
+    one a worker thread for each alias.
+    """
+    return ConnectionCount(ordinary_connections(settings), int(can_listen(engine)))
+
+
+def ordinary_connections(settings: Settings) -> int:
+    """Those of one engine that Django makes: worker threads, loops and helpers."""
+    return settings.threads + len(LOOPS) + len(HELPERS)
+
+
+def can_listen(engine: EngineSettings) -> bool:
+    """Whether the engine's executor keeps a connection that LISTENs (PostgreSQL, unless NOTIFY is off)."""
+    return engine.notify and connections[engine.listen_database or engine.alias].vendor == "postgresql"
+
+
+def pool_size(database: dict[str, Any]) -> int | None:
+    """The most connections that psycopg's pool of a database (its settings) opens; None if it has no pool."""
+    pool = database["OPTIONS"].get("pool")
+    if not pool:
+        return None
+    options = pool if isinstance(pool, dict) else {}
+    # Without max_size it never grows.
+    size = options.get("max_size") or options.get("min_size", _POOL_SIZE)
+    return size if isinstance(size, int) else None
+
+
+def connections_by_alias(settings: Settings) -> dict[str, int]:
+    """How many connections one process opens at most through each alias: what it needs, or what its pool gives."""
+    count: Counter[str] = Counter()
+    for engine in settings.engines.values():
+        need, size = connections_needed(settings, engine), pool_size(connections[engine.alias].settings_dict)
+        count[engine.alias] += need.ordinary if size is None else min(need.ordinary, size)
+        if need.listening:
+            count[engine.listen_database or engine.alias] += 1
+    return dict(count)

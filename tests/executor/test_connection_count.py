@@ -1,0 +1,164 @@
+"""The number of connections that is stated is never exceeded, and servers and pools that are too small are told."""
+
+import threading
+
+import pytest
+from django.db import connections
+
+from jobexec.conf import get_settings
+from jobexec.executor import preflight
+from jobexec.executor.connection_count import LOOPS, connections_by_alias, connections_needed, pool_size
+from jobexec.executor.job_executor import JobExecutor
+from jobexec.executor.progress import UntilEmpty
+from tests.support.factories import make_job
+from tests.support.threads import TIMEOUT
+from tests.support.waiting import passed, threads, until
+
+pytestmark = pytest.mark.databases("postgresql", "mariadb")
+
+# The test's own thread and the counter's are not the executor's.
+_COUNT = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> ALL(%s)",
+    "mysql": "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND id NOT IN %s",
+}
+_OWN = {"postgresql": "SELECT pg_backend_pid()", "mysql": "SELECT CONNECTION_ID()"}
+THREADS = 5
+
+
+def own_id(alias):
+    with connections[alias].cursor() as cursor:
+        cursor.execute(_OWN[connections[alias].vendor])
+        return cursor.fetchone()[0]
+
+
+class Counter:
+    """A thread that counts the executor's connections on the server again and again; `most` is the greatest number."""
+
+    def __init__(self, alias):
+        self.alias, self.most, self.last, self.rounds = alias, 0, 0, 0
+        self._others = [own_id(alias)]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *args):
+        self._stop.set()
+        self._thread.join(TIMEOUT)
+
+    def _run(self):
+        connection = connections[self.alias]
+        self._others.append(own_id(self.alias))
+        with connection.cursor() as cursor:
+            while not self._stop.wait(0.002):
+                cursor.execute(_COUNT[connection.vendor], [self._others])
+                self.last = cursor.fetchone()[0]
+                self.most, self.rounds = max(self.most, self.last), self.rounds + 1
+        connection.close()
+
+
+@pytest.mark.transactional
+def test_the_stated_number_is_never_exceeded_and_not_much_too_great(alias, make_executor, handle):
+    everybody = threading.Barrier(THREADS)
+
+    def use():
+        connections[alias].ensure_connection()
+
+    def use_together():
+        use()
+        everybody.wait(TIMEOUT)
+
+    def fail():
+        use()
+        raise ValueError("no")
+
+    handle(use, name="tests.use")
+    handle(use, name="tests.atomic", atomic=True)
+    handle(fail, name="tests.fail", retries="R2/PT0.01S")
+    handle(use_together, name="tests.together")
+    quick = {"WAIT_TIME": 0.01, "MAX_WAIT": 0.05, "MAX_WAIT_WHEN_LISTENING": 0.05}
+    executor = make_executor(quick, THREADS=THREADS, HEARTBEAT_INTERVAL=0.05, RECOVERY_INTERVAL=0.05, LEASE_TIME=60)
+    stated = connections_needed(executor.settings, executor.settings.engine(alias)).total
+    over = UntilEmpty(executor)
+    with Counter(alias) as counter:
+        executor.start()
+        for _ in range(2 * THREADS):
+            make_job(alias, handler_type="tests.together")
+        for number in range(40):
+            make_job(alias, handler_type="tests.use", process_instance_id=f"order-{number % 3}")
+            make_job(alias, handler_type="tests.atomic", atomic=True)
+            make_job(alias, handler_type="tests.fail", retries=2)
+        until(over)
+        # A stop with jobs in the queue: they are given back by a thread of its own.
+        begun, go = threading.Event(), threading.Event()
+        handle(lambda: (use(), begun.set(), go.wait(TIMEOUT)), name="tests.wait")
+        for _ in range(2 * THREADS):
+            make_job(alias, handler_type="tests.wait")
+        passed(begun)
+        stopping = threading.Thread(target=executor.stop)
+        stopping.start()
+        until(lambda: executor.shutting_down)
+        go.set()
+        stopping.join(TIMEOUT)
+        connections[alias].close()
+        until(lambda: counter.last == 0)  # nothing is left open
+    assert THREADS + len(LOOPS) <= counter.most <= stated
+
+
+def test_every_thread_that_uses_the_database_is_counted(alias, configure):
+    configure(THREADS=2)
+    executor = JobExecutor()
+    try:
+        executor.start()
+        expected = {f"jobexec-{loop}-{alias}" for loop in LOOPS} | {"jobexec-worker-1", "jobexec-worker-2"}
+        listening = connections_needed(executor.settings, executor.settings.engine(alias)).listening
+        until(lambda: set(threads()) >= expected)
+        others = set(threads()) - expected
+        assert others == ({f"jobexec-listener-{alias}"} if listening else set())
+    finally:
+        executor.stop()
+
+
+def test_every_alias_has_its_number(alias, configure):
+    configure(THREADS=3)
+    listening = int(connections[alias].vendor == "postgresql")
+    assert connections_by_alias(get_settings()) == {alias: 10 + listening}
+    configure({"NOTIFY": False}, THREADS=3)
+    assert connections_by_alias(get_settings()) == {alias: 10}
+
+
+@pytest.mark.databases("postgresql")
+def test_a_pool_bounds_the_ordinary_ones_and_the_listener_is_beside_it(alias, configure, monkeypatch):
+    monkeypatch.setitem(connections.settings[alias]["OPTIONS"], "pool", {"max_size": 4})
+    configure(THREADS=3)
+    assert connections_by_alias(get_settings()) == {alias: 5}
+    configure({"LISTEN_DATABASE": "default", "NOTIFY": True}, THREADS=3)
+    assert connections_by_alias(get_settings()) == {alias: 4}, "SQLite cannot listen"
+
+
+@pytest.mark.parametrize(
+    ("pool", "size"), [(None, None), (True, 4), ({}, None), ({"min_size": 2}, 2), ({"min_size": 2, "max_size": 9}, 9)]
+)
+def test_the_size_of_a_pool(alias, pool, size):
+    assert pool_size({"OPTIONS": {"pool": pool}}) == size
+
+
+def test_a_server_that_takes_too_few_is_told(alias, configure):
+    with connections[alias].cursor() as cursor:
+        cursor.execute(
+            "SHOW max_connections" if connections[alias].vendor == "postgresql" else "SELECT @@max_connections"
+        )
+        most = int(cursor.fetchone()[0])
+    configure(THREADS=3)
+    (each,) = connections_by_alias(get_settings()).values()
+    assert list(preflight.connection_warnings(get_settings(), 1)) == []
+    processes = most // each + 1
+    (warning,) = preflight.connection_warnings(get_settings(), processes)
+    assert f"{processes} executor processes may open {processes * each}" in warning
+    configure(THREADS=most)
+    (warning,) = preflight.connection_warnings(get_settings(), 1)
+    assert f"this executor may open {most + each - 3}" in warning
+    assert repr(alias) in warning
