@@ -60,6 +60,24 @@ class Migration(migrations.Migration):
             name='swept',
             field=models.BooleanField(default=True, help_text='The jobs that existed then have been moved.'),
         ),
+        migrations.AddField(
+            model_name='suspension',
+            name='live',
+            field=models.BooleanField(default=True, help_text='Empty when it is over and its jobs are being activated.', null=True),
+        ),
+        migrations.RemoveConstraint(
+            model_name='suspension',
+            name='jobexec_suspension_unique',
+        ),
+        migrations.AddConstraint(
+            model_name='suspension',
+            constraint=models.UniqueConstraint(fields=('scope', 'value', 'live'), name='jobexec_suspension_live'),
+        ),
+        migrations.AlterField(
+            model_name='suspension',
+            name='scope',
+            field=models.CharField(choices=[('id', 'job'), ('process_instance_id', 'process instance'), ('process_definition_key', 'process definition'), ('job_definition_id', 'job definition'), ('tenant_id', 'tenant')], max_length=32),
+        ),
         migrations.AlterField(
             model_name='joblog',
             name='state',

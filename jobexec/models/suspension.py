@@ -1,7 +1,8 @@
-"""What is suspended beyond single jobs; a small table that acquisition reads on every page."""
+"""What is suspended, and from when until when; a small table that acquisition reads on every page."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import ClassVar
 
 from django.db import models
@@ -13,8 +14,12 @@ from .fields import NameField
 
 
 class Scope(models.TextChoices):
-    """What a suspension covers; the value is the name of the job column that it compares."""
+    """What a suspension covers; the value is the name of the job column that it compares.
 
+    A single job that is suspended without dates needs no row: it says so itself (``suspend_requested``).
+    """
+
+    JOB = "id", _("job")
     PROCESS_INSTANCE = "process_instance_id", _("process instance")
     PROCESS_DEFINITION = "process_definition_key", _("process definition")
     JOB_DEFINITION = "job_definition_id", _("job definition")
@@ -25,8 +30,10 @@ class Suspension(models.Model):
     """Jobs whose column ``scope`` equals ``value`` do not run, also those that are created later.
 
     In force from ``suspend_time`` until ``activate_time``, where these are given (Camunda: the execution date of
-    suspending and activating by definition). ``swept`` says that the rows which existed when it came into force have
-    been moved; every node looks for suspensions that began or ended and finishes what is left to do.
+    suspending and activating by definition); the time alone decides, whether or not anybody has swept. ``swept`` says
+    that the rows which existed when it came into force have been moved. A row that is not ``live`` is over for good,
+    whatever the time, and goes when its jobs have been activated; meanwhile another for the same jobs may begin.
+    Every node looks for suspensions that began or ended and finishes what is left to do.
     """
 
     scope = models.CharField(max_length=32, choices=Scope)
@@ -35,12 +42,30 @@ class Suspension(models.Model):
     suspend_time = models.DateTimeField(null=True, blank=True, help_text=_("In force from then on."))
     activate_time = models.DateTimeField(null=True, blank=True, help_text=_("In force until then."))
     swept = models.BooleanField(default=True, help_text=_("The jobs that existed then have been moved."))
+    # NULL and not False: a unique constraint lets any number of NULLs pass, on every database.
+    live = models.BooleanField(
+        null=True, default=True, help_text=_("Empty when it is over and its jobs are being activated.")
+    )
 
     class Meta:
         verbose_name = _("suspension")
         verbose_name_plural = _("suspensions")
         default_permissions = ("view",)
-        constraints: ClassVar = [models.UniqueConstraint(fields=["scope", "value"], name="jobexec_suspension_unique")]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["scope", "value", "live"], name="jobexec_suspension_live")
+        ]
 
     def __str__(self) -> str:
         return f"{self.get_scope_display()} {self.value}"
+
+    def begun(self, now: datetime) -> bool:
+        """Whether the time has come from which it is in force."""
+        return self.suspend_time is None or self.suspend_time <= now
+
+    def over(self, now: datetime) -> bool:
+        """Whether it has ended, by its date or by somebody's word."""
+        return not self.live or (self.activate_time is not None and self.activate_time <= now)
+
+    def in_force(self, now: datetime) -> bool:
+        """Whether it keeps jobs from running."""
+        return self.begun(now) and not self.over(now)

@@ -18,7 +18,8 @@ from .lookup import find_job, find_states
 from .recover import recover_expired_locks, recover_node
 from .selection import OperationResult
 from .settle import complete_jobs, fail_job
-from .suspend import activate, suspend
+from .suspend import activate, lift, suspend
+from .sweep import next_suspension_date, sweep_suspensions
 from .timers import next_due_date, trigger_due_timers
 
 __all__ = [
@@ -33,7 +34,9 @@ __all__ = [
     "fail_job",
     "find_job",
     "find_states",
+    "lift",
     "next_due_date",
+    "next_suspension_date",
     "recover_expired_locks",
     "recover_node",
     "register_deployment",
@@ -46,6 +49,7 @@ __all__ = [
     "set_priority",
     "set_retries",
     "suspend",
+    "sweep_suspensions",
     "trigger_due_timers",
     "unregister_deployment",
 ]

@@ -151,11 +151,14 @@ def _candidates(using: str, owner: str, limit: int, scope: Scope, *, lock: bool)
 
 def _without_suspended(using: str, jobs: list[AcquiredJob], result: Acquisition) -> list[AcquiredJob]:
     """Move what a suspension covers out of the way. A row that was covered and no longer is waits for the next page."""
-    suspensions = Suspensions.of(using)
-    covered = Q(suspend_requested=True) | suspensions.condition()
-    if not jobs or not (suspensions or any(job.suspend_requested for job in jobs)):
+    if not jobs:
         return jobs
-    page = Job.objects.using(using).filter(lock_owner=None, pk__in=[job.id for job in jobs])
+    ids = [job.id for job in jobs]
+    suspensions = Suspensions.of(using, ids)
+    if not (suspensions or any(job.suspend_requested for job in jobs)):
+        return jobs
+    covered = Q(suspend_requested=True) | suspensions.condition()
+    page = Job.objects.using(using).filter(lock_owner=None, pk__in=ids)
     rows = list(page.filter(covered))
     result.suspended = len(move_all(covered_rows(using, rows), SuspendedJob, suspended_at=clock.now(using)))
     left_out = {row.pk for row in rows}

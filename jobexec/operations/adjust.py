@@ -11,6 +11,7 @@ from jobexec.models import AbstractJob, DeadLetterJob, Job, LogState, SuspendedJ
 from . import history
 from .announce import announce
 from .locking import delete_rows
+from .moments import check_moment
 from .move import move
 from .ranking import check_priority, reranked
 from .selection import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
@@ -68,8 +69,7 @@ def set_due_date(target: Target, due_date: datetime | None, *, using: str | None
     A job that becomes due moves to the executable jobs, one that is put off moves to the timers. Camunda's
     SetJobDuedate.
     """
-    if due_date is not None and due_date.utcoffset() is None:
-        raise InvalidJob(f"due_date: expected a datetime with a time zone, got the naive {due_date!r}.")
+    check_moment("due_date", due_date)
     database = database_of(target, using)
     later = due_date is not None and due_date > clock.now(database)
 

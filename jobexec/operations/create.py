@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 from jobexec import clock, signals
@@ -14,6 +13,7 @@ from jobexec.models import SHARED_COLUMNS, Job, JobType, LogState, TimerJob
 from . import history
 from .announce import announce
 from .locking import atomic
+from .moments import check_moment
 from .ranking import check_priority, rank
 from .wake import wake_on_commit
 
@@ -72,7 +72,7 @@ def build_job(using: str, **columns: Any) -> Job | TimerJob:
         raise InvalidJob(f"category: expected one of {known} (setting CATEGORIES), got {category!r}.")
     now = clock.now(using)
     due_date = columns.get("due_date")
-    _check_due_date(due_date)
+    check_moment("due_date", due_date)
     check_priority(columns.get("priority", 0))
     columns.setdefault("create_time", now)
     columns.setdefault("deployment_id", settings.deployment or "")
@@ -87,16 +87,3 @@ def _instance(table: type[Any], using: str, columns: dict[str, Any], **defaults:
     row = table(**defaults | columns)
     row._state.db = using
     return row
-
-
-def _check_due_date(due_date: Any) -> None:
-    if due_date is None:
-        return
-    if not isinstance(due_date, datetime):
-        raise InvalidJob(f"due_date: expected an aware datetime, got {due_date!r}.")
-    if due_date.utcoffset() is None:
-        raise InvalidJob(f"due_date: expected a datetime with a time zone, got the naive {due_date!r}.")
-    try:
-        due_date.astimezone(UTC)
-    except OverflowError:
-        raise InvalidJob(f"due_date: expected a moment from the year 1 to 9999 in UTC, got {due_date!r}.") from None

@@ -1,122 +1,206 @@
-"""Suspend and activate: single jobs, or everything in a scope, also what is created later."""
+"""Suspend and activate: single jobs, or everything in a scope, also what is created later; now, or at a date."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
-from django.db.models import QuerySet
+from jobexec import clock
+from jobexec.exceptions import InvalidJob
+from jobexec.models import AbstractJob, Job, Scope, SuspendedJob, Suspension, TimerJob
 
-from jobexec import clock, signals
-from jobexec.models import AbstractJob, Job, SuspendedJob, Suspension, TimerJob
+from .locking import atomic, delete_rows
+from .moments import check_moment
+from .selection import OperationResult, Target, database_of, for_each
+from .suspensions import lock_suspension, scope_of
+from .sweep import activate_all, activate_rows, begin, end, one, suspend_for_good, suspend_row
 
-from .announce import announce
-from .locking import atomic, delete_rows, lock_rows
-from .move import move, move_all
-from .selection import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
-from .suspensions import covered_rows, lock_suspensions, scope_of
-from .wake import wake_on_commit
-
-_PAGE = 200
+_ALREADY = "it is already suspended by itself"
+_STILL = "still suspended by its process instance, process definition, job definition or tenant"
 
 
-def suspend(target: Target | None = None, *, using: str | None = None, **scope: Any) -> OperationResult | int:
-    """Suspend jobs, or a scope.
+class Period(NamedTuple):
+    """From when until when; None is now and without end."""
+
+    start: datetime | None
+    end: datetime | None
+
+
+def suspend(
+    target: Target | None = None,
+    *,
+    using: str | None = None,
+    at: datetime | None = None,
+    until: datetime | None = None,
+    **scope: Any,
+) -> OperationResult | int:
+    """Suspend jobs, or a scope; at once, or from ``at``, for good or ``until`` a date (Camunda: executionDate).
 
     With a target: those jobs. A running one finishes; its retry lands in the suspended jobs. Returns an
     :class:`~jobexec.operations.selection.OperationResult`.
 
     With exactly one of ``process_instance_id``, ``process_definition_key``, ``job_definition_id``, ``tenant_id``:
     everything in it, also jobs that are created later. Existing jobs move in pages, those that run finish. Returns
-    how many moved. The back-off of a waiting retry is kept in its due date.
+    how many moved now. The back-off of a waiting retry is kept in its due date.
+
+    Dates are aware and count by the time of the database; an ``at`` in the past means now. What is suspended already
+    stays so: ``at`` then changes nothing, and ``until`` is the new end (None: no end). What was only planned is
+    replaced. Raises InvalidJob for a date that is none, is naive, or for an ``until`` that is not after the beginning.
     """
+    database = database_of(target, using)
+    period = _period(database, at, until)
     if target is not None:
-        return for_each(target, using, _suspend_one, Job, TimerJob)
-    column, value = scope_of(**scope)
-    database = database_of(None, using)
-    Suspension.objects.using(database).get_or_create(scope=column, value=value)
-    return sum(_suspend_table(table, database, {column: value}) for table in (TimerJob, Job))
+        _only(scope)
+        return for_each(target, database, lambda row: _suspend_one(row, period), Job, TimerJob, SuspendedJob)
+    suspension = _write(database, *scope_of(**scope), period)
+    if suspension.in_force(clock.now(database)):
+        return begin(suspension)
+    # It was planned for earlier, perhaps: what others have begun to move by their clocks must not wait till its end.
+    activate_all(database, {suspension.scope: suspension.value})
+    return 0
 
 
-def _suspend_one(row: AbstractJob) -> str | None:
-    using = row._state.db or "default"
-    if row.locked:
-        type(row)._base_manager.using(using).filter(pk=row.pk).update(suspend_requested=True)
-        return None
-    moved = move(row, SuspendedJob, suspend_requested=True, suspended_at=clock.now(using))
-    if moved is None:
-        return CHANGED_MEANWHILE
-    announce(signals.job_suspended, using, SuspendedJob, jobs=[moved])
-    return None
+def _only(scope: dict[str, Any]) -> None:
+    if scope:
+        raise ValueError(f"Expected jobs or a scope, got both: {', '.join(scope)}.")
 
 
-def _suspend_table(table: type[AbstractJob], using: str, scope: dict[str, str]) -> int:
-    def suspend_page(rows: list[Any]) -> int:
-        moved = move_all(rows, SuspendedJob, suspended_at=clock.now(using))
-        if moved:
-            announce(signals.job_suspended, using, SuspendedJob, jobs=moved)
-        return len(moved)
+def _period(using: str, at: Any, until: Any) -> Period:
+    now, start, end_ = clock.now(using), check_moment("at", at), check_moment("until", until)
+    if start is not None and start <= now:
+        start = None
+    if end_ is not None and end_ <= (start or now):
+        raise InvalidJob(f"until: expected a time after {'at' if start else 'now'}, {start or now}; got {end_}.")
+    return Period(start, end_)
 
-    return _in_pages(table._base_manager.using(using).filter(lock_owner=None, **scope), suspend_page)
 
-
-def _in_pages(rows: QuerySet[Any], act: Callable[[list[Any]], int]) -> int:
-    """The sum of ``act`` over pages of locked rows, one transaction each.
-
-    Walks the ids upwards: rows that somebody else is just acquiring are passed over and must not be met again and
-    again.
-    """
-    count, last = 0, None
+def _write(using: str, column: str, value: str, period: Period) -> Suspension:
+    """The live suspension of this scope, made or changed; its rows are still to be moved."""
     while True:
-        with atomic(rows.db):
-            page = rows.filter(pk__gt=last) if last else rows
-            locked = list(lock_rows(page.order_by("pk"), skip_locked=True)[:_PAGE])
-            if not locked:
-                return count
-            count += act(locked)
-            last = locked[-1].pk
+        with atomic(using):
+            found = lock_suspension(using, column, value)
+            if found is not None and not found.over(clock.now(using)):
+                return _changed(found, period)
+            if found is not None:
+                one(found).update(live=None)  # its end is left to the sweep
+            values = {"suspend_time": period.start, "activate_time": period.end, "swept": False}
+            table = Suspension.objects.using(using)
+            made, created = table.get_or_create(scope=column, value=value, live=True, defaults=values)
+            if created:
+                return made
+        # Another has just made one.
 
 
-def activate(target: Target | None = None, *, using: str | None = None, **scope: Any) -> OperationResult | int:
-    """Undo :func:`suspend`; takes the same arguments.
+def _changed(found: Suspension, period: Period) -> Suspension:
+    found.activate_time = period.end
+    if not found.begun(clock.now(found._state.db or "default")):
+        found.suspend_time, found.swept = period.start, False
+    found.save(update_fields=["suspend_time", "activate_time", "swept"])
+    return found
+
+
+def _suspend_one(row: AbstractJob, period: Period) -> str | None:
+    using = row._state.db or "default"
+    if row.suspend_requested:
+        if period.end is None:
+            return _ALREADY
+        _until(row, period.end)
+        return None
+    if period == (None, None):
+        _drop(using, row)
+        return suspend_for_good(row)
+    suspension = _write(using, Scope.JOB, str(row.pk), period)
+    if not suspension.in_force(clock.now(using)):
+        return None
+    if suspension.activate_time is None:
+        _drop(using, row)
+        return suspend_for_good(row)
+    one(suspension).update(swept=True)
+    return None if row.locked or isinstance(row, SuspendedJob) else suspend_row(row)
+
+
+def _until(row: AbstractJob, moment: datetime) -> None:
+    """Let a job that says itself that it is suspended be so until a date: then a suspension says it instead."""
+    using = row._state.db or "default"
+    _drop(using, row)
+    Suspension.objects.using(using).create(scope=Scope.JOB, value=str(row.pk), activate_time=moment)
+    _request(row, False)
+
+
+def _drop(using: str, row: AbstractJob) -> None:
+    """Take a suspension of this very job away; the caller holds the job."""
+    found = lock_suspension(using, Scope.JOB, str(row.pk))
+    if found is not None:
+        delete_rows(one(found))
+
+
+def _request(row: AbstractJob, suspended: bool) -> None:
+    type(row)._base_manager.using(row._state.db or "default").filter(pk=row.pk).update(suspend_requested=suspended)
+    row.suspend_requested = suspended
+
+
+def activate(
+    target: Target | None = None, *, using: str | None = None, at: datetime | None = None, **scope: Any
+) -> OperationResult | int:
+    """Undo :func:`suspend`, at once or ``at`` a date; takes the same targets and scopes.
 
     A job becomes runnable only if no other suspension covers it: activating a process instance leaves jobs that
-    were suspended by themselves, activating a job does not overrule the suspension of its tenant.
+    were suspended by themselves, activating a job does not overrule the suspension of its tenant. At once it also
+    takes back what is only planned. With a date it sets the end of what is suspended or planned, and does nothing
+    where nothing is. Raises InvalidJob for a date that is none, is naive, or is not after the beginning.
     """
+    database = database_of(target, using)
+    moment = _period(database, at, None).start
     if target is not None:
-        return for_each(target, using, _activate_one, Job, SuspendedJob)
-    column, value = scope_of(**scope)
-    database = database_of(None, using)
-    _lift(database, column, value)
-    rows = SuspendedJob.objects.using(database).filter(suspend_requested=False, **{column: value})
-    return _in_pages(rows, lambda page: _activate_rows(database, page))
+        _only(scope)
+        return for_each(target, database, lambda row: _activate_one(row, moment), Job, TimerJob, SuspendedJob)
+    return _activate_scope(database, *scope_of(**scope), moment)
 
 
-def _lift(using: str, column: str, value: str) -> None:
+def lift(suspension: Suspension, *, at: datetime | None = None) -> int:
+    """The same for a row of the table of suspensions, whatever its scope; returns how many jobs moved now."""
+    using = suspension._state.db or "default"
+    return _activate_scope(using, suspension.scope, suspension.value, _period(using, at, None).start)
+
+
+def _activate_scope(using: str, column: str, value: str, moment: datetime | None) -> int:
     with atomic(using):
-        ended = [row.pk for row in lock_suspensions(using) if (row.scope, row.value) == (column, value)]
-        if ended:
-            delete_rows(Suspension.objects.using(using).filter(pk__in=ended))
+        found = lock_suspension(using, column, value)
+        if moment is not None:
+            return _end_at(found, moment)
+        if found is not None:
+            one(found).update(live=None)
+    if found is not None:
+        return end(found)
+    return activate_all(using, {column: value})[0]
 
 
-def _activate_one(row: AbstractJob) -> str | None:
+def _end_at(found: Suspension | None, moment: datetime) -> int:
+    if found is None or found.over(clock.now(found._state.db or "default")):
+        return 0
+    if found.suspend_time is not None and moment <= found.suspend_time:
+        raise InvalidJob(f"at: expected a time after the suspension begins, {found.suspend_time}; got {moment}.")
+    one(found).update(activate_time=moment)
+    return 0
+
+
+def _activate_one(row: AbstractJob, moment: datetime | None) -> str | None:
     using = row._state.db or "default"
-    type(row)._base_manager.using(using).filter(pk=row.pk).update(suspend_requested=False)
-    row.suspend_requested = False
-    if isinstance(row, SuspendedJob) and not _activate_rows(using, [row]):
-        return "still suspended by its process instance, process definition, job definition or tenant"
+    if moment is not None:
+        return _activate_one_at(row, moment)
+    _drop(using, row)
+    _request(row, False)
+    if isinstance(row, SuspendedJob) and not activate_rows(using, [row]):
+        return _STILL
     return None
 
 
-def _activate_rows(using: str, rows: list[SuspendedJob]) -> int:
-    covered, now = covered_rows(using, rows), clock.now(using)
-    free = [row for row in rows if row not in covered]
-    waiting = [row for row in free if row.due_date and row.due_date > now]
-    due = [row for row in free if row not in waiting]
-    count = 0
-    for moved in (move_all(waiting, TimerJob), move_all(due, Job)):
-        if moved:
-            announce(signals.job_activated, using, type(moved[0]), jobs=moved)
-            wake_on_commit(using)
-            count += len(moved)
-    return count
+def _activate_one_at(row: AbstractJob, moment: datetime) -> str | None:
+    if row.suspend_requested:
+        _until(row, moment)
+        return None
+    found = lock_suspension(row._state.db or "default", Scope.JOB, str(row.pk))
+    if found is None:
+        return "it is not suspended by itself"
+    _end_at(found, moment)
+    return None

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
+from jobexec import clock
 from jobexec.models import AbstractJob, Scope, Suspension
 
 from .locking import lock_rows
 
+_FEW = 200
+
 
 class Suspensions:
-    """A snapshot of the small Suspension table.
+    """What the small Suspension table says at this moment.
 
     Every verb that makes a job runnable asks it in its own transaction, so a suspension that is committed holds for
-    whatever is acquired, comes due, is retried or is requeued afterwards, also for jobs created later.
+    whatever is acquired, comes due, is retried or is requeued afterwards, also for jobs created later. Dates count by
+    the time of the database, whether or not a sweep has taken notice of them.
     """
 
     def __init__(self, entries: Iterable[tuple[str, str]]) -> None:
-        self._entries = frozenset(entries)
+        self._entries = frozenset(entry for entry in entries if _possible(*entry))
         self.scopes = sorted({scope for scope, _ in self._entries})
 
     @classmethod
-    def of(cls, using: str) -> Suspensions:
-        """Those of this engine now."""
-        return cls(Suspension.objects.using(using).values_list("scope", "value"))
+    def of(cls, using: str, jobs: Collection[UUID]) -> Suspensions:
+        """Those of this engine that are in force now, as far as they can concern these jobs."""
+        in_force = Suspension.objects.using(using).filter(_in_force(clock.now(using))).values_list("scope", "value")
+        entries = list(in_force[: _FEW + 1])
+        if len(entries) > _FEW:  # somebody has put dates on thousands of single jobs: not all of them for every page
+            entries = list(in_force.filter(_concerning(jobs)))
+        return cls(entries)
 
     def __bool__(self) -> bool:
         return bool(self._entries)
@@ -35,12 +45,14 @@ class Suspensions:
         """Whether the row may not run: by its scope, or because it was itself suspended."""
         if row.suspend_requested:
             return True
-        return any((scope, getattr(row, scope)) in self._entries for scope in self.scopes)
+        return any((scope, str(getattr(row, scope))) in self._entries for scope in self.scopes)
 
     @classmethod
-    def held(cls, using: str) -> Suspensions:
-        """The same, locked until the transaction ends, so that none can be lifted meanwhile."""
-        return cls((row.scope, row.value) for row in lock_suspensions(using))
+    def held(cls, using: str, jobs: Collection[UUID]) -> Suspensions:
+        """The same, locked until the transaction ends, so that none can end meanwhile."""
+        rows = lock_suspensions(Suspension.objects.using(using).filter(_concerning(jobs)))
+        now = clock.now(using)
+        return cls((row.scope, row.value) for row in rows if row.in_force(now))
 
     def condition(self) -> Q:
         """The rows covered by a scope, as a filter for querysets of job tables; matches nothing without any."""
@@ -51,35 +63,72 @@ class Suspensions:
         return condition
 
 
-def lock_suspensions(using: str) -> list[Suspension]:
-    """All suspensions, locked in one order until the transaction ends.
+def _in_force(now: datetime) -> Q:
+    begun = Q(suspend_time=None) | Q(suspend_time__lte=now)
+    not_over = Q(activate_time=None) | Q(activate_time__gt=now)
+    return Q(live=True) & begun & not_over
 
-    Whole rows, so that MariaDB locks them by their primary key: one who locks an entry of the other index first and
-    one who deletes the row wait for each other in a circle.
+
+def _concerning(jobs: Collection[UUID]) -> Q:
+    return ~Q(scope=Scope.JOB) | Q(scope=Scope.JOB, value__in=[str(job) for job in jobs])
+
+
+def _possible(scope: str, value: str) -> bool:
+    """False for what no job can match and no query could be asked: a broken row must not stop acquisition."""
+    if scope != Scope.JOB:
+        return scope in Scope.values
+    return job_id(value) is not None
+
+
+def job_id(value: str) -> UUID | None:
+    """The job that a suspension of a single job means; None if its value is no UUID."""
+    try:
+        return UUID(value)
+    except ValueError:
+        return None
+
+
+def lock_suspensions(queryset: QuerySet[Suspension]) -> list[Suspension]:
+    """These suspensions as they are now, locked in one order until the transaction ends.
+
+    By their primary key, looked up before: MariaDB locks the entry of the index that it uses first and the row
+    second, and one who locks an entry of the other index first and one who deletes the row wait for each other in a
+    circle.
     """
-    return list(lock_rows(Suspension.objects.using(using).order_by("pk")))
+    found = list(queryset.values_list("pk", flat=True))
+    if not found:
+        return []
+    return list(lock_rows(Suspension.objects.using(queryset.db).filter(pk__in=found).order_by("pk")))
+
+
+def lock_suspension(using: str, scope: str, value: str) -> Suspension | None:
+    """The live suspension of this scope, locked; None if there is none."""
+    rows = lock_suspensions(Suspension.objects.using(using).filter(scope=scope, value=value, live=True))
+    return rows[0] if rows and rows[0].live else None
 
 
 def covered_rows(using: str, rows: Sequence[AbstractJob]) -> list[AbstractJob]:
     """Those of the rows, which the caller is about to move to the suspended jobs, that a suspension covers.
 
     Looks without a lock first, because nearly always nothing is covered. What is covered is looked at again under
-    lock: else an activation could delete the suspension and finish its sweep between our look and our move, and the
+    lock: else an activation could end the suspension and finish its sweep between our look and our move, and the
     row would stay suspended for good.
     """
-    seen = Suspensions.of(using)
+    ids = [row.pk for row in rows]
+    seen = Suspensions.of(using, ids)
     covered = [row for row in rows if seen.cover(row)]
     if not covered:
         return covered
-    held = Suspensions.held(using)
+    held = Suspensions.held(using, ids)
     return [row for row in covered if held.cover(row)]
 
 
 def scope_of(**scope: Any) -> tuple[str, str]:
     """The one scope named by keyword, as (column, value); a clear error otherwise."""
+    allowed = [name for name in Scope.values if name != Scope.JOB]
     known = {name: value for name, value in scope.items() if value is not None}
-    if len(known) != 1:
-        raise ValueError(f"Expected exactly one of {', '.join(Scope.values)}, got {sorted(known) or 'none'}.")
+    if len(known) != 1 or not known.keys() <= set(allowed):
+        raise ValueError(f"Expected exactly one of {', '.join(allowed)}, got {sorted(known) or 'none'}.")
     column, value = next(iter(known.items()))
     if not isinstance(value, str) or not value:
         raise ValueError(f"{column}: expected a text that is not empty, got {value!r}.")

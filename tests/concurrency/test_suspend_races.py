@@ -81,10 +81,10 @@ def test_a_suspension_that_is_lifted_between_look_and_move_does_not_hold(alias, 
     Suspension.objects.using(alias).create(scope="tenant_id", value="t")
     look = suspensions.Suspensions.held.__func__
 
-    def lift_and_look(cls, using):
+    def lift_and_look(cls, using, jobs):
         monkeypatch.undo()
         finish(start(alias, lambda: activate(tenant_id="t", using=alias)))
-        return look(cls, using)
+        return look(cls, using, jobs)
 
     monkeypatch.setattr(suspensions.Suspensions, "held", classmethod(lift_and_look))
     if verb == "acquire":

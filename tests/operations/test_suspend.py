@@ -12,7 +12,7 @@ from tests.support.factories import a_failure, a_run, acquire, make_job, make_ro
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
-scopes = pytest.mark.parametrize("scope", Scope.values)
+scopes = pytest.mark.parametrize("scope", [scope for scope in Scope.values if scope != Scope.JOB])
 
 
 @scopes
@@ -66,7 +66,7 @@ def test_a_single_job(alias, table):
     assert suspend(row, using=alias).changed == [row.pk]
     held = SuspendedJob.objects.using(alias).get()
     assert (held.pk, held.suspend_requested, held.suspended_at, held.due_date) == (row.pk, True, NOW, due)
-    assert suspend(row.pk, using=alias).skipped == {row.pk: "not possible for a job that is suspended"}
+    assert suspend(row.pk, using=alias).skipped == {row.pk: "it is already suspended by itself"}
     assert activate(row, using=alias).changed == [row.pk]
     assert tables_of(alias) == {row.pk: [table], other.pk: [table]}
     assert not reload(alias, row).suspend_requested
@@ -93,6 +93,17 @@ def test_activating_a_scope_leaves_what_was_suspended_by_itself(alias):
     suspend(process_instance_id="p", using=alias)
     assert activate(process_instance_id="p", using=alias) == 1
     assert tables_of(alias) == {itself.pk: [SuspendedJob], swept.pk: [Job]}
+
+
+def test_a_job_that_its_scope_suspended_can_be_suspended_by_itself(alias):
+    itself, swept = make_job(alias, process_instance_id="p"), make_job(alias, process_instance_id="p")
+    suspend(process_instance_id="p", using=alias)
+    assert suspend(itself, using=alias).changed == [itself.pk]
+    assert suspend(itself, using=alias).skipped == {itself.pk: "it is already suspended by itself"}
+    assert activate(process_instance_id="p", using=alias) == 1
+    assert tables_of(alias) == {itself.pk: [SuspendedJob], swept.pk: [Job]}
+    assert activate(itself, using=alias).changed == [itself.pk]
+    assert table_of(alias, itself) is Job
 
 
 def test_activating_a_job_does_not_overrule_its_scope(alias):
@@ -127,7 +138,7 @@ def test_names_that_differ_only_in_case_are_different(alias):
 
 
 def test_many_pages(alias, monkeypatch):
-    monkeypatch.setattr(sys.modules["jobexec.operations.suspend"], "_PAGE", 3)
+    monkeypatch.setattr(sys.modules["jobexec.operations.sweep"], "_PAGE", 3)
     for number in range(10):
         make_job(alias, tenant_id="t", due_date=LATER if number % 3 else None)
     assert suspend(tenant_id="t", using=alias) == 10
@@ -136,7 +147,16 @@ def test_many_pages(alias, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "scope", [{}, {"tenant_id": ""}, {"tenant_id": 5}, {"tenant_id": "a", "process_instance_id": "b"}]
+    "scope",
+    [
+        {},
+        {"tenant_id": ""},
+        {"tenant_id": 5},
+        {"tenant_id": "a", "process_instance_id": "b"},
+        {"id": "a"},
+        {"tenant": "a"},
+        {"target": [], "tenant_id": "a"},
+    ],
 )
 @pytest.mark.parametrize("verb", [suspend, activate])
 def test_the_scope_must_be_one(alias, verb, scope):
