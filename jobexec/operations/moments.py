@@ -1,0 +1,23 @@
+"""Moments that somebody gives: aware, and such that every database can store them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from jobexec.exceptions import InvalidJob
+
+
+def check_moment(name: str, moment: Any) -> datetime | None:
+    """The moment in UTC, None for None. Raises InvalidJob, which names the argument and what was expected."""
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime):
+        raise InvalidJob(f"{name}: expected an aware datetime, got {moment!r}.")
+    if moment.utcoffset() is None:
+        raise InvalidJob(f"{name}: expected a datetime with a time zone, got the naive {moment!r}.")
+    try:
+        # In UTC: PostgreSQL would store what is then past the year 9999, and nobody could read the row again.
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise InvalidJob(f"{name}: expected a moment from the year 1 to 9999 in UTC, got {moment!r}.") from None
