@@ -181,7 +181,7 @@ def test_a_follow_up_of_a_running_job_waits_for_it_and_runs_at_once_afterwards(a
     handle(first, name="tests.first")
     handle(began.set, name="tests.second")
     # Long waits: only being woken brings the follow-up in time.
-    executor = make_executor({"WAIT_TIME": 0.01, "MAX_WAIT": TIMEOUT * 2, "MAX_WAIT_WHEN_LISTENING": TIMEOUT * 2})
+    executor = make_executor(dict.fromkeys(("WAIT_TIME", "MAX_WAIT", "MAX_WAIT_WHEN_LISTENING"), TIMEOUT * 2))
     executor.start()
     note(alias, "first", process_instance_id="order-1")
     passed(began)
