@@ -35,6 +35,9 @@ class JobExecutor(Service):
         self.settings = settings or get_settings()
         self.node_name = self.settings.node_name
         self.shutting_down = False
+        #: Why this process should drain and be started afresh; None as long as it need not. Whoever finds a reason
+        #: (a thread that cannot be used any more, say) writes it here; the command reads it (``recycling.reasons``).
+        self.restart_reason: str | None = None
         self._started = False
         self._lifecycle = threading.RLock()
         self.pool = Pool(self.settings.threads, self.settings.queue_size, self._run, self._give_back)

@@ -47,6 +47,11 @@ class Node:
         """Whether the lease holds now."""
         return clock.monotonic() < self._good_until
 
+    @property
+    def lease_left(self) -> float:
+        """For how many seconds the lease still holds; 0 once it has run out."""
+        return max(0.0, self._good_until - clock.monotonic())
+
     def owns(self, lock_owner: str) -> bool:
         """Whether locks of this owner are ours and good now."""
         return self.good and lock_owner == self.owner

@@ -44,6 +44,8 @@ class Pool(Service):
         self._suspect_runs = False
         self._active: list[Batch] = []
         self._reserved = self._queued = self._running = 0
+        #: How many jobs have left their threads since the process began, whatever became of them.
+        self.done = 0
         self._refused: list[Callable[[], None]] = []
         self._closed = True
         self._workers: list[threading.Thread] = []
@@ -95,6 +97,11 @@ class Pool(Service):
         """Nothing reserved, queued or running."""
         with self._changed:
             return not (self._reserved or self._queued or self._running)
+
+    @property
+    def alive(self) -> bool:
+        """Whether any of its threads runs."""
+        return any(worker.is_alive() for worker in self._workers)
 
     # Start and stop.
 
@@ -173,6 +180,7 @@ class Pool(Service):
     def _done(self, batch: Batch) -> None:
         with self._changed:
             self._running -= len(batch)
+            self.done += len(batch)
             self._active = [active for active in self._active if active is not batch]
             if self._closed:
                 self._changed.notify_all()

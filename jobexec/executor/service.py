@@ -33,6 +33,11 @@ def spawn(name: str, target: Callable[[], None]) -> threading.Thread:
     return thread
 
 
+def is_alive(thread: threading.Thread | None) -> bool:
+    """Whether there is such a thread and it runs."""
+    return thread is not None and thread.is_alive()
+
+
 def call_in_thread(name: str, function: Callable[[], None], timeout: float) -> None:
     """Call something that uses the database in a thread of its own and wait; raises what it raises.
 
@@ -81,6 +86,15 @@ class Loop(Service):
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        #: When the round that is running began, by the monotonic clock; None between rounds. For the health.
+        self.round_began: float | None = None
+        #: When a round last ended without an error.
+        self.succeeded_at = 0.0
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread runs."""
+        return is_alive(self._thread)
 
     def run_once(self) -> float:
         """One round; returns how many seconds to wait for the next, unless woken."""
@@ -119,7 +133,7 @@ class Loop(Service):
             if stopping.is_set():  # asked between the two lines above
                 return
             try:
-                wait, failures = self.run_once(), 0
+                wait, failures = self._round(), 0
             except BaseException as error:  # a receiver of a signal may raise anything; no loop dies of it
                 failures += 1
                 self._pause(error, failures, stopping)
@@ -131,6 +145,15 @@ class Loop(Service):
             if wait >= _IDLE_CONNECTION and not self.keeps_connection:
                 rest_connections(wait)
             self._woken.wait(wait)
+
+    def _round(self) -> float:
+        self.round_began = clock.monotonic()
+        try:
+            wait = self.run_once()
+            self.succeeded_at = clock.monotonic()
+            return wait
+        finally:
+            self.round_began = None
 
     def _pause(self, error: BaseException, failures: int, stopping: threading.Event) -> None:
         """Wait longer after each failure; wake-ups do not count, or a broken loop would spin."""

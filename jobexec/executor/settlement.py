@@ -12,7 +12,7 @@ from django.db import InterfaceError, OperationalError
 from .connections import refresh_connections, rest_connections
 from .node import Node
 from .outcomes import Outcome, unreachable, write, write_alone
-from .service import Deadline, Service, spawn
+from .service import Deadline, Service, is_alive, spawn
 
 logger = logging.getLogger("jobexec.settlement")
 
@@ -68,6 +68,11 @@ class Settlement(Service):
         """Everything that was taken over is committed."""
         with self._changed:
             return not (self._buffer or self._committing)
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread runs."""
+        return is_alive(self._thread)
 
     # Start and stop.
 

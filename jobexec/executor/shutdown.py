@@ -1,4 +1,4 @@
-"""Signals: the first one drains, the second one leaves now."""
+"""How a process ends: the first signal drains, the second one leaves now; a limit drains to be started afresh."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ import os
 import queue
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
 from types import FrameType
 
+from . import link
+from .health import Health
 from .job_executor import JobExecutor
+from .recycling import Reason
 
 logger = logging.getLogger("jobexec.executor")
 
-EXIT_DRAINED, EXIT_LEFT, EXIT_UNFINISHED = 0, 3, 4
+# What begs to be started afresh is not 0: systemd's Restart=on-failure and Docker's on-failure do it, too.
+EXIT_DRAINED, EXIT_LEFT, EXIT_UNFINISHED, EXIT_RECYCLED = 0, 3, 4, 5
 _TURN = 0.2
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -27,13 +30,15 @@ class Shutdown:
 
     def __init__(self, leave: Callable[[], None] | None = None) -> None:
         self.requested = False
+        #: Whether a signal came; the next one is the second.
+        self.signalled = False
         self.leave = leave or leave_now
         # Not an Event: a signal that arrives while the main thread is inside Event.wait() would wait for the Event's
         # own lock, for ever. This queue's put() is made to be called from anywhere.
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def request(self) -> None:
-        """Ask for the end, as the first signal does; a signal from now on is the second one."""
+        """Ask for the end. This is no signal: the first one after it still drains."""
         self.requested = True
         self._bell.put(None)
 
@@ -56,8 +61,9 @@ class Shutdown:
         atexit.register(_ignore_signals)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
+        if self.signalled:
             self.leave()
+        self.signalled = True
         self.request()
 
 
@@ -81,42 +87,47 @@ def serve(
     shutdown: Shutdown,
     done: Callable[[], bool] | None = None,
     say: Callable[[str], object] = logger.info,
+    health: Health | None = None,
+    reasons: Sequence[Reason] = (),
 ) -> int:
-    """Run a started executor until a signal comes, ``done`` says so, or the supervisor is gone; returns the exit code.
+    """Run a started executor until a signal, ``done``, one of ``reasons`` or the supervisor says otherwise.
 
-    0: everything that ran has ended and is settled. 4: the grace period ended before some job did. (3, by a second
-    signal, ends the process on the spot.) ``say`` is told how a drain goes on.
+    Returns the exit code. 0: everything that ran has ended and is settled. 4: the grace period ended before some job
+    did. 5: as 0, but a fresh process shall take its place, for one of ``reasons``, and no signal came meanwhile. (3, by
+    a second signal, ends the process on the spot.) With a supervisor, a reason is a wish, and the process goes on until
+    the supervisor grants it: not all processes may drain at the same time. ``say`` is told how a drain goes on.
     """
-    parent = supervisor()
-    while not shutdown.wait(_TURN):
-        if done is not None and done():
-            break
-        if parent is not None and os.getppid() != parent:
-            logger.warning("The supervisor is gone; draining")
-            break
-    if shutdown.requested:
-        say(f"Draining: {executor.pool.load()['busy_threads']} jobs are running.")
+    health = health or Health(executor)
+    why = _until_end(shutdown, done, health, reasons)
+    health.drain()
+    if shutdown.requested or why:
+        text = f"To be started afresh, because {why}. " if why else ""
+        say(f"{text}Draining: {executor.pool.load()['busy_threads']} jobs are running.")
     shutdown.request()
-    code = EXIT_DRAINED if executor.stop() else EXIT_UNFINISHED
-    say("Drained." if code == EXIT_DRAINED else "The grace period is over and jobs still run; their locks will expire.")
+    drained = executor.stop()
+    say("Drained." if drained else "The grace period is over and jobs still run; their locks will expire.")
+    code = EXIT_RECYCLED if why and not shutdown.signalled else EXIT_DRAINED
+    code = code if drained else EXIT_UNFINISHED
     shutdown.finish(code)
     return code
 
 
-_SUPERVISED = "JOBEXEC_SUPERVISED"
-
-
-@cache
-def supervisor() -> int | None:
-    """The process id of the supervisor of this process, which must not become one itself; None without one.
-
-    Told by the supervisor, and not asked of the system: it may have died while this process was still starting. Taken
-    from the environment, because a command that a job starts is nobody's child in this sense.
-    """
-    pid = os.environ.pop(_SUPERVISED, "")
-    return int(pid) if pid.isdigit() else None
-
-
-def child_environment() -> dict[str, str]:
-    """The environment that makes a child know its place."""
-    return os.environ | {_SUPERVISED: str(os.getpid())}
+def _until_end(
+    shutdown: Shutdown, done: Callable[[], bool] | None, health: Health, reasons: Sequence[Reason]
+) -> str | None:
+    """Wait; returns why this process shall be started afresh, or None if it shall simply end."""
+    above = link.supervisor()
+    while not shutdown.wait(_TURN):
+        if done is not None and done():
+            return None
+        if above is not None and above.gone:
+            logger.warning("The supervisor is gone; draining")
+            return None
+        order = above.order() if above is not None else None
+        if order == link.DRAIN:
+            shutdown.request()
+            return None
+        health.wish = health.wish or next(filter(None, (reason() for reason in reasons)), None)
+        if health.wish and (above is None or order == link.RECYCLE):
+            return health.wish
+    return None

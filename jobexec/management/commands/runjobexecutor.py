@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable
 from typing import Any
 
 from django.core import checks
@@ -14,12 +15,20 @@ from django.utils import autoreload
 from jobexec.conf import Settings, get_settings
 from jobexec.exceptions import JobExecError
 from jobexec.executor.banner import banner
+from jobexec.executor.child import Child
 from jobexec.executor.connections import leave_connections
+from jobexec.executor.health import Health, Monitor
+from jobexec.executor.health_server import HealthServer, parse_port
 from jobexec.executor.job_executor import JobExecutor
+from jobexec.executor.link import supervisor
 from jobexec.executor.preflight import check_engines, check_processes, warn_of_connections
 from jobexec.executor.progress import UntilEmpty
-from jobexec.executor.shutdown import Shutdown, serve, supervisor
-from jobexec.executor.supervisor import SourceWatcher, Supervisor
+from jobexec.executor.recycling import Limits, Reason, check_memory, parse_count, parse_duration, parse_size, reasons
+from jobexec.executor.reload import SourceWatcher
+from jobexec.executor.report import PROBES, Report
+from jobexec.executor.shutdown import Shutdown, serve
+from jobexec.executor.supervisor import Supervisor
+from jobexec.executor.systemd import Notifier
 from jobexec.management.logs import configure_logging
 
 
@@ -36,6 +45,11 @@ class Command(BaseCommand):
         add("--category", action="append", help="Serve only this category. Repeatable.")
         add("--node", help="This node's name (setting NODE_NAME, else the host name).")
         add("--deployment-aware", action="store_true", default=None, help="Take only jobs of registered deployments.")
+        add("--max-jobs", type=_typed(parse_count), help="Start a process afresh after so many jobs.")
+        add("--max-lifetime", type=_typed(parse_duration), help="... after so long: seconds, or ISO 8601 as PT6H.")
+        add("--max-rss", type=_typed(parse_size), help="... when it takes so much memory, as 512M or 1.5G.")
+        add("--health-port", type=_typed(parse_port), help="Answer /startup, /ready and /live there; 0: a free port.")
+        add("--health-host", default="127.0.0.1", help="Address of --health-port; in a container 0.0.0.0 or ::.")
         add("--until-empty", action="store_true", help="End when nothing is due, nothing runs and no retry waits.")
         add("--check", action="store_true", help="Validate settings, databases and migrations, and exit.")
         add("--reload", action="store_true", help="Restart when source files change; for development.")
@@ -46,6 +60,7 @@ class Command(BaseCommand):
             settings = self._settings(options)
             check_engines(settings)
             check_processes(settings, options["processes"])
+            check_memory(options["max_rss"])
             if supervisor() is None:  # which has said it for all
                 warn_of_connections(settings, options["processes"])
         except JobExecError as error:
@@ -54,9 +69,16 @@ class Command(BaseCommand):
         if options["check"]:
             self.stdout.write(self.style.SUCCESS("The job executor can start."))
             return
-        if supervisor() is None and (options["processes"] > 1 or options["reload"]):
-            sys.exit(self._supervise(settings, options))
-        sys.exit(self._serve(settings, options))
+        try:
+            sys.exit(self._run(settings, options))
+        except (JobExecError, DatabaseError, TimeoutError) as error:
+            raise CommandError(str(error)) from error
+
+    def _run(self, settings: Settings, options: dict[str, Any]) -> int:
+        limits = Limits(options["max_jobs"], options["max_lifetime"], options["max_rss"])
+        if supervisor() is None and (options["processes"] > 1 or options["reload"] or limits):
+            return self._supervise(settings, options)
+        return self._serve(settings, options, limits)
 
     def _settings(self, options: dict[str, Any]) -> Settings:
         return get_settings().replace(
@@ -68,36 +90,82 @@ class Command(BaseCommand):
             deployment_aware=options["deployment_aware"],
         )
 
-    def _serve(self, settings: Settings, options: dict[str, Any]) -> int:
+    def _serve(self, settings: Settings, options: dict[str, Any], limits: Limits) -> int:
         shutdown = Shutdown()
         shutdown.install()
         executor = JobExecutor(settings)
+        health, above, notifier = Health(executor), supervisor(), Notifier.from_environment()
+        server = None if above else self._health_server(options, health.report)
+        listeners = [each.tell for each in (above, notifier) if each]
+        monitor = Monitor(health, listeners, notifier.interval if notifier else 1.0)
+        monitor.run_once()  # the supervisor must know that we hear its orders before we hold any job
+        monitor.start()
         try:
             executor.start()
-        except (JobExecError, DatabaseError, TimeoutError) as error:
-            raise CommandError(str(error)) from error
-        say = self._say if options["verbosity"] else _say_nothing
+            health.begin(monitor.wake)
+            return self._until_end(executor, shutdown, health, reasons(executor, limits), options)
+        finally:
+            monitor.stop(1.0)
+            if server is not None:
+                server.stop(1.0)
+
+    def _until_end(
+        self, executor: JobExecutor, shutdown: Shutdown, health: Health, why: list[Reason], options: dict[str, Any]
+    ) -> int:
+        say = self._sayer(options)
         for line in banner(executor):
             say(line)
         until_empty = UntilEmpty(executor) if options["until_empty"] else None
-        code = serve(executor, shutdown, until_empty, say)
+        code = serve(executor, shutdown, until_empty, say, health, why)
         if until_empty is not None and until_empty.reached:
             say(until_empty.report())
         return code
+
+    def _supervise(self, settings: Settings, options: dict[str, Any]) -> int:
+        shutdown = Shutdown()
+        shutdown.install()
+        arguments, count = autoreload.get_child_arguments(), options["processes"]
+        names = [settings.node_name]
+        if count > 1:
+            names = [f"{settings.node_name}-{number}" for number in range(1, count + 1)]
+        children = [Child(name, [*arguments, "--node", name], options["until_empty"]) for name in names]
+        changed = SourceWatcher(autoreload.iter_all_python_module_files) if options["reload"] else None
+        notifier = Notifier.from_environment()
+        told = Supervisor(children, shutdown, changed, [notifier.tell] if notifier else [])
+        server = self._health_server(options, told.report)
+        try:
+            return told.run()
+        finally:
+            if server is not None:
+                server.stop(1.0)
+
+    def _health_server(self, options: dict[str, Any], report: Callable[[], Report]) -> HealthServer | None:
+        if options["health_port"] is None:
+            return None
+        server = HealthServer(options["health_host"], options["health_port"], report)
+        server.start()
+        self._sayer(options)(f"Health: {server.url} with {', '.join(f'/{probe}' for probe in PROBES)}")
+        return server
+
+    def _sayer(self, options: dict[str, Any]) -> Callable[[str], object]:
+        return self._say if options["verbosity"] else _say_nothing
 
     def _say(self, line: str) -> None:
         self.stdout.write(line)
         self.stdout.flush()  # who reads a pipe wants to know now
 
-    def _supervise(self, settings: Settings, options: dict[str, Any]) -> int:
-        shutdown = Shutdown(leave=lambda: None)
-        shutdown.install()
-        arguments, count = autoreload.get_child_arguments(), options["processes"]
-        names = [f"{settings.node_name}-{number}" for number in range(1, count + 1)] if count > 1 else None
-        commands = [[*arguments, "--node", name] for name in names] if names else [arguments]
-        changed = SourceWatcher(autoreload.iter_all_python_module_files) if options["reload"] else None
-        return Supervisor(commands, shutdown, changed).run()
-
 
 def _say_nothing(line: str) -> None:
     """What -v 0 asks for."""
+
+
+def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A type of argparse that says what was expected."""
+
+    def parsed(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise ArgumentTypeError(str(error)) from error
+
+    return parsed

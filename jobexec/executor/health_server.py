@@ -1,0 +1,103 @@
+"""The health port: /startup, /ready and /live over HTTP, with 200 or 503 and the reasons as JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer
+from typing import Any
+
+from jobexec.exceptions import NodeRefused
+
+from .report import PROBES, Report
+from .service import Service, is_alive, spawn
+
+logger = logging.getLogger("jobexec.executor")
+
+_PATHS = [f"/{probe}" for probe in PROBES]
+_PATIENCE = 2.0  # seconds for a client that has connected and says nothing: others wait meanwhile
+
+
+def parse_port(text: str) -> int:
+    """A TCP port; 0 is any that is free. Raises ValueError."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise ValueError(f"expected a port from 0 to 65535, got {text!r}")
+    return int(text)
+
+
+class HealthServer(Service):
+    """Answers probes from one thread with what ``report`` says then.
+
+    ``port`` 0 takes any that is free. Raises NodeRefused if it cannot listen there.
+    """
+
+    def __init__(self, host: str, port: int, report: Callable[[], Report]) -> None:
+        try:
+            self._server = _Server(host, port, report)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise NodeRefused(f"--health-port {port}: cannot listen on {host!r}: {reason}.") from error
+        self._thread: Any = None
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        host, port = self._server.server_address[:2]
+        return f"http://[{host!s}]:{port}" if ":" in str(host) else f"http://{host!s}:{port}"
+
+    def start(self) -> None:
+        if self._thread is None:
+            self._thread = spawn("jobexec-health", lambda: self._server.serve_forever(poll_interval=0.2))
+
+    def stop(self, timeout: float) -> bool:
+        if is_alive(self._thread):
+            self._server.shutdown()
+            self._thread.join(timeout)
+        self._server.server_close()
+        return not is_alive(self._thread)
+
+
+class _Server(TCPServer):
+    allow_reuse_address = True  # the connections of a process before us may linger; a second listener is refused
+
+    def __init__(self, host: str, port: int, report: Callable[[], Report]) -> None:
+        self.report = report
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        self.address_family = family
+        super().__init__(address[:2], _Handler)  # type: ignore[arg-type]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        logger.debug("A request to the health port failed", exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    server_version, sys_version = "jobexec", ""
+    timeout = _PATIENCE
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0].rstrip("/")
+        if path not in _PATHS:
+            self._answer(HTTPStatus.NOT_FOUND, {"error": f"expected one of {', '.join(_PATHS)}"})
+            return
+        answer = self.server.report().answer(path[1:])
+        self._answer(HTTPStatus.OK if answer["ok"] else HTTPStatus.SERVICE_UNAVAILABLE, answer)
+
+    do_HEAD = do_GET
+
+    def _answer(self, status: HTTPStatus, answer: dict[str, Any]) -> None:
+        body = (json.dumps(answer, indent=2) + "\n").encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Probes come all the time and are no news."""
