@@ -100,7 +100,7 @@ class Node:
         if self.engine.deployment_aware:
             served = deployments.registered_deployments(self.settings.node_name, using=self.using)
         else:
-            served = deployments.all_deployments(using=self.using)
+            served = deployments.all_deployments(self.settings.categories, using=self.using)
         lowest, highest = self.engine.priority_range
         return Scope(self.settings.categories, tuple(served), lowest, highest)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jobexec import clock
-from jobexec.models import Deployment, DeploymentRegistration, JobDefinition
+from jobexec.models import Deployment, DeploymentRegistration, Job, JobDefinition
 
 from .locking import atomic, names_conflict_target
 
@@ -78,9 +78,26 @@ def registered_deployments(node_name: str, *, using: str = "default") -> list[st
     return sorted(registrations.values_list("deployment_id", flat=True))
 
 
-def all_deployments(*, using: str = "default") -> list[str]:
-    """The ids of all known deployments: what a node that is not deployment aware takes."""
-    return list(Deployment.objects.using(using).order_by("id").values_list("id", flat=True))
+def all_deployments(categories: Iterable[str] = (), *, using: str = "default") -> list[str]:
+    """The ids of all deployments: what a node that is not deployment aware takes.
+
+    Those that a node has recorded, and those that a job in one of the categories names though no node has: created by
+    code that is newer than its executors', or whose deployment was removed.
+    """
+    known = set(Deployment.objects.using(using).values_list("id", flat=True))
+    return sorted(known.union(*(_named_by_jobs(category, using) for category in categories)))
+
+
+def _named_by_jobs(category: str, using: str) -> set[str]:
+    # From one to the next along the index of acquisition: as many looks as there are deployments, however many jobs.
+    named: set[str] = set()
+    rows = Job.objects.using(using).filter(category=category).order_by("deployment_id")
+    ids = rows.values_list("deployment_id", flat=True)
+    following = ids.filter(deployment_id__gt="").first()
+    while following:
+        named.add(following)
+        following = ids.filter(deployment_id__gt=following).first()
+    return named
 
 
 def write_job_definitions(definitions: Iterable[Mapping[str, Any]], *, using: str = "default") -> None:
