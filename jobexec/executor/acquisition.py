@@ -61,9 +61,13 @@ class JobAcquisition(Loop):
         return self._after(acquisition, Round(reserved, acquisition.found, len(made), failures), began)
 
     def _after(self, acquisition: Acquisition, round: Round, began: float) -> float:
-        load = self.pool.load()["busy_threads"] / self.pool.threads
+        pool = self.pool.load()
+        load = pool["busy_threads"] / self.pool.threads
         elapsed = clock.monotonic() - began
         wait = self.waiting.after(replace(round, listening=self._listening(), elapsed=elapsed, load=load))
+        text = "%s: asked for %d jobs, %d there, %d acquired, %d lost to other nodes; %d threads busy, %d jobs queued"
+        numbers = round.requested, round.found, len(acquisition.jobs), round.lock_failures
+        logger.debug(text, self.name, *numbers, pool["busy_threads"], pool["queued_jobs"])
         if acquisition.lock_taken:
             return self._poll_rate
         # Who has had the global lock stays away from it for a while, so that others get in.

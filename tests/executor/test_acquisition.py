@@ -14,7 +14,6 @@ from jobexec.executor.pool import Pool
 from jobexec.models import ExclusiveLock, Job
 from jobexec.operations.acquire import acquire_jobs, release_jobs
 from tests.support.factories import locked_ids, make_job
-from tests.support.waiting import TIMEOUT
 
 
 class Waiting(Pool):
@@ -210,3 +209,29 @@ def test_a_wake_up_ends_the_wait(alias, build):
     loop.waiting = SimpleNamespace(wake=lambda: None)
     loop.wake()
     assert loop._woken.is_set()
+
+
+def test_each_round_is_a_line_for_whoever_debugs(alias, build, caplog, monkeypatch):
+    loop = build(threads=1, queue_size=3)
+    for _ in range(6):
+        make_job(alias)
+    real = module.acquire_jobs
+
+    def overtaken(*args, **kwargs):
+        result = real(*args, **kwargs)
+        result.lock_failures = 2
+        return result
+
+    with caplog.at_level("DEBUG", "jobexec.executor"):
+        loop.run_once()
+        monkeypatch.setattr(module, "acquire_jobs", overtaken)
+        loop.pool.stop(0)
+        loop.pool.start()
+        loop.run_once()
+        loop.run_once()
+    lines = [record.getMessage().partition(": ")[2] for record in caplog.records if "asked for" in record.getMessage()]
+    assert lines == [
+        "asked for 4 jobs, 4 there, 4 acquired, 0 lost to other nodes; 0 threads busy, 4 jobs queued",
+        "asked for 4 jobs, 4 there, 4 acquired, 2 lost to other nodes; 0 threads busy, 4 jobs queued",
+        "asked for 0 jobs, 0 there, 0 acquired, 0 lost to other nodes; 0 threads busy, 4 jobs queued",
+    ]
