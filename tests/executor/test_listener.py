@@ -110,6 +110,20 @@ def test_an_executor_that_listens_hears_of_jobs_from_elsewhere(alias, make_execu
     passed(done)
 
 
+def test_it_asks_the_system_to_notice_a_dead_network_unless_options_say_how(alias, listener, monkeypatch):
+    def parameters():
+        listener.start()
+        until(lambda: listener.listening)
+        found = listener._connection.info.get_parameters()
+        assert listener.stop(TIMEOUT)
+        return found["keepalives_idle"], found["keepalives_count"], found["tcp_user_timeout"], found["connect_timeout"]
+
+    assert parameters() == ("10", "3", "25000", "10")
+    monkeypatch.setitem(connections.settings[alias]["OPTIONS"], "tcp_user_timeout", 7000)
+    monkeypatch.setitem(connections.settings[alias]["OPTIONS"], "keepalives_idle", 3)
+    assert parameters() == ("3", "3", "7000", "10")
+
+
 def test_can_be_switched_off(alias, make_executor):
     executor = make_executor({"NOTIFY": False})
     executor.start()
