@@ -17,11 +17,12 @@ from .pool import Pool
 from .recovery import Recovery
 from .service import Deadline, Loop, Service
 from .settlement import Settlement
+from .suspensions import SuspensionSweep
 from .timers import TimerAcquisition
 
 
 class Engine(Service):
-    """Acquisition, timers, recovery and, on PostgreSQL, the listener of one database.
+    """Acquisition, timers, suspensions, recovery and, on PostgreSQL, the listener of one database.
 
     Its heartbeat and its settlement are started and stopped apart, because they outlive the pool.
     """
@@ -36,6 +37,7 @@ class Engine(Service):
         self.acquisition = JobAcquisition(self.node, pool, self._listening, self._in_hand)
         self.timers = TimerAcquisition(self.node, self._listening)
         self.recovery = Recovery(self.node, self.acquisition.wake)
+        self.suspensions = SuspensionSweep(self.node)
         self.settlement = Settlement(self.node, self.timers.wake)
 
     def _listening(self) -> bool:
@@ -43,7 +45,7 @@ class Engine(Service):
 
     @property
     def _loops(self) -> list[Loop]:
-        loops: list[Loop] = [self.recovery, self.timers, self.acquisition]
+        loops: list[Loop] = [self.recovery, self.suspensions, self.timers, self.acquisition]
         return [*loops, self._listener] if self._listener else loops
 
     def start(self) -> None:

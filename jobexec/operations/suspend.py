@@ -166,22 +166,24 @@ def lift(suspension: Suspension, *, at: datetime | None = None) -> int:
 def _activate_scope(using: str, column: str, value: str, moment: datetime | None) -> int:
     with atomic(using):
         found = lock_suspension(using, column, value)
-        if moment is not None:
-            return _end_at(found, moment)
-        if found is not None:
+        refusal = None if found is None or moment is None else _end_at(found, moment)
+        if found is not None and moment is None:
             one(found).update(live=None)
+    if refusal is not None:  # outside, or a transaction of the caller's could not go on
+        raise InvalidJob(refusal)
+    if moment is not None:
+        return 0
     if found is not None:
         return end(found)
     return activate_all(using, {column: value})[0]
 
 
-def _end_at(found: Suspension | None, moment: datetime) -> int:
-    if found is None or found.over(clock.now(found._state.db or "default")):
-        return 0
+def _end_at(found: Suspension, moment: datetime) -> str | None:
     if found.suspend_time is not None and moment <= found.suspend_time:
-        raise InvalidJob(f"at: expected a time after the suspension begins, {found.suspend_time}; got {moment}.")
-    one(found).update(activate_time=moment)
-    return 0
+        return f"at: expected a time after the suspension begins, {found.suspend_time}; got {moment}."
+    if not found.over(clock.now(found._state.db or "default")):
+        one(found).update(activate_time=moment)
+    return None
 
 
 def _activate_one(row: AbstractJob, moment: datetime | None) -> str | None:
@@ -202,5 +204,4 @@ def _activate_one_at(row: AbstractJob, moment: datetime) -> str | None:
     found = lock_suspension(row._state.db or "default", Scope.JOB, str(row.pk))
     if found is None:
         return "it is not suspended by itself"
-    _end_at(found, moment)
-    return None
+    return _end_at(found, moment)

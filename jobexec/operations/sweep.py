@@ -32,14 +32,15 @@ def sweep_suspensions(using: str) -> int:
     now, count = clock.now(using), 0
     begun = Q(swept=False) & (Q(suspend_time=None) | Q(suspend_time__lte=now))
     over = Q(live=None) | Q(activate_time__lte=now)
-    for suspension in Suspension.objects.using(using).filter(begun | over).order_by("pk"):
+    due = Suspension.objects.using(using).filter(begun | over, scope__in=Scope.values)
+    for suspension in due.order_by("pk"):
         count += end(suspension) if suspension.over(now) else begin(suspension)
     return count
 
 
 def next_suspension_date(using: str) -> datetime | None:
     """When the next suspension begins or ends; None if no date is set."""
-    table = Suspension.objects.using(using).filter(live=True)
+    table = Suspension.objects.using(using).filter(live=True, scope__in=Scope.values)
     dates = table.aggregate(begin=Min("suspend_time", filter=Q(swept=False)), end=Min("activate_time"))
     return min((date for date in dates.values() if date is not None), default=None)
 

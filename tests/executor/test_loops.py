@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import OperationalError
 
 from jobexec import signals
 from jobexec.clock import FrozenClock
@@ -10,10 +11,12 @@ from jobexec.conf import get_settings
 from jobexec.executor.heartbeat import Heartbeat
 from jobexec.executor.node import Node
 from jobexec.executor.recovery import Recovery
+from jobexec.executor.suspensions import SuspensionSweep
 from jobexec.executor.timers import TimerAcquisition
-from jobexec.models import ExecutorNode, Job, NodeState, TimerJob
+from jobexec.models import ExecutorNode, Job, NodeState, SuspendedJob, TimerJob
+from jobexec.operations import suspend
 from jobexec.operations.leases import declare_dead
-from tests.support.factories import acquire, make_job
+from tests.support.factories import acquire, make_job, table_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -207,3 +210,31 @@ def test_receivers_that_fail_do_not_keep_a_node_from_starting_or_stopping(alias)
         for signal in (signals.node_started, signals.node_stopped):
             signal.disconnect(fail)
     assert not ExecutorNode.objects.using(alias).exists()
+
+
+def test_suspensions_wait_exactly_until_the_next_one_begins_or_ends(alias, node, frozen):
+    loop, job = SuspensionSweep(node), make_job(alias, tenant_id="x")
+    assert loop.run_once() == 10.0
+    suspend(tenant_id="x", at=NOW + timedelta(seconds=3.25), until=NOW + timedelta(seconds=5), using=alias)
+    assert loop.run_once() == 3.25
+    frozen.tick(3.2)
+    assert loop.run_once() == pytest.approx(0.05)
+    assert table_of(alias, job) is Job
+    frozen.tick(0.05)
+    assert loop.run_once() == 1.75
+    assert table_of(alias, job) is SuspendedJob
+    frozen.tick(1.75)
+    assert loop.run_once() == 10.0
+    assert table_of(alias, job) is Job
+
+
+def test_a_sweep_that_meets_a_conflict_tries_again_soon_and_any_other_error_is_the_loops(alias, node, monkeypatch):
+    loop, errors = SuspensionSweep(node), [OperationalError(1213, "Deadlock found"), OperationalError("gone")]
+    monkeypatch.setattr("jobexec.executor.suspensions.sweep_suspensions", lambda using: raise_(errors.pop(0)))
+    assert loop.run_once() == 0.1
+    with pytest.raises(OperationalError, match="gone"):
+        loop.run_once()
+
+
+def raise_(error):
+    raise error

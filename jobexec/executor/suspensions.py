@@ -1,0 +1,41 @@
+"""Moves jobs when suspensions begin and end."""
+
+from __future__ import annotations
+
+from jobexec import clock
+from jobexec.operations.errors import is_conflict
+from jobexec.operations.sweep import next_suspension_date, sweep_suspensions
+
+from .node import Node
+from .service import Loop, logger
+
+_SHORTLY = 0.1
+
+
+class SuspensionSweep(Loop):
+    """Sleeps until the next suspension of one engine begins or ends; every node does, and none needs to be the leader.
+
+    A loop of its own, because a sweep over a million jobs must delay neither timers nor recovery. A date that somebody
+    sets while it sleeps is noticed within RECOVERY_INTERVAL; what is suspended does not run even before that.
+    """
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(f"jobexec-suspensions-{node.using}")
+        self.node = node
+        self._interval = node.settings.recovery_interval.total_seconds()
+
+    def run_once(self) -> float:
+        using = self.node.using
+        try:
+            moved = sweep_suspensions(using)
+        except Exception as error:
+            if not is_conflict(error):
+                raise
+            return _SHORTLY  # another node is at it; what is left to do will be found again
+        if moved:
+            logger.info("%d jobs on %s moved, because suspensions began or ended", moved, using)
+        date = next_suspension_date(using)
+        if date is None:
+            return self._interval
+        wait = (date - clock.now(using)).total_seconds()
+        return min(self._interval, wait) if wait > 0 else _SHORTLY  # another node is perhaps just at it
