@@ -54,6 +54,16 @@ def test_hears_a_commit_that_brought_jobs_and_no_rollback(alias, listener):
     assert not listener.heard.acquire(timeout=0.2), "once a transaction"
 
 
+def test_a_notification_wakes_whatever_is_in_it(alias, listener):
+    listener.start()
+    assert listener.heard.acquire(timeout=TIMEOUT), "whatever was said while nobody listened"
+    for content in ("", '{"v": 999, "node": "of another release"}', "\n; DROP TABLE jobs"):
+        with connections[alias].cursor() as cursor:
+            cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, content])
+        assert listener.heard.acquire(timeout=TIMEOUT)
+    assert not listener.heard.acquire(timeout=0.2), "once each"
+
+
 def test_reconnects_when_its_connection_is_cut(alias, listener):
     listener.start()
     until(lambda: listener.listening)

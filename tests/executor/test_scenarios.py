@@ -171,6 +171,24 @@ def test_a_job_that_is_deleted_by_the_transaction_that_made_it_never_runs(alias,
     assert seen == []
 
 
+def test_what_is_rolled_back_never_runs_now_or_later(alias, make_executor, handle):
+    seen = []
+    handle(seen.append, name="tests.note")
+    executor = make_executor(QUICK)
+    executor.start()
+    soon = clock.now(alias) + timedelta(seconds=0.1)
+    with pytest.raises(ZeroDivisionError), transaction.atomic(alias):
+        note(alias, "note", "message")
+        note(alias, "note", "timer", due_date=soon)
+        raise ZeroDivisionError
+    with transaction.atomic(alias):
+        note(alias, "note", "message of another transaction")
+        note(alias, "note", "its timer", due_date=soon)
+    until(lambda: len(seen) == 2)
+    until(lambda: executor.idle and all_gone(alias))
+    assert sorted(seen) == ["its timer", "message of another transaction"]
+
+
 def test_a_follow_up_of_a_running_job_waits_for_it_and_runs_at_once_afterwards(alias, make_executor, handle):
     began, early = threading.Event(), []
 

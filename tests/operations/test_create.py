@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from jobexec import signals
 from jobexec.exceptions import InvalidJob, InvalidSettings
@@ -60,6 +60,13 @@ def test_what_is_refused_inserts_nothing(alias, columns, message):
         create_jobs(alias, [{"handler_type": HANDLER}, {"handler_type": HANDLER, **columns}])
     assert not Job.objects.using(alias).exists()
     assert not TimerJob.objects.using(alias).exists()
+
+
+def test_an_id_that_is_taken_is_refused_and_the_row_stays(alias):
+    row = make_job(alias, priority=3)
+    with pytest.raises(IntegrityError), transaction.atomic(alias):
+        make_job(alias, id=row.pk, priority=9)
+    assert Job.objects.using(alias).get().priority == 3
 
 
 def test_a_database_that_is_no_engine_is_refused(alias, settings):

@@ -67,6 +67,22 @@ def test_it_is_taken_over_after_a_while(alias, frozen, caplog):
     assert lock(alias).lock_owner == "b"
 
 
+def test_fractions_of_a_second_count(alias, frozen):
+    assert global_lock.take(alias, "a", timedelta(milliseconds=500))
+    frozen.tick(0.4)
+    assert global_lock.take(alias, "b", MINUTE) is None, "not rounded down to nothing"
+    frozen.tick(0.1)
+    assert global_lock.take(alias, "b", MINUTE)
+
+
+def test_who_does_not_have_it_frees_nothing(alias):
+    assert not global_lock.release(alias, "a", 1), "there is not even a row"
+    token = global_lock.take(alias, "a", MINUTE)
+    assert not global_lock.release(alias, "b", token)
+    global_lock.release_of(alias, "b")
+    assert confirmed(alias, "a", token)
+
+
 def test_acquires_and_frees(alias):
     ids = {make_job(alias).pk for _ in range(3)}
     result = acquire_under_lock(alias, "a")

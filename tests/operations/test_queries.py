@@ -1,4 +1,4 @@
-"""Every filter of Camunda's JobQuery and of Flowable's six job queries, said as a condition of Django's querysets.
+"""Every filter of Camunda's JobQuery, Flowable's job queries and Ratchet's JobFilter, as a condition of a queryset.
 
 There is no query class of our own: the tables are models. A column that is renamed or moves out of reach fails here.
 """
@@ -13,6 +13,7 @@ from tests.support.factories import make_row
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 ALL = frozenset({"message", "running", "timer", "retry", "suspended", "dead"})
 MESSAGE, RUNNING, TIMER = ({"message"}, {"running"}, {"timer"})
 
@@ -28,6 +29,7 @@ def jobs(alias):
         "process_definition_key": "order",
         "job_definition_id": "orders.ship",
         "correlation_id": "c-1",
+        "traceparent": TRACE,
         "category": "mail",
         "tenant_id": "acme",
         "create_time": NOW - DAY,
@@ -58,6 +60,7 @@ CASES = {
     "category": (Q(category="mail"), MESSAGE),
     "categoryLike": (Q(category__startswith="ma"), MESSAGE),
     "correlationId": (Q(correlation_id="c-1"), MESSAGE),
+    "traceCorrelationId": (Q(traceparent=TRACE), MESSAGE),
     "tenantIdIn": (Q(tenant_id__in=["acme", "other"]), MESSAGE),
     "tenantIdLike": (Q(tenant_id__startswith="ac"), MESSAGE),
     "withoutTenantId": (Q(tenant_id=""), ALL - MESSAGE),
