@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from jobexec.clock import FrozenClock
-from jobexec.models import JOB_TABLES, ExclusiveLock, ExecutorNode, Job
+from jobexec.models import JOB_TABLES, ExclusiveLock, ExecutorNode, Job, SuspendedJob
 from jobexec.operations import (
     activate,
     complete_jobs,
@@ -28,10 +28,12 @@ from jobexec.operations import (
     release_jobs,
     requeue,
     suspend,
+    sweep_suspensions,
     trigger_due_timers,
 )
 from jobexec.operations.leases import declare_dead
 from jobexec.operations.recover import mark_suspect_started
+from jobexec.operations.suspensions import Suspensions
 from jobexec.operations.work import batches
 from tests.support.factories import LEASE_TIME, a_failure, a_run, acquire, make_job, make_node
 
@@ -40,6 +42,7 @@ NAMES = ("one", "two", "three")
 names = st.sampled_from(NAMES)
 instances = st.sampled_from(["", "p", "p", "q"])
 mostly = st.sampled_from([True, True, True, False])
+ahead = st.sampled_from([None, 1, 20, 30])
 picks = st.integers(0, 50)
 outcomes = st.sampled_from(["complete", "complete", "fail", "fatal", "release", "mark"])
 
@@ -90,7 +93,10 @@ class Jobs(RuleBasedStateMachine):
     @rule(name=names, limit=st.sampled_from([4, 2, 1]), strategy=st.sampled_from(["auto", "optimistic"]))
     def acquire(self, name, limit, strategy):
         name = self.there(name)
-        self.hands[name] += batches(acquire(self.alias, self.nodes[name].lock_owner, limit, strategy=strategy))
+        jobs = acquire(self.alias, self.nodes[name].lock_owner, limit, strategy=strategy)
+        in_force = Suspensions.of(self.alias, [job.id for job in jobs])
+        assert not any(in_force.cover(job.load()) for job in jobs)
+        self.hands[name] += batches(jobs)
 
     @rule(
         name=names, index=picks, outcome=st.sampled_from(["complete", "complete", "fail", "fatal", "release", "mark"])
@@ -141,6 +147,20 @@ class Jobs(RuleBasedStateMachine):
     @rule(instance=st.sampled_from(["p", "q"]), on=st.booleans())
     def switch_an_instance(self, instance, on):
         (activate if on else suspend)(process_instance_id=instance, using=self.alias)
+
+    @rule(instance=st.sampled_from(["p", "q"]), index=picks, single=st.booleans(), begin=ahead, end=ahead)
+    def suspend_with_dates(self, instance, index, single, begin, end):
+        target = {"target": self.pick(index)} if single else {"process_instance_id": instance}
+        at, until = (None if each is None else self.clock.now + timedelta(seconds=each) for each in (begin, end))
+        if until is None or until > (at or self.clock.now):
+            suspend(**target, at=at, until=until, using=self.alias)
+
+    @rule()
+    def sweep(self):
+        sweep_suspensions(self.alias)
+        rows = list(SuspendedJob.objects.using(self.alias))
+        in_force = Suspensions.of(self.alias, [row.pk for row in rows])
+        assert all(in_force.cover(row) for row in rows), "suspended by nothing"
 
     @precondition(lambda self: self.created)
     @rule(index=picks, verb=st.sampled_from([suspend, activate, requeue, delete_jobs]))
