@@ -3,9 +3,11 @@
 import os
 import signal
 import time
+from datetime import date
 from pathlib import Path
 
-from jobexec import job
+from demo_project.bookings.models import Booking
+from jobexec import JobContext, LockLost, job
 
 
 def _append(path: str, text: str) -> None:
@@ -37,6 +39,28 @@ def die(path: str, how: str) -> None:
         os._exit(9)
     os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(60)
+
+
+@job
+def heed_the_lease(context: JobContext, path: str, text: str, go: str) -> None:
+    """As `wait`, but ends as soon as the lease is lost, as a handler with effects elsewhere should."""
+    _append(path, f"begun {text}")
+    end = time.monotonic() + 60
+    while not Path(go).exists() and time.monotonic() < end:
+        try:
+            context.check_lease()
+        except LockLost:
+            _append(path, f"lost {text}")
+            raise
+        time.sleep(0.01)
+    _append(path, f"ended {text}")
+
+
+@job(atomic=True)
+def book(path: str, text: str, go: str) -> None:
+    """Write to the database, and then wait as `wait` does, in one transaction with the job's end."""
+    Booking.objects.create(visitor=text, city="Athens", arrival=date(2026, 5, 1), departure=date(2026, 5, 2))
+    wait(path, text, go)
 
 
 @job(retries="R9/PT0.1S")

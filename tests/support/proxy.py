@@ -9,14 +9,17 @@ from typing import Any
 
 
 class Proxy:
-    """Forwards a TCP port of its own to a server's address: a (host, port) or the path of a Unix socket."""
+    """Forwards a TCP port of its own to a server's address: a (host, port) or the path of a Unix socket.
 
-    def __init__(self, server: tuple[str, int] | str) -> None:
+    ``listener`` is a listening socket to use instead, of another network perhaps.
+    """
+
+    def __init__(self, server: tuple[str, int] | str, listener: socket.socket | None = None) -> None:
         self._server = server
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._whole = True
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = listener or socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.connections = 0
         threading.Thread(target=self._accept, daemon=True, name="proxy").start()
@@ -76,10 +79,10 @@ class Proxy:
 
 
 @contextmanager
-def in_front_of(address: dict[str, Any]) -> Iterator[Proxy]:
+def in_front_of(address: dict[str, Any], listener: socket.socket | None = None) -> Iterator[Proxy]:
     """A proxy before a database given as Django's settings; `moved()` are settings that lead through it."""
     host, port = str(address["HOST"]), int(address["PORT"] or 5432)
-    proxy = Proxy(f"{host}/.s.PGSQL.{port}" if host.startswith("/") else (host, port))
+    proxy = Proxy(f"{host}/.s.PGSQL.{port}" if host.startswith("/") else (host, port), listener)
     try:
         yield proxy
     finally:

@@ -1,0 +1,102 @@
+"""Two nodes on two hosts; one is cut off from the database for longer than its lease."""
+
+import json
+import signal
+
+import pytest
+
+from demo_project.bookings.models import Booking
+from jobexec.models import ExclusiveLock, ExecutorNode, Job, JobLog
+from tests.support import processes
+from tests.support.executor import all_gone
+from tests.support.factories import tables_of
+from tests.support.namespaces import SERVER, network
+from tests.support.proxy import in_front_of
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.transactional, pytest.mark.databases("postgresql")]
+
+#: What the guide recommends, shorter: a thread that waits for a dead network gives up.
+PATIENCE = {
+    "connect_timeout": 2,
+    "keepalives_idle": 1,
+    "keepalives_interval": 1,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 3000,
+}
+#: Nobody finds a job by polling in time.
+DEAF = {"WAIT_TIME": 0.02, "MAX_WAIT": 0.2, "MAX_WAIT_WHEN_LISTENING": 300}
+
+
+@pytest.fixture
+def hosts(alias):
+    """A network with the hosts a and b, and a function that starts an executor on one of them."""
+    env = processes.environment(alias)
+    (address,) = json.loads(env["JOBEXEC_TEST_CONNECTIONS"]).values()
+    started = []
+    with network("a", "b") as net, in_front_of(address, net.listener()) as proxy:
+        options = {**address["OPTIONS"], **PATIENCE}
+        there = {**address, "HOST": SERVER, "PORT": str(proxy.port), "OPTIONS": options}
+
+        def start(host, **keys):
+            jobexec = {**processes.QUICK, "THREADS": 6, "ENGINES": {"default": DEAF}, **keys}
+            child = processes.environment(alias, JOBEXEC=jobexec)
+            child["JOBEXEC_TEST_CONNECTIONS"] = json.dumps({"default": there})
+            command = [*net.inside(host), *processes.command("--node", host)]
+            started.append(processes.Process(command, child))
+            return started[-1].started()
+
+        try:
+            yield net, start
+        finally:
+            for process in started:
+                process.close()
+
+
+def by(alias, node, state="successful"):
+    return JobLog.objects.using(alias).filter(state=state, node=node).count()
+
+
+def test_a_node_that_was_cut_off_finishes_nothing_that_another_has_taken_over(alias, hosts, enqueue, trace):
+    net, start = hosts
+    go = str(trace.go)
+    a = start("a")
+    enqueue("heed_the_lease", "heeding", go)
+    enqueue("book", "atomic", go, atomic=True)
+    enqueue("wait", "exclusive", go, process_instance_id="order-1")
+    enqueue("wait", "ordinary", go)
+    begun = ["begun atomic", "begun exclusive", "begun heeding", "begun ordinary"]
+    until(lambda: sorted(trace.lines()) == begun)
+    enqueue("note", "sibling", process_instance_id="order-1")
+    b = start("b")
+    old = ExecutorNode.objects.using(alias).get(name="a").lock_owner
+
+    net.cut("a")
+    # Of the jobs of a node that died, no two run at the same time: one may have been what killed it.
+    until(lambda: "lost heeding" in trace.lines() and sum(line.startswith("begun") for line in trace.lines()) == 5)
+    assert Booking.objects.using(alias).count() == 0, "neither has committed"
+    trace.go.touch()  # a ends its jobs, too: late, and without a database
+    until(lambda: all_gone(alias))
+    until(lambda: sorted(trace.lines()).count("ended atomic") == 2)
+    assert a.popen.poll() is None, a.text
+    assert "was declared dead" not in a.text, "it cannot know yet"
+
+    net.join("a")
+    a.said("was declared dead")
+    until(lambda: a.text.count("this outcome does not count") == 4)
+    until(lambda: ExecutorNode.objects.using(alias).exclude(lock_owner=old).filter(name="a").exists())
+    assert tables_of(alias) == {}
+    assert (by(alias, "a"), by(alias, "b")) == (0, 5)
+    assert not JobLog.objects.using(alias).filter(state="failed").exists(), "nobody was charged"
+    assert Booking.objects.using(alias).count() == 1, "what a did in its transaction is undone"
+    assert trace.texts().count("sibling") == 1
+    assert not ExclusiveLock.objects.using(alias).exists()
+
+    b.send(signal.SIGTERM)
+    assert b.ended() == 0, b.text
+    enqueue("note", "a works again")  # and hears again: its polls are minutes apart
+    until(lambda: all_gone(alias))
+    assert by(alias, "a") == 1
+    a.send(signal.SIGTERM)
+    assert a.ended() == 0, a.text
+    assert not Job.objects.using(alias).exists() and not ExecutorNode.objects.using(alias).exists()

@@ -1,0 +1,126 @@
+"""Hosts on a network of the test's own: Linux network namespaces on a bridge. The machine's network is untouched.
+
+with network("a", "b") as net:
+    net.listener()                  # a listening socket on the database's host, which is where the bridge is
+    [*net.inside("a"), "command"]   # runs the command on host a
+    net.cut("a"); net.join("a")     # silently: packets vanish, nobody is told
+"""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+#: Addresses for documentation (RFC 5737): they lead nowhere outside of the namespaces.
+SERVER = "192.0.2.1"
+_HOST = "192.0.2.{}"
+_CLONE_NEWNET = 0x40000000
+
+
+def _program() -> str:
+    found = shutil.which("ip", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if found is None:
+        pytest.skip("there is no ip (package iproute2)")
+    return found
+
+
+class Network:
+    """Use `network()`, which cleans up."""
+
+    def __init__(self) -> None:
+        self._ip = _program()
+        self._made: list[str] = []
+        self._hosts: dict[str, int] = {}
+        self._server = self._name("db")
+
+    def _name(self, host: str) -> str:
+        return f"jobexec-{os.getpid()}-{host}"
+
+    def _run(self, *arguments: str) -> None:
+        done = subprocess.run([self._ip, *arguments], capture_output=True, text=True, timeout=30, check=False)
+        if done.returncode:
+            raise OSError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+
+    def _add_namespace(self, name: str) -> None:
+        self._run("netns", "add", name)
+        self._made.append(name)
+        self._run("-n", name, "link", "set", "lo", "up")
+
+    def build(self, hosts: tuple[str, ...]) -> None:
+        """The bridge, and every host joined to it. Raises OSError where the system does not let us."""
+        self._add_namespace(self._server)
+        self._run("-n", self._server, "link", "add", "br0", "type", "bridge")
+        self._run("-n", self._server, "addr", "add", f"{SERVER}/24", "dev", "br0")
+        self._run("-n", self._server, "link", "set", "br0", "up")
+        for number, host in enumerate(hosts, 11):
+            self._add_host(host, number)
+
+    def _add_host(self, host: str, number: int) -> None:
+        name, port = self._name(host), f"port{number}"
+        self._add_namespace(name)
+        self._hosts[host] = number
+        # Both ends are born inside.
+        self._run("link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", port, "netns", self._server)
+        self._run("-n", self._server, "link", "set", port, "master", "br0", "up")
+        self._run("-n", name, "addr", "add", f"{_HOST.format(number)}/24", "dev", "eth0")
+        self._run("-n", name, "link", "set", "eth0", "up")
+
+    def remove(self) -> None:
+        while self._made:
+            with contextlib.suppress(OSError):
+                self._run("netns", "del", self._made.pop())
+
+    def inside(self, host: str) -> list[str]:
+        """What to put before a command, so that it runs on this host."""
+        return [self._ip, "netns", "exec", self._name(host)]
+
+    def cut(self, host: str) -> None:
+        self._run("-n", self._server, "link", "set", f"port{self._hosts[host]}", "down")
+
+    def join(self, host: str) -> None:
+        self._run("-n", self._server, "link", "set", f"port{self._hosts[host]}", "up")
+
+    def listener(self) -> socket.socket:
+        """A listening socket on the database's host. It belongs to this process, but to that network."""
+        made: list[socket.socket | BaseException] = []
+
+        def make() -> None:
+            try:
+                libc = ctypes.CDLL(None, use_errno=True)
+                with open(f"/run/netns/{self._server}") as namespace:
+                    if libc.setns(namespace.fileno(), _CLONE_NEWNET):
+                        raise OSError(ctypes.get_errno(), "setns")
+                made.append(socket.create_server((SERVER, 0)))
+            except BaseException as error:
+                made.append(error)
+
+        # A thread's network is its own, and this one ends at once.
+        thread = threading.Thread(target=make)
+        thread.start()
+        thread.join()
+        if isinstance(made[0], BaseException):
+            raise made[0]
+        return made[0]
+
+
+@contextmanager
+def network(*hosts: str) -> Iterator[Network]:
+    """A network with these hosts; skips the test where it cannot be made."""
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    net = Network()
+    try:
+        try:
+            net.build(hosts)
+        except OSError as error:
+            pytest.skip(f"network namespaces cannot be made here: {error}")
+        yield net
+    finally:
+        net.remove()
