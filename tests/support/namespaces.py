@@ -15,6 +15,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,7 @@ class Network:
 
     def build(self, hosts: tuple[str, ...]) -> None:
         """The bridge, and every host joined to it. Raises OSError where the system does not let us."""
+        self._sweep()
         self._add_namespace(self._server)
         self._run("-n", self._server, "link", "add", "br0", "type", "bridge")
         self._run("-n", self._server, "addr", "add", f"{SERVER}/24", "dev", "br0")
@@ -72,6 +74,14 @@ class Network:
         self._run("-n", name, "addr", "add", f"{_HOST.format(number)}/24", "dev", "eth0")
         self._run("-n", name, "link", "set", "eth0", "up")
 
+    def _sweep(self) -> None:
+        """What runs that were killed have left behind."""
+        for path in Path("/run/netns").glob("jobexec-*-*"):
+            pid = path.name.split("-")[1]
+            if not Path("/proc", pid).exists():
+                with contextlib.suppress(OSError):
+                    self._run("netns", "del", path.name)
+
     def remove(self) -> None:
         while self._made:
             with contextlib.suppress(OSError):
@@ -82,10 +92,11 @@ class Network:
         return [self._ip, "netns", "exec", self._name(host)]
 
     def cut(self, host: str) -> None:
-        self._run("-n", self._server, "link", "set", f"port{self._hosts[host]}", "down")
+        """Pull the host's cable out of the bridge at the far end: at the host's own end nothing seems to happen."""
+        self._run("-n", self._server, "link", "set", f"port{self._hosts[host]}", "nomaster")
 
     def join(self, host: str) -> None:
-        self._run("-n", self._server, "link", "set", f"port{self._hosts[host]}", "up")
+        self._run("-n", self._server, "link", "set", f"port{self._hosts[host]}", "master", "br0")
 
     def listener(self) -> socket.socket:
         """A listening socket on the database's host. It belongs to this process, but to that network."""
