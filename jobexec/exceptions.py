@@ -77,6 +77,18 @@ class WorkerLost(JobExecError):
     """The process died while it ran this job."""
 
 
+class JobTimeout(JobExecError):
+    """The job ran longer than its timeout."""
+
+
+class JobCancelled(JobExecError):
+    """The job was cancelled.
+
+    A handler may raise it: the job is then removed, without a failure and whatever retries it has left. (Own
+    decision; Ratchet discards the result of a job that was cancelled while it ran.)
+    """
+
+
 class DoNotRetry(JobExecError):
     """The job must not be tried again.
 

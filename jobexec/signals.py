@@ -35,6 +35,13 @@ job_failed = Signal()
 #: ``error`` (the exception that was the last straw).
 job_dead_lettered = Signal()
 
+#: A running job has used 80 per cent of its timeout. Arguments: ``using``, ``job`` (the AcquiredJob), ``context``
+#: (its JobContext). Sent by the thread that watches over timeouts.
+job_timeout_near = Signal()
+
+#: Jobs were cancelled and are gone. Arguments: ``using``, ``jobs``. One that runs is cancelled when its run has ended.
+job_cancelled = Signal()
+
 #: Jobs were suspended. Arguments: ``using``, ``jobs`` (rows of SuspendedJob).
 job_suspended = Signal()
 

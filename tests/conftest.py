@@ -15,12 +15,17 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 
 from jobexec import clock
 from tests.support import databases
 
 NAMES = ("sqlite", "postgresql", "mariadb")
+
+# A busy machine is no failure.
+hypothesis.settings.register_profile("jobexec", deadline=None)
+hypothesis.settings.load_profile("jobexec")
 
 
 def pytest_configure() -> None:

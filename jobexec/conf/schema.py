@@ -75,6 +75,7 @@ class Settings:
     default_retry_plan: Any = field(default="R3/PT10S", metadata=_by(values.retry_plan))
     unknown_handler_delay: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))
     unknown_handler_timeout: timedelta = field(default=timedelta(days=1), metadata=_by(values.duration(zero=True)))
+    max_stuck_threads: int = field(default=10, metadata=_by(values.integer(0)))
     max_conflicts: int = field(default=10, metadata=_by(values.integer(0)))
     conflict_delay: timedelta = field(default=_seconds(1), metadata=_by(values.duration(zero=True)))
     #: The JOBEXEC dict that this was made from.

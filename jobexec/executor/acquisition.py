@@ -43,7 +43,8 @@ class JobAcquisition(Loop):
             return 0.2  # a heartbeat will tell whether this node goes on
         self._release_strays()
         began = clock.monotonic()
-        reserved = self.pool.reserve(self.waiting.page(self._engine.max_jobs_per_acquisition), self.wake)
+        page = self.waiting.page(self._engine.max_jobs_per_acquisition)
+        reserved = self.pool.reserve(page, self.wake, self.node.using)
         if not reserved:
             return self._after(Acquisition(), Round(requested=0), began)  # the pool wakes us when there is room
         acquisition, made = Acquisition(), []
@@ -52,7 +53,7 @@ class JobAcquisition(Loop):
             made = batches(acquisition.jobs)
         finally:
             # What was locked is always handed on: a loop that is being stopped gives it back through the pool.
-            self.pool.submit(made, reserved)
+            self.pool.submit(made, reserved, self.node.using)
         if acquisition.jobs and signals.job_acquired.has_listeners(Job):
             signals.job_acquired.send_robust(
                 sender=Job, using=self.node.using, jobs=acquisition.jobs, node=self.node.owner

@@ -11,7 +11,7 @@ from django.db import connections
 from jobexec.conf import EngineSettings, Settings
 
 #: The executor's own threads for each engine, with one connection each.
-LOOPS = ("acquisition", "timers", "recovery", "heartbeat", "settlement")
+LOOPS = ("acquisition", "timers", "suspensions", "recovery", "heartbeat", "settlement", "monitor")
 #: Others that use it for a moment: the main thread (checks at the start, --until-empty), and the thread that registers
 #: the node, gives back jobs or signs off.
 HELPERS = ("main", "helper")
@@ -41,7 +41,8 @@ def connections_needed(settings: Settings, engine: EngineSettings) -> Connection
     """How many connections the executor needs for this engine, so that none of its threads waits for another's.
 
     A handler that opens connections in threads of its own, or uses aliases that are no engines, needs more: at most
-    one a worker thread for each alias.
+    one a worker thread for each alias. So does a thread that is stuck in a job past its timeout, besides the one that
+    has taken its place.
     """
     return ConnectionCount(ordinary_connections(settings), int(can_listen(engine)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from uuid import UUID
 
 from jobexec.conf import EngineSettings, Settings
@@ -12,9 +11,11 @@ from .acquisition import JobAcquisition
 from .connection_count import can_listen
 from .heartbeat import Heartbeat
 from .listener import Listener
+from .monitor import Monitor
 from .node import Node
 from .pool import Pool
 from .recovery import Recovery
+from .running import RunningJobs
 from .service import Deadline, Loop, Service
 from .settlement import Settlement
 from .suspensions import SuspensionSweep
@@ -24,20 +25,19 @@ from .timers import TimerAcquisition
 class Engine(Service):
     """Acquisition, timers, suspensions, recovery and, on PostgreSQL, the listener of one database.
 
-    Its heartbeat and its settlement are started and stopped apart, because they outlive the pool.
+    Its heartbeat, its settlement and its monitor are started and stopped apart, because they outlive the pool.
     """
 
-    def __init__(
-        self, settings: Settings, engine: EngineSettings, pool: Pool, load: Callable[[], dict[str, int]]
-    ) -> None:
+    def __init__(self, settings: Settings, engine: EngineSettings, pool: Pool, running: RunningJobs) -> None:
         self.using, self._pool = engine.alias, pool
-        self.node = Node(settings, engine, load)
+        self.node = Node(settings, engine, pool.load)
         self.heartbeat = Heartbeat(self.node)
         self._listener = Listener(self.node, self.wake) if can_listen(engine) else None
         self.acquisition = JobAcquisition(self.node, pool, self._listening, self._in_hand)
         self.timers = TimerAcquisition(self.node, self._listening)
         self.recovery = Recovery(self.node, self.acquisition.wake)
         self.suspensions = SuspensionSweep(self.node)
+        self.monitor = Monitor(self.node, running, pool.jobs_in_hand)
         self.settlement = Settlement(self.node, self.timers.wake)
 
     def _listening(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,8 @@ from django.db import DatabaseError, transaction
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.exceptions import JobLocked, JobNotFound, LockLost
+from jobexec.handlers.base import JobHandler
+from jobexec.handlers.context import JobContext
 from jobexec.handlers.registry import get_handler
 from jobexec.identifiers import uuid7
 from jobexec.models import Job
@@ -35,6 +38,9 @@ class _Caller:
         self.lock_owner = f"execute now:{uuid7()}"
         self.shutting_down = False
         self._start = clock.monotonic()
+
+    def watch(self, context: JobContext, handler: JobHandler) -> AbstractContextManager[None]:
+        return nullcontext()  # the caller has his own time, and his own way to stop
 
     def owns(self, lock_owner: str, using: str) -> bool:
         lock_time = get_settings().engine(using).lock_time.total_seconds()

@@ -6,14 +6,23 @@ import asyncio
 import contextvars
 import logging
 import traceback
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC
 from typing import Any, Protocol
 
 from django.db import connections, transaction
 
 from jobexec import clock, signals
-from jobexec.exceptions import DoNotRetry, HandlerNotFound, LockLost, RetryAt, RetryIn, UnreadableJob
+from jobexec.exceptions import (
+    DoNotRetry,
+    HandlerNotFound,
+    JobCancelled,
+    JobTimeout,
+    LockLost,
+    RetryAt,
+    RetryIn,
+    UnreadableJob,
+)
 from jobexec.handlers.base import JobHandler
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.registry import get_handler
@@ -40,6 +49,8 @@ class Runner(Protocol):
 
     def owns(self, lock_owner: str, using: str) -> bool: ...
 
+    def watch(self, context: JobContext, handler: JobHandler) -> AbstractContextManager[None]: ...
+
 
 class Host(Runner, Protocol):
     """What execution asks of the executor it runs in."""
@@ -59,21 +70,27 @@ def execute_batch(batch: list[AcquiredJob], host: Host) -> None:
     more (the executor stops, the lock is gone) is given back.
     """
     for index, work in enumerate(batch):
-        if not host.may_start(work):
-            for unbegun in batch[index:]:
+        left = _conclude(execute(work, host), batch[index:], host) if host.may_start(work) else batch[index:]
+        if left:
+            for unbegun in left:
                 host.submit(Outcome(unbegun))
             return
-        outcome = execute(work, host)
-        if outcome.counted:
-            _announce(work)
-        elif index == len(batch) - 1 and not work.lost_runs:
-            host.submit(outcome)
-        elif not host.settle(outcome):
-            # Taken over by somebody else, and with it the process instance; or settled by a commit that was in
-            # doubt, and then the others are still locked by us.
-            for unbegun in batch[index + 1 :]:
-                host.submit(Outcome(unbegun))
-            return
+
+
+def _conclude(outcome: Outcome, batch: list[AcquiredJob], host: Host) -> list[AcquiredJob]:
+    """Hand on the outcome of the first job of a batch; returns what must be given back now, if anything."""
+    work, *siblings = batch
+    if outcome.timed_out:
+        return batch  # settled when its time was over; giving it back frees its process instance, now that it has ended
+    if outcome.counted:
+        _announce(work)
+    elif not siblings and not work.lost_runs:
+        host.submit(outcome)
+    elif not host.settle(outcome):
+        # Taken over by somebody else, and with it the process instance; or settled by a commit that was in doubt, and
+        # then the others are still locked by us.
+        return siblings
+    return []
 
 
 def _announce(work: AcquiredJob) -> None:
@@ -88,6 +105,8 @@ def execute(work: AcquiredJob, host: Host) -> Outcome:
     outcome = Outcome(work)
     handler: JobHandler | None = None
     try:
+        if work.cancel_requested:
+            raise JobCancelled("It was cancelled before it began.")
         handler = get_handler(work.handler_type)
         run_handler(handler, work, host, outcome)
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: no thread dies of a job
@@ -96,7 +115,7 @@ def execute(work: AcquiredJob, host: Host) -> Outcome:
         else:
             outcome.run, outcome.failure = None, failure_of(error, work, handler)
     left_open = _clean_up()
-    if left_open and not outcome.counted and outcome.failure is None:
+    if left_open and not (outcome.counted or outcome.timed_out) and outcome.failure is None:
         # Its work is undone: to call the job done would lose it.
         message = f"The handler left a transaction open on {', '.join(left_open)}; it was rolled back."
         outcome.run, outcome.failure = None, Failure(message, plan=handler.retry_plan if handler else None)
@@ -116,10 +135,8 @@ def run_handler(handler: JobHandler, work: AcquiredJob, host: Runner, outcome: O
     if work.lost_runs and not mark_suspect_started(work):
         raise LockLost()
     context = JobContext(work, host)
-    # A fresh context: time zone, language and context variables of one job are not seen by the next.
-    fresh = contextvars.Context()
     if not work.atomic:
-        return fresh.run(handler.execute, context, arguments)
+        return _call(handler, context, arguments, host, outcome)
     started_at, start = context.started_at, clock.monotonic()
 
     def committed() -> None:
@@ -128,10 +145,25 @@ def run_handler(handler: JobHandler, work: AcquiredJob, host: Runner, outcome: O
     with transaction.atomic(using=work.using):
         # Registered before any hook of the handler, so that it runs first: an error in theirs comes after the commit.
         transaction.on_commit(committed, using=work.using)
-        result = fresh.run(handler.execute, context, arguments)
+        result = _call(handler, context, arguments, host, outcome)
         outcome.run = Run(started_at, clock.monotonic() - start, host.node_name)
         if work.id not in complete_jobs(work.using, [(work, outcome.run)]):
             raise LockLost()
+    return result
+
+
+def _call(handler: JobHandler, context: JobContext, arguments: Any, host: Runner, outcome: Outcome) -> Any:
+    # A fresh context: time zone, language and context variables of one job are not seen by the next.
+    fresh = contextvars.Context()
+    try:
+        with host.watch(context, handler):
+            result = fresh.run(handler.execute, context, arguments)
+    finally:
+        outcome.timed_out = context.timed_out
+    if context.timed_out:
+        raise JobTimeout()
+    if context.saw_cancellation:
+        raise JobCancelled()
     return result
 
 
@@ -149,6 +181,8 @@ def _failure_of(error: BaseException, work: AcquiredJob, handler: JobHandler | N
     message = f"{type(error).__name__}: {error}"
     if isinstance(error, HandlerNotFound) and handler is None:
         return Failure(message, kind="unknown")
+    if isinstance(error, JobCancelled):
+        return Failure(message, kind="cancelled", error=error)
     stack = "".join(traceback.format_exception(error))
     if isinstance(error, UnreadableJob | DoNotRetry):
         return Failure(message, stack, kind="fatal", error=error)
@@ -180,8 +214,12 @@ def _clean_up() -> list[str]:
 def _log(outcome: Outcome, run: Run) -> None:
     work, failure = outcome.work, outcome.failure
     extra = {"job_id": str(work.id), "handler_type": work.handler_type, "duration": run.duration}
-    if failure is None:
+    if outcome.timed_out:
+        logger.warning("%s %s has ended at last, after %.3f s", work.handler_type, work.id, run.duration, extra=extra)
+    elif failure is None:
         logger.info("%s %s done in %.3f s", work.handler_type, work.id, run.duration, extra=extra)
+    elif failure.kind == "cancelled":
+        logger.info("%s %s was cancelled after %.3f s", work.handler_type, work.id, run.duration, extra=extra)
     else:
         text = "%s %s failed after %.3f s (attempt %d): %s"
         # Storable is printable: a log file cannot take a lone surrogate either.

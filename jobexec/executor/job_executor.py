@@ -5,17 +5,23 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from itertools import groupby
 
 from jobexec.conf import Settings, get_settings
+from jobexec.handlers.base import JobHandler
+from jobexec.handlers.context import JobContext
 from jobexec.operations.acquire import release_jobs
 from jobexec.operations.work import AcquiredJob
 
 from .engine import Engine
 from .execution import execute_batch
 from .outcomes import Outcome
-from .pool import Batch, Pool
+from .pool import Pool
+from .running import RunningJobs
 from .service import Service, call_in_thread
+from .shares import Batch
+from .timeouts import Timeouts
 
 logger = logging.getLogger("jobexec.executor")
 
@@ -40,10 +46,14 @@ class JobExecutor(Service):
         self.restart_reason: str | None = None
         self._started = False
         self._lifecycle = threading.RLock()
-        self.pool = Pool(self.settings.threads, self.settings.queue_size, self._run, self._give_back)
+        settings, names = self.settings, list(self.settings.engines)
+        self.pool = Pool(settings.threads, settings.queue_size, self._run, self._give_back, names)
+        self.running = RunningJobs(hurry=lambda: self.timeouts.wake())
+        self.timeouts = Timeouts(
+            self.running, self.pool, self.submit, self._restart, self.node_name, settings.max_stuck_threads
+        )
         self.engines = {
-            alias: Engine(self.settings, engine, self.pool, self.pool.load)
-            for alias, engine in self.settings.engines.items()
+            alias: Engine(settings, engine, self.pool, self.running) for alias, engine in settings.engines.items()
         }
 
     # Start and stop.
@@ -53,7 +63,7 @@ class JobExecutor(Service):
         """In the order of starting; :meth:`stop` goes backwards: acquisition first, the lease last."""
         engines = self.engines.values()
         heartbeats, settlements = [each.heartbeat for each in engines], [each.settlement for each in engines]
-        return [*heartbeats, *settlements, self.pool, *engines]
+        return [*heartbeats, *settlements, *(each.monitor for each in engines), self.timeouts, self.pool, *engines]
 
     def start(self) -> None:
         """Start everything; if something cannot start, what has started is stopped and the reason raised."""
@@ -86,6 +96,9 @@ class JobExecutor(Service):
         for engine in engines:
             engine.stop(_LOOP_STOP)
         drained = self.pool.stop(grace)
+        self.timeouts.stop(_LOOP_STOP)
+        for engine in engines:
+            engine.monitor.stop(_LOOP_STOP)
         settled = [engine.settlement.stop(_SETTLE_STOP) for engine in engines]
         if drained and all(settled):
             stopped = [engine.heartbeat.stop(_LOOP_STOP) for engine in engines]
@@ -125,7 +138,13 @@ class JobExecutor(Service):
             except Exception as error:
                 logger.warning("Jobs on %s could not be given back (%s); recovery will", using, error)
 
+    def _restart(self, reason: str) -> None:
+        self.restart_reason = reason
+
     # What execution asks (Host).
+
+    def watch(self, context: JobContext, handler: JobHandler) -> AbstractContextManager[None]:
+        return self.running.watch(context, handler)
 
     def owns(self, lock_owner: str, using: str) -> bool:
         return self.engines[using].node.owns(lock_owner)

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from django.db import InterfaceError, OperationalError, connections
 
 from jobexec import clock, signals
-from jobexec.models import DeadLetterJob, Job
+from jobexec.models import Job
 from jobexec.operations.acquire import release_jobs
+from jobexec.operations.announce import failure_signal
 from jobexec.operations.settle import Failure, Run, complete_jobs, fail_job
 from jobexec.operations.unreadable import bury
 from jobexec.operations.work import AcquiredJob
@@ -23,13 +24,17 @@ logger = logging.getLogger("jobexec.settlement")
 
 @dataclass(slots=True, eq=False)
 class Outcome:
-    """What became of a run: ``failure`` None is success; ``run`` None gives the job back unbegun."""
+    """What became of a run: ``failure`` None is success; ``run`` None gives the job back unbegun.
+
+    ``timed_out``: the job has been settled already when its time was over.
+    """
 
     work: AcquiredJob
     run: Run | None = None
     failure: Failure | None = None
     counted: bool = False
     in_doubt: bool = False
+    timed_out: bool = False
     settled: threading.Event | None = field(default=None)
 
 
@@ -66,8 +71,8 @@ def _fail(using: str, outcome: Outcome, failure: Failure, run: Run) -> None:
     moved = fail_job(using, outcome.work, failure, run)
     outcome.counted = moved is not None
     if moved is not None:
-        signal = signals.job_dead_lettered if isinstance(moved, DeadLetterJob) else signals.job_failed
-        signal.send_robust(sender=type(moved), using=using, job=moved, error=failure.error)
+        signal, values = failure_signal(moved, failure.error)
+        signal.send_robust(sender=type(moved), using=using, **values)
 
 
 def write_alone(using: str, outcome: Outcome) -> None:

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from jobexec.operations.work import AcquiredJob
 
-from .connections import rest_connections
-from .service import Deadline, Service, spawn
+from .service import Deadline, Service, close_connections, spawn
+from .shares import Batch, Shares, is_suspect
 
 logger = logging.getLogger("jobexec.executor")
 
-Batch = list[AcquiredJob]
 _IDLE_SECONDS = 5.0
 _WORKER_STOP = 5.0
+_STUCK_STOP = 0.5
 
 
 class Pool(Service):
     """Runs batches of jobs on ``threads`` threads; holds at most ``threads + queue_size`` jobs.
 
     Acquirers ask :meth:`reserve` before they lock anything, so nothing is ever rejected (Camunda needs a rejected
-    jobs handler). A job with lost runs is a suspect: no two suspects run at the same time, so that a process that
-    dies convicts only one. ``run`` executes a batch and never raises; ``release`` gives back batches that have not
-    begun.
+    jobs handler). ``engines`` share it fairly, see :class:`~jobexec.executor.shares.Shares`. A job with lost runs is a
+    suspect: no two suspects run at the same time, so that a process that dies convicts only one. A thread whose job
+    goes on after its timeout is stuck, and another takes its place. ``run`` executes a batch and never raises;
+    ``release`` gives back batches that have not begun.
     """
 
     def __init__(
@@ -35,68 +35,68 @@ class Pool(Service):
         queue_size: int,
         run: Callable[[Batch], None],
         release: Callable[[Sequence[Batch]], None],
+        engines: Sequence[str] = (),
     ) -> None:
         self.threads, self.capacity = threads, threads + queue_size
         self._run, self._release = run, release
         self._changed = threading.Condition()
-        self._queue: deque[Batch] = deque()
-        self._suspects: deque[Batch] = deque()
+        self._shares = Shares(threads, self.capacity, engines)
         self._suspect_runs = False
         self._active: list[Batch] = []
-        self._reserved = self._queued = self._running = 0
-        #: How many jobs have left their threads since the process began, whatever became of them.
-        self.done = 0
-        self._refused: list[Callable[[], None]] = []
+        self._stuck: list[Batch] = []
+        self._refused: dict[str, Callable[[], None]] = {}
         self._closed = True
         self._workers: list[threading.Thread] = []
+        #: How many jobs have left their threads since the process began, whatever became of them.
+        self.done = 0
 
     # What acquirers use.
 
-    def reserve(self, wanted: int, on_room: Callable[[], None]) -> int:
-        """How many of ``wanted`` jobs may be acquired now; they are kept free until :meth:`submit`.
+    def reserve(self, wanted: int, on_room: Callable[[], None], using: str = "default") -> int:
+        """How many of ``wanted`` jobs of an engine may be acquired now; they are kept free until :meth:`submit`.
 
         If none, ``on_room`` is called once when it is worth while to ask again.
         """
         with self._changed:
-            free = 0 if self._closed else self.capacity - self._reserved - self._queued - self._running
-            granted = max(0, min(wanted, free))
-            self._reserved += granted
-            if not granted and on_room not in self._refused:
-                self._refused.append(on_room)
+            granted = 0 if self._closed else self._shares.reserve(using, wanted)
+            if not granted:
+                self._refused[using] = on_room
             return granted
 
-    def submit(self, batches: Sequence[Batch], reserved: int) -> None:
+    def submit(self, batches: Sequence[Batch], reserved: int, using: str = "default") -> None:
         """Queue batches for which ``reserved`` places were granted; places not used are free again.
 
         A pool that was closed meanwhile gives them back.
         """
         with self._changed:
-            self._reserved -= reserved
             accepted = not self._closed
-            if accepted:
-                self._queue.extend(batches)
-                self._queued += sum(map(len, batches))
-                self._changed.notify(len(batches))
+            self._shares.submit(using, batches if accepted else [], reserved)
+            self._changed.notify(len(batches))
             waiting = self._with_room()
         if not accepted and batches:
             self._release(batches)
         _call(waiting)
 
     def load(self) -> dict[str, int]:
-        """Busy threads and waiting jobs, as columns of the node's row."""
+        """Busy and stuck threads and waiting jobs, as columns of the node's row."""
         with self._changed:
-            return {"busy_threads": len(self._active), "queued_jobs": self._queued}
+            busy, stuck = len(self._active), len(self._stuck)
+            return {"busy_threads": busy, "stuck_threads": stuck, "queued_jobs": self._shares.queued}
 
     def in_hand(self) -> set[UUID]:
         """The ids of all jobs that are queued or running."""
+        return {job.id for job in self.jobs_in_hand()}
+
+    def jobs_in_hand(self) -> list[AcquiredJob]:
+        """All jobs that are queued or running, also behind a stuck one."""
         with self._changed:
-            return {job.id for batch in (*self._queue, *self._suspects, *self._active) for job in batch}
+            return [job for batch in (*self._shares.waiting(), *self._active, *self._stuck) for job in batch]
 
     @property
     def empty(self) -> bool:
-        """Nothing reserved, queued or running."""
+        """Nothing reserved, queued or running. What is stuck does not count: it has been given up."""
         with self._changed:
-            return not (self._reserved or self._queued or self._running)
+            return self._shares.empty
 
     @property
     def alive(self) -> bool:
@@ -108,29 +108,50 @@ class Pool(Service):
     def start(self) -> None:
         with self._changed:
             self._closed = False
-        # After a stop that did not end in time a worker may still be busy: it is one of ours again.
-        self._workers = [worker for worker in self._workers if worker.is_alive()]
-        for number in range(len(self._workers) + 1, self.threads + 1):
-            self._workers.append(spawn(f"jobexec-worker-{number}", self._work))
+            # After a stop that did not end in time a worker may still be busy: it is one of ours again.
+            self._workers = [worker for worker in self._workers if worker.is_alive()]
+            for _ in range(len(self._workers) - len(self._stuck), self.threads):
+                self._add_worker()
+
+    def _add_worker(self) -> None:
+        self._workers.append(spawn(f"jobexec-worker-{len(self._workers) + 1}", self._work))
 
     def stop(self, timeout: float) -> bool:
-        """Give back what has not begun and wait for what runs."""
+        """Give back what has not begun and wait for what runs; for what is stuck there is no use in waiting long."""
         with self._changed:
             self._closed = True
-            waiting = [*self._queue, *self._suspects]
-            self._queue.clear()
-            self._suspects.clear()
-            self._queued = 0
+            waiting = self._shares.clear()
             self._changed.notify_all()
         if waiting:
             self._release(waiting)
         with self._changed:
             drained = self._changed.wait_for(lambda: not self._active, timeout)
+            drained = drained and self._changed.wait_for(lambda: not self._stuck, _STUCK_STOP)
         deadline = Deadline(_WORKER_STOP if drained else 0)  # those without work end at once
         for worker in self._workers:
             worker.join(deadline.left)
         self._workers = [worker for worker in self._workers if worker.is_alive()]
         return drained
+
+    # What the watch over timeouts uses.
+
+    def give_up(self, job: AcquiredJob, most: int) -> int:
+        """The thread that runs ``job`` is stuck: let another take its place, if no more than ``most`` are stuck.
+
+        Returns how many threads are stuck now. Nothing happens if the thread has just ended its batch.
+        """
+        with self._changed:
+            for batch in self._active:
+                if any(each is job for each in batch):
+                    self._active = [active for active in self._active if active is not batch]
+                    self._stuck.append(batch)
+                    self._leave(batch)
+                    if len(self._stuck) <= most and not self._closed:
+                        self._add_worker()
+                    break
+            stuck, waiting = len(self._stuck), self._with_room()
+        _call(waiting)
+        return stuck
 
     # What workers do.
 
@@ -141,7 +162,9 @@ class Pool(Service):
             except BaseException:  # no worker dies, whatever a project's logging filters or signals do
                 logger.exception("A batch of %d jobs could not be run to its end", len(batch))
             finally:
-                self._done(batch)
+                replaced = self._done(batch)
+            if replaced:
+                return
 
     def _take(self) -> Batch | None:
         with self._changed:
@@ -149,54 +172,54 @@ class Pool(Service):
                 if self._closed:
                     return None
                 if not self._changed.wait(_IDLE_SECONDS):
-                    self._rest_connections()
-            self._queued -= len(batch)
-            self._running += len(batch)
+                    self._close_connections()
             self._active.append(batch)
             return batch
 
     def _next(self) -> Batch | None:
-        if self._suspects and not self._suspect_runs:
+        batch = self._shares.next(with_suspects=not self._suspect_runs)
+        if batch is not None and is_suspect(batch):
             self._suspect_runs = True
-            return self._suspects.popleft()
-        while self._queue:
-            batch = self._queue.popleft()
-            if not _is_suspect(batch):
-                return batch
-            if not self._suspect_runs:
-                self._suspect_runs = True
-                return batch
-            self._suspects.append(batch)
-        return None
+        return batch
 
-    def _rest_connections(self) -> None:
+    def _close_connections(self) -> None:
         # Waiting holds the condition's lock again; closing a connection must not keep others from the queue.
         self._changed.release()
         try:
-            rest_connections()
+            close_connections()
         finally:
             self._changed.acquire()
 
-    def _done(self, batch: Batch) -> None:
+    def _done(self, batch: Batch) -> bool:
+        """Whether the thread was stuck and another has taken its place."""
         with self._changed:
-            self._running -= len(batch)
             self.done += len(batch)
-            self._active = [active for active in self._active if active is not batch]
+            stuck = any(each is batch for each in self._stuck)
+            if stuck:
+                self._stuck = [each for each in self._stuck if each is not batch]
+            else:
+                self._active = [active for active in self._active if active is not batch]
+                self._leave(batch)
             if self._closed:
                 self._changed.notify_all()
-            if _is_suspect(batch):
-                self._suspect_runs = False
-                self._changed.notify()
             waiting = self._with_room()
         _call(waiting)
+        return stuck
+
+    def _leave(self, batch: Batch) -> None:
+        """The batch's places and its thread are free again."""
+        self._shares.done(batch)
+        if is_suspect(batch):
+            # Also when it is stuck: other suspects would wait for ever, and its own row has been settled.
+            self._suspect_runs = False
+        self._changed.notify()
 
     def _with_room(self) -> list[Callable[[], None]]:
-        """Whom to tell that there is room: all who were refused, once the queue is half empty."""
-        full = self._reserved + self._queued > max(0, self.capacity - self.threads) // 2
-        if full or self._closed:
+        """Whom to tell that there is room: those who were refused, once their part of the queue is half empty."""
+        if self._closed:
             return []
-        waiting, self._refused = self._refused, []
-        return waiting
+        ready = [using for using in self._refused if self._shares.has_room(using)]
+        return [self._refused.pop(using) for using in ready]
 
 
 def _call(waiting: Sequence[Callable[[], None]]) -> None:
@@ -205,7 +228,3 @@ def _call(waiting: Sequence[Callable[[], None]]) -> None:
             on_room()
         except Exception:
             logger.exception("An acquirer could not be told that there is room")
-
-
-def _is_suspect(batch: Batch) -> bool:
-    return any(job.lost_runs for job in batch)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from jobexec import clock
 from jobexec.operations.leases import declare_dead
+from jobexec.operations.progress import clear_old_progress
 from jobexec.operations.recover import recover_expired_locks, recover_node
 
 from .node import Node
@@ -39,4 +40,5 @@ class Recovery(Loop):
         if clock.monotonic() < self._next_look_at_locks:
             return 0
         self._next_look_at_locks = clock.monotonic() + self.node.engine.lock_time.total_seconds()
+        clear_old_progress(self.node.using)
         return recover_expired_locks(self.node.using)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -150,14 +151,21 @@ class JobFunction(Generic[P, R]):
         if self.takes_context:
             args = [context, *args]
         if inspect.iscoroutinefunction(self.function):
-            return async_to_sync(self.function)(*args, **kwargs)
+            return async_to_sync(_finish)(context, self.function(*args, **kwargs))
         result = self.function(*args, **kwargs)
         # A decorator may hide an async function in one that is not; nobody else would await it.
-        return async_to_sync(_finish)(result) if inspect.iscoroutine(result) else result
+        return async_to_sync(_finish)(context, result) if inspect.iscoroutine(result) else result
 
 
-async def _finish(coroutine: Awaitable[Any]) -> Any:
-    return await coroutine
+async def _finish(context: JobContext, coroutine: Awaitable[Any]) -> Any:
+    """Await it; unlike a thread it can be cancelled when its time is over."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    if task is not None:
+        context.on_interrupt(lambda: loop.call_soon_threadsafe(task.cancel))
+    try:
+        return await coroutine
+    finally:
+        context.on_interrupt(None)
 
 
 def _split(call: Sequence[Any] | Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:

@@ -6,6 +6,7 @@ of its own, and knows nothing of handlers or threads.
 
 from .acquire import acquire_jobs, release_jobs
 from .adjust import delete_jobs, requeue, retry_now, set_due_date, set_priority, set_retries
+from .cancel import cancel
 from .create import create_job, create_jobs
 from .deployments import (
     deploy,
@@ -26,6 +27,7 @@ __all__ = [
     "OperationResult",
     "acquire_jobs",
     "activate",
+    "cancel",
     "complete_jobs",
     "create_job",
     "create_jobs",

@@ -8,6 +8,17 @@ from typing import Any
 from django.db import transaction
 from django.dispatch import Signal
 
+from jobexec import signals
+from jobexec.models import AbstractJob, DeadLetterJob, Job
+
+
+def failure_signal(moved: AbstractJob, error: BaseException | None) -> tuple[Signal, dict[str, Any]]:
+    """What tells of a run that did not succeed, by where its job now is; and the arguments of the signal."""
+    if isinstance(moved, Job):
+        return signals.job_cancelled, {"jobs": [moved]}
+    dead = isinstance(moved, DeadLetterJob)
+    return signals.job_dead_lettered if dead else signals.job_failed, {"job": moved, "error": error}
+
 
 def announce(signal: Signal, using: str, sender: type[Any], **values: Any) -> None:
     """Send a signal of :mod:`jobexec.signals` once the current transaction commits; an error in a receiver is logged.

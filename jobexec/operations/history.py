@@ -12,7 +12,7 @@ from jobexec.models import AbstractJob, JobLog, LogState
 _LEVELS = {
     "none": frozenset[str](),
     "failures": frozenset({LogState.FAILED}),
-    "activity": frozenset({LogState.FAILED, LogState.SUCCESSFUL, LogState.DELETED}),
+    "activity": frozenset({LogState.FAILED, LogState.SUCCESSFUL, LogState.DELETED, LogState.CANCELLED}),
     "full": frozenset(LogState),
 }
 _COPIED = (

@@ -9,12 +9,12 @@ from uuid import UUID
 
 from django.db.models import F, Q
 
-from jobexec import clock, signals
+from jobexec import clock
 from jobexec.exceptions import WorkerLost
-from jobexec.models import DeadLetterJob, ExecutorNode, Job
+from jobexec.models import ExecutorNode, Job
 
 from . import global_lock
-from .announce import announce
+from .announce import announce, failure_signal
 from .exclusive import unlock_all, unlock_instances
 from .leases import remove_node
 from .locking import atomic, lock_rows
@@ -142,9 +142,8 @@ def _charge(using: str, row: Job, node_name: str) -> None:
         # settle_failure takes a recorded outcome as proof of innocence; this one is not: it stays a suspect.
         type(moved)._base_manager.using(using).filter(pk=moved.pk).update(lost_runs=lost_runs)
         moved.lost_runs = lost_runs
-        dead = isinstance(moved, DeadLetterJob)
-        signal = signals.job_dead_lettered if dead else signals.job_failed
-        announce(signal, using, type(moved), job=moved, error=WorkerLost(failure.message))
+        signal, values = failure_signal(moved, WorkerLost(failure.message))
+        announce(signal, using, type(moved), **values)
 
 
 def mark_suspect_started(job: AcquiredJob) -> bool:

@@ -17,6 +17,7 @@ from jobexec.retry import RetryPlan, default_plan
 
 from . import history
 from .acquire import by_owner
+from .cancel import remove_cancelled
 from .errors import storable
 from .exclusive import unlock_instances
 from .locking import atomic, delete_rows, lock_rows
@@ -45,7 +46,8 @@ class Failure:
 
     ``kind`` says what it costs: ``error`` one retry; ``fatal`` all of them (a do-not-retry error, a row that cannot
     be read); ``conflict`` none, up to the cap MAX_CONFLICTS; ``unknown`` none until UNKNOWN_HANDLER_TIMEOUT has passed
-    since a node first did not know the handler. ``retry_at`` overrides the due date of the retry plan.
+    since a node first did not know the handler; ``cancelled`` is the end, without a failure. ``retry_at`` overrides the
+    due date of the retry plan. ``keeps_instance``: the handler still runs, so its process instance stays locked.
     """
 
     message: str
@@ -54,6 +56,7 @@ class Failure:
     retry_at: datetime | None = None
     plan: RetryPlan | None = None
     error: BaseException | None = None
+    keeps_instance: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,30 +105,35 @@ def _timing(row: AbstractJob, run: Run) -> dict[str, Any]:
     return {"node": run.node, "duration": run.duration, "wait": max(0.0, wait)}
 
 
-def fail_job(
-    using: str, job: AcquiredJob, failure: Failure, run: Run
-) -> TimerJob | SuspendedJob | DeadLetterJob | None:
+def fail_job(using: str, job: AcquiredJob, failure: Failure, run: Run) -> AbstractJob | None:
     """Record a failed run and move the job on: to a timer, to the suspended jobs, or to the dead letters.
 
-    Returns the job where it now is, or None if it was no longer ours. The process instance's lock goes with its
-    last sibling: a failed job that waits for its retry does not block the others.
+    Returns the job where it now is (the Job row itself if it was cancelled and is gone), or None if it was no longer
+    ours. The process instance's lock goes with its last sibling: a failed job that waits for its retry does not block
+    the others.
     """
     with atomic(using):
         row = lock_rows(Job.objects.using(using).filter(pk=job.id, lock_owner=job.lock_owner)).first()
         if row is None or row.revision != job.revision:
             return None
         moved = settle_failure(row, failure, run)
-        unlock_instances(using, job.lock_owner, {job.serial_key} - {""})
+        if not failure.keeps_instance:
+            unlock_instances(using, job.lock_owner, {job.serial_key} - {""})
     return moved
 
 
-def settle_failure(row: Job, failure: Failure, run: Run) -> TimerJob | SuspendedJob | DeadLetterJob | None:
-    """Move a row that the caller has locked to where the failure sends it, and write the log."""
+def settle_failure(row: Job, failure: Failure, run: Run) -> AbstractJob | None:
+    """Move a row that the caller has locked to where the failure sends it, and write the log.
+
+    A job that was cancelled while it ran does not go on, however it ended.
+    """
     using = row._state.db or "default"
+    if failure.kind == "cancelled" or row.cancel_requested:
+        return _cancelled(row, failure, run)
     now = clock.now(using)
     verdict = decide(row, failure, now)
     changes = {"due_date": verdict.due_date} | verdict.changes
-    moved: TimerJob | SuspendedJob | DeadLetterJob | None
+    moved: AbstractJob | None
     if verdict.due_date is None:
         moved = move(row, DeadLetterJob, **changes | {"due_date": row.due_date, "died_at": now})
     elif covered_rows(using, [row]):
@@ -135,6 +143,15 @@ def settle_failure(row: Job, failure: Failure, run: Run) -> TimerJob | Suspended
     if moved is not None and (failure.kind != "unknown" or verdict.due_date is None):
         _write_failure(row, moved, failure, run)
     return moved
+
+
+def _cancelled(row: Job, failure: Failure, run: Run) -> Job:
+    using = row._state.db or "default"
+    message = "" if failure.kind == "cancelled" else storable(failure.message)[:MESSAGE_LENGTH]
+    values = {"attempt": row.attempts + 1, "exception_message": message, **_timing(row, run)}
+    history.write(using, LogState.CANCELLED, [history.entry(row, LogState.CANCELLED, **values)])
+    remove_cancelled(using, row)
+    return row
 
 
 def _write_failure(row: AbstractJob, moved: AbstractJob, failure: Failure, run: Run) -> None:

@@ -105,7 +105,8 @@ def test_the_stated_number_is_never_exceeded_and_not_much_too_great(alias, make_
         stopping.join(TIMEOUT)
         connections[alias].close()
         until(lambda: counter.last == 0)  # nothing is left open
-    assert THREADS + len(LOOPS) <= counter.most <= stated
+    # The monitor asks about jobs that take longer than these.
+    assert THREADS + len(LOOPS) - 1 <= counter.most <= stated
 
 
 def test_every_thread_that_uses_the_database_is_counted(alias, configure):
@@ -116,7 +117,7 @@ def test_every_thread_that_uses_the_database_is_counted(alias, configure):
         expected = {f"jobexec-{loop}-{alias}" for loop in LOOPS} | {"jobexec-worker-1", "jobexec-worker-2"}
         listening = connections_needed(executor.settings, executor.settings.engine(alias)).listening
         until(lambda: set(threads()) >= expected)
-        others = set(threads()) - expected
+        others = set(threads()) - expected - {"jobexec-timeouts"}  # which uses no database
         assert others == ({f"jobexec-listener-{alias}"} if listening else set())
     finally:
         executor.stop()
@@ -125,9 +126,9 @@ def test_every_thread_that_uses_the_database_is_counted(alias, configure):
 def test_every_alias_has_its_number(alias, configure):
     configure(THREADS=3)
     listening = int(connections[alias].vendor == "postgresql")
-    assert connections_by_alias(get_settings()) == {alias: 10 + listening}
+    assert connections_by_alias(get_settings()) == {alias: 12 + listening}
     configure({"NOTIFY": False}, THREADS=3)
-    assert connections_by_alias(get_settings()) == {alias: 10}
+    assert connections_by_alias(get_settings()) == {alias: 12}
 
 
 @pytest.mark.databases("postgresql")

@@ -19,7 +19,7 @@ class Bench:
         self.pool = Pool(threads, queue_size, self.run, self.given_back.extend)
 
     def batch(self, *lost_runs):
-        batch = [SimpleNamespace(id=uuid4(), lost_runs=count) for count in lost_runs or (0,)]
+        batch = [SimpleNamespace(id=uuid4(), lost_runs=count, using="default") for count in lost_runs or (0,)]
         self.go[batch[0].id] = threading.Event()
         return batch
 
@@ -70,7 +70,7 @@ def test_running_and_queued_jobs_take_places_until_they_end(bench):
     b.submit(first, second)
     until(lambda: b.began == [first])
     assert b.pool.reserve(1, lambda: None) == 0
-    assert b.pool.load() == {"busy_threads": 1, "queued_jobs": 1}
+    assert b.pool.load() == {"busy_threads": 1, "stuck_threads": 0, "queued_jobs": 1}
     assert b.pool.in_hand() == {job.id for job in (*first, *second)}
     b.let_go(first)
     until(lambda: b.began == [first, second])
@@ -125,7 +125,7 @@ def test_suspects_never_run_beside_each_other_and_do_not_block_others(bench):
     assert [batch for batch in b.began if batch in suspects] == [suspects[0]]
     b.let_go(*innocent)
     until(lambda: len(b.ended) == 2)
-    assert b.pool.load() == {"busy_threads": 1, "queued_jobs": 2}
+    assert b.pool.load() == {"busy_threads": 1, "stuck_threads": 0, "queued_jobs": 2}
     b.let_go(suspects[0])
     until(lambda: suspects[1] in b.began)
     assert suspects[2] not in b.began

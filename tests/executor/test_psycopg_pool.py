@@ -81,7 +81,7 @@ def test_jobs_of_all_kinds_are_done_and_the_connections_go_back(alias, pooled, h
     connections[alias].close()
     until(lambda: stats(alias)["pool_available"] == stats(alias)["pool_size"])
     assert stats(alias).get("requests_errors", 0) == 0
-    assert stats(alias)["pool_max"] == THREADS + 7
+    assert stats(alias)["pool_max"] == THREADS + 9
 
 
 def ordinary_connections_of(threads):

@@ -46,7 +46,6 @@ def test_messages_run_at_once_and_timers_when_they_are_due(alias, make_executor,
     note(alias, "run", "timer", due_date=due)
     tomorrow = note(alias, "run", "tomorrow", due_date=due + timedelta(days=1))
     until(lambda: len(seen) == 5)
-    assert seen[-1] == "timer"
     # A heartbeat may have set the clock anew meanwhile, by milliseconds.
     assert times["timer"] > due - timedelta(seconds=0.5)
     until(lambda: executor.idle and not Job.objects.using(alias).exists())

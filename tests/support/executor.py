@@ -6,6 +6,7 @@ from django.db import connections
 
 from jobexec.executor.execution import execute_batch
 from jobexec.executor.outcomes import Outcome, write, write_alone
+from jobexec.executor.running import RunningJobs
 from jobexec.executor.service import call_in_thread
 from jobexec.models import JOB_TABLES
 from jobexec.operations.work import AcquiredJob
@@ -22,9 +23,13 @@ class Host:
         self.shutting_down = False
         self.lost: set[str] = set()
         self.outcomes: list[Outcome] = []
+        self.running = RunningJobs()
 
     def owns(self, lock_owner: str, using: str) -> bool:
         return lock_owner not in self.lost
+
+    def watch(self, context: Any, handler: Any) -> Any:
+        return self.running.watch(context, handler)
 
     def may_start(self, work: AcquiredJob) -> bool:
         return not self.shutting_down and work.lock_owner not in self.lost

@@ -1,0 +1,65 @@
+"""Carries word between running jobs and the database: cancellations to them, their progress from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from jobexec.operations.cancel import cancelled_among
+from jobexec.operations.progress import Progress, clear_progress, write_progress
+from jobexec.operations.work import AcquiredJob
+
+from .node import Node
+from .running import RunningJobs
+from .service import Loop, close_connections
+
+_INTERVAL = 1.0
+_IDLE_ROUNDS = 5
+
+
+class Monitor(Loop):
+    """Looks once a second, and asks the database only about jobs that it has seen a second ago already.
+
+    So jobs that are quickly done cost nothing. A row of progress exists as long as its job runs; what a process that
+    died leaves behind is overwritten by the next attempt, or removed by recovery.
+    """
+
+    def __init__(self, node: Node, running: RunningJobs, in_hand: Callable[[], list[AcquiredJob]]) -> None:
+        super().__init__(f"jobexec-monitor-{node.using}")
+        self.node, self._running, self._in_hand = node, running, in_hand
+        self._idle = 0
+        self._seen: set[UUID] = set()
+        self._written: set[UUID] = set()
+
+    def run_once(self) -> float:
+        asked = self._cancel()
+        written = self._progress()
+        self._idle = 0 if asked or written else self._idle + 1
+        if self._idle == _IDLE_ROUNDS:
+            close_connections()
+        return _INTERVAL
+
+    def _cancel(self) -> bool:
+        jobs = {job.id: job for job in self._in_hand() if job.using == self.node.using}
+        old = self._seen & jobs.keys()
+        self._seen = set(jobs)
+        asked = [pk for pk in old if not jobs[pk].cancel_requested]
+        for pk in cancelled_among(self.node.using, asked) if asked else ():
+            jobs[pk].cancel_requested = True
+        return bool(asked)
+
+    def _progress(self) -> bool:
+        contexts = [each.context for each in self._running.all() if each.context.using == self.node.using]
+        news = [
+            Progress(context.id, context.attempt, *progress)
+            for context in contexts
+            if (progress := context.take_progress()) is not None
+        ]
+        ended = self._written - {context.id for context in contexts}
+        if news:
+            write_progress(self.node.using, news)
+            self._written |= {each.job_id for each in news}
+        if ended:
+            clear_progress(self.node.using, ended)
+            self._written -= ended
+        return bool(news or ended)

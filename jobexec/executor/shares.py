@@ -1,0 +1,127 @@
+"""How engines share the pool: its places, and the turn at its threads. Plain counting, under the pool's lock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from jobexec.operations.work import AcquiredJob
+
+Batch = list[AcquiredJob]
+
+
+def is_suspect(batch: Batch) -> bool:
+    """Whether a job of the batch has been in the hands of a process that died."""
+    return any(job.lost_runs for job in batch)
+
+
+@dataclass(slots=True)
+class _Share:
+    """What one engine holds, counted in jobs; ``busy`` counts its batches on threads."""
+
+    reserved: int = 0
+    queued: int = 0
+    running: int = 0
+    busy: int = 0
+    queue: deque[Batch] = field(default_factory=deque)
+    suspects: deque[Batch] = field(default_factory=deque)
+
+    @property
+    def held(self) -> int:
+        return self.reserved + self.queued + self.running
+
+
+class Shares:
+    """Places and turns of the engines of one pool.
+
+    Half of the places are kept free in equal parts for the engines that do not use theirs, the other half goes to who
+    asks first. Batches go to threads by turns, one of each engine, in the order of each engine. With threads enough
+    each engine leaves one to every other: so an engine that brings a flood, or whose database hangs, slows the others
+    down and never stops them.
+    """
+
+    def __init__(self, threads: int, capacity: int, engines: Sequence[str]) -> None:
+        self._threads, self._capacity = threads, capacity
+        self._shares: dict[str, _Share] = {using: _Share() for using in engines}
+        count = max(1, len(engines))
+        self._kept = capacity // (2 * count) if count > 1 else 0
+        self._most_busy = threads - (count - 1) if threads >= 2 * count else threads
+
+    def _of(self, using: str) -> _Share:
+        return self._shares.setdefault(using, _Share())
+
+    def _room(self, using: str) -> int:
+        """How many places an engine may use, those included that it has."""
+        others = [share for other, share in self._shares.items() if other != using]
+        return self._capacity - sum(max(share.held, self._kept) for share in others)
+
+    def reserve(self, using: str, wanted: int) -> int:
+        """Keep up to ``wanted`` places for jobs that are about to be acquired; how many."""
+        share = self._of(using)
+        granted = max(0, min(wanted, self._room(using) - share.held))
+        share.reserved += granted
+        return granted
+
+    def submit(self, using: str, batches: Sequence[Batch], reserved: int) -> None:
+        """Queue what was acquired and give up what was reserved for it."""
+        share = self._of(using)
+        share.reserved -= reserved
+        share.queue.extend(batches)
+        share.queued += sum(map(len, batches))
+
+    def has_room(self, using: str) -> bool:
+        """Whether it is worth while to acquire again: what waits of an engine has shrunk to half of what may."""
+        share = self._of(using)
+        return share.reserved + share.queued <= max(0, self._room(using) - self._threads) // 2
+
+    def next(self, with_suspects: bool) -> Batch | None:
+        """The batch whose turn it is; without ``with_suspects`` those of suspects are put aside."""
+        for using, share in list(self._shares.items()):
+            batch = self._next_of(share, with_suspects) if share.busy < self._most_busy else None
+            if batch is not None:
+                share.queued -= len(batch)
+                share.running += len(batch)
+                share.busy += 1
+                self._shares[using] = self._shares.pop(using)  # to the end: its next turn comes after the others
+                return batch
+        return None
+
+    def _next_of(self, share: _Share, with_suspects: bool) -> Batch | None:
+        if with_suspects and share.suspects:
+            return share.suspects.popleft()
+        while share.queue:
+            batch = share.queue.popleft()
+            if with_suspects or not is_suspect(batch):
+                return batch
+            share.suspects.append(batch)
+        return None
+
+    def done(self, batch: Batch) -> None:
+        """A batch has left its thread."""
+        share = self._of(batch[0].using)
+        share.running -= len(batch)
+        share.busy -= 1
+
+    def waiting(self) -> list[Batch]:
+        """All batches that wait for a thread."""
+        return [batch for share in self._shares.values() for batch in (*share.queue, *share.suspects)]
+
+    def clear(self) -> list[Batch]:
+        """Take all batches out that wait for a thread."""
+        waiting = self.waiting()
+        for share in self._shares.values():
+            share.queue.clear()
+            share.suspects.clear()
+            share.queued = 0
+        return waiting
+
+    @property
+    def queued(self) -> int:
+        """How many jobs wait for a thread."""
+        return sum(share.queued for share in self._shares.values())
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is reserved, waits or runs."""
+        return not any(share.held for share in self._shares.values())

@@ -1,0 +1,66 @@
+"""Watches over timeouts: warns handlers, fails their jobs, and replaces threads that go on regardless."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jobexec import clock, signals
+from jobexec.exceptions import JobTimeout
+from jobexec.models import Job
+from jobexec.operations.settle import Failure, Run
+
+from .outcomes import Outcome
+from .pool import Pool
+from .running import RunningJob, RunningJobs
+from .service import Loop, logger
+
+_LONGEST = 60.0
+
+
+class Timeouts(Loop):
+    """Sleeps until the next running job reaches 80 or 100 per cent of its timeout; uses no database.
+
+    At 80 per cent the context says so and a signal is sent. At 100 per cent the job has failed: a retry, or a dead
+    letter. Python cannot stop a thread, so what a handler does after that is its own affair and counts for nothing
+    (an async handler is cancelled). The thread is stuck, and another takes its place; a process with more than
+    ``most_stuck`` such threads asks to be started afresh (``restart``). An exclusive job keeps its process instance
+    locked until its thread ends or its process dies.
+    """
+
+    def __init__(
+        self,
+        running: RunningJobs,
+        pool: Pool,
+        submit: Callable[[Outcome], None],
+        restart: Callable[[str], None],
+        node_name: str,
+        most_stuck: int,
+    ) -> None:
+        super().__init__("jobexec-timeouts")
+        self._running, self._pool, self._submit, self._restart = running, pool, submit, restart
+        self._node_name, self._most_stuck = node_name, most_stuck
+
+    def run_once(self) -> float:
+        for running in self._running.near_the_end():
+            self._warn(running)
+        for running in self._running.out_of_time():
+            self._fail(running)
+        left = self._running.next_limit()
+        return _LONGEST if left is None else min(_LONGEST, left)
+
+    def _warn(self, running: RunningJob) -> None:
+        work = running.context.work
+        logger.warning("%s %s has used 80 %% of its timeout of %s", work.handler_type, work.id, work.timeout)
+        signals.job_timeout_near.send_robust(sender=Job, using=work.using, job=work, context=running.context)
+
+    def _fail(self, running: RunningJob) -> None:
+        context = running.context
+        work, duration = context.work, clock.monotonic() - running.began
+        error = JobTimeout(f"It ran longer than its timeout of {work.timeout}.")
+        failure = Failure(f"JobTimeout: {error}", plan=running.handler.retry_plan, error=error, keeps_instance=True)
+        self._submit(Outcome(work, Run(context.started_at, duration, self._node_name), failure))
+        context.interrupt()
+        stuck = self._pool.give_up(work, self._most_stuck)
+        logger.error("%s %s: %s Its thread is stuck (%d of this process)", work.handler_type, work.id, error, stuck)
+        if stuck > self._most_stuck:
+            self._restart(f"{stuck} threads are stuck in jobs that are past their timeout")

@@ -1,0 +1,48 @@
+"""Cancelling jobs: those that wait are removed, those that run are asked to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from uuid import UUID
+
+from jobexec import signals
+from jobexec.models import AbstractJob, Job, LogState, SuspendedJob, TimerJob
+
+from . import history
+from .announce import announce
+from .locking import delete_rows
+from .progress import clear_progress
+from .selection import OperationResult, Target, database_of, for_each
+
+
+def cancel(target: Target, *, using: str | None = None) -> OperationResult:
+    """Cancel jobs that wait or run (Ratchet: cancelJob). Dead letters are deleted instead.
+
+    A job that waits is removed at once. One that a node has in hand gets a flag: if it has not begun, it never will;
+    if it runs, its handler sees ``context.cancelled`` within a second or two and stops, or not: a handler that ends
+    well without having looked is done. However it fails after that, it is not tried again.
+    """
+    database = database_of(target, using)
+
+    def verb(row: AbstractJob) -> str | None:
+        if row.locked:
+            # Without raising ``revision``: the outcome of a job that ends well all the same must count.
+            type(row)._base_manager.using(database).filter(pk=row.pk).update(cancel_requested=True)
+            return None
+        history.write(database, LogState.CANCELLED, [history.entry(row, LogState.CANCELLED)])
+        remove_cancelled(database, row)
+        announce(signals.job_cancelled, database, type(row), jobs=[row])
+        return None
+
+    return for_each(target, database, verb, Job, TimerJob, SuspendedJob)
+
+
+def remove_cancelled(using: str, row: AbstractJob) -> None:
+    """Delete a row that the caller has locked, and what was said of its progress."""
+    delete_rows(type(row)._base_manager.using(using).filter(pk=row.pk))
+    clear_progress(using, [row.pk])
+
+
+def cancelled_among(using: str, ids: Collection[UUID]) -> list[UUID]:
+    """Those of these jobs that somebody has cancelled while they were in hand."""
+    return list(Job.objects.using(using).filter(pk__in=ids, cancel_requested=True).values_list("pk", flat=True))

@@ -1,0 +1,130 @@
+"""How engines share the pool: counted, without threads."""
+
+from types import SimpleNamespace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobexec.executor.shares import Shares
+
+
+def batch(using, size=1, lost_runs=0):
+    return [SimpleNamespace(using=using, lost_runs=lost_runs) for _ in range(size)]
+
+
+def fill(shares, using, count):
+    """Queue as many single jobs of the engine as it is granted, at most `count`; how many."""
+    granted = shares.reserve(using, count)
+    shares.submit(using, [batch(using) for _ in range(granted)], granted)
+    return granted
+
+
+def run(shares, count):
+    """The engines of the next batches."""
+    return [taken[0].using if (taken := shares.next(True)) else None for _ in range(count)]
+
+
+def test_one_engine_has_everything():
+    shares = Shares(4, 20, ["a"])
+    assert fill(shares, "a", 100) == 20
+    assert run(shares, 4) == ["a"] * 4
+
+
+def test_an_engine_that_asks_first_leaves_a_part_to_the_other():
+    shares = Shares(4, 20, ["a", "b"])
+    assert fill(shares, "a", 100) == 15
+    assert fill(shares, "b", 100) == 5
+    assert fill(shares, "a", 1) == fill(shares, "b", 1) == 0
+
+
+def test_places_that_are_only_reserved_count_too():
+    """An engine whose database hangs keeps what it has reserved, and the other goes on with its own part."""
+    shares = Shares(4, 20, ["a", "b"])
+    assert shares.reserve("a", 100) == 15
+    for _ in range(50):
+        assert fill(shares, "b", 5) == 5
+        assert shares.has_room("b") is False
+        taken = [shares.next(True) for _ in range(4)]
+        for each in taken:
+            shares.done(each) if each else None
+        assert [shares.done(each) for each in [shares.next(True) for _ in range(5)] if each]
+        assert shares.has_room("b")
+
+
+def test_threads_take_turns_between_engines():
+    shares = Shares(4, 40, ["a", "b", "c"])
+    for using, count in (("a", 9), ("b", 2), ("c", 1)):
+        assert fill(shares, using, count) == count
+    seen = []
+    for _ in range(12):
+        taken = shares.next(True)
+        seen.append(taken[0].using)
+        shares.done(taken)
+    assert seen == ["a", "b", "c", "a", "b", "a", "a", "a", "a", "a", "a", "a"]
+
+
+def test_with_threads_enough_each_engine_leaves_one_to_every_other():
+    shares = Shares(6, 60, ["a", "b", "c"])
+    fill(shares, "a", 30)
+    assert run(shares, 6) == ["a"] * 4 + [None] * 2
+    fill(shares, "b", 1)
+    fill(shares, "c", 1)
+    assert run(shares, 3) == ["b", "c", None]
+
+
+def test_with_few_threads_none_is_kept_idle():
+    shares = Shares(3, 30, ["a", "b"])
+    fill(shares, "a", 10)
+    assert run(shares, 4) == ["a"] * 3 + [None]
+
+
+def test_room_is_worth_telling_when_half_of_the_queue_is_free():
+    shares = Shares(2, 12, ["a"])
+    fill(shares, "a", 12)
+    first = [shares.next(True) for _ in range(2)]
+    rooms = []
+    for _ in range(10):
+        shares.done(first.pop())
+        first.append(shares.next(True))
+        rooms.append(shares.has_room("a"))
+    assert rooms == [False] * 4 + [True] * 6
+
+
+def test_suspects_wait_aside_for_their_turn():
+    shares = Shares(2, 10, ["a"])
+    suspect, innocent = batch("a", lost_runs=1), batch("a")
+    assert shares.reserve("a", 2) == 2
+    shares.submit("a", [suspect, innocent], 2)
+    assert shares.next(with_suspects=False) is innocent
+    assert shares.waiting() == [suspect]
+    assert shares.next(with_suspects=False) is None
+    assert shares.next(with_suspects=True) is suspect
+
+
+@given(st.data(), st.integers(1, 3), st.integers(1, 8), st.integers(0, 30))
+def test_nothing_is_counted_twice_or_lost(data, engines, threads, queue_size):
+    names = ["a", "b", "c"][:engines]
+    shares = Shares(threads, threads + queue_size, names)
+    reserved, waiting, running = dict.fromkeys(names, 0), dict.fromkeys(names, 0), []
+    for _ in range(data.draw(st.integers(0, 60))):
+        action, using = data.draw(st.sampled_from(["reserve", "submit", "next", "done"])), data.draw(st.sampled_from(names))
+        if action == "reserve":
+            reserved[using] += shares.reserve(using, data.draw(st.integers(1, 50)))
+        elif action == "submit" and reserved[using]:
+            used = data.draw(st.integers(0, reserved[using]))
+            shares.submit(using, [batch(using, 1) for _ in range(used)], reserved[using])
+            reserved[using], waiting[using] = 0, waiting[using] + used
+        elif action == "next" and len(running) < threads:
+            if (taken := shares.next(True)) is not None:
+                waiting[taken[0].using] -= 1
+                running.append(taken)
+            else:
+                limited = engines > 1 and threads >= 2 * engines
+                assert limited or not sum(waiting.values())
+        elif action == "done" and running:
+            shares.done(running.pop())
+        held = sum(reserved.values()) + sum(waiting.values()) + len(running)
+        assert held <= threads + queue_size
+        assert shares.queued == sum(waiting.values()) == len(shares.waiting())
+        assert shares.empty == (held == 0)
+    assert sum(map(len, shares.clear())) == sum(waiting.values())

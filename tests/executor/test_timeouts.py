@@ -1,0 +1,336 @@
+"""Soft and hard timeouts, threads that are stuck, and words between running jobs and the database."""
+
+import asyncio
+import threading
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from django.db import connections
+
+from jobexec import signals
+from jobexec.clock import FrozenClock
+from jobexec.exceptions import JobCancelled, JobTimeout
+from jobexec.executor.running import RunningJobs
+from jobexec.executor.timeouts import Timeouts
+from jobexec.handlers.context import JobContext
+from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog, JobProgress, TimerJob
+from jobexec.operations import cancel
+from tests.support.executor import all_gone
+from tests.support.factories import make_job, tables_of
+from tests.support.waiting import TIMEOUT, passed, until
+
+SHORT = timedelta(seconds=0.3)
+NEVER = "R2/PT1H"
+quick = {"WAIT_TIME": 0.01, "MAX_WAIT": 0.05, "MAX_WAIT_WHEN_LISTENING": 0.05}
+
+
+class TestWatch:
+    """Without threads and databases."""
+
+    @pytest.fixture
+    def watch(self):
+        with FrozenClock() as clock:
+            watch = SimpleNamespace(clock=clock, outcomes=[], given_up=[], restarts=[], stuck=1)
+            watch.running = RunningJobs()
+            pool = SimpleNamespace(give_up=lambda work, most: watch.given_up.append(work) or watch.stuck)
+            watch.loop = Timeouts(watch.running, pool, watch.outcomes.append, watch.restarts.append, "here", 3)
+            yield watch
+
+    def context(self, timeout):
+        seconds = None if timeout is None else timedelta(seconds=timeout)
+        work = SimpleNamespace(
+            using="default", lock_owner="me", timeout=seconds, id="1", handler_type="tests.slow", attempts=0
+        )
+        return JobContext(work, SimpleNamespace(owns=lambda *args: True, shutting_down=False))
+
+    handler = SimpleNamespace(retry_plan=None)
+
+    def test_sleeps_until_the_next_limit(self, watch):
+        assert watch.loop.run_once() == 60
+        with watch.running.watch(self.context(None), self.handler):
+            assert watch.loop.run_once() == 60
+            with watch.running.watch(self.context(10), self.handler):
+                assert watch.loop.run_once() == pytest.approx(8)
+                watch.clock.tick(8)
+                assert watch.loop.run_once() == pytest.approx(2)
+        assert watch.loop.run_once() == 60
+
+    def test_at_eighty_per_cent_the_context_says_so_and_a_signal_is_sent_once(self, watch):
+        heard, context = [], self.context(10)
+
+        def hear(job, context, using, **kwargs):
+            heard.append((job, context, using))
+
+        signals.job_timeout_near.connect(hear)
+        try:
+            with watch.running.watch(context, self.handler):
+                watch.clock.tick(7.9)
+                watch.loop.run_once()
+                assert (context.soft_timeout, heard) == (False, [])
+                watch.clock.tick(0.1)
+                watch.loop.run_once()
+                watch.loop.run_once()
+        finally:
+            signals.job_timeout_near.disconnect(hear)
+        assert (context.soft_timeout, context.timed_out) == (True, False)
+        assert heard == [(context.work, context, "default")]
+
+    def test_at_a_hundred_per_cent_the_job_has_failed(self, watch):
+        context = self.context(10)
+        with watch.running.watch(context, self.handler):
+            watch.clock.tick(10)
+            watch.loop.run_once()
+            watch.loop.run_once()
+        (outcome,) = watch.outcomes
+        assert context.timed_out
+        assert outcome.failure.message == "JobTimeout: It ran longer than its timeout of 0:00:10."
+        assert (outcome.run.duration, outcome.run.node, outcome.failure.kind) == (10, "here", "error")
+        assert outcome.failure.keeps_instance
+        assert watch.given_up == [context.work]
+        with pytest.raises(JobTimeout):
+            context.check_lease()
+
+    def test_one_that_ends_in_time_is_let_alone(self, watch):
+        context = self.context(10)
+        with watch.running.watch(context, self.handler):
+            watch.clock.tick(9.9)
+        watch.clock.tick(1)
+        watch.loop.run_once()
+        assert not context.timed_out
+        assert watch.outcomes == []
+
+    def test_too_many_stuck_threads_ask_for_a_fresh_process(self, watch):
+        for stuck, expected in ((3, []), (4, ["4 threads are stuck in jobs that are past their timeout"])):
+            watch.stuck = stuck
+            with watch.running.watch(self.context(1), self.handler):
+                watch.clock.tick(1)
+                watch.loop.run_once()
+            assert watch.restarts == expected
+
+
+@pytest.fixture
+def gate(handle):
+    """A handler `tests.hang` that does not look at its timeout."""
+    gate = SimpleNamespace(open=threading.Event(), entered=threading.Semaphore(0), contexts=[])
+
+    def hang(context):
+        gate.contexts.append(context)
+        gate.entered.release()
+        assert gate.open.wait(TIMEOUT)
+
+    handle(hang, name="tests.hang", takes_context=True, retries=NEVER)
+    yield gate
+    gate.open.set()
+
+
+@pytest.mark.transactional
+class TestExecutor:
+    def test_a_timeout_costs_a_retry_and_its_thread_is_replaced(self, alias, make_executor, handle, gate):
+        done = []
+        handle(lambda: done.append(1), name="tests.note")
+        row = make_job(alias, handler_type="tests.hang", timeout=SHORT, retry_plan=NEVER, retries=2)
+        executor = make_executor(quick, THREADS=1, HEARTBEAT_INTERVAL=0.05)
+        executor.start()
+        until(lambda: TimerJob.objects.using(alias).exists())
+        waiting = TimerJob.objects.using(alias).get()
+        assert (waiting.pk, waiting.retries, waiting.attempts) == (row.pk, 1, 1)
+        assert waiting.exception_message == "JobTimeout: It ran longer than its timeout of 0:00:00.300000."
+        make_job(alias, handler_type="tests.note")
+        until(lambda: done)
+        assert executor.pool.load()["stuck_threads"] == 1
+        until(lambda: ExecutorNode.objects.using(alias).get().stuck_threads == 1)
+        gate.open.set()
+        until(lambda: executor.pool.load()["stuck_threads"] == 0)
+        until(lambda: executor.idle)
+        assert tables_of(alias) == {row.pk: [TimerJob]}, "its late end does not count"
+        assert executor.stop()
+
+    def test_the_last_retry_ends_as_a_dead_letter(self, alias, make_executor, gate):
+        make_job(alias, handler_type="tests.hang", timeout=SHORT, retries=1)
+        executor = make_executor(quick)
+        executor.start()
+        until(lambda: DeadLetterJob.objects.using(alias).exists())
+        gate.open.set()
+
+    def test_an_exclusive_job_keeps_its_process_instance_until_its_thread_ends(
+        self, alias, make_executor, handle, gate
+    ):
+        done = []
+        handle(lambda: done.append(1), name="tests.note")
+        make_job(alias, handler_type="tests.hang", timeout=SHORT, retry_plan=NEVER, process_instance_id="order-1")
+        sibling = make_job(alias, handler_type="tests.note", process_instance_id="order-1")
+        executor = make_executor(quick)
+        executor.start()
+        until(lambda: TimerJob.objects.using(alias).exists())
+        late = make_job(alias, handler_type="tests.note", process_instance_id="order-1")
+        other = make_job(alias, handler_type="tests.note", process_instance_id="order-2")
+        until(lambda: not Job.objects.using(alias).filter(pk=other.pk).exists())
+        assert len(done) == 1
+        assert ExclusiveLock.objects.using(alias).filter(process_instance_id="order-1").exists()
+        assert {sibling.pk, late.pk} == set(Job.objects.using(alias).values_list("pk", flat=True))
+        gate.open.set()
+        until(lambda: len(done) == 3)
+        until(lambda: executor.idle and not ExclusiveLock.objects.using(alias).exists())
+
+    @pytest.mark.databases("postgresql", "mariadb")
+    def test_an_atomic_job_is_rolled_back(self, alias, make_executor, handle, gate):
+        def write():
+            ExclusiveLock.objects.using(alias).create(process_instance_id="written", lock_owner="x", acquisition=PK)
+            assert gate.open.wait(TIMEOUT)
+
+        handle(write, name="tests.write", atomic=True, retries=NEVER)
+        row = make_job(alias, handler_type="tests.write", atomic=True, timeout=SHORT, retry_plan=NEVER)
+        executor = make_executor(quick)
+        executor.start()
+        until(lambda: TimerJob.objects.using(alias).exists())
+        gate.open.set()
+        until(lambda: executor.pool.load()["stuck_threads"] == 0)
+        assert tables_of(alias) == {row.pk: [TimerJob]}
+        assert not ExclusiveLock.objects.using(alias).exists()
+
+    def test_an_async_handler_is_cancelled(self, alias, make_executor, handle):
+        ended = threading.Event()
+
+        async def wait():
+            try:
+                await asyncio.sleep(TIMEOUT)
+            finally:
+                ended.set()
+
+        handle(wait, name="tests.wait_async", retries=NEVER)
+        make_job(alias, handler_type="tests.wait_async", timeout=SHORT, retry_plan=NEVER)
+        executor = make_executor(quick)
+        executor.start()
+        passed(ended)
+        until(lambda: TimerJob.objects.using(alias).exists())
+        until(lambda: not executor.pool.load()["stuck_threads"])
+        assert executor.stop()
+
+    def test_more_stuck_threads_than_allowed_ask_for_a_fresh_process(self, alias, make_executor, gate):
+        for _ in range(3):
+            make_job(alias, handler_type="tests.hang", timeout=SHORT, retry_plan=NEVER)
+        executor = make_executor(quick, THREADS=2, MAX_STUCK_THREADS=1)
+        executor.start()
+        until(lambda: executor.restart_reason)
+        assert executor.restart_reason == "2 threads are stuck in jobs that are past their timeout"
+        assert not executor.stop(0.1), "what is stuck cannot be waited for"
+        assert ExecutorNode.objects.using(alias).exists(), "its lease keeps process instances from others"
+        gate.open.set()
+        until(lambda: executor.pool.load()["stuck_threads"] == 0)
+        executor.start()
+        assert executor.stop()
+
+
+@pytest.mark.transactional
+class TestMonitor:
+    @pytest.fixture(autouse=True)
+    def often(self, monkeypatch):
+        monkeypatch.setattr("jobexec.executor.monitor._INTERVAL", 0.02)
+
+    @pytest.mark.parametrize("ending", ["returns", "raises", "says so"])
+    def test_a_running_job_sees_that_it_is_cancelled(self, alias, make_executor, handle, ending):
+        began, saw = threading.Event(), []
+
+        def look(context):
+            began.set()
+            until(lambda: context.cancelled)
+            saw.append(1)
+            if ending == "raises":
+                raise ValueError("half done")
+            if ending == "says so":
+                raise JobCancelled
+
+        handle(look, name="tests.look", takes_context=True)
+        row = make_job(alias, handler_type="tests.look")
+        executor = make_executor(quick)
+        executor.start()
+        passed(began)
+        assert cancel(row, using=alias)
+        until(lambda: all_gone(alias))
+        assert saw == [1]
+        log = JobLog.objects.using(alias).get(job_id=row.pk)
+        assert (log.state, log.exception_message) == (
+            "cancelled",
+            "ValueError: half done" if ending == "raises" else "",
+        )
+
+    def test_one_that_does_not_look_and_ends_well_is_done(self, alias, make_executor, gate):
+        row = make_job(alias, handler_type="tests.hang")
+        executor = make_executor(quick)
+        executor.start()
+        until(lambda: gate.contexts)
+        cancel(row, using=alias)
+        until(lambda: gate.contexts[0].work.cancel_requested)
+        gate.open.set()
+        until(lambda: all_gone(alias))
+        assert JobLog.objects.using(alias).get(job_id=row.pk).state == "successful"
+
+    @pytest.mark.databases("postgresql", "mariadb")
+    def test_what_an_atomic_job_wrote_before_it_looked_is_rolled_back(self, alias, make_executor, handle):
+        def look(context):
+            ExclusiveLock.objects.using(alias).create(process_instance_id="written", lock_owner="x", acquisition=PK)
+            until(lambda: context.cancelled)
+
+        handle(look, name="tests.look", takes_context=True, atomic=True)
+        row = make_job(alias, handler_type="tests.look", atomic=True)
+        executor = make_executor(quick)
+        executor.start()
+        until(lambda: executor.running.all())
+        cancel(row, using=alias)
+        until(lambda: all_gone(alias))
+        assert JobLog.objects.using(alias).get(job_id=row.pk).state == "cancelled"
+        assert not ExclusiveLock.objects.using(alias).exists()
+
+    def test_one_that_waits_in_the_queue_never_begins(self, alias, make_executor, gate):
+        rows = [make_job(alias, handler_type="tests.hang") for _ in range(2)]
+        executor = make_executor(quick, THREADS=1)
+        executor.start()
+        until(lambda: gate.contexts and executor.pool.load()["queued_jobs"])
+        (queued,) = [row for row in rows if row.pk != gate.contexts[0].id]
+        cancel(queued, using=alias)
+        until(lambda: any(job.cancel_requested for job in executor.pool.jobs_in_hand()))
+        gate.open.set()
+        until(lambda: all_gone(alias))
+        assert len(gate.contexts) == 1
+        assert JobLog.objects.using(alias).get(job_id=queued.pk).state == "cancelled"
+
+    def test_progress_is_seen_while_the_job_runs_and_gone_afterwards(self, alias, make_executor, handle):
+        go = threading.Event()
+
+        def count(context):
+            for done in range(1, 4):
+                context.progress(done, 10)
+            assert go.wait(TIMEOUT)
+            context.progress(10, 10)
+
+        handle(count, name="tests.count", takes_context=True)
+        row = make_job(alias, handler_type="tests.count")
+        executor = make_executor(quick)
+        executor.start()
+        said = until(lambda: JobProgress.objects.using(alias).first())
+        assert (said.job_id, said.attempt, said.done, said.total) == (row.pk, 1, 3, 10)
+        go.set()
+        until(lambda: all_gone(alias))
+        until(lambda: not JobProgress.objects.using(alias).exists())
+
+    def test_jobs_that_are_quickly_done_are_not_asked_about(self, alias, make_executor):
+        executor = make_executor(quick)
+        monitor = executor.engines[alias].monitor
+        jobs = [SimpleNamespace(id=number, using=alias, cancel_requested=False) for number in range(3)]
+        monitor._in_hand = lambda: jobs
+        with connections[alias].execute_wrapper(lambda *args: pytest.fail("asked")):
+            monitor.run_once()
+            jobs[:] = []
+            monitor.run_once()
+
+
+@pytest.mark.parametrize("values", [(-1,), (1.5,), ("1",), (True,), (1, -1), (1, 2.0), (2**63,)])
+def test_progress_is_counted_in_whole_numbers(values):
+    context = TestWatch().context(None)
+    with pytest.raises(ValueError, match="progress: expected a whole number"):
+        context.progress(*values)
+    assert context.take_progress() is None
+
+
+PK = "00000000-0000-0000-0000-000000000001"
