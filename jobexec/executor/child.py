@@ -40,7 +40,8 @@ class Child:
         self._started_at = self._heard_at = self._restart_at = 0.0
         self._failures = 0
         self._report: Report | None = None
-        self._told = self._successor_starts = False
+        #: Whether it has been told to drain so that a fresh one takes its place.
+        self.recycling = False
         #: How often it was started again.
         self.restarts = 0
         #: Whether an executor has ever started in it: what it did once it can do again, if not at once.
@@ -89,11 +90,11 @@ class Child:
         self._forget_process()
         if code == 0 and self._finite:
             self.exit_code = 0
-        elif code == EXIT_RECYCLED or (self._told and code in (0, EXIT_UNFINISHED)):
+        elif code == EXIT_RECYCLED or (self.recycling and code in (0, EXIT_UNFINISHED)):
             logger.info("Executor process %d (%s) has ended with %d; a fresh one takes its place", pid, self.name, code)
-            self._failures, self._restart_at = 0, clock.monotonic()
-            self._told, self._successor_starts = False, True
+            self._failures, self.recycling = 0, False
             self.restarts += 1
+            self._start()
         elif code in _HOPELESS and lasted < _STABLE and not self.proven:
             self.exit_code = code
         else:
@@ -103,7 +104,7 @@ class Child:
     def _fail(self, what: str) -> None:
         self._failures += 1
         self.restarts += 1
-        self._told = self._successor_starts = False
+        self.recycling = False
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self._failures - 1, 10))
         logger.error("%s; it is restarted in %.0f s", what, pause)
         self._restart_at = clock.monotonic() + pause
@@ -133,7 +134,7 @@ class Child:
 
     def recycle(self) -> None:
         """Grant its wish to be started afresh."""
-        self._told = self._link is not None and self._link.order(RECYCLE)
+        self.recycling = self._link is not None and self._link.order(RECYCLE)
 
     def wait(self, timeout: float) -> bool:
         """Wait for its end, for good; whether it has come."""
@@ -161,17 +162,12 @@ class Child:
         for report in self._link.reports() if self._process is not None and self._link is not None else ():
             self._report, self._heard_at = report, clock.monotonic()
             if not report.startup:
-                self.proven, self._successor_starts = True, False
+                self.proven = True
 
     @property
     def wish(self) -> str | None:
         """Why it wants to be started afresh."""
         return self._report.wish if self._report is not None and self.running else None
-
-    @property
-    def recycling(self) -> bool:
-        """Whether it drains to be started afresh, or its successor has not started yet."""
-        return self._told or self._successor_starts
 
     @property
     def state(self) -> str:
@@ -203,7 +199,7 @@ class Child:
     def details(self) -> dict[str, Any]:
         """What the supervisor's health says about it."""
         own = {"node": self.name, "pid": self._process.pid} if self._process is not None else {"node": self.name}
-        view = {**own, "state": self.state, "restarts": self.restarts, "ready": self.ready}
+        view = {**own, "state": self.state, "restarts": self.restarts, "ready": self.ready, "wish": self.wish}
         if self.state == "waiting":
             view["restart_in_seconds"] = round(max(0.0, self._restart_at - clock.monotonic()), 1)
         if (report := self._report) is not None and self._process is not None:

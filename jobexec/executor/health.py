@@ -34,9 +34,15 @@ class Health:
         self._changed: Callable[[], object] = lambda: None
 
     def begin(self, changed: Callable[[], object]) -> None:
-        """The executor has started; ``changed`` is told at once when it drains."""
+        """The executor has started; ``changed`` is called when there is news that cannot wait."""
         self.started, self._changed = True, changed
         changed()
+
+    def ask(self, wish: str) -> None:
+        """Ask the supervisor, if there is one, to be started afresh."""
+        if wish != self.wish:
+            self.wish = wish
+            self._changed()
 
     def drain(self) -> None:
         """From now on nothing new is taken."""

@@ -127,7 +127,9 @@ def _until_end(
         if order == link.DRAIN:
             shutdown.request()
             return None
-        health.wish = health.wish or next(filter(None, (reason() for reason in reasons)), None)
-        if health.wish and (above is None or order == link.RECYCLE):
-            return health.wish
+        wish = health.wish or next(filter(None, (reason() for reason in reasons)), None)
+        if wish and (above is None or order == link.RECYCLE):
+            return wish
+        if wish:
+            health.ask(wish)
     return None

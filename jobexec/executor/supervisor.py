@@ -69,8 +69,8 @@ class Supervisor:
             tell(self._report)
 
     def _recycle(self) -> None:
-        if any(child.recycling for child in self._children):
-            return
+        if any(child.recycling or child.state == "starting" for child in self._children):
+            return  # two at the same time would be two too few; one that fails again and again holds up nobody
         for child in self._children:
             if child.wish:
                 child.recycle()

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from datetime import date
 from pathlib import Path
@@ -39,6 +41,27 @@ def die(path: str, how: str) -> None:
         os._exit(9)
     os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(60)
+
+
+@job
+def show_environment(path: str) -> None:
+    """Leave a line about the service manager's and the supervisor's variables that a command of this job would see."""
+    script = (
+        "import os; print([name for name in os.environ if name.split('_')[0] in ('NOTIFY', 'WATCHDOG', 'JOBEXEC')])"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JOBEXEC_TEST")}
+    seen = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    _append(path, f"environment of a job's command: {seen.stdout.strip()}")
+
+
+_KEPT: list[bytearray] = []
+
+
+@job
+def swell(path: str, text: str, size: int) -> None:
+    """Take so many bytes of memory, never give them back, and leave a line."""
+    _KEPT.append(bytearray(b"x") * size)
+    _append(path, f"{text} {os.getpid()}")
 
 
 @job

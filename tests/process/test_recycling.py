@@ -1,0 +1,133 @@
+"""Processes that are started afresh at a limit, with jobs in hand: each job is done once, and none is charged."""
+
+import os
+import signal
+
+import pytest
+
+from jobexec.models import ExclusiveLock, ExecutorNode, Job, JobLog
+from tests.support import health
+from tests.support.executor import all_gone
+from tests.support.processes import alive
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.transactional
+
+
+def pids(alias):
+    return {node.name: node.pid for node in ExecutorNode.objects.using(alias).exclude(state="dead")}
+
+
+def processes(trace, text):
+    """The processes that left lines which begin so."""
+    return {line.split()[-1] for line in trace.lines() if line.startswith(text)}
+
+
+def assert_done_once(alias, trace, count):
+    assert all_gone(alias)
+    log = JobLog.objects.using(alias)
+    assert log.filter(state="successful").values("job_id").distinct().count() == log.count() == count
+    assert not ExclusiveLock.objects.using(alias).exists()
+
+
+def recycle(enqueue, trace, supervisor, limit):
+    """A job is in flight when the limit is reached, and more come while it drains; all are done by two processes."""
+    supervisor.said(f"({limit}). Draining: 1 jobs are running.")
+    for number in range(20):
+        enqueue("note", f"later {number}", process_instance_id=f"order-{number % 5}")
+    trace.go.touch()
+    assert supervisor.ended() == 0, supervisor.text
+    assert "a fresh one takes its place" in supervisor.text
+    assert "it is restarted in" not in supervisor.text, "no failure, no pause"
+    assert trace.lines().count("begun a") == trace.lines().count("ended a") == 1
+
+
+@pytest.mark.databases("sqlite", "postgresql")
+def test_max_jobs_with_one_process(alias, run, enqueue, trace):
+    enqueue("wait", "a", str(trace.go))
+    for number in range(5):
+        enqueue("note", f"early {number}", process_instance_id=f"order-{number}")
+    recycle(enqueue, trace, run("--max-jobs", "5", "--until-empty", "-v", "2"), "--max-jobs")
+    assert_done_once(alias, trace, 26)
+    early, later = processes(trace, "early"), processes(trace, "later")
+    assert (len(early), len(early & later)) == (1, 0)
+    assert not ExecutorNode.objects.using(alias).exists()
+
+
+@pytest.mark.databases("postgresql")
+def test_max_rss(alias, run, enqueue, trace):
+    enqueue("swell", "early", 200 * 1024**2)
+    enqueue("wait", "a", str(trace.go))
+    recycle(enqueue, trace, run("--max-rss", "200M", "--until-empty", "-v", "2"), "--max-rss")
+    assert_done_once(alias, trace, 22)
+    assert processes(trace, "early").isdisjoint(processes(trace, "later"))
+
+
+@pytest.mark.databases("postgresql")
+def test_two_processes_are_recycled_one_after_the_other(alias, run, enqueue, trace):
+    for number in range(3):  # one process holds at most two of them
+        enqueue("wait", str(number), str(trace.go))
+    options = ["--processes", "2", "--node", "pair", "--threads", "1", "--queue-size", "1", "--health-port", "0"]
+    supervisor = run(*options, "--max-lifetime", "2")
+    until(lambda: len(trace.lines()) == 2 or supervisor.popen.poll() is not None)
+    before = pids(alias)
+    until(lambda: all(each.get("wish") for each in health.ask(supervisor, "ready").body["processes"]))
+    draining = until(lambda: ExecutorNode.objects.using(alias).filter(state="draining").first())
+    supervisor.said("Draining: 1 jobs are running.")
+    assert supervisor.text.count("Draining") == 1, "the other one waits for its turn"
+    (other,) = set(before) - {draining.name}
+    assert alive(before[other])
+    trace.go.touch()
+    until(lambda: set(pids(alias)) == set(before) and not set(pids(alias).values()) & set(before.values()))
+    until(lambda: all_gone(alias))
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.ended() == 0, supervisor.text
+    texts = [line.split()[0] for line in trace.lines()]
+    assert (texts.count("begun"), texts.count("ended")) == (3, 3)
+    assert not JobLog.objects.using(alias).exclude(state="successful").exists()
+    assert "it is restarted in" not in supervisor.text
+
+
+@pytest.mark.databases("postgresql")
+def test_a_signal_during_a_recycle_is_the_first_one(alias, run, enqueue, trace):
+    enqueue("note", "counts")
+    enqueue("wait", "a", str(trace.go))
+    supervisor = run("--max-jobs", "1")
+    supervisor.said("Draining: 1 jobs are running.")
+    (child,) = pids(alias).values()
+    supervisor.send(signal.SIGTERM)
+    os.kill(child, signal.SIGTERM)  # as systemd does with all processes of a service, unless told otherwise
+    enqueue("note", "not begun")
+    assert (alive(child), supervisor.popen.poll()) == (True, None)
+    trace.go.touch()
+    assert supervisor.ended() == 0, supervisor.text
+    assert trace.lines().count("begun a") == trace.lines().count("ended a") == 1
+    left = Job.objects.using(alias).get()
+    assert (left.lock_owner, left.lost_runs) == (None, 0)
+    assert "takes its place" not in supervisor.text
+
+
+@pytest.mark.databases("postgresql")
+def test_the_second_signal_during_a_recycle_leaves(alias, run, enqueue, trace):
+    enqueue("note", "counts")
+    enqueue("wait", "a", str(trace.go))
+    supervisor = run("--max-jobs", "1")
+    supervisor.said("Draining: 1 jobs are running.")
+    supervisor.send(signal.SIGTERM)
+    supervisor.send(signal.SIGINT)
+    assert supervisor.ended() == 3, supervisor.text
+    assert Job.objects.using(alias).get().lock_owner is not None
+
+
+@pytest.mark.databases("sqlite")
+def test_a_grace_period_that_is_over_does_not_keep_the_fresh_one_away(alias, run, enqueue, trace):
+    enqueue("note", "counts")
+    enqueue("wait", "a", str(trace.go))
+    supervisor = run("--max-jobs", "1", GRACE_PERIOD=0.3, LEASE_TIME=2)
+    until(lambda: trace.lines().count("begun a") == 2)  # in the fresh one, once the lease of the old one is over
+    trace.go.touch()
+    until(lambda: all_gone(alias))
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.ended() == 0, supervisor.text
+    assert "it is restarted in" not in supervisor.text
+    assert not JobLog.objects.using(alias).filter(state="failed").exists()
