@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db.models import Q
 
-from jobexec.models import JOB_TABLES, DeadLetterJob, Job, SuspendedJob, TimerJob
+from jobexec.models import JOB_TABLES, DeadLetterJob, Job, JobDefinition, JobLog, SuspendedJob, TimerJob
 from tests.support.factories import make_row
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -132,3 +132,55 @@ def test_every_order_both_ways_and_in_pages(alias, column):
     assert [row.retries for row in timers.order_by(f"-{column}")] == expected[::-1]
     assert [row.retries for row in timers.order_by(column)[2:4]] == expected[2:4]
     assert timers.count() == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "condition"),
+    [
+        ("jobDefinitionId", Q(pk="orders.ship")),
+        ("activityIdIn", Q(handler_type__in=["orders.ship", "orders.pay"])),
+        ("processDefinitionKey", Q(process_definition_key="order")),
+        ("category", Q(category="mail")),
+        ("jobConfiguration", Q(retry_plan="R5/PT1M", exclusive=False, atomic=True)),
+        ("priority", Q(priority__gte=5)),
+    ],
+)
+def test_job_definitions(alias, name, condition):
+    columns = {"category": "mail", "process_definition_key": "order", "priority": 5}
+    columns |= {"retry_plan": "R5/PT1M", "exclusive": False, "atomic": True}
+    table = JobDefinition.objects.using(alias)
+    table.create(id="orders.ship", handler_type="orders.ship", **columns)
+    table.create(id="other", handler_type="other", category="default")
+    assert [row.pk for row in table.filter(condition)] == ["orders.ship"]
+
+
+LOG = {
+    "jobExceptionMessage": Q(exception_message="ValueError: no"),
+    "jobDefinitionId": Q(job_definition_id="orders.ship"),
+    "jobDefinitionType": Q(handler_type="orders.ship"),
+    "processInstanceId": Q(process_instance_id="order-1"),
+    "processDefinitionKey": Q(process_definition_key="order"),
+    "deploymentId": Q(deployment_id="shop:1"),
+    "tenantIdIn": Q(tenant_id__in=["acme"]),
+    "hostname": Q(node="berlin"),
+    "jobPriorityHigherThanOrEquals": Q(priority__gte=5),
+    "failureLog": Q(state="failed"),
+}
+
+
+@pytest.mark.parametrize("name", LOG)
+def test_entries_of_the_job_log(alias, name):
+    failed = {"state": "failed", "exception_message": "ValueError: no", "node": "berlin", "priority": 5}
+    failed |= {"job_definition_id": "orders.ship", "handler_type": "orders.ship", "process_instance_id": "order-1"}
+    failed |= {"process_definition_key": "order", "deployment_id": "shop:1", "tenant_id": "acme"}
+    table, job = JobLog.objects.using(alias), make_row(Job, alias).pk
+    entry = table.create(job_id=job, timestamp=NOW, category="mail", **failed)
+    for number, state in enumerate(("created", "successful", "deleted"), 1):
+        table.create(job_id=job, timestamp=NOW + number * DAY, category="default", handler_type="other", state=state)
+    assert [row.pk for row in table.filter(LOG[name])] == [entry.pk]
+    assert [row.state for row in table.filter(job_id=job).order_by("-timestamp")] == [
+        "deleted",
+        "successful",
+        "created",
+        "failed",
+    ]
