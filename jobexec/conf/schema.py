@@ -68,7 +68,8 @@ class Settings:
     recovery_interval: timedelta = field(default=_seconds(10), metadata=_by(values.duration()))
     grace_period: timedelta = field(default=_seconds(30), metadata=_by(values.duration(zero=True)))
     settle_within: timedelta = field(default=_seconds(0.02), metadata=_by(values.duration(zero=True)))
-    categories: tuple[str, ...] = field(default=("default",), metadata=_by(values.names))
+    categories: tuple[str, ...] = field(default=("default",), metadata=_by(values.categories))
+    category_order: str = field(default="rank", metadata=_by(values.choice("rank", "strict", "weighted")))
     atomic_jobs: bool = field(default=False, metadata=_by(values.boolean))
     history_level: str = field(default="activity", metadata=_by(values.choice("none", "failures", "activity", "full")))
     deployment: str | None = field(default=None, metadata=_by(values.deployment))
@@ -78,6 +79,8 @@ class Settings:
     max_stuck_threads: int = field(default=10, metadata=_by(values.integer(0)))
     max_conflicts: int = field(default=10, metadata=_by(values.integer(0)))
     conflict_delay: timedelta = field(default=_seconds(1), metadata=_by(values.duration(zero=True)))
+    #: What CATEGORIES says of each category; 1 where it is a list. In CATEGORIES itself, and so no key of its own.
+    category_weights: Mapping[str, int] = field(default_factory=dict)
     #: The JOBEXEC dict that this was made from.
     source: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 

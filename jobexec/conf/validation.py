@@ -43,6 +43,8 @@ def build(raw: Any) -> tuple[Settings | None, list[Problem]]:
     values = _parse("JOBEXEC", global_keys, GLOBAL, problems, also=[*PER_ENGINE, "ENGINES"])
     engines = _engines(raw.get("ENGINES", DEFAULT_ENGINES), shared, problems)
     values.setdefault("node_name", GLOBAL["NODE_NAME"](None))
+    weights = values.pop("categories", {"default": 1})
+    values |= {"categories": tuple(weights), "category_weights": MappingProxyType(weights)}
     settings = Settings(engines=MappingProxyType(engines), source=MappingProxyType(dict(raw)), **values)
     problems.extend(_between_globals(settings))
     return (None if problems else settings), problems
@@ -57,6 +59,8 @@ def replaced(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
         problems += _keep_engines(raw, given.pop("ENGINES"))
     if "CATEGORIES" in given:
         problems += _known_categories(settings, given["CATEGORIES"])
+        if isinstance(raw.get("CATEGORIES"), Mapping):  # the chosen ones keep their weights
+            given["CATEGORIES"] = {name: settings.category_weights.get(name, 1) for name in given["CATEGORIES"]}
     _override_engines(raw, given)
     raw.update(given)
     result, found = build(raw)
@@ -118,6 +122,14 @@ def _engine_keys(here: str, own: Mapping[Any, Any], problems: list[Problem]) -> 
 
 
 def _between_globals(settings: Settings) -> Iterable[Problem]:
+    categories = settings.source.get("CATEGORIES")
+    weighed = isinstance(categories, Mapping) and categories == settings.category_weights  # and not refused already
+    if weighed and settings.category_order != "weighted":
+        yield _mismatch(
+            "JOBEXEC['CATEGORIES']",
+            f"a list, since CATEGORY_ORDER is {settings.category_order!r} and weights count only with 'weighted'",
+            categories,
+        )
     # Two heartbeats must fit into a lease: one that is late or lost must not cost the node its jobs.
     half = settings.lease_time / 2
     if settings.heartbeat_interval > half:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, TypeAlias
 
@@ -17,6 +17,9 @@ Parser: TypeAlias = Callable[[Any], Any]
 
 #: What the columns hold that store a name of a category, a node or a deployment.
 MAX_NAME_LENGTH = 100
+
+#: A category of the greatest weight beside one of weight 1 leaves it one job in so many.
+MAX_WEIGHT = 1_000
 
 _LONGEST = timedelta(days=36525)
 _DURATION = "a timedelta, a number of seconds, or an ISO 8601 duration without months and years"
@@ -105,6 +108,22 @@ def names(value: Any) -> tuple[str, ...]:
             f"a list of different names, at least one, each of 1 to {MAX_NAME_LENGTH} printable characters"
         )
     return tuple(value)
+
+
+def categories(value: Any) -> dict[str, int]:
+    """A list of different names, or a dict of names to weights; at least one. Stored as the latter."""
+    weights = value if isinstance(value, Mapping) else {}
+    whole = all(isinstance(weight, int) and not isinstance(weight, bool) for weight in weights.values())
+    try:
+        listed = names(list(value) if isinstance(value, Mapping) else value)
+        if not whole or any(not 1 <= weight <= MAX_WEIGHT for weight in weights.values()):
+            raise ValueError
+    except ValueError:
+        raise ValueError(
+            f"a list of different names, or a dict of names to weights from 1 to {MAX_WEIGHT}, at least one, each name "
+            f"of 1 to {MAX_NAME_LENGTH} printable characters"
+        ) from None
+    return {name: weights.get(name, 1) for name in listed}
 
 
 def node_name(value: Any) -> str:

@@ -22,7 +22,7 @@ def banner(executor: JobExecutor) -> Iterator[str]:
     engines = "; ".join(_engine(engine) for engine in settings.engines.values())
     yield f"jobexec {jobexec.__version__}, node {settings.node_name}, process {os.getpid()}"
     yield f"  engines:    {engines}"
-    yield f"  categories: {', '.join(settings.categories)}; deployments: {_deployments(executor)}"
+    yield f"  categories: {_categories(settings)}; deployments: {_deployments(executor)}"
     yield (
         f"  pool:       {settings.threads} threads, queue of {settings.queue_size}; history: {settings.history_level}; "
         f"connections: {_connections(settings)}"
@@ -39,6 +39,14 @@ def _engine(engine: EngineSettings) -> str:
 
 def _connections(settings: Settings) -> str:
     return ", ".join(f"up to {count} on {alias}" for alias, count in connections_by_alias(settings).items())
+
+
+def _categories(settings: Settings) -> str:
+    if settings.category_order == "strict":
+        return " before ".join(settings.categories)
+    if settings.category_order == "weighted":
+        return ", ".join(f"{name} (weight {weight})" for name, weight in settings.category_weights.items())
+    return ", ".join(settings.categories)
 
 
 def _deployments(executor: JobExecutor) -> str:

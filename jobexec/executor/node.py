@@ -12,6 +12,7 @@ from jobexec.conf import EngineSettings, Settings
 from jobexec.handlers.registry import all_handlers
 from jobexec.models import ExecutorNode, NodeState
 from jobexec.operations import deployments, leases, recover
+from jobexec.operations.categories import Turns
 from jobexec.operations.locking import atomic
 from jobexec.operations.work import Scope
 
@@ -30,6 +31,7 @@ class Node:
         self.settings = settings
         self.engine = engine
         self.using = engine.alias
+        self._turns = Turns(settings.category_weights)
         self.scope = Scope(categories=settings.categories)
         self._load = load
         self._row: ExecutorNode | None = None
@@ -102,7 +104,15 @@ class Node:
         else:
             served = deployments.all_deployments(self.settings.categories, using=self.using)
         lowest, highest = self.engine.priority_range
-        return Scope(self.settings.categories, tuple(served), lowest, highest)
+        settings = self.settings
+        return Scope(
+            settings.categories,
+            tuple(served),
+            lowest,
+            highest,
+            category_order=settings.category_order,
+            turns=self._turns,
+        )
 
     def renew(self) -> bool:
         """Heartbeat. False if the node had been declared dead meanwhile and has begun a new boot."""

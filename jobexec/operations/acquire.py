@@ -13,6 +13,7 @@ from jobexec import clock
 from jobexec.models import Job, SuspendedJob
 
 from . import global_lock
+from .categories import Turns
 from .exclusive import lock_instances, unlock_instances, without_locked_instances
 from .locking import atomic, has_skip_locked, lock_rows
 from .move import move_all
@@ -32,7 +33,7 @@ def acquire_jobs(
     strategy: str = "auto",
     force_after: timedelta = timedelta(minutes=1),
 ) -> Acquisition:
-    """Lock up to ``limit`` jobs for ``owner``, in rank order, and return them (Camunda: AcquireJobsCmd).
+    """Lock up to ``limit`` jobs for ``owner``, in the order of ``scope``, and return them (Camunda: AcquireJobsCmd).
 
     A job can be acquired if nobody holds it, no suspension covers it, ``scope`` serves it and, if it is exclusive,
     its process instance is not locked. Expired locks are not looked at: recovery alone clears them, so that a lost
@@ -138,9 +139,27 @@ def acquirable(using: str, scope: Scope) -> QuerySet[Job]:
 
 
 def _candidates(using: str, owner: str, limit: int, scope: Scope, *, lock: bool) -> list[AcquiredJob]:
-    """The first ``limit`` jobs in rank order: one short run of the acquisition index per pair that is served."""
+    """The first ``limit`` jobs in the order of the scope, by rank within a category."""
+    if scope.category_order == "rank":
+        return _first(using, owner, limit, scope, scope.pairs(), lock)
+    if scope.category_order == "strict":
+        found: list[AcquiredJob] = []
+        for category in scope.categories:
+            if len(found) < limit:
+                found += _first(using, owner, limit - len(found), scope, scope.pairs_of(category), lock)
+        return found
+    turns = scope.turns or Turns(dict.fromkeys(scope.categories, 1))
+    # A whole page of each: any of them may be the only one that has jobs.
+    pages = {name: _first(using, owner, limit, scope, scope.pairs_of(name), lock) for name in scope.categories}
+    return turns.merge(pages, limit)
+
+
+def _first(
+    using: str, owner: str, limit: int, scope: Scope, pairs: Iterable[tuple[str, str]], lock: bool
+) -> list[AcquiredJob]:
+    """The first jobs in rank order: one short run of the acquisition index per (category, deployment) pair."""
     found: list[AcquiredJob] = []
-    for category, deployment in scope.pairs():
+    for category, deployment in pairs:
         page = acquirable(using, scope).filter(category=category, deployment_id=deployment).order_by("rank", "id")
         if lock:
             page = lock_rows(page, skip_locked=True)

@@ -14,6 +14,8 @@ from django.db.models.functions import Cast
 from jobexec.exceptions import JobNotFound
 from jobexec.models import Job
 
+from .categories import Turns
+
 
 @dataclass(slots=True)
 class AcquiredJob:
@@ -106,17 +108,24 @@ class Scope:
     """Which jobs an executor serves.
 
     ``deployments`` are the deployment ids whose jobs it takes besides those of no deployment. The bounds of
-    ``priority`` are inclusive; None is open.
+    ``priority`` are inclusive; None is open. ``category_order`` says how categories share a page: by ``rank`` as if
+    they were one; ``strict``, each only when those before it have no job; or ``weighted``, by ``turns``.
     """
 
     categories: tuple[str, ...] = ("default",)
     deployments: tuple[str, ...] = ()
     priority_min: int | None = None
     priority_max: int | None = None
+    category_order: str = "rank"
+    turns: Turns | None = field(default=None, compare=False)
 
     def pairs(self) -> list[tuple[str, str]]:
         """The (category, deployment) pairs served; each is one run of the acquisition index."""
-        return [(category, deployment) for category in self.categories for deployment in ("", *self.deployments)]
+        return [pair for category in self.categories for pair in self.pairs_of(category)]
+
+    def pairs_of(self, category: str) -> list[tuple[str, str]]:
+        """The pairs of one category."""
+        return [(category, deployment) for deployment in ("", *self.deployments)]
 
 
 @dataclass(slots=True)

@@ -238,3 +238,15 @@ def test_a_sweep_that_meets_a_conflict_tries_again_soon_and_any_other_error_is_t
 
 def raise_(error):
     raise error
+
+
+def test_a_node_serves_categories_as_the_settings_say_and_keeps_their_turns(alias, configure):
+    configure(CATEGORIES={"mail": 3, "default": 1}, CATEGORY_ORDER="weighted", PRIORITY_RANGE=(None, -1))
+    settings = get_settings().replace(categories=["default", "mail"])
+    node = Node(settings, settings.engine(alias), dict)
+    node.register()
+    scope = node.scope
+    assert (scope.categories, scope.category_order, scope.priority_max) == (("default", "mail"), "weighted", -1)
+    assert scope.turns.merge({"default": [1, 2], "mail": [3, 4]}, 1) == [3]
+    assert node.renew()
+    assert node.scope.turns is scope.turns, "what a category is owed outlives a heartbeat"

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jobexec.models import Job, SuspendedJob, Suspension, TimerJob
-from jobexec.operations import acquire_jobs, release_jobs
+from jobexec.operations import acquire_jobs, release_jobs, trigger_due_timers
 from jobexec.operations.work import AcquiredJob, Scope
 from tests.support.factories import LOCK_TIME, acquire, make_job, make_row, table_of, tables_of, work
 
@@ -69,12 +69,73 @@ def test_several_runs_of_the_index_are_merged_by_rank(alias, strategy, configure
     assert Job.objects.using(alias).exclude(lock_owner=None).count() == 5
 
 
-@pytest.mark.parametrize(("low", "high", "expected"), [(0, None, {0, 5, 9}), (None, 5, {-3, 0, 5}), (1, 8, {5})])
+RANGES = [
+    (None, None, {-3, 0, 5, 9}),
+    (0, None, {0, 5, 9}),
+    (10, None, set()),
+    (None, 5, {-3, 0, 5}),
+    (None, -1, {-3}),
+    (None, -4, set()),
+    (1, 8, {5}),
+    (5, 5, {5}),
+    (-3, 0, {-3, 0}),
+    (-9, -1, {-3}),
+]
+
+
+@pytest.mark.parametrize(("low", "high", "expected"), RANGES)
 def test_serves_only_its_range_of_priorities(alias, strategy, low, high, expected):
     for priority in (-3, 0, 5, 9):
         make_job(alias, priority=priority)
     got = acquire(alias, strategy=strategy, priority_min=low, priority_max=high)
     assert {Job.objects.using(alias).get(pk=job.id).priority for job in got} == expected
+    left = {job.priority for job in Job.objects.using(alias).filter(lock_owner=None)}
+    assert left == {-3, 0, 5, 9} - expected
+
+
+def test_jobs_of_one_rank_go_by_their_ids(alias, strategy):
+    """Ids rise with time, so those of one millisecond go in the order of their creation."""
+    ids = [make_job(alias).pk for _ in range(5)]
+    assert [job.id for job in acquire(alias, strategy=strategy)] == sorted(ids) == ids
+    Job.objects.using(alias).all().delete()
+    rows = [make_row(Job, alias, rank=rank).pk for rank in (7, -1, 7, 2**63 - 1, -(2**63))]
+    assert [job.id for job in acquire(alias, strategy=strategy)] == [rows[4], rows[1], rows[0], rows[2], rows[3]]
+
+
+def test_what_was_due_first_goes_first_whatever_became_executable_first(alias, strategy, frozen):
+    third = make_job(alias, due_date=NOW + timedelta(seconds=30)).pk
+    frozen.tick(10)
+    first, second = make_job(alias, due_date=NOW).pk, make_job(alias).pk
+    frozen.tick(30)
+    fourth = make_job(alias).pk
+    assert trigger_due_timers(alias, 10) == 1
+    assert [job.id for job in acquire(alias, strategy=strategy)] == [first, second, third, fourth]
+
+
+def rounds_until_acquired(alias, strategy, frozen, job, most):
+    """Every minute two urgent jobs come and one job is acquired: in which round it is this one; None if in none."""
+    for number in range(1, most + 1):
+        for _ in range(2):
+            make_job(alias, priority=5)
+        frozen.tick(60)
+        if [one.id for one in acquire(alias, limit=1, strategy=strategy)] == [job.pk]:
+            return number
+    return None
+
+
+def test_with_ageing_a_stream_of_urgent_jobs_starves_nobody(alias, strategy, configure, frozen):
+    configure({"PRIORITY_AGEING": timedelta(minutes=1)})
+    old = make_job(alias, priority=0)
+    frozen.tick(1)
+    # Five points of priority are worth five minutes: the ten urgent jobs of those five go first, and then it does.
+    assert rounds_until_acquired(alias, strategy, frozen, old, 30) == 11
+
+
+def test_without_ageing_it_would_starve(alias, strategy, frozen):
+    old = make_job(alias, priority=0)
+    frozen.tick(1)
+    assert rounds_until_acquired(alias, strategy, frozen, old, 30) is None
+    assert Job.objects.using(alias).get(pk=old.pk).lock_owner is None
 
 
 def test_other_tables_are_left_alone(alias, strategy):

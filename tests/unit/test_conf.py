@@ -70,6 +70,7 @@ def test_a_duration_is_a_timedelta_seconds_or_a_text(value):
         ("NODE_NAME", "node 1", "node 1"),
         ("GRACE_PERIOD", 0, timedelta(0)),
         ("CATEGORIES", ["mail", "pdf"], ("mail", "pdf")),
+        ("CATEGORY_ORDER", "strict", "strict"),
         ("ATOMIC_JOBS", True, True),
         ("HISTORY_LEVEL", "none", "none"),
         ("DEPLOYMENT", "shop:2026.1", "shop:2026.1"),
@@ -139,6 +140,24 @@ def test_replace_gives_a_copy_with_other_values():
     assert list(after.engines) == ["other"]
     assert after.engine("other").deployment_aware
     assert (before.threads, list(before.engines)) == (10, ["default", "other"])
+
+
+def test_categories_have_weights():
+    assert read({"CATEGORIES": ["mail", "pdf"], "CATEGORY_ORDER": "weighted"}).category_weights == {"mail": 1, "pdf": 1}
+    before = read({"CATEGORIES": {"mail": 3, "pdf": 1, "slow": 2}, "CATEGORY_ORDER": "weighted"})
+    assert (before.categories, before.category_weights) == (("mail", "pdf", "slow"), {"mail": 3, "pdf": 1, "slow": 2})
+    after = before.replace(categories=["slow", "mail"])
+    assert (after.categories, list(after.category_weights.items())) == (("slow", "mail"), [("slow", 2), ("mail", 3)])
+    assert after != read({"CATEGORIES": {"slow": 2, "mail": 1}, "CATEGORY_ORDER": "weighted"})
+    with pytest.raises(InvalidSettings, match="category must be one of 'mail', 'pdf', 'slow'; got 'mial'"):
+        before.replace(categories=["mial"])
+    with pytest.raises(TypeError):
+        before.category_weights["mail"] = 5
+
+
+def test_categories_are_served_in_the_order_in_which_they_are_chosen():
+    before = read({"CATEGORIES": ["urgent", "default", "bulk"], "CATEGORY_ORDER": "strict"})
+    assert before.replace(categories=["bulk", "urgent"]).categories == ("bulk", "urgent")
 
 
 def test_what_is_none_is_not_given():

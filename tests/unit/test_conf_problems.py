@@ -39,7 +39,11 @@ BAD: dict[str, list[Any]] = {
     "LEASE_TIME": [0, -1, "30", "P1M", "P", "", None, True, float("nan"), 1e300, []],
     "GRACE_PERIOD": [-0.1, "-PT1S", timedelta(-1)],
     "NODE_NAME": ["", " a", "a\nb", "n" * 101, 5],
-    "CATEGORIES": [[], "default", ["a", "a"], [""], [1], None, [["a"]]],
+    "CATEGORIES": [
+        *([], "default", ["a", "a"], [""], [1], None, [["a"]]),
+        *({}, {"a": 0}, {"a": 1001}, {"a": 1.5}, {"a": True}, {"a": None}, {"": 1}, {1: 1}),
+    ],
+    "CATEGORY_ORDER": ["Rank", "random", None, 1],
     "ATOMIC_JOBS": [1, "yes", None],
     "HISTORY_LEVEL": ["all", None, ["full"]],
     "DEPLOYMENT": ["shop", "shop:", ":1", "a:b:c", 5, "a :1"],
@@ -83,6 +87,13 @@ def test_a_bad_value_names_the_setting_and_what_was_got(key, bad):
 )
 def test_unknown_keys_are_refused_with_a_hint(raw, message):
     assert messages(raw) == [message]
+
+
+@pytest.mark.parametrize("order", [{}, {"CATEGORY_ORDER": "rank"}, {"CATEGORY_ORDER": "strict"}])
+def test_weights_that_would_not_count_are_refused(order):
+    (message,) = messages({"CATEGORIES": {"mail": 3, "default": 1}, **order})
+    assert message.startswith("JOBEXEC['CATEGORIES'] must be a list, since CATEGORY_ORDER is ")
+    assert message.endswith("weights count only with 'weighted'; got {'mail': 3, 'default': 1}.")
 
 
 @pytest.mark.parametrize("bad", [None, [], "default", 5])
