@@ -9,9 +9,10 @@ from jobexec.operations.cancel import cancelled_among
 from jobexec.operations.progress import Progress, clear_progress, write_progress
 from jobexec.operations.work import AcquiredJob
 
+from .connections import rest_connections
 from .node import Node
 from .running import RunningJobs
-from .service import Loop, close_connections
+from .service import Loop
 
 _INTERVAL = 1.0
 _IDLE_ROUNDS = 5
@@ -36,7 +37,7 @@ class Monitor(Loop):
         written = self._progress()
         self._idle = 0 if asked or written else self._idle + 1
         if self._idle == _IDLE_ROUNDS:
-            close_connections()
+            rest_connections()
         return _INTERVAL
 
     def _cancel(self) -> bool:

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from jobexec.operations.work import AcquiredJob
 
-from .service import Deadline, Service, close_connections, spawn
+from .connections import rest_connections
+from .service import Deadline, Service, spawn
 from .shares import Batch, Shares, is_suspect
 
 logger = logging.getLogger("jobexec.executor")
@@ -172,7 +173,7 @@ class Pool(Service):
                 if self._closed:
                     return None
                 if not self._changed.wait(_IDLE_SECONDS):
-                    self._close_connections()
+                    self._rest_connections()
             self._active.append(batch)
             return batch
 
@@ -182,11 +183,11 @@ class Pool(Service):
             self._suspect_runs = True
         return batch
 
-    def _close_connections(self) -> None:
+    def _rest_connections(self) -> None:
         # Waiting holds the condition's lock again; closing a connection must not keep others from the queue.
         self._changed.release()
         try:
-            close_connections()
+            rest_connections()
         finally:
             self._changed.acquire()
 

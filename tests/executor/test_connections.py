@@ -154,15 +154,23 @@ def test_recorded_queries_are_forgotten_after_each_poll(alias, settings):
     assert set(left) == {0}
 
 
-def test_idle_workers_let_go_of_their_connections(alias, make_executor, handle, monkeypatch):
+@pytest.mark.parametrize(("age", "kept"), [(0, False), (None, True)])
+def test_idle_workers_let_go_of_their_connections_unless_told_to_keep_them(
+    alias, address, make_executor, handle, monkeypatch, age, kept
+):
+    address(CONN_MAX_AGE=age)
     monkeypatch.setattr(pool_module, "_IDLE_SECONDS", 0.05)
-    wrappers = []
+    turns, wrappers = [], []
+    real = pool_module.rest_connections
+    monkeypatch.setattr(pool_module, "rest_connections", lambda: (real(), turns.append(1)))
 
     def use():
         connections[alias].ensure_connection()
         wrappers.append(connections[alias])
+        turns.clear()
 
     handle(use, name="tests.use")
     make_executor(THREADS=1).start()
     make_job(alias, handler_type="tests.use")
-    until(lambda: wrappers and wrappers[0].connection is None)
+    until(lambda: wrappers and len(turns) > 2)
+    assert (wrappers[0].connection is not None) is kept

@@ -5,6 +5,7 @@ import threading
 import pytest
 from django.db import connections, transaction
 
+from jobexec.conf import get_settings
 from jobexec.executor.connection_count import ordinary_connections
 from jobexec.models import Job, JobLog, TimerJob
 from tests.support.executor import all_gone
@@ -39,6 +40,10 @@ def pooled(alias, make_executor):
         rerouting[0].__exit__(None, None, None)
 
 
+def enough():
+    return ordinary_connections(get_settings().replace(threads=THREADS))
+
+
 def stats(alias):
     return connections[alias].pool.get_stats()
 
@@ -63,7 +68,7 @@ def test_jobs_of_all_kinds_are_done_and_the_connections_go_back(alias, pooled, h
     handle(lambda: JobLog.objects.using(alias).count(), name="tests.atomic", atomic=True)
     handle(fail, name="tests.fail", retries="R1/PT1H")
     handle(leave_open, name="tests.leave_open", retries="R1/PT1H")
-    executor = pooled(ordinary_connections_of(THREADS))
+    executor = pooled(enough())
     for _ in range(THREADS):
         make_job(alias, handler_type="tests.hold")
     together.wait(TIMEOUT)
@@ -84,12 +89,6 @@ def test_jobs_of_all_kinds_are_done_and_the_connections_go_back(alias, pooled, h
     assert stats(alias)["pool_max"] == THREADS + 9
 
 
-def ordinary_connections_of(threads):
-    from jobexec.conf import get_settings
-
-    return ordinary_connections(get_settings().replace(threads=threads))
-
-
 def test_in_a_pool_that_is_too_small_jobs_wait_and_are_done(alias, pooled, handle):
     handle(lambda: JobLog.objects.using(alias).count(), name="tests.use")
     executor = pooled(2, THREADS=6)
@@ -103,7 +102,7 @@ def test_in_a_pool_that_is_too_small_jobs_wait_and_are_done(alias, pooled, handl
 
 def test_a_pool_whose_connections_were_all_cut_is_filled_anew(alias, pooled, handle):
     handle(lambda: None, name="tests.nothing")
-    executor = pooled(ordinary_connections_of(THREADS))
+    executor = pooled(enough())
     make_job(alias, handler_type="tests.nothing")
     until(lambda: executor.idle and all_gone(alias))
     with connections[alias].cursor() as cursor:

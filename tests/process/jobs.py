@@ -64,12 +64,22 @@ def swell(path: str, text: str, size: int) -> None:
     _append(path, f"{text} {os.getpid()}")
 
 
+def _there(go: str) -> str:
+    return f"{go}-{os.environ['TEST_HOST']}"
+
+
+@job
+def wait_there(path: str, text: str, go: str) -> None:
+    """As `wait`, for a file of the host on which it runs."""
+    wait(path, text, _there(go))
+
+
 @job
 def heed_the_lease(context: JobContext, path: str, text: str, go: str) -> None:
-    """As `wait`, but ends as soon as the lease is lost, as a handler with effects elsewhere should."""
+    """As `wait_there`, but ends as soon as the lease is lost, as a handler with effects elsewhere should."""
     _append(path, f"begun {text}")
     end = time.monotonic() + 60
-    while not Path(go).exists() and time.monotonic() < end:
+    while not Path(_there(go)).exists() and time.monotonic() < end:
         try:
             context.check_lease()
         except LockLost:
@@ -81,9 +91,9 @@ def heed_the_lease(context: JobContext, path: str, text: str, go: str) -> None:
 
 @job(atomic=True)
 def book(path: str, text: str, go: str) -> None:
-    """Write to the database, and then wait as `wait` does, in one transaction with the job's end."""
+    """Write to the database, and then wait as `wait_there` does, in one transaction with the job's end."""
     Booking.objects.create(visitor=text, city="Athens", arrival=date(2026, 5, 1), departure=date(2026, 5, 2))
-    wait(path, text, go)
+    wait(path, text, _there(go))
 
 
 @job(retries="R9/PT0.1S")
