@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from jobexec.executor.job_executor import JobExecutor
 
-from .measure import BenchError, Case, Sample, Stopwatch
+from .case import Case
+from .measure import BenchError, Sample, Stopwatch
 from .noop import Ledger, fill, registered, wait_for
 from .raw import RawConnection
 from .raw_queue import RawQueue

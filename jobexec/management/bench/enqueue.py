@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from .measure import Case, Sample, Stopwatch
+from .case import Case
+from .measure import Sample, Stopwatch
 from .noop import Ledger, check_table, registered
 from .raw import Insert, RawConnection
 from .sandbox import overridden

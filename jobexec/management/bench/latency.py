@@ -13,7 +13,8 @@ from django.db import transaction
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.operations import wake
 
-from .measure import Case, Sample, Stopwatch
+from .case import Case
+from .measure import Sample, Stopwatch
 from .noop import check_once, registered, wait_for
 from .raw import Insert, RawConnection
 from .raw_worker import RawWorker

@@ -1,13 +1,10 @@
-"""What a case is, and what one timed run brings."""
+"""What is measured, and what one timed run brings."""
 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import ClassVar
 
 from django.db import connections
 
@@ -83,28 +80,3 @@ class Stopwatch:
     def sample(self, jobs: int, latencies: tuple[float, ...] = ()) -> Sample:
         """What was measured for so many jobs."""
         return Sample(jobs, self.seconds, self.cpu, latencies)
-
-
-class Case(ABC):
-    """One kind of work, done by jobexec (``ours``) and by raw SQL (``raw``)."""
-
-    name: ClassVar[str]
-    summary: ClassVar[str]
-    default_jobs: ClassVar[int]
-    #: What :meth:`value` gives: "jobs/s" or "ms".
-    unit: ClassVar[str] = "jobs/s"
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-
-    @abstractmethod
-    def contenders(self) -> Mapping[str, Callable[[], Sample]]:
-        """What runs in turn: ``ours``, ``raw``, and further variants by name.
-
-        Each prepares its work, times it, and checks that each job was done exactly once; what it leaves in the tables
-        is removed by the caller.
-        """
-
-    def value(self, sample: Sample) -> float:
-        """The figure by which a run is judged."""
-        return sample.rate

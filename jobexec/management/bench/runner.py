@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from django.db import connections
 
+from .case import Case
 from .facts import settings_of, versions_of
-from .measure import BenchError, Case, Plan, Sample
+from .measure import BenchError, Plan, Sample
 from .report import Report
 from .sandbox import overridden, refuse_company, remove_rows, sigterm_as_ctrl_c
 
@@ -27,16 +28,7 @@ def run_case(case: type[Case], plan: Plan, *, force: bool = False, progress: Cal
             samples = _run(case(plan), plan, progress)
         finally:
             remove_rows(plan.alias)
-    judge = case(plan)
-    return Report(
-        case=case.name,
-        engine=plan.alias,
-        unit=case.unit,
-        samples=samples,
-        values={name: [judge.value(sample) for sample in runs] for name, runs in samples.items()},
-        settings=settings_of(plan),
-        versions=versions_of(plan.alias),
-    )
+    return case(plan).report(samples, settings_of(plan), versions_of(plan.alias))
 
 
 def _run(case: Case, plan: Plan, progress: Callable[[str], None]) -> dict[str, list[Sample]]:

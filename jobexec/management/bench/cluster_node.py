@@ -1,0 +1,99 @@
+"""One node of the cluster case: an executor in a process of its own, started and heard by the benchmark."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from django.db import DatabaseError
+
+from jobexec import clock
+from jobexec.exceptions import JobExecError
+from jobexec.executor.job_executor import JobExecutor
+from jobexec.executor.strategy import strategy_of
+from jobexec.handlers import registry
+from jobexec.handlers.function import JobFunction, job
+
+from .line import Line, LineCut
+from .noop import CATEGORY, HANDLER_PREFIX
+from .recorder import Recorder
+from .sandbox import build_settings, overridden
+
+_TURN = 0.05
+_FOREVER = 3600.0
+
+
+@contextmanager
+def sleeping_job(alias: str, note: Callable[[int], None]) -> Iterator[JobFunction[[int, float], None]]:
+    """A job that sleeps for as many milliseconds as it is told, known to this process during the block only."""
+    with registry.isolated():
+
+        @job(name=f"{HANDLER_PREFIX}sleep", category=CATEGORY, atomic=False, database=alias)
+        def sleep(number: int, milliseconds: float) -> None:
+            time.sleep(milliseconds / 1000)
+            note(number)
+
+        yield sleep
+
+
+def serve(descriptor: int) -> None:
+    """Be a node: get settings, say that we are ready, work from ``go`` to ``stop``, report.
+
+    Ends in order, too, when the benchmark is gone.
+    """
+    line = Line.inherited(descriptor)
+    try:
+        order = _next(line)
+        _work(line, order["alias"], order["overrides"])
+    except LineCut:
+        return
+    except Exception as error:
+        with suppress(LineCut):
+            line.send(error=f"{type(error).__name__}: {error}")
+        if not isinstance(error, DatabaseError | JobExecError):
+            raise
+        sys.exit(1)
+    finally:
+        line.close()
+
+
+def _work(line: Line, alias: str, overrides: dict[str, Any]) -> None:
+    ended: list[tuple[int, float]] = []
+    settings = build_settings(alias, **overrides)
+    with overridden(settings), sleeping_job(alias, lambda number: ended.append((number, clock.monotonic()))):
+        executor = JobExecutor(settings)
+        recorder = Recorder(alias, strategy_of(settings.engine(alias)))
+        executor.engines[alias].acquisition.waiting = recorder
+        line.send(ready=os.getpid())
+        _next(line)  # go
+        cpu_before = time.process_time()
+        try:
+            executor.start()
+            _tell_until_stop(line, ended)
+            server_cpu = recorder.server_cpu()  # before its connection is closed
+        finally:
+            executor.stop()
+        line.send(
+            ended=ended,
+            rounds=recorder.rounds,
+            statements=recorder.statements.count,
+            statement_seconds=recorder.statements.seconds,
+            cpu=time.process_time() - cpu_before,
+            server_cpu=server_cpu,
+        )
+
+
+def _tell_until_stop(line: Line, ended: list[tuple[int, float]]) -> None:
+    told = 0
+    while line.receive(_TURN) is None:
+        if len(ended) != told:
+            told = len(ended)
+            line.send(done=told)
+
+
+def _next(line: Line) -> dict[str, Any]:
+    return line.receive(_FOREVER) or {}
