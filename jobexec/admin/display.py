@@ -146,3 +146,14 @@ def row(parts: Sequence[Any]) -> str | SafeString:
 def link(url: str, text: Any, **query: str) -> SafeString:
     """A link, with parameters if given."""
     return format_html('<a href="{}{}">{}</a>', url, f"?{urlencode(query)}" if query else "", text)
+
+
+def load(used: int, total: int) -> SafeString:
+    """A bar with its numbers."""
+    return format_html(
+        '<span class="jobexec-load"><meter min="0" max="{}" value="{}"></meter> {} / {}</span>',
+        max(total, 1),
+        used,
+        used,
+        total,
+    )

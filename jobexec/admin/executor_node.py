@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec.models import ExclusiveLock, ExecutorNode, NodeState
 
@@ -56,11 +56,15 @@ class ExecutorNodeAdmin(TableAdmin):
 
     @admin.display(description=gettext_lazy("threads busy"))
     def busy(self, node: ExecutorNode) -> SafeString:
-        return _load(node.busy_threads, node.threads)
+        busy = display.load(node.busy_threads, node.threads)
+        if not node.stuck_threads:
+            return busy
+        stuck = ngettext("%d thread is stuck", "%d threads are stuck", node.stuck_threads) % node.stuck_threads
+        return format_html("{}<br>{}", busy, display.badge("bad", stuck))
 
     @admin.display(description=gettext_lazy("queued"))
     def queued(self, node: ExecutorNode) -> SafeString:
-        return _load(node.queued_jobs, node.queue_size)
+        return display.load(node.queued_jobs, node.queue_size)
 
     @admin.display(description=gettext_lazy("serves"))
     def serves(self, node: ExecutorNode) -> SafeString:
@@ -79,14 +83,3 @@ class ExecutorNodeAdmin(TableAdmin):
     @admin.display(description=gettext_lazy("process instances"))
     def locks(self, node: ExecutorNode) -> SafeString:
         return display.link(self.list_url(ExclusiveLock), _("locked by this node"), q=node.lock_owner)
-
-
-def _load(used: int, total: int) -> SafeString:
-    """A bar with its numbers."""
-    return format_html(
-        '<span class="jobexec-load"><meter min="0" max="{}" value="{}"></meter> {} / {}</span>',
-        max(total, 1),
-        used,
-        used,
-        total,
-    )

@@ -103,6 +103,34 @@ class Requeue(JobAction):
         return _("Requeued with %(retries)d retries.") % data
 
 
+class Cancel(JobAction):
+    """Remove what waits, and ask what runs to stop."""
+
+    name, permission = "cancel", "cancel"
+    description = gettext_lazy("Cancel selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Cancel…")
+    form_class = ConfirmForm
+    warning = gettext_lazy(
+        "Jobs that wait are removed and never run. A running job is asked to stop; whether and when it does is up to "
+        "its handler, and it is not tried again."
+    )
+    dangerous = True
+
+    def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
+        return operations.cancel(queryset, using=using)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        text = ngettext(
+            "%(count)d job cancelled. If it is running, it has been asked to stop.",
+            "%(count)d jobs cancelled. Those that are running have been asked to stop.",
+            count,
+        )
+        return text % {"count": count}
+
+    def remembered(self, data: Mapping[str, Any]) -> str:
+        return _("Cancelled.")
+
+
 class Suspend(JobAction):
     """Keep jobs from running."""
 

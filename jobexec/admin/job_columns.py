@@ -64,7 +64,15 @@ class JobColumns:
 
     @admin.display(description=gettext_lazy("state, lock owner"))
     def state_and_owner(self, job: AbstractJob) -> SafeString:
-        return format_html("{}<br>{}", state_badge(job), display.lock_owner(job.lock_owner))
+        owner = display.lock_owner(job.lock_owner)
+        said = progress_of(job)
+        if said is None:
+            return format_html("{}<br>{}", state_badge(job), owner)
+        return format_html("{} {}<br>{}", state_badge(job), said, owner)
+
+    @admin.display(description=gettext_lazy("progress"), empty_value=display.NONE)
+    def progress(self, job: AbstractJob) -> SafeString | None:
+        return progress_of(job)
 
     @admin.display(description=gettext_lazy("last exception"))
     def exception(self, job: AbstractJob) -> str | SafeString:
@@ -107,6 +115,14 @@ def _badge_of_executable(job: Job) -> SafeString:
     if job.locked:
         return display.badge("work", _("in progress"))
     return display.badge("ok", _("executable"))
+
+
+def progress_of(job: AbstractJob) -> SafeString | None:
+    """How far the running job says that it has come; None if it has said nothing."""
+    done, total = getattr(job, "progress_done", None), getattr(job, "progress_total", None)
+    if done is None or not job.locked:
+        return None
+    return display.load(done, total) if total else format_html("{}", done)
 
 
 def instance_link(process_instance: str) -> SafeString | None:

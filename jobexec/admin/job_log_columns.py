@@ -15,6 +15,7 @@ _KINDS = {
     LogState.SUCCESSFUL: "ok",
     LogState.FAILED: "bad",
     LogState.DELETED: "off",
+    LogState.CANCELLED: "off",
 }
 
 

@@ -46,6 +46,7 @@ class JobTableAdmin(JobColumns, TableAdmin):
         "state_badge",
         "due_exactly",
         "created_exactly",
+        "progress",
         "exception_text",
         "stack",
         "arguments",
@@ -59,6 +60,9 @@ class JobTableAdmin(JobColumns, TableAdmin):
 
     def has_retry_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.retry_job")
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.cancel_job")
 
     def has_suspend_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.suspend_job")

@@ -7,7 +7,7 @@ from django.contrib import admin
 from jobexec.models import TimerJob
 
 from . import filters
-from .job_actions import Delete, Reschedule, ResetRetries, RetryNow, SetPriority, Suspend
+from .job_actions import Cancel, Delete, Reschedule, ResetRetries, RetryNow, SetPriority, Suspend
 from .job_page import JobTableAdmin
 
 
@@ -33,4 +33,4 @@ class TimerJobAdmin(JobTableAdmin):
     )
     sortable_by = ("due",)
     ordering = ("due_date", "id")
-    actions = (RetryNow(), ResetRetries(), Reschedule(), SetPriority(), Suspend(), Delete())
+    actions = (RetryNow(), ResetRetries(), Reschedule(), SetPriority(), Suspend(), Cancel(), Delete())

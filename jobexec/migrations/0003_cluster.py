@@ -83,4 +83,8 @@ class Migration(migrations.Migration):
             name='state',
             field=models.CharField(choices=[('created', 'created'), ('failed', 'failed'), ('successful', 'successful'), ('deleted', 'deleted'), ('cancelled', 'cancelled')], max_length=16),
         ),
+        migrations.AlterModelOptions(
+            name='job',
+            options={'default_permissions': ('view', 'delete'), 'permissions': [('retry_job', 'Can set retries and retry jobs now'), ('cancel_job', 'Can cancel jobs'), ('suspend_job', 'Can suspend jobs'), ('activate_job', 'Can activate jobs'), ('reschedule_job', 'Can change due dates of jobs'), ('prioritize_job', 'Can change priorities of jobs')], 'verbose_name': 'job', 'verbose_name_plural': 'jobs'},
+        ),
     ]

@@ -28,6 +28,7 @@ class Job(AbstractJob):
         ]
         permissions: ClassVar = [
             ("retry_job", _("Can set retries and retry jobs now")),
+            ("cancel_job", _("Can cancel jobs")),
             ("suspend_job", _("Can suspend jobs")),
             ("activate_job", _("Can activate jobs")),
             ("reschedule_job", _("Can change due dates of jobs")),

@@ -11,8 +11,10 @@ from jobexec.models import (
     DeadLetterJob,
     Deployment,
     DeploymentRegistration,
+    ExecutorNode,
     Job,
     JobLog,
+    JobProgress,
     LogState,
     Scope,
     SuspendedJob,
@@ -222,3 +224,31 @@ def test_a_failure_of_the_database_is_not_hidden(admin, monkeypatch):
     with pytest.raises(IntegrityError):
         admin.act(DeadLetterJob, "requeue", [data.dead_letter()], retries="3")
     assert logged() == []
+
+
+def test_cancel_removes_what_waits_and_asks_what_runs(admin):
+    waiting, running = data.make(TimerJob), data.running()
+    asked = admin.act(TimerJob, "cancel", [waiting], answered=False)
+    assert b"is not tried again" in asked.content
+    response = admin.act(TimerJob, "cancel", [waiting])
+    assert admin.told(response) == [("success", "1 job cancelled. If it is running, it has been asked to stop.")]
+    assert not TimerJob.objects.exists()
+    admin.act(Job, "cancel", [running])
+    assert Job.objects.get().cancel_requested
+    assert JobLog.objects.get(job_id=waiting.pk).state == LogState.CANCELLED
+    assert b"being cancelled" in admin.get(list_url(Job)).content
+
+
+def test_a_running_job_shows_how_far_it_has_come(admin):
+    running = data.running()
+    JobProgress.objects.create(job_id=running.pk, attempt=1, done=25, total=100, update_time=clock.now())
+    for url in (list_url(Job), page_url(running)):
+        content = admin.get(url).content.decode()
+        assert '<meter min="0" max="100" value="25"></meter> 25 / 100' in content
+    JobProgress.objects.update(total=None)
+    assert "25<br>" in admin.get(list_url(Job)).content.decode()
+
+
+def test_stuck_threads_are_shown(admin):
+    data.node(stuck_threads=2)
+    assert "2 threads are stuck" in admin.get(list_url(ExecutorNode)).content.decode()
