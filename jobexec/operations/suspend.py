@@ -103,7 +103,8 @@ def _suspend_one(row: AbstractJob, period: Period) -> str | None:
     using = row._state.db or "default"
     if row.suspend_requested:
         if period.end is None:
-            return _ALREADY
+            # One that was to be suspended when its run had ended, and was given back unbegun, stands among the others.
+            return _ALREADY if row.locked or isinstance(row, SuspendedJob) else suspend_for_good(row)
         _until(row, period.end)
         return None
     if period == (None, None):
