@@ -39,6 +39,10 @@ job_dead_lettered = Signal()
 #: (its JobContext). Sent by the thread that watches over timeouts.
 job_timeout_near = Signal()
 
+#: A job that a node has in hand is to stop. Arguments: ``using``, ``job`` (its row). Nodes in other processes see it
+#: within a second or two.
+job_cancel_requested = Signal()
+
 #: Jobs were cancelled and are gone. Arguments: ``using``, ``jobs``. One that runs is cancelled when its run has ended.
 job_cancelled = Signal()
 

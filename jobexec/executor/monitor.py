@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
+from jobexec import signals
+from jobexec.models import AbstractJob
 from jobexec.operations.cancel import cancelled_among
 from jobexec.operations.progress import Progress, clear_progress, write_progress
 from jobexec.operations.work import AcquiredJob
@@ -31,6 +34,20 @@ class Monitor(Loop):
         self._idle = 0
         self._seen: set[UUID] = set()
         self._written: set[UUID] = set()
+
+    def start(self) -> None:
+        signals.job_cancel_requested.connect(self._hear)
+        super().start()
+
+    def stop(self, timeout: float) -> bool:
+        signals.job_cancel_requested.disconnect(self._hear)
+        return super().stop(timeout)
+
+    def _hear(self, using: str, job: AbstractJob, **kwargs: Any) -> None:
+        """Somebody in this process has cancelled a job; perhaps the one before it in its own batch, which runs now."""
+        for each in self._in_hand() if using == self.node.using else ():
+            if each.id == job.pk:
+                each.cancel_requested = True
 
     def run_once(self) -> float:
         asked = self._cancel()

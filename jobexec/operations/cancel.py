@@ -18,9 +18,10 @@ from .selection import OperationResult, Target, database_of, for_each
 def cancel(target: Target, *, using: str | None = None) -> OperationResult:
     """Cancel jobs that wait or run (Ratchet: cancelJob). Dead letters are deleted instead.
 
-    A job that waits is removed at once. One that a node has in hand gets a flag: if it has not begun, it never will;
-    if it runs, its handler sees ``context.cancelled`` within a second or two and stops, or not: a handler that ends
-    well without having looked is done. However it fails after that, it is not tried again.
+    A job that waits is removed at once. One that a node has in hand gets a flag, which the node sees within a second
+    or two, and at once if it is in this process: if the job has not begun by then, it never will; if it runs, its
+    handler sees ``context.cancelled`` and stops, or not: a handler that ends well without having looked is done.
+    However it fails after that, it is not tried again.
     """
     database = database_of(target, using)
 
@@ -28,6 +29,7 @@ def cancel(target: Target, *, using: str | None = None) -> OperationResult:
         if row.locked:
             # Without raising ``revision``: the outcome of a job that ends well all the same must count.
             type(row)._base_manager.using(database).filter(pk=row.pk).update(cancel_requested=True)
+            announce(signals.job_cancel_requested, database, type(row), job=row)
             return None
         history.write(database, LogState.CANCELLED, [history.entry(row, LogState.CANCELLED)])
         remove_cancelled(database, row)

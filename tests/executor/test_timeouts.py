@@ -295,6 +295,30 @@ class TestMonitor:
         assert len(gate.contexts) == 1
         assert JobLog.objects.using(alias).get(job_id=queued.pk).state == "cancelled"
 
+    @pytest.mark.parametrize("atomic", [False, True])
+    def test_one_that_its_sibling_cancels_never_begins(self, alias, make_executor, handle, atomic, monkeypatch):
+        monkeypatch.setattr("jobexec.executor.monitor._INTERVAL", TIMEOUT * 2)
+        rows, seen = [], []
+
+        def first():
+            cancel(rows[1].pk, using=alias)
+
+        handle(first, name="tests.first")
+        handle(seen.append, name="tests.note")
+        rows += [make_job(alias, handler_type="tests.first", process_instance_id="order-1", atomic=atomic)]
+        for name in ("cancelled", "spared"):
+            arguments = {"args": [name], "kwargs": {}}
+            columns = {"handler_type": "tests.note", "process_instance_id": "order-1"}
+            rows += [make_job(alias, handler_configuration=arguments, **columns)]
+        executor = make_executor(quick)
+        executor.start()
+        until(lambda: all_gone(alias))
+        assert seen == ["spared"]
+        states = dict(JobLog.objects.using(alias).values_list("job_id", "state"))
+        assert [states[row.pk] for row in rows] == ["successful", "cancelled", "successful"]
+        assert executor.stop()
+        assert not signals.job_cancel_requested.receivers
+
     def test_progress_is_seen_while_the_job_runs_and_gone_afterwards(self, alias, make_executor, handle):
         go = threading.Event()
 
