@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from jobexec import clock, signals
+from jobexec.identifiers import uuid7
 from jobexec.models import DeadLetterJob, ExclusiveLock, Job, JobLog, JobProgress, SuspendedJob, TimerJob
 from jobexec.operations import cancel, complete_jobs, fail_job, release_jobs
 from jobexec.operations.cancel import cancelled_among
@@ -48,6 +49,23 @@ def test_a_dead_letter_is_not_cancelled(alias):
     result = cancel(row, using=alias)
     assert row.pk in result.skipped
     assert tables_of(alias) == {row.pk: [DeadLetterJob]}
+
+
+@pytest.mark.transactional
+def test_many_at_once_each_with_its_event_and_what_has_ended_is_skipped(alias, heard):
+    waiting = [make_row(table, alias, tenant_id="acme") for table in (TimerJob, SuspendedJob)]
+    running = make_job(alias, tenant_id="acme")
+    acquire(alias)
+    other, ended = make_job(alias, tenant_id="other"), make_job(alias, process_instance_id="order-1")
+    (work,) = [job for job in acquire(alias) if job.id == ended.pk]
+    complete_jobs(alias, [(work, a_run(alias))])
+    result = cancel([*waiting, running, ended, uuid7()], using=alias)
+    assert result.changed == [*(row.pk for row in waiting), running.pk]
+    assert set(result.skipped.values()) == {"there is no such job any more"}
+    assert heard == [row.pk for row in waiting], "the one that runs follows when it has ended"
+    assert tables_of(alias) == {running.pk: [Job], other.pk: [Job]}
+    by_queryset = cancel(Job.objects.using(alias).filter(tenant_id="other"))
+    assert (by_queryset.changed, tables_of(alias)) == ([other.pk], {running.pk: [Job], other.pk: [Job]})
 
 
 def test_what_runs_gets_a_flag_and_its_outcome_still_counts(alias):

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jobexec import signals
+from jobexec.identifiers import uuid7
 from jobexec.models import DeadLetterJob, Job, Scope, SuspendedJob, Suspension, TimerJob
 from jobexec.operations import activate, complete_jobs, fail_job, release_jobs, suspend, trigger_due_timers
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, reload, table_of, tables_of, work
@@ -126,6 +127,15 @@ def test_a_job_runs_when_its_last_suspension_is_lifted(alias):
     assert table_of(alias, row) is SuspendedJob
     assert activate(process_definition_key="d", using=alias) == 1
     assert table_of(alias, row) is Job
+
+
+def test_activating_what_is_not_suspended_changes_nothing(alias):
+    rows = [make_job(alias), make_job(alias, due_date=LATER), make_row(DeadLetterJob, alias)]
+    before = [(type(row), vars(reload(alias, row)) | {"_state": None}) for row in rows]
+    result = activate([*rows, nobody := uuid7()], using=alias)
+    assert result.skipped[nobody] == "there is no such job any more"
+    assert activate(using=alias, tenant_id="t") == 0
+    assert [(type(reload(alias, row)), vars(reload(alias, row)) | {"_state": None}) for row in rows] == before
 
 
 def test_names_that_differ_only_in_case_are_different(alias):

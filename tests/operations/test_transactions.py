@@ -8,6 +8,7 @@ from django.db import transaction
 from jobexec.models import JOB_TABLES, DeadLetterJob, Job, JobLog, SuspendedJob, Suspension, TimerJob
 from jobexec.operations import (
     activate,
+    cancel,
     delete_jobs,
     requeue,
     retry_now,
@@ -24,6 +25,7 @@ VERBS = {
     "suspend a scope": lambda rows, alias: suspend(using=alias, tenant_id="t"),
     "activate": lambda rows, alias: activate(rows[SuspendedJob], using=alias),
     "delete": lambda rows, alias: delete_jobs(list(rows.values()), using=alias),
+    "cancel": lambda rows, alias: cancel(list(rows.values()), using=alias),
     "requeue": lambda rows, alias: requeue(rows[DeadLetterJob], 5, using=alias),
     "set_retries": lambda rows, alias: set_retries(rows[Job], 7, using=alias),
     "set_priority": lambda rows, alias: set_priority(rows[Job], 7, using=alias),
