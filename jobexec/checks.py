@@ -26,6 +26,14 @@ from jobexec.retry import RetryPlan
 TAG = "jobexec"
 SUPPORTED = {"postgresql": "PostgreSQL", "mysql": "MariaDB or MySQL", "sqlite": "SQLite"}
 
+#: What makes a client notice a network that is gone, with values for the hint; seconds, ``tcp_user_timeout`` in
+#: milliseconds. MySQL's two limit every query, too.
+_PATIENCE: dict[str, dict[str, int]] = {
+    "postgresql": {"connect_timeout": 5, "keepalives_idle": 10, "tcp_user_timeout": 20_000},
+    "mysql": {"connect_timeout": 5, "read_timeout": 120, "write_timeout": 30},
+}
+_NEAR = ("", "localhost", "127.0.0.1", "::1")
+
 _WAL = re.compile(r"journal_mode\s*[=(]\s*['\"]?wal\b", re.IGNORECASE)
 
 EngineCheck = Callable[[Settings, EngineSettings], Iterator[CheckMessage]]
@@ -35,6 +43,7 @@ def register_checks() -> None:
     """Register all checks with Django, under the tag ``jobexec``. May be called more than once."""
     for check in (check_settings, check_project, check_engines, check_handlers):
         register(check, TAG)
+    register(check_deployment, TAG, deploy=True)
 
 
 def check_settings(**kwargs: Any) -> list[CheckMessage]:
@@ -94,6 +103,14 @@ def check_engines(**kwargs: Any) -> list[CheckMessage]:
                 found.extend(check(settings, engine))
             found.extend(_listen_database(engine))
     return found
+
+
+def check_deployment(**kwargs: Any) -> list[CheckMessage]:
+    """W007, for ``check --deploy``: does a connection to another host give up when the network dies without a word?"""
+    if conf.problems(conf.raw_settings()):
+        return []  # said by check_settings
+    engines = conf.get_settings().engines
+    return [message for alias in engines if not list(_vendor(engines[alias])) for message in _patience(alias)]
 
 
 _HINT_USE_TZ = "With naive datetimes, a due date would mean another moment on a node in another time zone."
@@ -167,6 +184,21 @@ def _pool_size(settings: Settings, engine: EngineSettings) -> Iterator[CheckMess
         )
 
 
+def _patience(alias: str) -> Iterator[CheckMessage]:
+    database, vendor = connections[alias].settings_dict, connections[alias].vendor
+    options = database["OPTIONS"]
+    missing = {name: value for name, value in _PATIENCE.get(vendor, {}).items() if name not in options}
+    host = str(database["HOST"])
+    if host in _NEAR or host.startswith("/") or "service" in options or not missing:
+        return
+    yield Warning(
+        f"The database of the job engine {alias!r} is on another host, and its OPTIONS lack {', '.join(missing)}: when "
+        "the network dies without a word, the executor's threads wait for it for minutes or hours.",
+        hint=f"For example DATABASES[{alias!r}]['OPTIONS'] |= {missing!r}",
+        id="jobexec.W007",
+    )
+
+
 def _pgbouncer(settings: Settings, engine: EngineSettings) -> Iterator[CheckMessage]:
     database = connections[engine.alias].settings_dict
     if engine.notify and engine.listen_database is None and database.get("DISABLE_SERVER_SIDE_CURSORS"):
@@ -198,6 +230,8 @@ def _why_not_listening(engine: EngineSettings) -> str:
     listener = connections[str(engine.listen_database)]
     if listener.vendor != "postgresql":
         return "it is not a PostgreSQL database"
+    if listener.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
+        return "it seems to be behind a pooler, too (DISABLE_SERVER_SIDE_CURSORS is True)"
     names = listener.settings_dict["NAME"], connections[engine.alias].settings_dict["NAME"]
     if names[0] != names[1]:
         return f"it is another database ({names[0]!r}, the engine's is {names[1]!r})"

@@ -1,13 +1,21 @@
 """The number of connections that is stated is never exceeded, and servers and pools that are too small are told."""
 
+import re
 import threading
+from pathlib import Path
 
 import pytest
 from django.db import connections
 
 from jobexec.conf import get_settings
 from jobexec.executor import preflight
-from jobexec.executor.connection_count import LOOPS, connections_by_alias, connections_needed, pool_size
+from jobexec.executor.connection_count import (
+    LOOPS,
+    connections_by_alias,
+    connections_needed,
+    ordinary_connections,
+    pool_size,
+)
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.executor.progress import UntilEmpty
 from tests.support.factories import make_job
@@ -129,6 +137,14 @@ def test_every_alias_has_its_number(alias, configure):
     assert connections_by_alias(get_settings()) == {alias: 12 + listening}
     configure({"NOTIFY": False}, THREADS=3)
     assert connections_by_alias(get_settings()) == {alias: 12}
+
+
+def test_the_number_in_the_documentation_is_right():
+    docs = Path(__file__).parents[2] / "docs"
+    pages = ["tutorial/first-job.md", "how-to/run-in-production.md", "how-to/use-pgbouncer.md"]
+    said = [re.findall(r"connections: up to (\d+)\s+on\s+default", (docs / page).read_text()) for page in pages]
+    ordinary = ordinary_connections(get_settings().replace(threads=10))
+    assert said == [[str(ordinary)], [str(ordinary + 1)], [str(ordinary + 1)]], "SQLite, and PostgreSQL with a listener"
 
 
 @pytest.mark.databases("postgresql")

@@ -181,6 +181,11 @@ def test_w003_for_atomic_jobs_on_sqlite(site, database, expected):
         ({"default": postgresql(), "direct": sqlite()}, True, "it is not a PostgreSQL database"),
         ({"default": postgresql(), "direct": postgresql("other")}, True, "another database"),
         ({"default": sqlite(**GOOD_SQLITE), "direct": postgresql()}, True, "the engine is not on PostgreSQL"),
+        (
+            {"default": postgresql(), "direct": postgresql(DISABLE_SERVER_SIDE_CURSORS=True)},
+            True,
+            "behind a pooler, too",
+        ),
     ],
 )
 def test_w004_for_a_listen_database_of_no_use(site, databases, notify, words):
@@ -198,6 +203,39 @@ def test_w005_for_listening_through_a_pooler(site, jobexec, expected):
     assert list(site(databases, **jobexec)) == expected
 
 
+PATIENT = {"connect_timeout": 2, "keepalives_idle": 5, "tcp_user_timeout": 9000}
+
+
+@pytest.mark.parametrize(
+    ("database", "missing"),
+    [
+        (postgresql(HOST="db.example"), ["connect_timeout", "keepalives_idle", "tcp_user_timeout"]),
+        (postgresql(HOST="db.example", OPTIONS={**PATIENT, "tcp_user_timeout": 1}), []),
+        (postgresql(HOST="db.example", OPTIONS={"connect_timeout": 2}), ["keepalives_idle", "tcp_user_timeout"]),
+        (postgresql(HOST="db.example", OPTIONS={"service": "shop"}), []),
+        (postgresql(HOST="/run/postgresql"), []),
+        (postgresql(HOST="127.0.0.1"), []),
+        (postgresql(), []),
+        (sqlite(), []),
+    ],
+)
+def test_w007_only_with_deploy_for_a_remote_database_that_is_waited_for_without_end(site, database, missing):
+    assert "jobexec.W007" not in site({"default": database})
+    found = checks.check_deployment(app_configs=None)
+    assert [message.id for message in found] == (["jobexec.W007"] if missing else [])
+    assert all(name in found[0].msg and name in found[0].hint for name in missing)
+
+
+def test_w007_is_said_by_check_deploy_alone(site, settings):
+    site({"default": postgresql(HOST="db.example")})
+    checks.register_checks()
+    assert [message.id for message in run_checks(tags=[checks.TAG])] == []
+    said = run_checks(tags=[checks.TAG], include_deployment_checks=True)
+    assert [message.id for message in said] == ["jobexec.W007"]
+    settings.JOBEXEC = {"THREADS": 0}
+    assert checks.check_deployment(app_configs=None) == []
+
+
 def test_they_are_registered_with_django_under_their_tag(settings):
     checks.register_checks()
     checks.register_checks()
@@ -211,7 +249,7 @@ def test_every_id_is_documented_and_no_other():
     source = Path(checks.__file__).read_text() + Path(validation.__file__).read_text()
     page = (Path(__file__).parents[2] / "docs/reference/checks.md").read_text()
     said = set(re.findall(r'"(jobexec\.[EW]\d+)"', source))
-    assert len(said) == 13
+    assert len(said) == 14
     assert set(re.findall(r"^`(jobexec\.[EW]\d+)`$", page, re.MULTILINE)) == said
 
 
