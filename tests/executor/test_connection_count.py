@@ -2,9 +2,11 @@
 
 import re
 import threading
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
 from django.db import connections
 
 from jobexec.conf import get_settings
@@ -18,6 +20,8 @@ from jobexec.executor.connection_count import (
 )
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.executor.progress import UntilEmpty
+from jobexec.executor.service import call_in_thread
+from jobexec.management.commands import runjobexecutor
 from tests.support.factories import make_job
 from tests.support.threads import TIMEOUT
 from tests.support.waiting import passed, threads, until
@@ -179,3 +183,16 @@ def test_a_server_that_takes_too_few_is_told(alias, configure):
     (warning,) = preflight.connection_warnings(get_settings(), 1)
     assert f"this executor may open {most + each - 3}" in warning
     assert repr(alias) in warning
+
+
+@pytest.mark.transactional
+def test_the_command_keeps_no_connection_in_the_thread_that_only_waits(alias, configure, monkeypatch):
+    configure({"LISTEN_DATABASE": None})
+    monkeypatch.setattr(runjobexecutor, "configure_logging", lambda *args: None)
+    monkeypatch.setitem(connections.settings[alias], "CONN_MAX_AGE", None)
+
+    def check():
+        call_command("runjobexecutor", "--check", stdout=StringIO(), skip_checks=True)
+        assert [each.alias for each in connections.all(initialized_only=True) if each.connection] == []
+
+    call_in_thread("jobexec-check", check, TIMEOUT)
