@@ -1,0 +1,100 @@
+"""Guards of jobexec, taken away on purpose in the nodes: the judge must notice each.
+
+These replace functions of jobexec in processes of the tests; jobexec itself has no such switch.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from jobexec.executor import execution, job_executor, node, outcomes, recovery
+from jobexec.models import ExecutorNode, Job, NodeState
+from jobexec.operations import acquire, recover, settle
+from jobexec.operations.exclusive import unlock_instances
+from jobexec.operations.locking import atomic, lock_rows
+
+
+def fencing() -> None:
+    """A settlement takes any row for its own, whoever holds it meanwhile."""
+
+    def still_ours(using: str, owner: str, jobs: Iterable[Any]) -> set[Any]:
+        rows = lock_rows(Job.objects.using(using).filter(pk__in=[job.id for job in jobs]).order_by("pk"))
+        return set(rows.values_list("pk", flat=True))
+
+    def fail_job(using: str, job: Any, failure: Any, run: Any) -> Any:
+        with atomic(using):
+            row = lock_rows(Job.objects.using(using).filter(pk=job.id)).first()
+            moved = None if row is None else settle.settle_failure(row, failure, run)
+            unlock_instances(using, job.lock_owner, {job.serial_key} - {""})
+        return moved
+
+    settle._still_ours = still_ours
+    outcomes.fail_job = fail_job
+
+
+def atomic_fence() -> None:
+    """An atomic job commits although its row is no longer its own."""
+    complete = execution.complete_jobs
+
+    def complete_jobs(using: str, completed: Any) -> set[Any]:
+        complete(using, completed)
+        return {job.id for job, _ in completed}
+
+    execution.complete_jobs = complete_jobs
+
+
+def lock_row() -> None:
+    """No lock of a process instance is looked at or taken."""
+    acquire.without_locked_instances = lambda queryset: queryset
+    acquire.lock_instances = lambda using, owner, instances: set(instances)
+
+
+def lease() -> None:
+    """A node past its lease goes on as if it were good."""
+    node.Node.good = property(lambda self: self._row is not None)  # type: ignore[method-assign,assignment]
+
+
+def recover_living() -> None:
+    """Recovery takes the jobs of nodes that live."""
+
+    def declare_dead(using: str, *, but: str = "") -> list[Any]:
+        nodes = ExecutorNode.objects.using(using)
+        nodes.exclude(lock_owner=but).update(state=NodeState.DEAD)
+        return list(nodes.filter(state=NodeState.DEAD))
+
+    recovery.declare_dead = declare_dead
+
+
+def sibling_commit() -> None:
+    """A sibling starts while the outcome of the one before it still waits to be committed."""
+
+    def settle_later(self: Any, outcome: Any) -> bool:
+        self.submit(outcome)
+        return True
+
+    job_executor.JobExecutor.settle = settle_later  # type: ignore[method-assign]
+
+
+def lost_run_charge() -> None:
+    """Every lost run costs a retry."""
+
+    def release_page(using: str, condition: Any, node_name: str) -> int:
+        with atomic(using):
+            rows = list(lock_rows(Job.objects.using(using).filter(condition), skip_locked=True)[:200])
+            for row in rows:
+                owner = row.lock_owner or ""
+                recover._charge(using, row, node_name)
+                unlock_instances(using, owner, {row.process_instance_id} - {""})
+        return len(rows)
+
+    recover._release_page = release_page
+
+
+GUARDS: dict[str, Callable[[], None]] = {
+    "fencing": fencing,
+    "atomic-fence": atomic_fence,
+    "lock-row": lock_row,
+    "lease": lease,
+    "recover-living": recover_living,
+    "sibling-commit": sibling_commit,
+    "lost-run-charge": lost_run_charge,
+}

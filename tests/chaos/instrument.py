@@ -1,0 +1,92 @@
+"""What a node tells the journal beside its runs, what is wrong with its clock, and which guard it lacks."""
+
+import os
+from collections.abc import Callable
+from datetime import datetime, timedelta, tzinfo
+from functools import wraps
+from typing import Any
+
+from jobexec import clock, signals
+from jobexec.operations import leases
+
+from . import breaks
+from .journal import Journal, now
+
+
+def install(journal: Journal) -> None:
+    """Called once in every node, before it starts."""
+    shift, broken = float(os.environ.get("JOBEXEC_CHAOS_SHIFT", "0")), os.environ.get("JOBEXEC_CHAOS_BREAK", "")
+    journal.write("process", shift=shift, broken=broken)
+    if shift:
+        clock.datetime = _shifted(timedelta(seconds=shift))  # type: ignore[misc]
+    if broken:
+        breaks.GUARDS[broken]()
+    _tell_leases(journal)
+    _tell_events(journal)
+
+
+def _shifted(by: timedelta) -> type[datetime]:
+    """What the clock module takes for the wall clock."""
+
+    class Shifted(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) + by
+
+    return Shifted
+
+
+def _tell_leases(journal: Journal) -> None:
+    """A lease is told before the node itself believes in it, and starts when the database was asked."""
+
+    def lease(owner: str, start: float, length: timedelta) -> None:
+        journal.write("lease", owner=owner, start=start, until=start + length.total_seconds())
+
+    register, renew = leases.register_node, leases.renew_lease
+
+    @wraps(register)
+    def register_node(using: str, profile: Any, lease_time: timedelta, **rest: Any) -> Any:
+        start = now()
+        row = register(using, profile, lease_time, **rest)
+        lease(row.lock_owner, start, lease_time)
+        return row
+
+    @wraps(renew)
+    def renew_lease(using: str, node: Any, lease_time: timedelta, **load: Any) -> bool:
+        start = now()
+        renewed = renew(using, node, lease_time, **load)
+        if renewed:
+            lease(node.lock_owner, start, lease_time)
+        return renewed
+
+    leases.register_node, leases.renew_lease = register_node, renew_lease
+
+
+_receivers: list[Callable[..., object]] = []  # signals hold them weakly
+
+
+def _tell_events(journal: Journal) -> None:
+    def on(signal: Any, tell: Callable[..., object]) -> None:
+        _receivers.append(tell)
+        signal.connect(tell)
+
+    def completed(jobs: Any, **kwargs: Any) -> None:
+        for work in jobs:
+            journal.write("outcome", job=work.id, attempt=work.attempts + 1, result="done", owner=work.lock_owner)
+
+    def failed(job: Any, error: Any, **kwargs: Any) -> None:
+        journal.write("outcome", job=job.pk, attempt=job.attempts, result="failed", error=type(error).__name__)
+
+    def dead(job: Any, error: Any, **kwargs: Any) -> None:
+        journal.write("outcome", job=job.pk, attempt=job.attempts, result="dead", error=type(error).__name__)
+
+    def cancelled(jobs: Any, **kwargs: Any) -> None:
+        for job in jobs:
+            journal.write("outcome", job=job.pk, attempt=0, result="cancelled")
+
+    on(signals.job_completed, completed)
+    on(signals.job_cancelled, cancelled)
+    on(signals.job_failed, failed)
+    on(signals.job_dead_lettered, dead)
+    on(signals.node_lost, lambda node, **kwargs: journal.write("declared", owner=node.lock_owner))
+    on(signals.node_stopped, lambda node, **kwargs: journal.write("left", owner=node.lock_owner))

@@ -1,0 +1,124 @@
+"""The handlers. Each writes where it begins and ends into the journal of its process."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.conf import settings
+from django.db import connection
+
+from jobexec import DoNotRetry, JobContext, LockLost, RetryIn, job
+
+from . import instrument
+from .journal import Journal, now
+
+NAME = os.environ.get("JOBEXEC_CHAOS_NODE", "")
+PLAN = "R3/PT0.3S"
+_STEP = 0.05
+
+FOLDER = Path(getattr(settings, "CHAOS_FOLDER", ""))
+
+if NAME:  # a node, and not the driver, which knows the handlers only to enqueue them
+    JOURNAL = Journal(FOLDER / "journal", NAME)
+    instrument.install(JOURNAL)
+
+
+class Injected(Exception):
+    """A failure that was asked for."""
+
+
+def _held(context: JobContext) -> bool:
+    try:
+        context.check_lease()
+    except LockLost:
+        return False
+    return True
+
+
+@contextmanager
+def _told(context: JobContext) -> Iterator[None]:
+    """The lines of one run; `asked` is before the question whether the lease still holds."""
+    work = context.work
+    run = {"job": work.id, "attempt": context.attempt, "owner": work.lock_owner, "lost": work.lost_runs}
+    result, error = "ok", ""
+    asked = now()
+    JOURNAL.write("begin", **run, held=_held(context), asked=asked)
+    try:
+        yield
+    except BaseException as problem:
+        result, error = "failed", f"{type(problem).__name__}: {problem}"
+        raise
+    finally:
+        asked = now()
+        JOURNAL.write("end", **run, result=result, error=error[:200], held=_held(context), asked=asked)
+
+
+def _take_time(seconds: float) -> None:
+    end = now() + seconds
+    while (left := end - now()) > 0:
+        time.sleep(min(left, _STEP))
+
+
+@job(retries=PLAN)
+def work(context: JobContext, seconds: float) -> None:
+    """Takes some time and ends well."""
+    with _told(context):
+        _take_time(seconds)
+
+
+@job(retries=PLAN)
+def careful(context: JobContext, seconds: float) -> None:
+    """Asks before each step whether it may still act, and whether it shall."""
+    with _told(context):
+        end = now() + seconds
+        while now() < end and not context.cancelled:
+            context.check_lease()
+            time.sleep(_STEP)
+
+
+@job(retries=PLAN)
+def flaky(context: JobContext, seconds: float, failures: int) -> None:
+    """Fails a number of times."""
+    with _told(context):
+        _take_time(seconds)
+        if context.attempt <= failures:
+            raise (RetryIn(0.2) if context.attempt % 2 else Injected("not yet"))
+
+
+@job(retries=PLAN)
+def fatal(context: JobContext, seconds: float) -> None:
+    """Must not be tried again."""
+    with _told(context):
+        _take_time(seconds)
+        raise DoNotRetry("asked to")
+
+
+@job(retries=PLAN, atomic=True)
+def effect(context: JobContext, seconds: float, failures: int) -> None:
+    """Writes a row in the transaction that ends the job."""
+    with _told(context):
+        with connection.cursor() as cursor:
+            cursor.execute("INSERT INTO chaos_effect (job_id, pid) VALUES (%s, %s)", [str(context.id), os.getpid()])
+        _take_time(seconds)
+        if context.attempt <= failures:
+            raise Injected("rolls its row back")
+
+
+@job(retries="R1/PT0.3S")
+def killer(context: JobContext, how: str, times: int) -> None:
+    """Takes its process with it, so many times."""
+    with _told(context):
+        path = FOLDER / "deaths" / str(context.id)
+        path.parent.mkdir(exist_ok=True)
+        with path.open("ab") as file:
+            file.write(b".")
+        if path.stat().st_size > times:
+            return
+        JOURNAL.write("dies", job=context.id, attempt=context.attempt, owner=context.work.lock_owner)
+        if how == "exit":
+            os._exit(9)
+        os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(60)

@@ -1,0 +1,61 @@
+"""What is enqueued and what befalls the cluster: the mixture of everything, and one aimed at each guard."""
+
+from dataclasses import dataclass, field, replace
+
+#: Kinds of jobs and how often each is enqueued. See `people` for what they are.
+ALL = {
+    "work": 6,
+    "slow": 2,
+    "careful": 1,
+    "flaky": 2,
+    "doomed": 1,
+    "fatal": 0.5,
+    "effect": 4,
+    "effect-slow": 1,
+    "effect-flaky": 1,
+    "killer": 0.15,
+    "killer-once": 0.15,
+}
+#: What befalls nodes and the server, and how often.
+FAULTS = {"kill": 3, "pause": 3, "pause-long": 3, "drain": 2, "server": 1.5}
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """`pause` is the mean of seconds between two faults (exactly that if `steady`), `every` that between two batches,
+    `batch` how many jobs of one process instance come together at most, `slow` how long slow jobs take, in leases."""
+
+    jobs: dict[str, float] = field(default_factory=lambda: dict(ALL))
+    faults: dict[str, float] = field(default_factory=lambda: dict(FAULTS))
+    pause: float = 2.0
+    every: float = 0.15
+    batch: int = 5
+    instances: int = 12
+    exclusive: float = 0.8
+    slow: tuple[float, float] = (0.5, 1.5)
+    people: bool = True
+    steady: bool = False
+    shifts: bool = True
+    lease: float = 2.0
+    threads: int = 3
+
+
+ALL_OF_IT = Mixture()
+
+#: Threads enough that a job which is taken over begins at once; one fault after the other, at fixed times.
+_AIMED = Mixture(
+    people=False, shifts=False, steady=True, lease=1.2, pause=3.2, every=0.4, batch=3, exclusive=0.3, threads=8
+)
+
+#: A mixture in which the loss of this guard shows soon.
+AIMED: dict[str, Mixture] = {
+    # A job runs on a node that is paused; another takes it over and still runs it when the first one wakes.
+    "fencing": replace(_AIMED, jobs={"slow": 1}, faults={"pause-long": 1}, every=0.6, slow=(2, 3)),
+    "atomic-fence": replace(_AIMED, jobs={"effect-slow": 1}, faults={"pause-long": 1}, every=0.6, slow=(1, 2)),
+    # What runs on a node that is paused ends at the moment when it wakes, before its heartbeat has asked anybody.
+    "lease": replace(_AIMED, jobs={"slow": 1}, faults={"pause-long": 1}, every=0.2, slow=(0.5, 1)),
+    "lost-run-charge": replace(_AIMED, jobs={"slow": 1}, faults={"kill": 1}, slow=(0.5, 1), pause=2.0),
+    "recover-living": replace(_AIMED, jobs={"slow": 1}, faults={}, slow=(0.5, 1)),
+    "lock-row": replace(_AIMED, jobs={"work": 1}, faults={}, every=0.15, instances=3, exclusive=1.0),
+    "sibling-commit": replace(_AIMED, jobs={"work": 1}, faults={}, every=0.15, instances=4, exclusive=1.0),
+}

@@ -1,0 +1,154 @@
+"""Those who enqueue, and a person who interferes with what they enqueued."""
+
+import random
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import InterfaceError, OperationalError, connection
+
+from jobexec import clock, operations
+from jobexec.identifiers import uuid7
+
+from .journal import Journal
+from .mixtures import Mixture
+
+TENANTS = ("north", "south", "east")
+DEFINITIONS = ("order", "claim")
+FAR = 86_400
+_USING = "default"
+
+
+class People:
+    """Acts from time to time, by a chance that the seed decides. Errors of a database that is away are told."""
+
+    def __init__(self, mixture: Mixture, seed: int, journal: Journal) -> None:
+        self._mixture, self._journal = mixture, journal
+        self._chance = random.Random(f"people {seed}")
+        self._jobs: list[UUID] = []
+
+    # Enqueueing.
+
+    def enqueue(self) -> None:
+        """Some jobs of one process instance, in one transaction."""
+        chance, mixture = self._chance, self._mixture
+        shared = {
+            "process_instance_id": f"instance-{chance.randrange(mixture.instances)}" if chance.random() < 0.9 else "",
+            "process_definition_key": chance.choice(DEFINITIONS),
+            "tenant_id": chance.choice(TENANTS),
+        }
+        rows = [self._job() | shared for _ in range(chance.randint(1, mixture.batch))]
+        told = [
+            {key: row[key] for key in ("id", "exclusive", "atomic", "retries")}
+            | {"kind": kind, "instance": shared["process_instance_id"]}
+            for row in rows
+            if (kind := row.pop("kind"))
+        ]
+        self._journal.write("creating", jobs=told)
+        if self._tried("created", lambda: operations.create_jobs(_USING, rows), jobs=[row["id"] for row in rows]):
+            self._jobs += [row["id"] for row in rows]
+
+    def _job(self) -> dict[str, Any]:
+        chance = self._chance
+        kind = chance.choices(list(self._mixture.jobs), list(self._mixture.jobs.values()))[0]
+        handler, arguments, columns = self._what(kind)
+        delay = chance.choice([0, 0, 0, 0, 0.3, 1.0, 2.0, FAR if chance.random() < 0.2 else 0.5])
+        due = {"due_date": clock.now() + timedelta(seconds=delay)} if delay and self._mixture.people else {}
+        name = f"tests.chaos.jobs.{handler}"
+        return {
+            "kind": kind,
+            "id": uuid7(),
+            "handler_type": name,
+            "handler_configuration": {"args": arguments, "kwargs": {}},
+            "exclusive": chance.random() < self._mixture.exclusive,
+            "priority": chance.randint(-2, 2),
+            "atomic": handler == "effect",
+            "retries": 3,
+            **columns,
+            **due,
+        }
+
+    def _what(self, kind: str) -> tuple[str, list[Any], dict[str, Any]]:
+        """The handler, its arguments and further columns of a kind of job."""
+        chance, lease = self._chance, self._mixture.lease
+        short = round(chance.uniform(0, 0.15), 3)
+        long = round(chance.uniform(*self._mixture.slow) * lease, 3)
+        makers: dict[str, Callable[[], tuple[str, list[Any], dict[str, Any]]]] = {
+            "work": lambda: ("work", [short], {}),
+            "slow": lambda: ("work", [long], {}),
+            "careful": lambda: ("careful", [long], {}),
+            "flaky": lambda: ("flaky", [short, chance.randint(1, 2)], {}),
+            "doomed": lambda: ("flaky", [short, 9], {}),
+            "fatal": lambda: ("fatal", [short], {}),
+            "effect": lambda: ("effect", [short, 0], {}),
+            "effect-slow": lambda: ("effect", [long, 0], {}),
+            "effect-flaky": lambda: ("effect", [short, chance.randint(1, 2)], {}),
+            "killer": lambda: ("killer", [chance.choice(["exit", "kill"]), 999], {"retries": 1}),
+            "killer-once": lambda: ("killer", [chance.choice(["exit", "kill"]), 1], {"retries": 2}),
+        }
+        return makers[kind]()
+
+    # Interfering.
+
+    def interfere(self) -> None:
+        """One thing that a person does in the admin."""
+        chance = self._chance
+        some: list[UUID] = chance.sample(self._jobs, min(len(self._jobs), chance.randint(1, 4)))
+        recent = self._jobs[-40:]
+        some += chance.sample(recent, min(len(recent), 2))
+        later = clock.now() + timedelta(seconds=chance.choice([0.2, 1.0, 3.0]))
+        scope: dict[str, Any] = chance.choice(
+            [
+                {"process_instance_id": f"instance-{chance.randrange(self._mixture.instances)}"},
+                {"tenant_id": chance.choice(TENANTS)},
+                {"process_definition_key": chance.choice(DEFINITIONS)},
+                {"job_definition_id": f"tests.chaos.jobs.{chance.choice(['work', 'effect', 'flaky'])}"},
+            ]
+        )
+        deeds: list[tuple[float, str, Callable[[], Any]]] = [
+            (3, "suspend", lambda: operations.suspend(some, using=_USING)),
+            (3, "activate", lambda: operations.activate(some, using=_USING)),
+            (2, "suspend-scope", lambda: operations.suspend(using=_USING, **scope)),
+            (2, "suspend-scope-until", lambda: operations.suspend(using=_USING, until=later, **scope)),
+            (5, "activate-scope", lambda: operations.activate(using=_USING, **scope)),
+            (2, "requeue", lambda: operations.requeue(some, retries=chance.choice([1, 3]), using=_USING)),
+            (2, "cancel", lambda: operations.cancel(some[:2], using=_USING)),
+            (1, "delete", lambda: operations.delete_jobs(some[:1], using=_USING)),
+            (2, "set_priority", lambda: operations.set_priority(some, chance.randint(-3, 3), using=_USING)),
+            (1, "set_retries", lambda: operations.set_retries(some[:2], chance.randint(1, 3), using=_USING)),
+            (2, "set_due_date", lambda: operations.set_due_date(some, chance.choice([None, later]), using=_USING)),
+        ]
+        _, verb, deed = chance.choices(deeds, [weight for weight, *_ in deeds])[0]
+        named: dict[str, Any] = {"scope": scope} if "scope" in verb else {"jobs": some}
+        self._journal.write("asks", verb=verb, **named)
+        self._tried("person", deed, verb=verb)
+
+    def let_go(self, but: str) -> None:
+        """Activate everything but one tenant, which stays suspended if it is for good."""
+        while not self._tried("person", lambda: self._activate_all(but), verb="let-go"):
+            pass
+
+    def _activate_all(self, but: str) -> None:
+        for scope, value, until in self._suspensions():
+            named: dict[str, Any] = {scope: value}
+            if named != {"tenant_id": but} or until:
+                operations.activate(using=_USING, **named)
+        operations.activate(self._jobs[: len(self._jobs) * 9 // 10], using=_USING)
+
+    def _suspensions(self) -> list[tuple[str, str, datetime | None]]:
+        from jobexec.models import Suspension
+
+        return list(Suspension.objects.using(_USING).values_list("scope", "value", "activate_time"))
+
+    def _tried(self, what: str, deed: Callable[[], Any], **values: Any) -> bool:
+        """Do it and tell; whether it went well for sure. A database that goes away leaves it in doubt."""
+        try:
+            result = deed()
+        except (OperationalError, InterfaceError) as error:
+            self._journal.write(what, ok=False, error=f"{type(error).__name__}: {error}"[:200], **values)
+            connection.close()
+            return False
+        changed = [str(pk) for pk in getattr(result, "changed", [])]
+        self._journal.write(what, ok=True, **values, **({"changed": changed} if what == "person" else {}))
+        return True

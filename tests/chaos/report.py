@@ -1,0 +1,79 @@
+"""What a run was like, in a few lines, and whether it was good."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from .history import History, Problem, Run
+from .rules import repeats
+
+_SHOWN = 10
+
+
+def summary(history: History) -> Iterator[str]:
+    """The figures of a run."""
+    runs = [run for _, run in history.runs()]
+    lost = sum(run.end is None for run in runs)
+    yield f"jobs      {len(history.jobs)}: {_listed(_ends(history))}"
+    yield f"runs      {len(runs)}, of which {lost} were lost in the middle; {_listed(_results(runs))}"
+    counts = Counter(line["what"] for line in history.lines)
+    pauses = ("kill", "pause", "term", "start", "server-down", "declared")
+    kills, paused, drained, starts, outages, declared = (counts[what] for what in pauses)
+    dies = counts["dies"]
+    yield f"nodes     {starts} starts, {kills} kills, {dies} killed by jobs, {paused} pauses, {drained} drains"
+    yield f"leases    {declared} nodes declared dead; {outages} outages of the server"
+    causes = _causes(history)
+    yield f"repeats   {causes.total()} runs that had ended well were repeated: {_listed(causes)}"
+    charged = sum("process died" in log["exception_message"] for log in history.state["logs"])
+    innocent = sum(
+        "process died" in log["exception_message"] and not job.kills
+        for job in history.jobs.values()
+        for log in job.logs
+    )
+    yield f"charges   {charged} retries for lost runs, {innocent} of them to jobs whose node was killed or paused twice"
+
+
+def _ends(history: History) -> Counter[str]:
+    ends: Counter[str] = Counter()
+    for job in history.jobs.values():
+        if job.rows:
+            ends[job.rows[0]["table"]] += 1
+        else:
+            gone = [state for state in ("successful", "deleted", "cancelled") if job.logged(state)]
+            ends[gone[0] if gone else "never created"] += 1
+    return ends
+
+
+def _results(runs: list[Run]) -> Counter[str]:
+    return Counter({"ok": "ended well", "failed": "failed"}[run.result] for run in runs if run.result)
+
+
+def _causes(history: History) -> Counter[str]:
+    """What stood between the end of a run and its outcome."""
+    causes: Counter[str] = Counter()
+    paused = {line["of"]: line["t"] for line in history.of("pause")}
+    for _, first, second in repeats(history):
+        if history.died(first.pid) <= second.begin:
+            causes["its process was killed"] += 1
+        elif history.outage(first.begin - 5, second.begin):
+            causes["the server was away"] += 1
+        elif first.pid in paused:
+            causes["its process was paused"] += 1
+        else:
+            causes["its node was late"] += 1
+    return causes
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.most_common()) or "none"
+
+
+def verdict(history: History, problems: list[Problem]) -> Iterator[str]:
+    """What is wrong, the first of each rule first."""
+    rules = Counter(problem.rule for problem in problems)
+    seen: Counter[str] = Counter()
+    for problem in problems:
+        seen[problem.rule] += 1
+        if seen[problem.rule] <= max(1, _SHOWN // len(rules)):
+            yield problem.shown(history.start)
+    if problems:
+        yield f"PROBLEMS: {_listed(rules)}"

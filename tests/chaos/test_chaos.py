@@ -1,0 +1,60 @@
+"""A short run of everything, which finds nothing; and one for each guard that is taken away, which must."""
+
+import os
+import subprocess
+import sys
+from urllib.parse import quote
+
+import pytest
+
+from tests.support import databases
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+#: What the judge says when a guard is gone.
+FOUND = {
+    "fencing": {"fencing"},
+    "atomic-fence": {"effects exactly once"},
+    "lock-row": {"exclusive"},
+    "lease": {"lease"},
+    "recover-living": {"one run at a time", "unexplained repeat", "lease"},
+    "sibling-commit": {"siblings"},
+    "lost-run-charge": {"charges"},
+}
+
+
+def play(*arguments, **more):
+    ours = ("JOBEXEC_", "DJANGO_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)} | more
+    command = [sys.executable, "-m", "tests.chaos", *map(str, arguments)]
+    return subprocess.run(command, cwd=databases.ROOT, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a clock that all processes share")
+def test_nothing_is_lost_doubled_or_charged_to_the_innocent():
+    run = play("--nodes", 3, "--seconds", 8, "--seed", 5)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "Nothing is wrong." in run.stdout
+
+
+@pytest.fixture(scope="module")
+def server():
+    """The address of the PostgreSQL server of the other tests; each run makes a database of its own there."""
+    if "postgresql" not in databases.covered:
+        pytest.skip(databases.missing["postgresql"])
+    found = databases.covered["postgresql"].settings
+    user, password, host = (quote(str(found[key]), safe="") for key in ("USER", "PASSWORD", "HOST"))
+    return f"postgresql://{user}:{password}@{host}:{found['PORT']}/postgres".replace(":@", "@").replace(":/p", "/p")
+
+
+@pytest.mark.parametrize("guard", FOUND)
+def test_a_guard_that_is_gone_is_missed(guard, server, tmp_path):
+    said = ""
+    for seed in (1, 2, 3, 4):  # a pause may hit a node that has nothing in hand
+        run = play(
+            "--nodes", 2, "--seconds", 5, "--seed", seed, "--break", guard, "--server", server, TMPDIR=str(tmp_path)
+        )
+        said = run.stdout + run.stderr
+        if run.returncode and any(f"{rule}: job" in said for rule in FOUND[guard]):
+            return
+    raise AssertionError(said)
