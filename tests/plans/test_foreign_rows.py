@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.transactional, pytest.mark.slow, pytest.mark.databases
 ROWS = int(os.environ.get("JOBEXEC_TEST_FOREIGN_ROWS", "200000"))
 FEW = 2_000
 
-OURS = {"categories": ("default", "mail"), "deployments": ("shop:2",)}
+OURS: dict[str, Any] = {"categories": ("default", "mail"), "deployments": ("shop:2",)}
 FOREIGN = [
     *[("default", f"elsewhere:{number}") for number in range(4)],
     *[("default", "shop:1"), ("mail", "shop:3"), ("bulk", ""), ("bulk", "shop:2"), ("aaa", ""), ("zzz", "")],

@@ -9,13 +9,16 @@ from tests.support.factories import make_job
 
 @pytest.fixture
 def run(request):
-    """A function that starts an executor on the test's database: `run("--threads", "2", THREADS=4)`."""
+    """A function that starts an executor on the test's database: `run("--threads", "2", THREADS=4)`.
+
+    `apps` are installed besides those of the tests: their handlers are known to this executor only.
+    """
     alias = request.getfixturevalue("alias") if "alias" in request.fixturenames else None
     started = []
 
-    def start(*arguments, env=None, **keys):
+    def start(*arguments, env=None, apps=(), **keys):
         jobexec = {**processes.QUICK, **keys}
-        environment = processes.environment(alias, JOBEXEC=jobexec) | (env or {})
+        environment = processes.environment(alias, apps, JOBEXEC=jobexec) | (env or {})
         started.append(processes.Process(processes.command(*arguments), environment))
         return started[-1]
 

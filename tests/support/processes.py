@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
@@ -93,9 +94,9 @@ class Process:
                 stream.close()
 
 
-def environment(alias: str | None, **overrides: Any) -> dict[str, str]:
-    """The environment of an executor of this test's database, with the handlers of `tests.process.jobs`."""
-    overrides.setdefault("INSTALLED_APPS", [*settings.INSTALLED_APPS, "tests.process"])
+def environment(alias: str | None, apps: Sequence[str] = (), **overrides: Any) -> dict[str, str]:
+    """The environment of an executor of this test's database, with the handlers of `tests.process.jobs` and `apps`."""
+    overrides.setdefault("INSTALLED_APPS", [*settings.INSTALLED_APPS, "tests.process", *apps])
     return databases.environment(alias, **overrides) | {"PYTHONUNBUFFERED": "1"}
 
 
