@@ -13,7 +13,7 @@ from jobexec import clock
 
 from .link import DRAIN, RECYCLE, Downward
 from .report import Report
-from .shutdown import EXIT_RECYCLED, EXIT_UNFINISHED
+from .shutdown import EXIT_DRAINED, EXIT_RECYCLED, EXIT_UNFINISHED
 
 logger = logging.getLogger("jobexec.supervisor")
 
@@ -97,9 +97,11 @@ class Child:
             self._start()
         elif code in _HOPELESS and lasted < _STABLE and not self.proven:
             self.exit_code = code
+            logger.error("Executor process %d (%s) could not start (exit code %d); it is left so", pid, self.name, code)
         else:
             self._failures = 0 if lasted >= _STABLE else self._failures
-            self._fail(f"Executor process {pid} ({self.name}) ended with {code}")
+            how = f"ended with {code}" if code >= 0 else f"was killed by signal {-code}"
+            self._fail(f"Executor process {pid} ({self.name}) {how}")
 
     def _fail(self, what: str) -> None:
         self._failures += 1
@@ -145,9 +147,7 @@ class Child:
         except subprocess.TimeoutExpired:
             return False
         self._forget_process()
-        # Killed by a signal: as shells say it, and not a negative number that the best exit code would beat.
-        code = 128 - code if code < 0 else 0 if code == EXIT_RECYCLED else code
-        self.exit_code = code if self.exit_code is None else self.exit_code
+        self.exit_code = _last_code(code) if self.exit_code is None else self.exit_code
         return True
 
     def _signal(self, number: signal.Signals) -> None:
@@ -205,3 +205,12 @@ class Child:
         if (report := self._report) is not None and self._process is not None:
             view |= {"reasons": [*report.ready, *report.live], **report.details}
         return view
+
+
+def _last_code(code: int) -> int:
+    """What the end of a child that was told to end means for the whole."""
+    # SIGTERM ends a child only as long as it is still starting, and then there was nothing to drain.
+    if code in (EXIT_RECYCLED, -signal.SIGTERM):
+        return EXIT_DRAINED
+    # Killed by another signal: as shells say it, and not a negative number that the best exit code would beat.
+    return 128 - code if code < 0 else code

@@ -109,6 +109,8 @@ def parse_count(text: str) -> int | None:
 def parse_duration(text: str) -> timedelta | None:
     """Seconds, or an ISO 8601 duration without months and years; 0 is no limit. Raises ValueError."""
     message = f"expected a number of seconds or an ISO 8601 duration as PT1H, or 0 for no limit, got {text!r}"
+    if not any(map(str.isdecimal, text)):
+        raise ValueError(message)  # isodate takes "PT" for nothing at all
     try:
         parsed = isodate.parse_duration(text) if text.strip().startswith("P") else timedelta(seconds=float(text))
     except (ValueError, OverflowError) as error:

@@ -59,6 +59,10 @@ class Notifier:
         if lines:
             self._send("\n".join(lines))
 
+    def close(self) -> None:
+        """Say nothing more."""
+        self._socket.close()
+
     def _once(self, line: str, instead_of: str = "") -> list[str]:
         if line in self._said:
             return []

@@ -1,13 +1,16 @@
 """Several processes under one command, and --reload."""
 
+import json
 import os
 import signal
 
 import pytest
 
 from jobexec.models import ExecutorNode, Job
+from tests.support import health, processes
 from tests.support.factories import make_job, tables_of
 from tests.support.processes import alive
+from tests.support.proxy import in_front_of, moved
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
@@ -60,6 +63,51 @@ def test_a_child_that_was_killed_is_restarted(alias, pair, enqueue, trace):
     assert nodes(alias)["pair-2"] == before["pair-2"]
     supervisor.send(signal.SIGTERM)
     assert supervisor.ended() == 0, supervisor.text
+
+
+def test_a_child_that_somebody_else_ended_is_restarted(alias, pair):
+    supervisor = pair()
+    before = nodes(alias)
+    os.kill(before["pair-2"], signal.SIGTERM)
+    supervisor.said("(pair-2) ended with 0; it is restarted in 1 s")
+    until(lambda: nodes(alias).get("pair-2", before["pair-2"]) != before["pair-2"])
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.ended() == 0, supervisor.text
+
+
+def test_a_signal_to_every_process_at_once_is_the_first_one(alias, pair, enqueue, trace):
+    """systemd does that, unless told otherwise: KillMode=control-group."""
+    supervisor = pair("--threads", "1", "--queue-size", "1")
+    for number in range(3):
+        enqueue("wait", str(number), str(trace.go))
+    until(lambda: len(trace.lines()) == 2)
+    children = nodes(alias).values()
+    for pid in (*children, supervisor.pid):
+        os.kill(pid, signal.SIGTERM)
+    until(lambda: ExecutorNode.objects.using(alias).filter(state="draining").count() == 2)
+    assert all(map(alive, children)), "they drain"
+    trace.go.touch()
+    assert supervisor.ended() == 0, supervisor.text
+    assert sorted(line.split()[0] for line in trace.lines()) == ["begun", "begun", "ended", "ended"]
+    assert Job.objects.using(alias).get().lost_runs == 0
+
+
+def test_a_child_that_dies_while_the_database_is_away_is_started_when_it_is_back(alias, run):
+    addresses = json.loads(processes.environment(alias, JOBEXEC={})["JOBEXEC_TEST_CONNECTIONS"])
+    with in_front_of(addresses["default"]) as proxy:
+        through = json.dumps({"default": moved(addresses["default"], proxy)})
+        supervisor = run(
+            "--processes", "2", "--node", "pair", "--health-port", "0", env={"JOBEXEC_TEST_CONNECTIONS": through}
+        )
+        until(lambda: health.ask(supervisor, "startup").code == 200)
+        before = nodes(alias)
+        proxy.cut()
+        os.kill(before["pair-1"], signal.SIGKILL)
+        supervisor.said("(pair-1) ended with 1; it is restarted in")  # "the database does not answer"
+        proxy.repair()
+        until(lambda: nodes(alias).get("pair-1", before["pair-1"]) != before["pair-1"])
+        supervisor.send(signal.SIGTERM)
+        assert supervisor.ended() == 0, supervisor.text
 
 
 def test_the_second_signal_is_passed_on(alias, pair, enqueue, trace):

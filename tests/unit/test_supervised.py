@@ -171,7 +171,7 @@ def test_before_its_first_report_a_child_is_ended_by_a_signal(make, clock):
     child.keep()
     child.drain()
     until(lambda: child.wait(0.1))
-    assert child.exit_code == 128 + 15
+    assert child.exit_code == 0, "it had nothing in hand"
 
 
 def test_silence_is_not_life(make, clock):
