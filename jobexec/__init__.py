@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .exceptions import DoNotRetry, InvalidJob, JobExecError, LockLost, RetryAt, RetryIn
+    from .exceptions import DoNotRetry, InvalidJob, JobCancelled, JobExecError, JobTimeout, LockLost, RetryAt, RetryIn
     from .handlers.context import JobContext
     from .handlers.function import job
     from .retry import RetryPlan
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 __all__ = [
     "DoNotRetry",
     "InvalidJob",
+    "JobCancelled",
     "JobContext",
     "JobExecError",
+    "JobTimeout",
     "LockLost",
     "RetryAt",
     "RetryIn",

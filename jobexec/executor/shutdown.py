@@ -93,7 +93,7 @@ def serve(
     """Run a started executor until a signal, ``done``, one of ``reasons`` or the supervisor says otherwise.
 
     Returns the exit code. 0: everything that ran has ended and is settled. 4: the grace period ended before some job
-    did. 5: as 0, but a fresh process shall take its place, for one of ``reasons``, and no signal came meanwhile. (3, by
+    did. 5: a fresh process shall take its place, for one of ``reasons``, and no signal came meanwhile. (3, by
     a second signal, ends the process on the spot.) With a supervisor, a reason is a wish, and the process goes on until
     the supervisor grants it: not all processes may drain at the same time. ``say`` is told how a drain goes on.
     """
@@ -106,8 +106,9 @@ def serve(
     shutdown.request()
     drained = executor.stop()
     say("Drained." if drained else "The grace period is over and jobs still run; their locks will expire.")
-    code = EXIT_RECYCLED if why and not shutdown.signalled else EXIT_DRAINED
-    code = code if drained else EXIT_UNFINISHED
+    code = EXIT_DRAINED if drained else EXIT_UNFINISHED
+    if why and not shutdown.signalled:
+        code = EXIT_RECYCLED  # also unfinished: stuck threads are a reason to be started afresh, and never end
     shutdown.finish(code)
     return code
 

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, JobLog
+from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog
 from tests.support.executor import all_gone
 from tests.support.factories import tables_of
 from tests.support.waiting import until
@@ -50,6 +50,32 @@ def test_jobs_that_kill_their_process_end_as_dead_letters_and_their_neighbours_a
     assert set(trace.texts()) >= {f"n{number}" for number in range(12)}
     failed = JobLog.objects.using(alias).filter(state="failed").exclude(job_id__in=killers)
     assert list(failed.values_list("exception_message", "exception_stack")) == [], "no innocent was charged"
+
+
+@pytest.mark.slow
+@pytest.mark.databases("postgresql")
+def test_the_neighbours_of_a_killer_on_a_page_of_200_never_pay(alias, run, enqueue, trace):
+    killer = enqueue("die", "kill", retries=1, priority=10).pk
+    neighbours = {enqueue("note", f"n{number}", process_instance_id=f"order-{number % 3}").pk for number in range(100)}
+    neighbours |= {enqueue("note", f"n{number}").pk for number in range(100, 200)}
+    page = {"MAX_JOBS_PER_ACQUISITION": 250, "QUEUE_SIZE": 300}
+    for turn in range(4):
+        executor = run("--node", f"node-{turn}", "--until-empty", "--threads", "2", **page)
+        code = executor.ended()
+        if code == 0:
+            break
+        if turn == 0:
+            in_hand = Job.objects.using(alias).exclude(lock_owner=None).count()
+            assert in_hand > 150, "the page was in hand when its killer struck"
+    assert code == 0, executor.text
+    assert turn == 2, "the first loss makes suspects, the second proves who it is"
+    assert tables_of(alias) == {killer: [DeadLetterJob]}
+    dead = DeadLetterJob.objects.using(alias).get()
+    assert "The executor process died while it ran this job" in dead.exception_message
+    log = JobLog.objects.using(alias)
+    assert set(log.filter(state="successful").values_list("job_id", flat=True)) == neighbours
+    assert list(log.filter(state="successful").values_list("attempt", "retries").distinct()) == [(1, 3)]
+    assert set(log.filter(state="failed").values_list("job_id", flat=True)) == {killer}
 
 
 @pytest.mark.databases("sqlite")

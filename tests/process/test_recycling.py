@@ -2,12 +2,14 @@
 
 import os
 import signal
+from datetime import timedelta
 
 import pytest
 
-from jobexec.models import ExclusiveLock, ExecutorNode, Job, JobLog
+from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog
 from tests.support import health
 from tests.support.executor import all_gone
+from tests.support.factories import tables_of
 from tests.support.processes import alive
 from tests.support.waiting import until
 
@@ -131,3 +133,33 @@ def test_a_grace_period_that_is_over_does_not_keep_the_fresh_one_away(alias, run
     assert supervisor.ended() == 0, supervisor.text
     assert "it is restarted in" not in supervisor.text
     assert not JobLog.objects.using(alias).filter(state="failed").exists()
+
+
+@pytest.mark.databases("postgresql")
+def test_too_many_stuck_threads(alias, run, enqueue, trace):
+    """The process drains what can be drained and ends; an exclusive job's process instance stays locked until then."""
+    columns = {"timeout": timedelta(seconds=0.3), "retries": 1, "process_instance_id": "order-1"}
+    enqueue("wait", "hangs", str(trace.go), **columns)
+    process = run("--threads", "1", MAX_STUCK_THREADS=0)
+    assert process.ended() == 5, process.text
+    assert "1 threads are stuck in jobs that are past their timeout" in process.text
+    assert tables_of(alias) == {DeadLetterJob.objects.using(alias).get().pk: [DeadLetterJob]}
+    assert ExclusiveLock.objects.using(alias).get().process_instance_id == "order-1"
+    sibling = enqueue("note", "sibling", process_instance_id="order-1")
+    fresh = run("--until-empty")
+    assert fresh.ended() == 0, fresh.text
+    assert JobLog.objects.using(alias).get(job_id=sibling.pk).state == "successful"
+    assert not ExclusiveLock.objects.using(alias).exists()
+
+
+@pytest.mark.databases("postgresql")
+def test_too_many_stuck_threads_in_one_of_two_processes(alias, run, enqueue, trace):
+    enqueue("wait", "hangs", str(trace.go), timeout=timedelta(seconds=0.3), retries=1)
+    supervisor = run("--processes", "2", "--threads", "1", "-v", "2", MAX_STUCK_THREADS=0)
+    supervisor.said("a fresh one takes its place")
+    trace.go.touch()
+    enqueue("note", "later")
+    until(lambda: processes(trace, "later"))
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.ended() == 0, supervisor.text
+    assert "it is restarted in" not in supervisor.text, "no failure, no pause"

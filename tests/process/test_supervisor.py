@@ -113,11 +113,11 @@ def test_a_child_that_dies_while_the_database_is_away_is_started_when_it_is_back
 def test_the_second_signal_is_passed_on(alias, pair, enqueue, trace):
     enqueue("wait", "a", str(trace.go))
     supervisor = pair("--threads", "1")
-    until(lambda: trace.lines() == ["begun a"])
+    until(lambda: trace.lines() == ["begun a"] and len(nodes(alias)) == 2)
     supervisor.send(signal.SIGTERM)
     until(lambda: len(nodes(alias)) == 1)
     supervisor.send(signal.SIGTERM)
-    assert supervisor.ended(20) == 3, supervisor.text
+    assert supervisor.ended() == 3, supervisor.text
     assert Job.objects.using(alias).get().lock_owner is not None
 
 
