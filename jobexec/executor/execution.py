@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, suppress
 from datetime import UTC
 from typing import Any, Protocol
 
-from django.db import connections, transaction
+from django.db import InterfaceError, OperationalError, connections, transaction
 
 from jobexec import clock, signals
 from jobexec.exceptions import (
@@ -80,6 +80,8 @@ def execute_batch(batch: list[AcquiredJob], host: Host) -> None:
 def _conclude(outcome: Outcome, batch: list[AcquiredJob], host: Host) -> list[AcquiredJob]:
     """Hand on the outcome of the first job of a batch; returns what must be given back now, if anything."""
     work, *siblings = batch
+    if outcome.run is None:
+        return batch  # it could not begin
     if outcome.timed_out:
         return batch  # settled when its time was over; giving it back frees its process instance, now that it has ended
     if outcome.counted:
@@ -100,7 +102,7 @@ def _announce(work: AcquiredJob) -> None:
 
 
 def execute(work: AcquiredJob, host: Host) -> Outcome:
-    """One job from handler look-up to outcome; never raises."""
+    """One job from handler look-up to outcome; never raises. An outcome without a run gives back what did not begin."""
     started_at, start = clock.now(work.using), clock.monotonic()
     outcome = Outcome(work)
     handler: JobHandler | None = None
@@ -112,6 +114,8 @@ def execute(work: AcquiredJob, host: Host) -> Outcome:
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: no thread dies of a job
         if outcome.counted:
             logger.exception("Job %s is done and committed, but a hook on its commit failed", work.id)
+        elif not outcome.began and isinstance(error, OperationalError | InterfaceError):
+            return _not_begun(outcome, error)
         else:
             outcome.run, outcome.failure = None, failure_of(error, work, handler)
     left_open = _clean_up()
@@ -123,6 +127,14 @@ def execute(work: AcquiredJob, host: Host) -> Outcome:
         outcome.run = Run(started_at, clock.monotonic() - start, host.node_name)
     with suppress(Exception):  # a project's logging filter that fails must not cost a thread or an outcome
         _log(outcome, outcome.run)
+    return outcome
+
+
+def _not_begun(outcome: Outcome, error: Exception) -> Outcome:
+    """The database was away when a suspect was to be marked or the transaction of an atomic job to begin."""
+    with suppress(Exception):
+        logger.warning("Job %s could not begin (%s); it is given back", outcome.work.id, error)
+    _clean_up()
     return outcome
 
 
@@ -156,6 +168,7 @@ def _call(handler: JobHandler, context: JobContext, arguments: Any, host: Runner
     # A fresh context: time zone, language and context variables of one job are not seen by the next.
     fresh = contextvars.Context()
     try:
+        outcome.began = True
         with host.watch(context, handler):
             result = fresh.run(handler.execute, context, arguments)
     finally:

@@ -26,12 +26,13 @@ logger = logging.getLogger("jobexec.settlement")
 class Outcome:
     """What became of a run: ``failure`` None is success; ``run`` None gives the job back unbegun.
 
-    ``timed_out``: the job has been settled already when its time was over.
+    ``began``: the handler has been called. ``timed_out``: the job has been settled already when its time was over.
     """
 
     work: AcquiredJob
     run: Run | None = None
     failure: Failure | None = None
+    began: bool = False
     counted: bool = False
     in_doubt: bool = False
     timed_out: bool = False

@@ -4,12 +4,16 @@ import logging
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import OperationalError, transaction
 
 from jobexec.clock import FrozenClock
 from jobexec.exceptions import LockLost
+from jobexec.executor import execution
+from jobexec.executor.service import call_in_thread
 from jobexec.models import DeadLetterJob, ExclusiveLock, Job, TimerJob
 from tests.support.executor import Host, run_one
 from tests.support.factories import acquire, make_job, tables_of
+from tests.support.waiting import TIMEOUT
 
 pytestmark = pytest.mark.transactional
 
@@ -73,6 +77,31 @@ def test_nothing_starts_once_the_lock_is_lost(alias, handle):
     run_one(alias, host)
     assert began == []
     assert Job.objects.using(alias).get().lock_owner is None
+
+
+@pytest.mark.parametrize("kind", [{"lost_runs": 1}, {"atomic": True}])
+def test_a_database_that_is_away_at_the_start_costs_nothing(alias, handle, monkeypatch, kind):
+    """The start of a suspect cannot be written, the transaction of an atomic job cannot be opened: nothing has run."""
+
+    def away(*args, **kwargs):
+        raise OperationalError("server closed the connection unexpectedly")
+
+    began = []
+    handle(lambda: began.append(1), name="tests.begin")
+    siblings(alias, "tests.begin", "tests.begin")
+    Job.objects.using(alias).update(**kind)
+    jobs = acquire(alias)
+    host = Host()
+    with monkeypatch.context() as patch:
+        patch.setattr(execution, "mark_suspect_started", away)
+        patch.setattr(transaction.Atomic, "__enter__", away)
+        left = execution.execute(jobs[0], host)
+    assert (left.run, left.failure, began) == (None, None, [])
+    monkeypatch.setattr(execution, "execute", lambda work, host: left)
+    call_in_thread("jobexec-one", lambda: execution.execute_batch(jobs, host), TIMEOUT)
+    expected = [(None, 3, 0, kind.get("lost_runs", 0))] * 2
+    assert [(row.lock_owner, row.retries, row.attempts, row.lost_runs) for row in Job.objects.using(alias)] == expected
+    assert not ExclusiveLock.objects.using(alias).exists()
 
 
 def test_an_unknown_handler_is_left_to_others_and_then_a_dead_letter_that_names_it(alias, configure):
