@@ -2,16 +2,23 @@
 
 import json
 import signal
+import time
 
+import psycopg
 import pytest
+from django.db import connections
 
 from demo_project.bookings.models import Booking
+from jobexec.conf import get_settings
+from jobexec.executor import listener
+from jobexec.executor.node import Node
 from jobexec.models import ExclusiveLock, ExecutorNode, Job, JobLog
 from tests.support import processes
 from tests.support.executor import all_gone
 from tests.support.namespaces import SERVER, network
 from tests.support.proxy import in_front_of
-from tests.support.waiting import until
+from tests.support.rerouted import rerouted
+from tests.support.waiting import TIMEOUT, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.transactional, pytest.mark.databases("postgresql")]
 
@@ -103,3 +110,34 @@ def test_a_node_that_was_cut_off_finishes_nothing_that_another_has_taken_over(al
     a.send(signal.SIGTERM)
     assert a.ended() == 0, a.text
     assert not Job.objects.using(alias).exists() and not ExecutorNode.objects.using(alias).exists()
+
+
+def test_who_listens_notices_by_itself_that_the_network_is_dead(alias, monkeypatch):
+    # No OPTIONS help here. The probes of the system are the listener's own, only sooner.
+    assert {"keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout"} <= set(listener._PATIENCE)
+    monkeypatch.setattr(listener, "_PATIENCE", PATIENCE)
+    settings = get_settings()
+    heard = []
+    ear = listener.Listener(Node(settings, settings.engine(alias), dict), lambda: heard.append(1))
+
+    def listen():
+        assert ear.run_once() == 0.0
+        assert ear.listening
+        net.cut("a")
+        del heard[:]
+        end = time.monotonic() + TIMEOUT
+        with pytest.raises(psycopg.OperationalError):
+            while time.monotonic() < end:
+                ear.run_once()
+
+    address = connections[alias].settings_dict
+    with (
+        network("a") as net,
+        in_front_of(address, net.listener()) as proxy,
+        rerouted(alias, HOST=SERVER, PORT=str(proxy.port), OPTIONS={}),
+    ):
+        try:
+            net.call("a", listen)
+        finally:
+            ear.stop(TIMEOUT)
+    assert (ear.listening, heard) == (False, [1]), "whoever waits long because we listen must begin to poll"

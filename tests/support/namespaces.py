@@ -13,9 +13,11 @@ import shutil
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,25 +102,28 @@ class Network:
 
     def listener(self) -> socket.socket:
         """A listening socket on the database's host. It belongs to this process, but to that network."""
-        made: list[socket.socket | BaseException] = []
+        made: socket.socket = self.call(None, lambda: socket.create_server((SERVER, 0)))
+        return made
 
-        def make() -> None:
+    def call(self, host: str | None, function: Callable[[], Any]) -> Any:
+        """Call a function of this process in a thread that is on a host's network (None: the database's)."""
+        result: Future[Any] = Future()
+        name = self._server if host is None else self._name(host)
+
+        def work() -> None:
             try:
-                libc = ctypes.CDLL(None, use_errno=True)
-                with open(f"/run/netns/{self._server}") as namespace:
-                    if libc.setns(namespace.fileno(), _CLONE_NEWNET):
+                with open(f"/run/netns/{name}") as namespace:
+                    if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
                         raise OSError(ctypes.get_errno(), "setns")
-                made.append(socket.create_server((SERVER, 0)))
+                result.set_result(function())
             except BaseException as error:
-                made.append(error)
+                result.set_exception(error)
 
         # A thread's network is its own, and this one ends at once.
-        thread = threading.Thread(target=make)
+        thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-        if isinstance(made[0], BaseException):
-            raise made[0]
-        return made[0]
+        return result.result()
 
 
 @contextmanager
