@@ -40,7 +40,7 @@ def acquire_jobs(
     run is counted once. Jobs that a suspension covers are moved to the suspended table instead.
 
     ``strategy``: ``skip_locked`` passes over rows that others are just locking; ``optimistic`` reads without locks
-    and then compares and sets the revision, row by row, so of two nodes one wins each row; ``global_lock`` lets one
+    and then compares and sets the revisions, so of two nodes one wins each row; ``global_lock`` lets one
     node at a time acquire, and takes the lock over after ``force_after``; ``auto`` is the first where the database has
     it and the second elsewhere. Rows that cannot be read become dead letters, and the call brings nothing but
     ``found``: the next one will.
@@ -108,13 +108,14 @@ def _acquire_global_lock(
 
 
 def _compare_and_set(using: str, owner: str, jobs: Iterable[AcquiredJob], until: datetime) -> set[UUID]:
-    # One UPDATE a row, in the order of the ids: two nodes with overlapping pages then wait for each other at most,
-    # while a bulk UPDATE would lock in the order of its plan and could deadlock.
-    taken = set()
-    for job in sorted(jobs, key=lambda job: job.id):
-        row = Job.objects.using(using).filter(pk=job.id, revision=job.revision, lock_owner=None)
-        if row.update(**_lock_columns(owner, until)):
-            taken.add(job.id)
+    # Two statements, however long the page is. One for each row would make the transaction of a page that has grown
+    # with the back-off longer than the back-off itself, and then nodes collide all the more. Locked in the order of the
+    # ids: two nodes with overlapping pages wait for each other at most.
+    read = {job.id: job.revision for job in jobs}
+    rows = lock_rows(Job.objects.using(using).filter(pk__in=read, lock_owner=None).order_by("pk"))
+    taken = {pk for pk, revision in rows.values_list("pk", "revision") if read[pk] == revision}
+    if taken:
+        Job.objects.using(using).filter(pk__in=taken).update(**_lock_columns(owner, until))
     return taken
 
 

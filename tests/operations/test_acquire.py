@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
 
 from jobexec.models import Job, SuspendedJob, Suspension, TimerJob
 from jobexec.operations import acquire_jobs, release_jobs, trigger_due_timers
@@ -222,6 +224,20 @@ def test_optimistic_leaves_what_changed_between_reading_and_locking(alias, monke
     assert (result.found, result.lock_failures) == (3, 2)
     assert Job.objects.using(alias).get(pk=rows[0].pk).lock_owner == "two"
     assert Job.objects.using(alias).get(pk=rows[1].pk).lock_owner is None
+
+
+def test_the_statements_of_a_page_are_as_many_as_those_of_one_job(alias, strategy):
+    """A transaction that grows with the page outlasts the back-off that makes pages grow."""
+
+    def statements(jobs):
+        for _ in range(jobs):
+            make_job(alias)
+        with CaptureQueriesContext(connections[alias]) as captured:
+            assert len(acquire(alias, strategy=strategy)) == jobs
+        return len(captured)
+
+    statements(1)  # the first one ever also makes the row of the global lock
+    assert statements(20) == statements(1)
 
 
 def test_timers_that_are_due_wait_for_the_timers_loop(alias, frozen):
