@@ -48,9 +48,9 @@ def monotonic() -> float:
 def synchronise(using: str, database_time: datetime, at: float) -> None:
     """From now on the time of the alias ``using`` is ``database_time`` plus what has passed since ``at``.
 
-    ``at`` is a reading of :func:`monotonic`: the middle of the round trip that fetched the time halves the
-    error. Called at every heartbeat, also because the monotonic clock of Linux stands still while the machine
-    is suspended. Raises ValueError for a naive ``database_time``. Without effect on a frozen clock.
+    ``at`` is a reading of :func:`monotonic`: taken after the time was fetched, the answers are never ahead. Called at
+    every heartbeat, also because the monotonic clock of Linux stands still while the machine is suspended. Raises
+    ValueError for a naive ``database_time``. Without effect on a frozen clock.
     """
     if database_time.utcoffset() is None:
         raise ValueError(f"synchronise() expects an aware datetime, got {database_time!r}.")

@@ -32,12 +32,13 @@ class NodeProfile:
 def synchronise_clock(using: str) -> datetime:
     """Read the database's time and set :mod:`jobexec.clock` by it; returns it.
 
-    Half of the round trip is the error; the skew of this node's clock does not matter.
+    Behind by the way back from the database, and never ahead: a process that is paused on the way there, however long,
+    must not take living nodes for dead because it counts half of its pause. The skew of this node's clock does not
+    matter.
     """
-    before = clock.monotonic()
     time = database_time(using)
     if time is not None:
-        clock.synchronise(using, time, (before + clock.monotonic()) / 2)
+        clock.synchronise(using, time, clock.monotonic())
     return clock.now(using)
 
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -154,6 +155,27 @@ def test_the_time_is_the_databases(alias, frozen):
         assert time.utcoffset() == timedelta(0)
         assert abs(time - datetime.now(UTC)) < timedelta(seconds=5)
     assert synchronise_clock(alias) == NOW, "a frozen clock stays frozen"
+
+
+@servers
+def test_a_pause_on_the_way_to_the_database_puts_no_clock_ahead(alias, monkeypatch, frozen):
+    """Counting half of the round trip, a node that was paused for a minute would take others for dead too soon."""
+    from jobexec.operations import leases
+
+    frozen.__exit__(None, None, None)
+    passed = [100.0]
+    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: passed[0]))
+
+    def late(using):
+        passed[0] += 60
+        return NOW
+
+    monkeypatch.setattr(leases, "database_time", late)
+    try:
+        assert synchronise_clock(alias) == NOW
+    finally:
+        clock.forget(alias)
+        frozen.__enter__()
 
 
 @servers
