@@ -27,6 +27,8 @@ class Run:
     end: float | None = None
     result: str = ""
     dies: bool = False
+    #: When its process began to write its outcome, for the first time.
+    settling: float | None = None
     #: The line of its outcome, when it was committed by the process that ran it.
     outcome: Line | None = None
 
@@ -153,6 +155,14 @@ class History:
             if here and same:
                 run.outcome = line
                 return
+
+    def _on_settling(self, line: Line) -> None:
+        for pk, attempt in line["runs"]:
+            for run in reversed(self.jobs[pk].runs):
+                if (run.pid, run.attempt) == (line["pid"], attempt) and run.end is not None:
+                    run.settling = line["t"] if run.settling is None else run.settling
+                    run.lines.append(line)
+                    break
 
     def _note(self, line: Line) -> Job:
         job = self.jobs[line["job"]]

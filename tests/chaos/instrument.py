@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 
 from jobexec import clock, signals
+from jobexec.executor import settlement
 from jobexec.operations import leases
 
 from . import breaks
@@ -22,6 +23,7 @@ def install(journal: Journal) -> None:
     if broken:
         breaks.GUARDS[broken]()
     _tell_leases(journal)
+    _tell_settlement(journal)
     _tell_events(journal)
 
 
@@ -60,6 +62,19 @@ def _tell_leases(journal: Journal) -> None:
         return renewed
 
     leases.register_node, leases.renew_lease = register_node, renew_lease
+
+
+def _tell_settlement(journal: Journal) -> None:
+    """Before outcomes are written, for what begins before that line begins before the commit."""
+    write = settlement.write
+
+    @wraps(write)
+    def told(using: str, outcomes: Any) -> None:
+        runs = [[outcome.work.id, outcome.work.attempts + 1] for outcome in outcomes if outcome.run]
+        journal.write("settling", runs=runs)
+        write(using, outcomes)
+
+    settlement.write = told
 
 
 _receivers: list[Callable[..., object]] = []  # signals hold them weakly

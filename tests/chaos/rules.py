@@ -165,8 +165,8 @@ def leases_are_true(history: History) -> Iterator[Problem]:
 
 
 def siblings_wait_for_the_commit(history: History) -> Iterator[Problem]:
-    """In one node, an exclusive job begins after the outcome of the sibling before it was committed; so a job that
-    ended well never runs again after its sibling began."""
+    """In one node, an exclusive job begins after the outcome of the sibling before it was committed, and so not before
+    the node began to write it; and a job that ended well never runs again after its sibling began."""
     held: dict[tuple[str, str], list[tuple[Job, Run]]] = {}
     for job, run in history.runs():
         if job.exclusive and job.instance:
@@ -178,8 +178,8 @@ def siblings_wait_for_the_commit(history: History) -> Iterator[Problem]:
 
 
 def _sibling(history: History, job: Job, first: Run, second: Run) -> Iterator[Problem]:
-    late = first.outcome is None or first.outcome["t"] > second.begin
-    if late and not history.outage(first.over_by(), second.begin):  # a commit in doubt is told by nobody
+    late = first.settling is None or first.settling > second.begin
+    if late and not job.atomic:  # which settles itself, in the same thread
         text = f"ended, and its sibling {second.job} began before its outcome was committed"
         yield Problem("siblings", text, job, history.about(first, second))
     failed = {log["attempt"] for log in job.logged("failed")}

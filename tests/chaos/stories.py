@@ -45,8 +45,12 @@ class Story:
         return self.tell(t, "end", PIDS[owner], **run)
 
     def outcome(self, t: float, job: str, owner: str, attempt: int = 1, result: str = "done") -> "Story":
+        self.settling(t - 0.05, job, owner, attempt)
         named = {"owner": owner} if result == "done" else {}
         return self.tell(t, "outcome", PIDS[owner], job=job, attempt=attempt, result=result, **named)
+
+    def settling(self, t: float, job: str, owner: str, attempt: int = 1) -> "Story":
+        return self.tell(t, "settling", PIDS[owner], runs=[[job, attempt]])
 
     def run(self, since: float, until: float, job: str, owner: str, attempt: int = 1, lost: int = 0) -> "Story":
         """A run that ended well and was settled."""

@@ -183,16 +183,22 @@ def test_declared_dead_too_soon():
 
 def test_a_sibling_waits_for_the_commit():
     good(rules.siblings_wait_for_the_commit, Story(i={}, j={}).run(1, 2, "i", A).run(2.2, 3, "j", A))
-    early = Story(i={}, j={}).run(1, 2, "i", A).run(2.05, 3, "j", A)
+    good(rules.siblings_wait_for_the_commit, Story(i={}, j={}).run(1, 2, "i", A).run(2.07, 3, "j", A))
+    early = Story(i={}, j={}).run(1, 2, "i", A).run(2.02, 3, "j", A)
     bad(rules.siblings_wait_for_the_commit, early, "before its outcome was committed")
     never = Story(i={}, j={}).begin(1, "i", A).end(2, "i", A).run(3, 4, "j", A)
     bad(rules.siblings_wait_for_the_commit, never, "before its outcome was committed")
 
 
-def test_a_commit_in_doubt_is_told_by_nobody():
-    story = Story(i={}, j={}).begin(1, "i", A).end(2, "i", A).tell(1.9, "server-down").tell(2.5, "server-up")
+def test_a_job_that_ended_well_never_runs_again_after_its_sibling():
+    story = Story(i={}, j={}).begin(1, "i", A).end(2, "i", A).settling(2.1, "i", A)
     good(rules.siblings_wait_for_the_commit, story.run(3, 4, "j", A))
     bad(rules.siblings_wait_for_the_commit, story.begin(11, "i", B), "run again after its sibling j")
+
+
+def test_an_atomic_job_settles_itself():
+    story = Story(i={"atomic": True}, j={}).begin(1, "i", A).end(2, "i", A).run(2.1, 3, "j", A)
+    good(rules.siblings_wait_for_the_commit, story)
 
 
 def test_siblings_on_other_nodes_and_of_other_instances_say_nothing():
