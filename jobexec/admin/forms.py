@@ -42,19 +42,53 @@ class PriorityForm(forms.Form):
     )
 
 
-class DueDateForm(forms.Form):
-    """When. The browser's own date picker: it needs no script."""
+def _picker() -> forms.DateTimeInput:
+    """The browser's own date picker: it needs no script."""
+    return forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}, format="%Y-%m-%dT%H:%M:%S")
 
-    due_date = forms.DateTimeField(
-        label=_("Due date"),
-        widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}, format="%Y-%m-%dT%H:%M:%S"),
-    )
+
+class DueDateForm(forms.Form):
+    """When."""
+
+    due_date = forms.DateTimeField(label=_("Due date"), widget=_picker())
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         field = self.fields["due_date"]
         field.initial = (timezone.localtime() + timedelta(hours=1)).replace(minute=0, second=0, microsecond=0)
         field.help_text = _("In the time zone %(zone)s. What lies in the past runs at once.") % {
+            "zone": timezone.get_current_timezone_name()
+        }
+
+
+class SuspendForm(forms.Form):
+    """From when until when, if not at once and for good."""
+
+    at = forms.DateTimeField(label=_("From"), required=False, widget=_picker())
+    until = forms.DateTimeField(label=_("Until"), required=False, widget=_picker())
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        zone = {"zone": timezone.get_current_timezone_name()}
+        self.fields["at"].help_text = _("In the time zone %(zone)s. Left empty: now.") % zone
+        self.fields["until"].help_text = _("In the time zone %(zone)s. Left empty: until somebody activates.") % zone
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or self.cleaned_data
+        at, until, now = data.get("at"), data.get("until"), timezone.now()
+        if until is not None and until <= max(at or now, now):
+            self.add_error("until", _("This must lie ahead, and after the beginning."))
+        return data
+
+
+class LiftForm(forms.Form):
+    """When, if not at once."""
+
+    at = forms.DateTimeField(label=_("When"), required=False, widget=_picker())
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["at"].help_text = _("In the time zone %(zone)s. Left empty: now.") % {
             "zone": timezone.get_current_timezone_name()
         }
 

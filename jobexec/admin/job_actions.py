@@ -16,7 +16,7 @@ from jobexec.operations import OperationResult
 
 from . import display
 from .actions import Action, Outcome
-from .forms import ConfirmForm, DueDateForm, PriorityForm, RetriesForm
+from .forms import ConfirmForm, DueDateForm, PriorityForm, RetriesForm, SuspendForm
 from .search import as_uuid
 
 
@@ -132,27 +132,35 @@ class Cancel(JobAction):
 
 
 class Suspend(JobAction):
-    """Keep jobs from running."""
+    """Keep jobs from running, at once or from a date on, for good or until a date."""
 
     name, permission = "suspend", "suspend"
-    description = gettext_lazy("Suspend selected %(verbose_name_plural)s")
-    label = gettext_lazy("Suspend")
+    description = gettext_lazy("Suspend selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Suspend…")
+    form_class = SuspendForm
 
     def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
-        result = operations.suspend(queryset, using=using)
+        result = operations.suspend(queryset, using=using, at=data["at"], until=data["until"])
         assert isinstance(result, OperationResult)
         return result
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         text = ngettext(
-            "%(count)d job suspended. If it is running, it finishes; only its retry is held back.",
-            "%(count)d jobs suspended. Those that are running finish; only their retries are held back.",
+            "%(count)d job suspended%(dates)s. If it is running, it finishes; only its retry is held back.",
+            "%(count)d jobs suspended%(dates)s. Those that are running finish; only their retries are held back.",
             count,
         )
-        return text % {"count": count}
+        return text % {"count": count, "dates": dates(data)}
 
     def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Suspended.")
+        return _("Suspended%(dates)s.") % {"dates": dates(data)}
+
+
+def dates(data: Mapping[str, Any]) -> str:
+    """What a person said of the time, to follow a word: " from … until …"; empty for at once and for good."""
+    begin = _(" from %(moment)s") % {"moment": display.absolute(data["at"])} if data.get("at") else ""
+    end = _(" until %(moment)s") % {"moment": display.absolute(data["until"])} if data.get("until") else ""
+    return begin + end
 
 
 class Activate(JobAction):

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from jobexec.models import SuspendedJob
 
 from . import display, filters
-from .job_actions import Activate, Cancel, Delete, Reschedule, ResetRetries, SetPriority
+from .job_actions import Activate, Cancel, Delete, Reschedule, ResetRetries, SetPriority, Suspend
 from .job_page import JobTableAdmin
 
 
@@ -34,7 +34,7 @@ class SuspendedJobAdmin(JobTableAdmin):
     ordering = ("-suspended_at", "-id")
     own_columns = ("suspended_exactly",)
     readonly_fields: ClassVar[Any] = (*JobTableAdmin.readonly_fields, "suspended_exactly")
-    actions = (Activate(), ResetRetries(), Reschedule(), SetPriority(), Cancel(), Delete())
+    actions = (Activate(), Suspend(), ResetRetries(), Reschedule(), SetPriority(), Cancel(), Delete())
 
     @admin.display(description=_("suspended"), ordering="suspended_at")
     def suspended(self, job: SuspendedJob) -> str | SafeString:

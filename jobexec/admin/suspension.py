@@ -1,4 +1,4 @@
-"""What is suspended beyond single jobs."""
+"""What is suspended beyond single jobs, and what has dates."""
 
 from __future__ import annotations
 
@@ -8,34 +8,46 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec import operations
+from jobexec.exceptions import InvalidJob
 from jobexec.models import Suspension
 
+from . import display
 from .actions import Action, Outcome
 from .base import TableAdmin
-from .forms import ConfirmForm
+from .forms import LiftForm
 
 
 class Lift(Action):
-    """Activate everything in the scope."""
+    """Activate everything in the scope, at once or at a date."""
 
     name, permission = "lift", "activate"
     description = gettext_lazy("Lift selected %(verbose_name_plural)s…")
     label = gettext_lazy("Lift…")
-    form_class = ConfirmForm
-    warning = gettext_lazy("All jobs in it become runnable, unless something else suspends them.")
+    form_class = LiftForm
+    warning = gettext_lazy(
+        "All jobs in it become runnable then, unless something else suspends them. At once, what is only planned is "
+        "taken back."
+    )
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         outcome = Outcome()
-        for pk, scope, value in list(queryset.values_list("pk", "scope", "value")):
-            operations.activate(using=using, **{scope: value})
-            outcome.changed.append(pk)
+        for suspension in list(queryset):
+            try:
+                operations.lift(suspension, at=data["at"])
+                outcome.changed.append(suspension.pk)
+            except InvalidJob as error:
+                outcome.skipped[suspension.pk] = str(error)
         return outcome
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
+        if data["at"]:
+            text = ngettext("%(count)d suspension ends %(at)s.", "%(count)d suspensions end %(at)s.", count)
+            return text % {"count": count, "at": display.absolute(data["at"])}
         text = ngettext("%(count)d suspension lifted.", "%(count)d suspensions lifted.", count)
         return text % {"count": count}
 
@@ -43,14 +55,14 @@ class Lift(Action):
         return None  # the row, and so its page, is gone
 
     def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Lifted.")
+        return _("Ends %(at)s.") % {"at": display.absolute(data["at"])} if data["at"] else _("Lifted.")
 
 
 @admin.register(Suspension)
 class SuspensionAdmin(TableAdmin):
-    """Suspended process instances, process definitions, job definitions and tenants."""
+    """Suspended process instances, process definitions, job definitions and tenants, and single jobs with dates."""
 
-    list_display = ("scope", "value", "create_time")
+    list_display = ("scope", "value", "standing", "begins", "ends", "create_time")
     list_display_links = ("value",)
     list_filter = ("scope",)
     search_fields = ("value__startswith",)
@@ -59,3 +71,18 @@ class SuspensionAdmin(TableAdmin):
 
     def has_activate_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.activate_job")
+
+    @admin.display(description=gettext_lazy("state"))
+    def standing(self, suspension: Suspension) -> SafeString:
+        now = display.now(suspension)
+        if suspension.over(now):
+            return display.badge("ok", _("over"))
+        return display.badge("off", _("in force")) if suspension.begun(now) else display.badge("wait", _("planned"))
+
+    @admin.display(description=gettext_lazy("from"), ordering="suspend_time")
+    def begins(self, suspension: Suspension) -> str | SafeString:
+        return display.exact(suspension.suspend_time, display.now(suspension))
+
+    @admin.display(description=gettext_lazy("until"), ordering="activate_time")
+    def ends(self, suspension: Suspension) -> str | SafeString:
+        return display.exact(suspension.activate_time, display.now(suspension))

@@ -13,6 +13,7 @@ from jobexec.models import (
     DeploymentRegistration,
     ExecutorNode,
     Job,
+    JobDefinition,
     JobLog,
     JobProgress,
     LogState,
@@ -213,6 +214,68 @@ def test_lift_a_suspension(admin):
     operations.suspend(tenant_id="acme")
     response = admin.act(Suspension, "lift", [Suspension.objects.get()])
     assert admin.told(response) == [("success", "1 suspension lifted.")]
+    assert Job.objects.get().pk == job.pk
+
+
+def test_suspend_with_dates_in_the_current_time_zone(admin, settings):
+    settings.TIME_ZONE = "Europe/Berlin"
+    job = data.make(Job)
+    asked = admin.act(Job, "suspend", [job], answered=False)
+    assert asked.content.count(b"In the time zone Europe/Berlin.") == 2
+    response = admin.act(Job, "suspend", [job], at="2099-07-01T10:00:00", until="2099-07-02T10:00:00")
+    dates = "from 07/01/2099 10:00:00 until 07/02/2099 10:00:00"
+    assert admin.told(response)[0][1].startswith(f"1 job suspended {dates}.")
+    suspension = Suspension.objects.get()
+    assert (suspension.scope, suspension.value) == (Scope.JOB, str(job.pk))
+    assert suspension.suspend_time == datetime(2099, 7, 1, 8, tzinfo=UTC)
+    assert suspension.activate_time == datetime(2099, 7, 2, 8, tzinfo=UTC)
+    assert Job.objects.get().pk == job.pk
+    assert logged() == [(str(job.pk), CHANGE, f"Suspended {dates}.")]
+    page = admin.get(list_url(Suspension)).content.decode()
+    assert "planned" in page
+    assert "07/01/2099 10:00:00" in page
+    assert "07/02/2099 10:00:00" in page
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        {"until": "2001-01-01T00:00:00"},
+        {"at": "2099-01-02T00:00:00", "until": "2099-01-01T00:00:00"},
+        {"at": "2099-01-02T00:00:00", "until": "2099-01-02T00:00:00"},
+    ],
+)
+def test_an_end_before_the_beginning_is_asked_again(admin, dates):
+    job = data.make(Job)
+    response = admin.act(Job, "suspend", [job], **dates)
+    assert b"This must lie ahead, and after the beginning." in response.content
+    assert not Suspension.objects.exists()
+    assert b"Enter a valid date/time." in admin.act(Job, "suspend", [job], at="tomorrow").content
+
+
+def test_suspend_the_jobs_of_a_handler(admin):
+    job = data.make(Job, job_definition_id="tests.pay")
+    pay = JobDefinition.objects.create(id="tests.pay", handler_type="tests.pay", category="default", priority=0)
+    response = admin.act(JobDefinition, "suspend", [pay], until="2099-07-01T10:00:00")
+    assert admin.told(response)[0][1].startswith("1 definition suspended until 07/01/2099")
+    assert SuspendedJob.objects.get().pk == job.pk
+    assert "in force" in admin.get(list_url(Suspension)).content.decode()
+
+
+def test_a_suspension_can_be_given_an_end(admin, settings):
+    settings.TIME_ZONE = "Europe/Berlin"
+    job = data.make(Job, tenant_id="acme")
+    operations.suspend(tenant_id="acme")
+    operations.suspend(tenant_id="later", at=datetime(2099, 7, 2, tzinfo=UTC))
+    now, later = Suspension.objects.order_by("pk")
+    response = admin.act(Suspension, "lift", [now, later], at="2099-07-01T10:00:00")
+    told = admin.told(response)
+    assert told[0] == ("success", "1 suspension ends 07/01/2099 10:00:00.")
+    assert told[1][1].startswith("1 suspension left alone: at: expected a time after the suspension begins")
+    assert SuspendedJob.objects.get().pk == job.pk
+    assert Suspension.objects.get(pk=now.pk).activate_time == datetime(2099, 7, 1, 8, tzinfo=UTC)
+    admin.act(Suspension, "lift", [now, later])
+    assert not Suspension.objects.exists()
     assert Job.objects.get().pk == job.pk
 
 

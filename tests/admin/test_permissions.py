@@ -13,6 +13,7 @@ from jobexec.models import (
     Deployment,
     DeploymentRegistration,
     Job,
+    JobDefinition,
     Scope,
     SuspendedJob,
     Suspension,
@@ -23,6 +24,7 @@ from . import data
 from .conftest import list_url, page_url
 
 RETRIES, PRIORITY, NODE = {"retries": "7"}, {"priority": "9"}, {"node_name": "worker-9"}
+UNTIL = {"until": "2099-01-01T10:00:00"}
 DUE = {"due_date": "2099-01-01T10:00:00"}
 
 #: table, action, the permission that it needs, what it asks
@@ -43,6 +45,7 @@ ACTIONS: list[tuple[type[Any], str, str, dict[str, str]]] = [
     (TimerJob, "set_priority", "prioritize_job", PRIORITY),
     (TimerJob, "delete_selected", "delete_timerjob", {}),
     (SuspendedJob, "activate", "activate_job", {}),
+    (SuspendedJob, "suspend", "suspend_job", UNTIL),
     (SuspendedJob, "reset_retries", "retry_job", RETRIES),
     (SuspendedJob, "reschedule", "reschedule_job", DUE),
     (SuspendedJob, "set_priority", "prioritize_job", PRIORITY),
@@ -53,6 +56,7 @@ ACTIONS: list[tuple[type[Any], str, str, dict[str, str]]] = [
     (Deployment, "register", "register_deployment", NODE),
     (Deployment, "unregister", "register_deployment", NODE),
     (Suspension, "lift", "activate_job", {}),
+    (JobDefinition, "suspend", "suspend_job", {}),
 ]
 ALL = {permission for _table, _action, permission, _asks in ACTIONS}
 CASES = pytest.mark.parametrize(
@@ -66,6 +70,8 @@ def a_row(table: type[Any]) -> Any:
         return Deployment.objects.create(id="shop:1", name="shop", version="1")
     if table is Suspension:
         return Suspension.objects.create(scope=Scope.TENANT, value="acme")
+    if table is JobDefinition:
+        return JobDefinition.objects.create(id="tests.pay", handler_type="tests.pay", category="default", priority=0)
     if table is TimerJob:
         return data.make(TimerJob, due_date=clock.now() + timedelta(hours=1))
     # Activating a job that is not suspended does the least that can be seen: it takes the wish to suspend it away.
