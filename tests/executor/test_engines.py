@@ -5,8 +5,10 @@ import threading
 import pytest
 from django.db import connections
 
+from jobexec.executor import acquisition
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.models import ExecutorNode, Job
+from jobexec.operations.acquire import acquire_jobs
 from tests.support import databases
 from tests.support.executor import all_gone
 from tests.support.factories import make_job
@@ -54,6 +56,29 @@ def test_an_engine_that_is_away_does_not_hold_up_the_others(executor, handle, mo
     make_job(here, handler_type="tests.done")
     passed(done)
     assert executor.engines[away].node.good
+
+
+def test_an_engine_whose_database_hangs_keeps_its_places_and_no_more(executor, handle, monkeypatch):
+    """Neither an error nor an answer: its acquisition holds on to what it has reserved."""
+    hangs, here = list(connections)[:2]
+    gate, hanging, done = threading.Event(), threading.Event(), []
+
+    def acquire(using, *args, **kwargs):
+        if using == hangs:
+            hanging.set()
+            assert gate.wait(TIMEOUT)
+        return acquire_jobs(using, *args, **kwargs)
+
+    monkeypatch.setattr(acquisition, "acquire_jobs", acquire)
+    handle(done.append, name="tests.note")
+    executor.start()
+    passed(hanging)
+    for number in range(40):
+        make_job(here, handler_type="tests.note", handler_configuration={"args": [number], "kwargs": {}})
+    try:
+        until(lambda: len(done) == 40)
+    finally:
+        gate.set()
 
 
 def test_an_engine_with_a_lot_to_do_leaves_room_for_the_other(executor, handle):
