@@ -3,9 +3,7 @@
 import json
 import os
 import signal
-import socket
 import sys
-from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,23 +11,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
 
-from jobexec.executor.strategy import Ladder, Round
-from jobexec.management.bench.cluster import fill, work_of
-from jobexec.management.bench.cluster_node import sleeping_job
-from jobexec.management.bench.cluster_report import ClusterReport
-from jobexec.management.bench.cluster_sample import ClusterSample, NodeRun
-from jobexec.management.bench.line import Line, LineCut
-from jobexec.management.bench.measure import BenchError
-from jobexec.management.bench.recorder import Recorder, RoundRecord
-from jobexec.management.bench.sandbox import build_settings, overridden
 from jobexec.management.bench.server_cpu import ServerThread
-from jobexec.management.bench.strategies import STRATEGIES, chosen, overrides_of
 from jobexec.models import JOB_TABLES, ExecutorNode, Job, JobDefinition, JobLog
 from tests.support import databases
 from tests.support.processes import Process, alive
 from tests.support.waiting import TIMEOUT, until
-
-SERVERS = ("postgresql", "mariadb")
 
 
 @pytest.fixture(autouse=True)
@@ -65,13 +51,8 @@ def children_of(process):
         return [int(pid) for pid in file.read().split()]
 
 
-def a_node(rounds, ended=(), **values):
-    defaults = {"statements": 3, "statement_seconds": 0.5, "cpu": 1.0, "server_cpu": 0.25}
-    return NodeRun(tuple(ended), tuple(RoundRecord(*record) for record in rounds), **defaults | values)
-
-
 @pytest.mark.transactional
-@pytest.mark.databases(*SERVERS)
+@pytest.mark.databases("postgresql", "mariadb")
 class TestCommand:
     def test_two_nodes_do_each_job_once_and_report(self, alias, cluster, tmp_path):
         chart = tmp_path / "chart.svg"
@@ -94,8 +75,10 @@ class TestCommand:
         assert sum(sum(node["lock_failures"]) for node in timeline) == figures["lock_failures"]
         assert figures["seconds"] >= details["ideal"] > 0
         assert figures["rounds"] >= figures["pages"] > 0
-        # The servers of the tests run here, under names that are known.
-        assert figures["server_cpu_seconds"] > 0
+        if ServerThread.of(alias) is None:  # the server runs elsewhere
+            assert figures["server_cpu_seconds"] is None
+        else:
+            assert figures["server_cpu_seconds"] > 0
         assert figures["acquisition_seconds"] > figures["statement_seconds"] > 0
 
         document = ElementTree.parse(chart).getroot()
@@ -172,150 +155,3 @@ class TestWrongUsage:
     def test_a_chart_that_cannot_be_written_is_refused_before_anything_runs(self, tmp_path):
         with pytest.raises(CommandError, match=r"--svg: .*missing"):
             call_command("jobbench", "cluster", svg=tmp_path / "missing" / "chart.svg")
-
-
-class TestStrategies:
-    def test_all_is_each(self):
-        assert chosen("all") == tuple(STRATEGIES)
-        assert chosen("optimistic") == ("optimistic",)
-
-    @pytest.mark.parametrize("name", STRATEGIES)
-    def test_are_valid_settings_of_their_name(self, name):
-        engine = build_settings("default", **overrides_of(name, {})).engine("default")
-        assert name.startswith(engine.acquisition)
-        assert engine.max_jobs_per_acquisition == (48 if name == "global_lock" else 3)
-        assert bool(engine.backoff_time) is (name != "optimistic-no-backoff")
-
-    def test_what_is_given_counts_for_all(self):
-        given = {"max_jobs_per_acquisition": 7, "threads": None}
-        assert {overrides_of(name, given)["max_jobs_per_acquisition"] for name in STRATEGIES} == {7}
-        assert "threads" not in overrides_of("optimistic", given)
-
-
-class TestWork:
-    def test_is_random_and_the_same_for_the_same_seed(self):
-        work = list(work_of(500, 1))
-        assert work == list(work_of(500, 1)) != list(work_of(500, 2))
-        assert [number for number, _, _ in work] == list(range(500))
-        assert 0 <= min(each[1] for each in work) < 20 < 140 < max(each[1] for each in work) <= 160
-        assert len({priority for _, _, priority in work}) == 20
-
-    def test_is_enqueued_with_its_priorities(self, alias):
-        with sleeping_job(alias, lambda number: None) as handler, overridden(build_settings(alias)):
-            fill(handler, work_of(30, 1))
-        rows = Job.objects.using(alias).values_list("handler_configuration", "priority")
-        assert sorted((*row["args"], priority) for row, priority in rows) == list(work_of(30, 1))
-
-
-class TestRecorder:
-    def test_keeps_the_rounds_that_asked_and_passes_on_what_the_strategy_says(self, alias):
-        recorder = Recorder(alias, Ladder(wait_time=5))
-        assert recorder.page(3) == 3
-        assert recorder.after(Round(requested=3, found=3, batches=1, lock_failures=2, elapsed=0.5)) > 0
-        assert recorder.after(Round(requested=3, found=3, batches=3)) == 0
-        recorder.after(Round(requested=0))
-        assert [record[1:] for record in recorder.rounds] == [(3, 3, 1, 2, 0.5), (3, 3, 3, 0, 0.0)]
-        assert recorder.rounds[0].at <= recorder.rounds[1].at
-
-    def test_times_the_statements_of_the_thread_that_asks(self, alias):
-        recorder = Recorder(alias, Ladder())
-        Job.objects.using(alias).count()
-        recorder.page(3)
-        assert recorder.statements.count == 0
-        recorder.page(3)
-        Job.objects.using(alias).count()
-        assert recorder.statements.count == 1
-        assert recorder.statements.seconds > 0
-
-
-class TestServerThread:
-    @pytest.mark.databases(*SERVERS)
-    def test_its_time_passes_while_the_server_works(self, alias):
-        thread = ServerThread.of(alias)
-        before = thread.seconds()
-        until(lambda: Job.objects.using(alias).count() == 0 and thread.seconds() > before, TIMEOUT)
-
-    @pytest.mark.databases("sqlite")
-    def test_sqlite_has_no_server(self, alias):
-        assert ServerThread.of(alias) is None
-
-    @pytest.mark.databases(*SERVERS)
-    def test_a_server_elsewhere_is_not_asked(self, alias, monkeypatch):
-        monkeypatch.setitem(connections[alias].settings_dict, "HOST", "db.example.org")
-        assert ServerThread.of(alias) is None
-
-    def test_one_that_has_ended(self, tmp_path):
-        assert ServerThread(tmp_path / "schedstat").seconds() is None
-
-
-class TestLine:
-    @pytest.fixture
-    def ends(self):
-        pair = [Line(end) for end in socket.socketpair()]
-        yield pair
-        for end in pair:
-            end.close()
-
-    def test_carries_messages_in_order_however_they_are_cut(self, ends):
-        one, other = ends
-        one.send(first=1)
-        one.send(second="x" * 3000)
-        assert [other.receive(1), other.receive(1), other.receive(0)] == [{"first": 1}, {"second": "x" * 3000}, None]
-
-    def test_says_when_the_other_end_is_gone(self, ends):
-        one, other = ends
-        one.close()
-        with pytest.raises(LineCut):
-            other.receive(1)
-        with pytest.raises(LineCut):
-            other.send(text="x" * 1_000_000)
-
-    def test_a_number_that_is_no_socket(self):
-        with pytest.raises(BenchError, match="was not started by a benchmark"):
-            Line.inherited(987654)
-
-
-class TestFigures:
-    @pytest.fixture
-    def sample(self):
-        one = a_node([(0.1, 3, 3, 3, 0, 0.02), (0.2, 3, 3, 1, 2, 0.03)], [(0, 0.9), (1, 1.0), (2, 0.5), (3, 0.4)])
-        other = a_node([(0.1, 3, 3, 0, 3, 0.04), (0.9, 6, 0, 0, 0, 0.01), (1.2, 6, 1, 1, 0, 0.01)], [(4, 1.5)])
-        return ClusterSample.of(5, [one, other])
-
-    def test_are_those_of_all_nodes_together(self, sample):
-        assert (sample.jobs, sample.seconds, sample.cpu) == (5, 1.5, 2.0)
-        assert (sample.total("acquired"), sample.total("lock_failures"), sample.rounds) == (5, 5, 5)
-        assert sample.total("acquisition_seconds") == pytest.approx(0.11)
-        assert (sample.failures_per_100, sample.total("pages"), sample.server_cpu) == (100, 3, 0.5)
-        assert sample.page == pytest.approx(5 / 3)
-
-    def test_server_cpu_is_unknown_if_that_of_any_node_is(self):
-        assert ClusterSample.of(0, [a_node([]), a_node([], server_cpu=None)]).server_cpu is None
-
-    def test_timeline_counts_by_span_and_what_came_late_in_the_last(self, sample):
-        assert sample.nodes[0].timeline(0.15, 3) == ([3, 1, 0], [0, 2, 0])
-        assert sample.nodes[1].timeline(0.15, 3) == ([0, 0, 1], [3, 0, 0])
-
-    def test_moments_are_counted_from_the_beginning(self):
-        report = {"ended": [[7, 101.5]], "rounds": [[100.5, 3, 3, 3, 0, 0.1]], "statements": 4}
-        node = NodeRun.of(report | {"statement_seconds": 0.1, "cpu": 1, "server_cpu": None}, 100.0)
-        assert (node.ended, node.rounds[0].at) == (((7, 1.5),), 0.5)
-
-    def test_report_for_people_and_as_a_chart(self, sample):
-        longer = ClusterSample(5, 3.0, 2.0, (), sample.nodes)
-        samples = {"skip_locked": [sample, longer, longer], "optimistic": [sample] * 3}
-        values = {name: [run.seconds for run in runs] for name, runs in samples.items()}
-        report = ClusterReport(
-            "cluster", "default", "s", samples, values, {"threads": 4}, {"Python": "3"}, nodes=2, ideal=1.25
-        )
-        text = "\n".join(report.as_text())
-        assert text.startswith("cluster on 'default': 2 nodes of 4 threads, 5 jobs a run, 3 runs of each in turn")
-        assert "Sleeping alone takes 1.2 s." in text
-        row = next(line for line in text.splitlines() if line.startswith("skip_locked"))
-        assert "3.0 (1.5 - 3.0)" in row and "5 (5 - 5)" in row and " 100.0 " in row
-        assert "4 / 2 / 2" in text and "1 / 3 / 3" in text
-        assert "Each job was done exactly once." in text
-        document = ElementTree.fromstring(report.as_svg())
-        labels = Counter(item.text for item in document.iter("{http://www.w3.org/2000/svg}text"))
-        assert (labels["skip_locked, node 1"], labels["optimistic, node 1"], labels["node 2"]) == (1, 1, 2)
-        assert report.as_json()["strategies"]["skip_locked"]["seconds"] == 3.0
