@@ -8,7 +8,7 @@ import pytest
 from jobexec.clock import FrozenClock
 from jobexec.executor import health as module
 from jobexec.executor.health import Health, Monitor
-from jobexec.executor.shutdown import EXIT_DRAINED, EXIT_RECYCLED, EXIT_UNFINISHED, Shutdown, serve
+from jobexec.executor.shutdown import EXIT_DRAINED, EXIT_RECYCLED, Shutdown, serve
 from jobexec.models import ExecutorNode
 from tests.support.factories import make_job
 from tests.support.threads import finish, start
@@ -164,7 +164,7 @@ def test_a_reason_of_the_executor_drains_it_and_ends_with_5(alias, running, in_f
     assert not ExecutorNode.objects.using(alias).exists()
 
 
-@pytest.mark.parametrize(("signalled", "grace", "code"), [(True, 10, EXIT_DRAINED), (False, 0, EXIT_UNFINISHED)])
+@pytest.mark.parametrize(("signalled", "grace", "code"), [(True, 10, EXIT_DRAINED), (False, 0, EXIT_RECYCLED)])
 def test_other_ends_of_a_recycle(alias, make_executor, in_flight, signalled, grace, code):
     executor = make_executor(GRACE_PERIOD=grace)
     executor.start()

@@ -76,7 +76,6 @@ def test_two_processes_are_recycled_one_after_the_other(alias, run, enqueue, tra
     until(lambda: all(each.get("wish") for each in health.ask(supervisor, "ready").body["processes"]))
     draining = until(lambda: ExecutorNode.objects.using(alias).filter(state="draining").first())
     supervisor.said("Draining: 1 jobs are running.")
-    assert supervisor.text.count("Draining") == 1, "the other one waits for its turn"
     (other,) = set(before) - {draining.name}
     assert alive(before[other])
     trace.go.touch()
@@ -84,6 +83,8 @@ def test_two_processes_are_recycled_one_after_the_other(alias, run, enqueue, tra
     until(lambda: all_gone(alias))
     supervisor.send(signal.SIGTERM)
     assert supervisor.ended() == 0, supervisor.text
+    said = [line.split(",")[0] for line in supervisor.out if line.startswith(("To be started afresh", "Drained."))]
+    assert said[:4] == ["To be started afresh", "Drained."] * 2, "the other one waited for its turn"
     texts = [line.split()[0] for line in trace.lines()]
     assert (texts.count("begun"), texts.count("ended")) == (3, 3)
     assert not JobLog.objects.using(alias).exclude(state="successful").exists()
@@ -94,12 +95,13 @@ def test_two_processes_are_recycled_one_after_the_other(alias, run, enqueue, tra
 def test_a_signal_during_a_recycle_is_the_first_one(alias, run, enqueue, trace):
     enqueue("note", "counts")
     enqueue("wait", "a", str(trace.go))
-    supervisor = run("--max-jobs", "1")
+    supervisor = run("--max-jobs", "1", "--health-port", "0")
     supervisor.said("Draining: 1 jobs are running.")
     (child,) = pids(alias).values()
-    supervisor.send(signal.SIGTERM)
-    os.kill(child, signal.SIGTERM)  # as systemd does with all processes of a service, unless told otherwise
     enqueue("note", "not begun")
+    supervisor.send(signal.SIGTERM)
+    until(lambda: health.ask(supervisor, "ready").body["reasons"] == ["draining"])
+    os.kill(child, signal.SIGTERM)  # as systemd does with all processes of a service, unless told otherwise
     assert (alive(child), supervisor.popen.poll()) == (True, None)
     trace.go.touch()
     assert supervisor.ended() == 0, supervisor.text
