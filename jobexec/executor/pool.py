@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.work import ALONE_FROM, AcquiredJob
 
 from .connections import rest_connections
 from .service import Deadline, Service, spawn
@@ -25,9 +25,9 @@ class Pool(Service):
 
     Acquirers ask :meth:`reserve` before they lock anything, so nothing is ever rejected (Camunda needs a rejected
     jobs handler). ``engines`` share it fairly, see :class:`~jobexec.executor.shares.Shares`. A job with lost runs is a
-    suspect: no two suspects run at the same time, so that a process that dies convicts only one. A thread whose job
-    goes on after its timeout is stuck, and another takes its place. ``run`` executes a batch and never raises;
-    ``release`` gives back batches that have not begun.
+    suspect: no two suspects run at the same time, and one that was lost while it ran runs with nothing beside it, so
+    that a process that dies convicts the right one. A thread whose job goes on after its timeout is stuck, and another
+    takes its place. ``run`` executes a batch and never raises; ``release`` gives back batches that have not begun.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Pool(Service):
         self._changed = threading.Condition()
         self._shares = Shares(threads, self.capacity, engines)
         self._suspect_runs = False
+        self._lone: Batch | None = None  # waits until all threads are idle, or runs
         self._active: list[Batch] = []
         self._stuck: list[Batch] = []
         self._refused: dict[str, Callable[[], None]] = {}
@@ -82,7 +83,8 @@ class Pool(Service):
         """Busy and stuck threads and waiting jobs, as columns of the node's row."""
         with self._changed:
             busy, stuck = len(self._active), len(self._stuck)
-            return {"busy_threads": busy, "stuck_threads": stuck, "queued_jobs": self._shares.queued}
+            queued = self._shares.queued + sum(map(len, self._lone_waits()))
+            return {"busy_threads": busy, "stuck_threads": stuck, "queued_jobs": queued}
 
     def in_hand(self) -> set[UUID]:
         """The ids of all jobs that are queued or running."""
@@ -91,7 +93,8 @@ class Pool(Service):
     def jobs_in_hand(self) -> list[AcquiredJob]:
         """All jobs that are queued or running, also behind a stuck one."""
         with self._changed:
-            return [job for batch in (*self._shares.waiting(), *self._active, *self._stuck) for job in batch]
+            waiting = (*self._shares.waiting(), *self._lone_waits())
+            return [job for batch in (*waiting, *self._active, *self._stuck) for job in batch]
 
     @property
     def empty(self) -> bool:
@@ -121,7 +124,9 @@ class Pool(Service):
         """Give back what has not begun and wait for what runs; for what is stuck there is no use in waiting long."""
         with self._changed:
             self._closed = True
-            waiting = self._shares.clear()
+            waiting = [*self._shares.clear(), *self._lone_waits()]
+            for batch in self._lone_waits():
+                self._leave(batch)
             self._changed.notify_all()
         if waiting:
             self._release(waiting)
@@ -178,10 +183,21 @@ class Pool(Service):
             return batch
 
     def _next(self) -> Batch | None:
-        batch = self._shares.next(with_suspects=not self._suspect_runs)
-        if batch is not None and is_suspect(batch):
+        if self._lone is None:
+            batch = self._shares.next(with_suspects=not self._suspect_runs)
+            if batch is None or not is_suspect(batch):
+                return batch
             self._suspect_runs = True
-        return batch
+            if not _runs_alone(batch):
+                return batch
+            self._lone = batch
+        # It begins when all else has ended, and nothing begins before it has ended.
+        return None if self._active else self._lone
+
+    def _lone_waits(self) -> list[Batch]:
+        """The batch that waits to run alone, if there is one."""
+        lone = self._lone
+        return [] if lone is None or any(active is lone for active in self._active) else [lone]
 
     def _rest_connections(self) -> None:
         # Waiting holds the condition's lock again; closing a connection must not keep others from the queue.
@@ -213,6 +229,9 @@ class Pool(Service):
         if is_suspect(batch):
             # Also when it is stuck: other suspects would wait for ever, and its own row has been settled.
             self._suspect_runs = False
+        if batch is self._lone:
+            self._lone = None
+            self._changed.notify_all()
         self._changed.notify()
 
     def _with_room(self) -> list[Callable[[], None]]:
@@ -221,6 +240,10 @@ class Pool(Service):
             return []
         ready = [using for using in self._refused if self._shares.has_room(using)]
         return [self._refused.pop(using) for using in ready]
+
+
+def _runs_alone(batch: Batch) -> bool:
+    return any(job.lost_runs >= ALONE_FROM for job in batch)
 
 
 def _call(waiting: Sequence[Callable[[], None]]) -> None:

@@ -20,7 +20,7 @@ from .leases import remove_node
 from .locking import atomic, lock_rows
 from .settle import Failure, Run, settle_failure
 from .unreadable import UNREADABLE
-from .work import AcquiredJob
+from .work import ALONE_FROM, AcquiredJob
 
 _PAGE = 200
 _DECIDING = ("lock_owner", "exclusive", "process_instance_id", "start_time", "lost_runs")
@@ -110,16 +110,18 @@ def _release_page(using: str, condition: Q, node_name: str) -> int:
         instances: dict[str, set[str]] = {}
         innocent = []
         for row in rows:
-            if row.start_time is None:
+            if row.start_time is None or row.lost_runs < ALONE_FROM:
                 innocent.append(row)
             else:
                 _charge(using, Job.objects.using(using).get(pk=row.pk), node_name)
             if row.exclusive and row.process_instance_id:
                 instances.setdefault(row.lock_owner or "", set()).add(row.process_instance_id)
         # Most jobs that a dead node held are innocent, and which did not even begin cannot be told: the first loss
-        # costs nothing but makes the job a suspect; a suspect without a start marker was only queued.
-        _unlock(using, [row.pk for row in innocent if row.lost_runs])
-        _unlock(using, [row.pk for row in innocent if not row.lost_runs], lost_runs=1)
+        # costs nothing but makes the job a suspect; a suspect without a start marker was only queued. One with it ran,
+        # but others ran beside it: next time it runs alone.
+        queued = [row.pk for row in innocent if row.lost_runs and row.start_time is None]
+        _unlock(using, queued)
+        _unlock(using, [row.pk for row in innocent if row.pk not in queued], lost_runs=F("lost_runs") + 1)
         for owner, names in instances.items():
             unlock_instances(using, owner, names)
     return len(rows)
@@ -132,7 +134,7 @@ def _unlock(using: str, ids: list[Any], **changes: Any) -> None:
 
 
 def _charge(using: str, row: Job, node_name: str) -> None:
-    """A suspect whose start marker was committed took its process with it: that is an attempt, and costs a retry."""
+    """A suspect that ran alone took its process with it: that is an attempt, and costs a retry."""
     started = row.start_time or clock.now(using)
     lost_runs = row.lost_runs + 1
     failure = Failure(message=_LOST.format(node=node_name, lost_runs=lost_runs))

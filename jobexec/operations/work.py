@@ -16,6 +16,9 @@ from jobexec.models import Job
 
 from .categories import Turns
 
+#: A job with so many lost runs runs alone in its process; if that is lost too, the job has killed it.
+ALONE_FROM = 2
+
 
 @dataclass(slots=True)
 class AcquiredJob:

@@ -12,6 +12,8 @@ from .history import History, Job, Problem, Run
 _DIED = "The executor process died while it ran this job"
 #: The clocks of a server and of its machine are the same here; what a reading of them costs.
 _CLOCK = 0.02
+#: So many lost runs make a job run alone.
+_ALONE = 2
 
 Rule = Callable[[History], Iterator[Problem]]
 
@@ -191,8 +193,9 @@ def _sibling(history: History, job: Job, first: Run, second: Run) -> Iterator[Pr
 
 
 def nobody_pays_for_another(history: History) -> Iterator[Problem]:
-    """Every failure in the job log is that of a run which failed. A lost run is charged to a job that was already
-    suspected and was running when its node was killed or lost its lease, never because a neighbour killed it."""
+    """Every failure in the job log is that of a run which failed. A lost run is charged to a job that had been lost
+    before while it ran, and was running alone when its node was killed or lost its lease; never because a neighbour
+    killed the process."""
     for job in history.jobs.values():
         for log in job.logged("failed"):
             text = _lost_run(history, job, log["attempt"]) if _DIED in log["exception_message"] else _failure(job, log)
@@ -201,9 +204,9 @@ def nobody_pays_for_another(history: History) -> Iterator[Problem]:
 
 
 def _lost_run(history: History, job: Job, attempt: int) -> str:
-    lost = [run for run in job.runs if run.attempt == attempt and run.lost and run.outcome is None]
+    lost = [run for run in job.runs if run.attempt == attempt and run.lost >= _ALONE and run.outcome is None]
     if not lost:
-        return "was charged for a lost run, but no run of a suspect was lost"
+        return "was charged for a lost run, but no run was lost that was to convict it"
     if job.kills:
         return ""
     innocent = [run for run in lost if not _killed_by_neighbour(history, run)]
@@ -225,6 +228,18 @@ def _failure(job: Job, log: dict) -> str:
     runs = [run for run in job.runs if run.attempt == log["attempt"]]
     failed = any(run.result == "failed" or (job.atomic and run.result == "ok") for run in runs)
     return "" if failed else f"was charged ({log['exception_message'][:200]}), but no run of it failed"
+
+
+def suspects_run_alone(history: History) -> Iterator[Problem]:
+    """A job that was lost while it ran runs with nothing beside it in its process."""
+    processes: dict[int, list[Run]] = {}
+    for _, run in history.runs():
+        processes.setdefault(run.pid, []).append(run)
+    for runs in processes.values():
+        for run in runs:
+            beside = [other for other in runs if other.begin < run.over_by() and run.begin < other.over_by()]
+            if run.lost >= _ALONE and len(beside) > 1:
+                yield Problem("alone", "ran beside others", history.jobs[run.job], history.about(*beside))
 
 
 def retries_add_up(history: History) -> Iterator[Problem]:
@@ -276,6 +291,7 @@ ALWAYS: tuple[Rule, ...] = (
     leases_are_true,
     siblings_wait_for_the_commit,
     nobody_pays_for_another,
+    suspects_run_alone,
     retries_add_up,
     kinds_end_as_they_must,
 )

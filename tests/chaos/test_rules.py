@@ -228,8 +228,10 @@ def test_a_failure_in_the_log_is_that_of_a_run():
 
 def test_the_first_loss_costs_nothing():
     story = Story(j={}).begin(1, "j", A).kill(2, A).log("j", "failed", message=DIED)
-    bad(rules.nobody_pays_for_another, story, "no run of a suspect was lost")
-    bad(rules.nobody_pays_for_another, Story(j={}).log("j", "failed", message=DIED), "no run of a suspect was lost")
+    bad(rules.nobody_pays_for_another, story, "no run was lost")
+    bad(rules.nobody_pays_for_another, Story(j={}).log("j", "failed", message=DIED), "no run was lost")
+    second = Story(j={}).begin(1, "j", A, lost=1).kill(2, A).log("j", "failed", message=DIED)
+    bad(rules.nobody_pays_for_another, second, "no run was lost")
 
 
 def test_a_suspect_that_ran_when_its_node_was_killed_or_paused():
@@ -241,14 +243,21 @@ def test_a_suspect_that_ran_when_its_node_was_killed_or_paused():
 
 
 def test_an_innocent_suspect_pays_for_a_neighbour():
-    story = Story(j={}, k={"kind": "killer"}).begin(1, "j", A, lost=1).begin(2, "k", A)
+    story = Story(j={}, k={"kind": "killer"}).begin(1, "j", A, lost=2).begin(2, "k", A)
     story.tell(2.1, "dies", 11, job="k", attempt=1, owner=A).exit(2.2, A, 9).log("j", "failed", message=DIED)
     bad(rules.nobody_pays_for_another, story, "because a neighbour killed the process")
 
 
 def test_a_killer_pays_for_itself():
-    story = Story(k={"kind": "killer"}).begin(2, "k", A, lost=1).tell(2.1, "dies", 11, job="k", attempt=1, owner=A)
+    story = Story(k={"kind": "killer"}).begin(2, "k", A, lost=2).tell(2.1, "dies", 11, job="k", attempt=1, owner=A)
     good(rules.nobody_pays_for_another, story.exit(2.2, A, 9).log("k", "failed", message=DIED))
+
+
+def test_a_job_that_was_lost_while_it_ran_runs_alone():
+    story = Story(i={"instance": ""}, j={}).begin(1, "j", A, lost=2).end(3, "j", A).run(4, 5, "i", A)
+    good(rules.suspects_run_alone, story.run(2, 3, "i", B))
+    bad(rules.suspects_run_alone, story.begin(2.5, "i", A), "ran beside others")
+    good(rules.suspects_run_alone, Story(i={}, j={}).begin(1, "j", A, lost=1).begin(2, "i", A))
 
 
 def test_retries_add_up():

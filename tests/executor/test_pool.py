@@ -142,6 +142,45 @@ def test_siblings_with_one_suspect_among_them_are_suspect(bench):
     until(lambda: b.began == [one, other])
 
 
+def test_a_suspect_that_was_lost_while_it_ran_runs_with_nothing_beside_it(bench):
+    b = bench(threads=3, queue_size=9)
+    before, alone, after, suspect = b.batch(), b.batch(2), b.batch(), b.batch(1)
+    b.submit(before)
+    until(lambda: b.began == [before])
+    b.submit(alone, after, suspect)
+    until(lambda: b.pool._lone is alone)
+    assert b.pool.load() == {"busy_threads": 1, "stuck_threads": 0, "queued_jobs": 3}
+    assert b.pool.in_hand() == {batch[0].id for batch in (before, alone, after, suspect)}
+    b.let_go(before)
+    until(lambda: b.began == [before, alone])
+    assert b.pool.load() == {"busy_threads": 1, "stuck_threads": 0, "queued_jobs": 2}
+    b.let_go(alone)
+    until(lambda: after in b.began and suspect in b.began)
+    b.let_go(after, suspect)
+    until(lambda: b.pool.empty)
+
+
+def test_who_waits_to_run_alone_is_given_back(bench):
+    b = bench(threads=2, queue_size=9)
+    running, alone = b.batch(), b.batch(3)
+    b.submit(running)
+    until(lambda: b.began == [running])
+    b.submit(alone)
+    until(lambda: b.pool._lone is alone)
+    assert b.pool.stop(0) is False
+    assert b.given_back == [alone]
+    assert b.pool.in_hand() == {running[0].id}
+    b.let_go(running)
+    assert b.pool.stop(TIMEOUT) is True
+    assert b.ended == [running]
+    assert b.pool.empty
+    b.pool.start()
+    again = b.batch(2)
+    b.let_go(again)
+    b.submit(again)
+    until(lambda: again in b.ended)
+
+
 def test_stop_gives_back_what_has_not_begun_and_waits_for_what_runs(bench):
     b = bench(threads=1, queue_size=9)
     running, queued, suspect = b.batch(), b.batch(), b.batch(1)

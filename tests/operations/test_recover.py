@@ -19,6 +19,7 @@ from jobexec.operations import (
 )
 from jobexec.operations.leases import declare_dead
 from jobexec.operations.recover import lock_for, mark_suspect_started, release_owned
+from jobexec.operations.work import ALONE_FROM
 from tests.support.factories import (
     LEASE_TIME,
     LOCK_TIME,
@@ -66,17 +67,29 @@ def test_a_suspect_that_was_only_queued_is_charged_nothing(alias, frozen):
     assert (row.lost_runs, row.retries, row.attempts, row.lock_owner) == (1, 3, 0, None)
 
 
-def test_a_suspect_that_had_begun_is_charged(alias, frozen):
+def test_a_suspect_that_ran_beside_others_is_charged_nothing_and_runs_alone_next(alias, frozen):
+    """A neighbour that nobody suspects yet may have killed the process."""
+    node = make_node(alias)
+    make_row(Job, alias, lost_runs=1, process_instance_id="p")
+    (job,) = acquire(alias, node.lock_owner)
+    assert mark_suspect_started(job)
+    die(alias, frozen, node)
+    row = Job.objects.using(alias).get()
+    assert (row.lost_runs, row.retries, row.attempts, row.lock_owner, row.start_time) == (ALONE_FROM, 3, 0, None, None)
+    assert not ExclusiveLock.objects.using(alias).exists()
+
+
+def test_a_suspect_that_had_begun_alone_is_charged(alias, frozen):
     node = make_node(alias, "berlin")
-    make_row(Job, alias, lost_runs=1, retry_plan="R3/PT1M", process_instance_id="p")
+    make_row(Job, alias, lost_runs=2, retry_plan="R3/PT1M", process_instance_id="p")
     (job,) = acquire(alias, node.lock_owner)
     assert mark_suspect_started(job)
     assert Job.objects.using(alias).get().start_time == NOW
     die(alias, frozen, node)
     row = TimerJob.objects.using(alias).get()
-    assert (row.lost_runs, row.retries, row.attempts, row.start_time) == (2, 2, 1, None)
+    assert (row.lost_runs, row.retries, row.attempts, row.start_time) == (3, 2, 1, None)
     assert row.due_date == frozen.now + timedelta(minutes=1)
-    assert "process died" in row.exception_message and "node berlin, 2 lost runs" in row.exception_message
+    assert "process died" in row.exception_message and "node berlin, 3 lost runs" in row.exception_message
     assert not ExclusiveLock.objects.using(alias).exists()
     entry = JobLog.objects.using(alias).get()
     assert (entry.state, entry.attempt, entry.node, entry.duration) == ("failed", 1, "berlin", 31.0)
@@ -101,7 +114,7 @@ def test_only_the_killer_of_a_page_becomes_a_dead_letter(alias, frozen):
                 complete_jobs(alias, [(job, a_run(alias))])
         die(alias, frozen, node)
         frozen.tick(timedelta(hours=1))
-    assert lives == 1 + killer.retries
+    assert lives == ALONE_FROM + killer.retries
     dead = DeadLetterJob.objects.using(alias).get()
     assert dead.pk == killer.pk
     assert dead.exception_message == (
@@ -129,13 +142,13 @@ def test_the_marker_is_only_set_by_the_holder(alias):
 
 def test_a_charged_job_that_was_suspended_is_suspended(alias, frozen):
     node = make_node(alias)
-    make_row(Job, alias, lost_runs=1, tenant_id="t")
+    make_row(Job, alias, lost_runs=2, tenant_id="t")
     (job,) = acquire(alias, node.lock_owner)
     mark_suspect_started(job)
     suspend(tenant_id="t", using=alias)
     die(alias, frozen, node)
     row = SuspendedJob.objects.using(alias).get()
-    assert (row.retries, row.lost_runs) == (2, 2)
+    assert (row.retries, row.lost_runs) == (2, 3)
 
 
 def test_an_outcome_from_the_dead_does_not_count(alias, frozen):
@@ -218,11 +231,11 @@ def test_a_charged_loss_is_announced(alias, frozen, retries, signal):
         heard.append((sender, using, job.pk, job.lost_runs, type(error)))
 
     node = make_node(alias)
-    row = make_row(Job, alias, lost_runs=1, retries=retries)
+    row = make_row(Job, alias, lost_runs=2, retries=retries)
     mark_suspect_started(acquire(alias, node.lock_owner)[0])
     getattr(signals, signal).connect(receiver)
     try:
         die(alias, frozen, node)
     finally:
         getattr(signals, signal).disconnect(receiver)
-    assert heard == [(TimerJob if retries == 3 else DeadLetterJob, alias, row.pk, 2, WorkerLost)]
+    assert heard == [(TimerJob if retries == 3 else DeadLetterJob, alias, row.pk, 3, WorkerLost)]
