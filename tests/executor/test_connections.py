@@ -14,6 +14,8 @@ from tests.support.waiting import TIMEOUT, until
 
 pytestmark = pytest.mark.transactional
 
+SESSION = {"postgresql": "SELECT pg_backend_pid()", "mysql": "SELECT CONNECTION_ID()"}
+
 
 @pytest.fixture
 def address(alias, monkeypatch):
@@ -132,6 +134,33 @@ def test_with_health_checks_no_job_pays_for_a_server_that_was_restarted(alias, a
     make_job(alias, handler_type="tests.note")
     until(lambda: len(pids) == 2 or errors)
     assert errors == []
+
+
+@pytest.mark.databases("postgresql", "mariadb")
+def test_a_worker_replaces_its_connection_between_two_jobs_and_never_within_one(
+    alias, address, time_of_connections, make_executor, handle
+):
+    address(CONN_MAX_AGE=50)
+    seen = []
+
+    def session():
+        with connections[alias].cursor() as cursor:
+            cursor.execute(SESSION[connections[alias].vendor])
+            return cursor.fetchone()[0]
+
+    def use():
+        before = session()
+        time_of_connections(30)
+        seen.append((before, session()))
+
+    handle(use, name="tests.use")
+    make_executor(THREADS=1).start()
+    for number in range(3):
+        make_job(alias, handler_type="tests.use")
+        until(lambda: len(seen) == number + 1)  # noqa: B023
+    assert all(before == after for before, after in seen)
+    first, second, third = (before for before, _ in seen)
+    assert first == second != third, "30 seconds old after the first job, 60 after the second"
 
 
 def test_recorded_queries_are_forgotten_after_each_poll(alias, settings):
