@@ -35,7 +35,7 @@ def test_a_due_date_that_has_come_makes_an_executable_job(alias, seconds):
 
 def test_a_due_date_ahead_makes_a_timer(alias):
     row = make_job(alias, due_date=NOW + timedelta(milliseconds=1))
-    assert (type(row), row.type) == (TimerJob, "timer")
+    assert (type(row), row.type, row.create_time) == (TimerJob, "timer", NOW)
     assert not Job.objects.using(alias).exists()
     assert TimerJob.objects.using(alias).get().pk == row.pk
 
