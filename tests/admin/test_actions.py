@@ -258,6 +258,7 @@ def test_suspend_the_jobs_of_a_handler(admin):
     pay = JobDefinition.objects.create(id="tests.pay", handler_type="tests.pay", category="default", priority=0)
     response = admin.act(JobDefinition, "suspend", [pay], until="2099-07-01T10:00:00")
     assert admin.told(response)[0][1].startswith("1 definition suspended until 07/01/2099")
+    assert [(id, message[:9]) for id, _, message in logged()] == [("tests.pay", "Suspended")]
     assert SuspendedJob.objects.get().pk == job.pk
     assert "in force" in admin.get(list_url(Suspension)).content.decode()
 

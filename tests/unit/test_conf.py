@@ -44,6 +44,7 @@ def test_the_defaults(settings):
     assert (found.history_level, found.default_retry_plan) == ("activity", "R3/PT10S")
     assert (found.deployment, found.atomic_jobs) == (None, False)
     assert found.engines == {"default": EngineSettings(alias="default")}
+    assert found.engine("default").notify
     assert found.node_name == socket.gethostname()
 
 
