@@ -4,14 +4,22 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import connections
+from django.db import OperationalError, connections
 
 from jobexec import clock
 from jobexec.clock import FrozenClock
 from jobexec.models import Job, SuspendedJob, Suspension, TimerJob
-from jobexec.operations import activate, suspend, sweep, sweep_suspensions
+from jobexec.operations import (
+    activate,
+    fail_job,
+    release_jobs,
+    suspend,
+    sweep,
+    sweep_suspensions,
+    trigger_due_timers,
+)
 from jobexec.operations.errors import is_conflict
-from tests.support.factories import acquire, make_job, table_of, tables_of
+from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, table_of, tables_of
 from tests.support.threads import finish, held, start, together, wait_until_waiting
 
 pytestmark = pytest.mark.transactional
@@ -257,3 +265,63 @@ def test_two_people_suspend_the_same_at_once(alias):
     together(alias, *[lambda until=until: suspend(tenant_id="x", until=until, using=alias) for until in dates])
     assert Suspension.objects.using(alias).get().activate_time in dates
     assert {table_of(alias, job) for job in jobs} == {SuspendedJob}
+
+
+@slow
+def test_dates_that_come_and_go_under_acquirers_timers_and_sweeps(alias, frozen):
+    """Nothing is acquired while it holds, and when all is over nothing is left behind."""
+    rows = [make_job(alias, tenant_id="x", retries=100_000) for _ in range(6)]
+    for _ in range(6):
+        rows.append(make_row(TimerJob, alias, tenant_id="x", retries=100_000, due_date=clock.now(alias)))
+    over = []
+
+    def dates():
+        try:
+            for _ in range(6):
+                come_and_go(alias, frozen)
+        finally:
+            over.append(True)
+
+    def until_over(function, *arguments):
+        while not over:
+            tolerating_conflicts(function, *arguments)
+
+    together(
+        alias,
+        dates,
+        *[lambda owner=owner: until_over(work_once, alias, owner) for owner in ("one", "two")],
+        *[lambda: until_over(sweep_suspensions, alias)] * 2,
+    )
+    sweep_until_done(alias)
+    tables = tables_of(alias)
+    assert set(tables) == {row.pk for row in rows}
+    assert all(len(found) == 1 and found != [SuspendedJob] for found in tables.values()), tables
+    assert not Suspension.objects.using(alias).exists()
+
+
+def come_and_go(alias, frozen):
+    at = clock.now(alias) + timedelta(seconds=1)
+    dates = {"at": at, "until": at + timedelta(seconds=1)}
+    while tolerating_conflicts(lambda: suspend(tenant_id="x", **dates, using=alias)) is None:
+        pass
+    frozen.tick(1)
+    assert tolerating_conflicts(acquire, alias, "checker") in ([], None)
+    frozen.tick(1)
+
+
+def work_once(alias, owner):
+    jobs = acquire(alias, owner, 3)
+    for job in jobs[1:]:
+        fail_job(alias, job, a_failure(retry_at=clock.now(alias) - timedelta(seconds=1)), a_run(alias))
+    release_jobs(alias, jobs[:1])
+    trigger_due_timers(alias, 2)
+
+
+def tolerating_conflicts(function, *arguments):
+    """What the function returns; None after a deadlock of InnoDB or a busy SQLite, for which loops go on."""
+    try:
+        return function(*arguments)
+    except OperationalError as error:
+        if not is_conflict(error):
+            raise
+        return None
