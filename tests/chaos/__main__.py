@@ -22,6 +22,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     add("--seed", type=int, default=0, help="Decides what is enqueued and what happens when.")
     add("--database", choices=["postgresql", "mariadb", "sqlite"], default="postgresql")
     add("--server", help="Address of a PostgreSQL server to use; it is not restarted then.")
+    add("--lease", type=float, help="LEASE_TIME of the nodes, in seconds; other times follow it.")
     add("--acquisition", default="auto", help="The setting ACQUISITION of the nodes.")
     add("--break", dest="broken", choices=sorted(AIMED), default="", help="Take this guard of jobexec away.")
     add("--judge", type=Path, metavar="FOLDER", help="Only judge what an earlier run has left.")
@@ -55,6 +56,7 @@ def _play(given: argparse.Namespace) -> Path:
         broken=given.broken,
         server=given.server,
         acquisition=given.acquisition,
+        lease=given.lease,
     )
     print(f"{nodes} nodes on {given.database} for {given.seconds:.0f} s, seed {given.seed}", flush=True)
     return Driver(options).play()

@@ -6,7 +6,7 @@ import random
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,12 @@ class Options:
     broken: str = ""
     server: str | None = None
     acquisition: str = "auto"
-    folder: str | None = None
+    lease: float | None = None
 
     @property
     def mixture(self) -> Mixture:
-        return AIMED[self.broken] if self.broken else ALL_OF_IT
+        mixture = AIMED[self.broken] if self.broken else ALL_OF_IT
+        return replace(mixture, lease=self.lease) if self.lease else mixture
 
 
 class Driver:
@@ -42,7 +43,7 @@ class Driver:
 
     def __init__(self, options: Options) -> None:
         self.options, self.mixture = options, options.mixture
-        self.folder = Path(options.folder or tempfile.mkdtemp(prefix="jobexec-chaos-run-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="jobexec-chaos-run-"))
         self.journal = Journal(self.folder / "journal", "driver")
         self._stop = threading.Event()
         self._errors: list[BaseException] = []

@@ -27,6 +27,7 @@ class People:
         self._mixture, self._journal = mixture, journal
         self._chance = random.Random(f"people {seed}")
         self._jobs: list[UUID] = []
+        self._held: list[dict[str, Any]] = []  # the scopes that were suspended, the last one first
 
     # Enqueueing.
 
@@ -111,7 +112,7 @@ class People:
             (3, "activate", lambda: operations.activate(some, using=_USING)),
             (2, "suspend-scope", lambda: operations.suspend(using=_USING, **scope)),
             (2, "suspend-scope-until", lambda: operations.suspend(using=_USING, until=later, **scope)),
-            (5, "activate-scope", lambda: operations.activate(using=_USING, **scope)),
+            (6, "activate-scope", lambda: operations.activate(using=_USING, **scope)),
             (2, "requeue", lambda: operations.requeue(some, retries=chance.choice([1, 3]), using=_USING)),
             (2, "cancel", lambda: operations.cancel(some[:2], using=_USING)),
             (1, "delete", lambda: operations.delete_jobs(some[:1], using=_USING)),
@@ -120,6 +121,10 @@ class People:
             (2, "set_due_date", lambda: operations.set_due_date(some, chance.choice([None, later]), using=_USING)),
         ]
         _, verb, deed = chance.choices(deeds, [weight for weight, *_ in deeds])[0]
+        if verb == "suspend-scope":
+            self._held.insert(0, scope)
+        elif verb == "activate-scope" and self._held:
+            scope = self._held.pop()
         named: dict[str, Any] = {"scope": scope} if "scope" in verb else {"jobs": some}
         self._journal.write("asks", verb=verb, **named)
         self._tried("person", deed, verb=verb)
