@@ -20,7 +20,7 @@ logger = logging.getLogger("jobexec.supervisor")
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _STABLE = 30.0
 _HOPELESS = (1, 2)  # could not start, wrong usage: trying again would change nothing
-_SILENT = 120.0  # seconds without a report after which a child does not live; importing a project may take long
+_SILENT = 120.0  # seconds without a report after which a child does not live; a handler may hold the GIL for long
 
 
 class Child:
@@ -189,12 +189,12 @@ class Child:
         """Why it does not live. Waiting to be restarted is living."""
         if self.exit_code:
             return [f"could not start (exit code {self.exit_code})"]
-        if self._process is None:
-            return []
+        if self._process is None or self._report is None:
+            return []  # a start may wait for its database
         silence = clock.monotonic() - self._heard_at
         if silence > _SILENT:
             return [f"has not reported for {silence:.0f} s"]
-        return [] if self._report is None else self._report.live
+        return self._report.live
 
     def details(self) -> dict[str, Any]:
         """What the supervisor's health says about it."""

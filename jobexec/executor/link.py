@@ -42,6 +42,11 @@ class Upward:
             with suppress(OSError):
                 self._end.send(json.dumps(report.as_json()).encode())
 
+    def close(self) -> None:
+        """Hang up."""
+        if self._end is not None:
+            self._end.close()
+
     def order(self) -> str | None:
         """The next order, DRAIN or RECYCLE, if there is one."""
         if self._end is None:

@@ -184,6 +184,13 @@ def test_silence_is_not_life(make, clock):
     assert child.against_live() == ["has not reported for 121 s"]
 
 
+def test_a_start_may_take_its_time(make, clock):
+    child = make("import time; time.sleep(60)")
+    child.keep()
+    clock.tick(3600)
+    assert (child.state, child.against_live()) == ("starting", [])
+
+
 def test_nonsense_from_a_child_is_not_heard(make, clock):
     child = make(f"{REPORT}end.send(b'nonsense'); end.send(b'[1]'); end.send(b'{{\"x\": 1}}'); {WAIT}")
     child.keep()
@@ -208,6 +215,23 @@ def test_nobody_waits_for_the_other_side():
     while up.order():
         pass
     end.close()
+
+
+def test_both_ends_find_each_other(monkeypatch):
+    down = Downward()
+    number = os.dup(down.inherited)
+    os.set_inheritable(number, True)
+    monkeypatch.setenv(
+        "JOBEXEC_SUPERVISED", down.environment["JOBEXEC_SUPERVISED"].replace(f":{down.inherited}", f":{number}")
+    )
+    up = link.supervisor.__wrapped__()
+    assert not os.get_inheritable(number), "commands of jobs must not hold it"
+    up.tell(Report(wish="it is old"))
+    assert [report.wish for report in down.reports()] == ["it is old"]
+    down.order(link.RECYCLE)
+    assert (up.order(), up.order()) == (link.RECYCLE, None)
+    down.close()
+    up.close()
 
 
 @pytest.mark.parametrize("value", ["", "x", ":", "12", "12:", "12:0", "12:99999", "12:x", "x:5"])
