@@ -76,6 +76,22 @@ def test_do_not_retry_as_the_cause_of_another_error_is_an_error_like_any(alias, 
     assert TimerJob.objects.using(alias).get().retries == 2
 
 
+def test_a_plan_that_always_says_yes_cannot_go_beyond_the_attempts(alias, handle):
+    runs = []
+
+    def plan(failures, error):
+        return 0
+
+    plan.attempts = 2
+    handle(lambda: runs.append(1) or 1 / 0, name="tests.fail", retries=plan)
+    make_job(alias, handler_type="tests.fail", retries=2)
+    for _ in range(4):
+        trigger_due_timers(alias, 10)
+        run_one(alias)
+    assert len(runs) == 2
+    assert DeadLetterJob.objects.using(alias).get().attempts == 2
+
+
 def test_each_failed_run_is_one_line_in_the_log(alias, handle, caplog):
     def fail():
         raise ValueError("no")

@@ -9,6 +9,7 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import Group
 from django.db import transaction
 
 from jobexec import clock
@@ -153,6 +154,30 @@ def test_two_executors_share_the_work(alias, make_executor, handle):
     assert set(JobLog.objects.using(alias).values_list("node", flat=True)) == {"berlin", "paris"}
     assert [executor.stop() for executor in executors] == [True] * len(executors)
     assert not ExecutorNode.objects.using(alias).exists()
+
+
+@servers
+def test_of_two_jobs_that_deadlock_one_is_run_again_and_it_costs_no_retry(alias, make_executor, handle):
+    crossed, met = threading.Barrier(2), threading.Event()
+    for name in ("one", "two"):
+        Group.objects.using(alias).create(name=name)
+
+    def run(*names):
+        groups = Group.objects.using(alias).select_for_update()
+        groups.get(name=names[0])
+        if not met.is_set():
+            crossed.wait(TIMEOUT)
+            met.set()
+        groups.get(name=names[1])
+
+    handle(run, name="tests.run")
+    for names in (("one", "two"), ("two", "one")):
+        note(alias, "run", *names, atomic=True)
+    executor = make_executor(QUICK, THREADS=2, CONFLICT_DELAY=0.05)
+    executor.start()
+    until(lambda: all_gone(alias))
+    entries = JobLog.objects.using(alias).order_by("pk").values_list("state", "attempt", "retries")
+    assert sorted(entries) == [("failed", 1, 3), ("successful", 1, 3), ("successful", 2, 3)]
 
 
 def test_a_job_that_is_deleted_by_the_transaction_that_made_it_never_runs(alias, make_executor, handle):

@@ -6,7 +6,7 @@ import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
-from jobexec.models import Job, SuspendedJob, Suspension, TimerJob
+from jobexec.models import DeadLetterJob, Job, SuspendedJob, Suspension, TimerJob
 from jobexec.operations import acquire_jobs, release_jobs, trigger_due_timers
 from jobexec.operations.work import AcquiredJob, Scope
 from tests.support.factories import LOCK_TIME, acquire, make_job, make_row, table_of, tables_of, work
@@ -143,6 +143,7 @@ def test_without_ageing_it_would_starve(alias, strategy, frozen):
 def test_other_tables_are_left_alone(alias, strategy):
     make_job(alias, due_date=NOW + timedelta(seconds=1))
     make_row(SuspendedJob, alias)
+    make_row(DeadLetterJob, alias)
     assert acquire(alias, strategy=strategy) == []
 
 

@@ -43,6 +43,19 @@ def test_priority_stands_above_type_and_due_date(alias, strategy, frozen):
 
 
 @pytest.mark.parametrize(
+    ("ageing", "waited", "old_first"), [(None, 1_000_000, False), (60, 299, False), (60, 301, True)]
+)
+def test_who_has_waited_long_goes_before_who_is_urgent_and_new(
+    alias, strategy, frozen, configure, ageing, waited, old_first
+):
+    configure({"PRIORITY_AGEING": ageing})
+    old = make_job(alias).pk
+    frozen.tick(waited)
+    urgent = make_job(alias, priority=5).pk
+    assert ids(acquire(alias, limit=1, strategy=strategy)) == [old if old_first else urgent]
+
+
+@pytest.mark.parametrize(
     ("low", "high", "expected"),
     [(6, 8, set()), (-9, -1, {-3}), (5, 5, {5}), (-3, 9, {-3, 0, 5, 9}), (10, None, set()), (None, -4, set())],
 )
