@@ -16,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from jobexec import clock
 from jobexec.models import Job, TimerJob
 from jobexec.operations import next_due_date, trigger_due_timers
+from jobexec.operations.deployments import all_deployments
 from tests.support.factories import acquire, make_row
 
 # ANALYZE TABLE commits on MariaDB, so nothing here could be rolled back.
@@ -94,3 +95,16 @@ def test_the_next_due_date_is_found_by_its_index(alias: str) -> None:
     fill(alias, TimerJob, due_date=far.replace(microsecond=0))
     (look,) = plans(alias, TimerJob, lambda: next_due_date(alias))
     assert "jobexec_timerjob_due" in look, look
+
+
+def test_the_deployments_that_jobs_name_are_found_without_reading_the_jobs(alias: str) -> None:
+    fill(alias, Job, category="default", deployment_id="elsewhere:1")
+    make_row(Job, alias, category="default", deployment_id="elsewhere:2")
+    make_row(Job, alias, category="mail", deployment_id="elsewhere:3")
+    named: list[str] = []
+    looks = plans(alias, Job, lambda: named.extend(all_deployments(["default"], using=alias)))
+    assert named == ["elsewhere:1", "elsewhere:2"]
+    assert len(looks) == len(named) + 1
+    for look in looks:
+        assert "jobexec_job_acquisition" in look, look
+        assert "sort" not in look.lower(), look
