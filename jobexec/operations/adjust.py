@@ -53,8 +53,8 @@ def _requeue(row: DeadLetterJob, retries: int) -> str | None:
     moved = move(row, to, **fresh, **cleared)
     if moved is None:
         return CHANGED_MEANWHILE
-    wake_on_commit(using)
     announce(signals.job_requeued, using, type(moved), jobs=[moved])
+    wake_on_commit(using)
     return None
 
 

@@ -35,8 +35,9 @@ def create_job(using: str, **columns: Any) -> Job | TimerJob:
             history.write(using, LogState.CREATED, [history.entry(row, LogState.CREATED)])
     else:
         row.save(using=using, force_insert=True)
-    wake_on_commit(using)
+    # In this order: else an executor in this process may tell that it has acquired what was not told to be created.
     announce(signals.job_created, using, type(row), jobs=[row])
+    wake_on_commit(using)
     return row
 
 

@@ -1,10 +1,12 @@
 """Executors are woken after the commit, once per transaction and database, and never for what was rolled back."""
 
 import logging
+from contextlib import nullcontext
 
 import pytest
 from django.db import connections, transaction
 
+from jobexec import signals
 from jobexec.models import DeadLetterJob, Job, SuspendedJob, TimerJob
 from jobexec.operations import activate, complete_jobs, create_jobs, release_jobs, requeue, retry_now
 from jobexec.operations.wake import CHANNEL, add_listener, remove_listener, wake_on_commit
@@ -109,6 +111,30 @@ def test_every_verb_that_makes_jobs_runnable(alias, woken, verb):
         "complete a sibling": lambda: complete_jobs(alias, [(job, a_run(alias))]),
     }[verb]()
     assert woken == [alias]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_what_became_runnable_is_told_before_anybody_is_woken_for_it(alias, woken, inside):
+    """Or an executor in this process may tell that it has acquired what was not told to be created."""
+
+    def receiver(signal, **kwargs):
+        woken.append(signal)
+
+    dead, held = make_row(DeadLetterJob, alias), make_row(SuspendedJob, alias)
+    verbs = {
+        signals.job_created: lambda: make_job(alias),
+        signals.job_requeued: lambda: requeue(dead, using=alias),
+        signals.job_activated: lambda: activate(held, using=alias),
+    }
+    for signal, verb in verbs.items():
+        signal.connect(receiver)
+        woken.clear()
+        try:
+            with transaction.atomic(alias) if inside else nullcontext():
+                verb()
+        finally:
+            signal.disconnect(receiver)
+        assert woken == [signal, alias]
 
 
 def test_a_broken_listener_costs_nothing(alias, woken, caplog):
