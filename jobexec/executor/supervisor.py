@@ -96,9 +96,9 @@ class Supervisor:
         if self._left:  # it came before there was anything to pass on
             self._pass_on()
         self._turn()
-        for child in self._children:
-            while not child.wait(_TURN):
-                self._turn()
+        while waiting := [child for child in self._children if not child.wait(0)]:
+            waiting[0].wait(_TURN)
+            self._turn()
 
     def _leave(self) -> None:
         if not self._left:
