@@ -13,6 +13,7 @@ from jobexec.operations.leases import NodeProfile, register_node
 from jobexec.operations.progress import Progress, clear_old_progress, write_progress
 from jobexec.operations.recover import mark_suspect_started, recover_node
 from jobexec.operations.settle import Failure
+from jobexec.operations.work import ALONE_FROM
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, tables_of
 
 
@@ -108,7 +109,7 @@ def test_one_that_was_given_back_is_acquired_with_the_flag(alias):
 
 @pytest.mark.transactional
 def test_one_that_took_its_process_with_it_is_gone(alias, heard):
-    row = make_job(alias, lost_runs=1)
+    row = make_job(alias, lost_runs=ALONE_FROM)
     node = register_node(alias, NodeProfile(name="here"), timedelta(seconds=30))
     (work,) = acquire(alias, node.lock_owner)
     assert mark_suspect_started(work)
