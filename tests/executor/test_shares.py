@@ -107,7 +107,8 @@ def test_nothing_is_counted_twice_or_lost(data, engines, threads, queue_size):
     shares = Shares(threads, threads + queue_size, names)
     reserved, waiting, running = dict.fromkeys(names, 0), dict.fromkeys(names, 0), []
     for _ in range(data.draw(st.integers(0, 60))):
-        action, using = data.draw(st.sampled_from(["reserve", "submit", "next", "done"])), data.draw(st.sampled_from(names))
+        action = data.draw(st.sampled_from(["reserve", "submit", "next", "done"]))
+        using = data.draw(st.sampled_from(names))
         if action == "reserve":
             reserved[using] += shares.reserve(using, data.draw(st.integers(1, 50)))
         elif action == "submit" and reserved[using]:
