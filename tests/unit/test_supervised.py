@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+import threading
 
 import pytest
 
@@ -11,7 +12,9 @@ from jobexec.executor import link
 from jobexec.executor.child import Child
 from jobexec.executor.link import Downward, Upward
 from jobexec.executor.report import Report
-from tests.support.waiting import until
+from jobexec.executor.shutdown import Shutdown
+from jobexec.executor.supervisor import Supervisor
+from tests.support.waiting import TIMEOUT, until
 
 REPORT = """
 import json, os, socket, sys
@@ -197,6 +200,23 @@ def test_nonsense_from_a_child_is_not_heard(make, clock):
     until(lambda: child.hear() or child.wish)
     child.hear()
     assert child.state == "serving"
+
+
+def test_the_end_of_each_is_seen_while_others_drain(make):
+    report = REPORT.replace('"it is old"', "None")
+    slow = make(f"{report}{WAIT} end.send(b'{{\"draining\": true}}'); end.recv(99)")
+    quick = make(f"{report}{WAIT}")
+    shutdown = Shutdown()
+    supervisor = Supervisor([slow, quick], shutdown)
+    running = threading.Thread(target=supervisor.run, daemon=True)
+    running.start()
+    states = lambda: [each["state"] for each in supervisor.report().details.get("processes", [])]  # noqa: E731
+    until(lambda: states() == ["serving", "serving"])
+    shutdown.request()
+    until(lambda: states() == ["draining", "ended"])
+    slow.leave()
+    running.join(TIMEOUT)
+    assert states() == ["ended", "ended"]
 
 
 def test_nobody_waits_for_the_other_side():
