@@ -103,6 +103,7 @@ class Driver:
             "GRACE_PERIOD": 10,
             "THREADS": self.mixture.threads,
             "QUEUE_SIZE": 12,
+            "MAX_STUCK_THREADS": 100,
             "HISTORY_LEVEL": "full",
             "DEFAULT_RETRY_PLAN": "R3/PT0.3S",
             "CONFLICT_DELAY": 0.3,
@@ -129,7 +130,7 @@ class Driver:
             return  # what a broken guard has done is seen without the end
         self.journal.write("rest")
         people.let_go(but="south")
-        if not self._turns(nodes, _PATIENCE, lambda: None, _rests):
+        if not self._turns(nodes, _PATIENCE, lambda: None, _Rest(self.mixture.lease)):
             self.journal.write("restless", seconds=_PATIENCE)
         for node in nodes:
             node.drain()
@@ -185,7 +186,15 @@ def _are_there(count: int) -> bool:
     return ExecutorNode.objects.count() >= count
 
 
-def _rests() -> bool:
-    from . import state
+class _Rest:
+    """Whether the cluster has been at rest for longer than its nodes take to say what they do."""
 
-    return state.at_rest()
+    def __init__(self, lease: float) -> None:
+        self._lease, self._since = lease, now()
+
+    def __call__(self) -> bool:
+        from . import state
+
+        if not state.at_rest():
+            self._since = now()
+        return now() - self._since > self._lease / 2

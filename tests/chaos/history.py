@@ -27,6 +27,8 @@ class Run:
     end: float | None = None
     result: str = ""
     dies: bool = False
+    #: Its time was over and it was settled as failed, whatever the handler did until its end.
+    timed_out: bool = False
     #: When its process began to write its outcome, for the first time.
     settling: float | None = None
     #: The line of its outcome, when it was committed by the process that ran it.
@@ -137,6 +139,7 @@ class History:
     def _on_end(self, line: Line) -> None:
         run = self._open[line["job"], line["owner"], line["attempt"]]
         run.end, run.result = line["t"], line["result"]
+        run.timed_out |= line.get("late", False)
         run.lines.append(line)
         self._note(line)
 
@@ -149,7 +152,8 @@ class History:
         if line.get("error") == "WorkerLost":
             return  # told by who recovered the node, not by who ran the job
         for run in reversed(job.runs):
-            here = run.pid == line["pid"] and run.end is not None
+            run.timed_out |= (run.pid, run.attempt, "JobTimeout") == (line["pid"], line["attempt"], line.get("error"))
+            here = run.pid == line["pid"] and (run.end is not None or run.timed_out)
             # Whoever cancels does not say which attempt it was.
             same = line["attempt"] in {0, run.attempt} and line.get("owner", run.owner) == run.owner
             if here and same:

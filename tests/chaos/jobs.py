@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import connection
 
 from jobexec import DoNotRetry, JobContext, LockLost, RetryIn, job
+from jobexec.exceptions import JobTimeout
 
 from . import instrument
 from .journal import Journal, now
@@ -33,7 +34,7 @@ class Injected(Exception):
 def _held(context: JobContext) -> bool:
     try:
         context.check_lease()
-    except LockLost:
+    except (LockLost, JobTimeout):
         return False
     return True
 
@@ -53,7 +54,8 @@ def _told(context: JobContext) -> Iterator[None]:
         raise
     finally:
         asked = now()
-        JOURNAL.write("end", **run, result=result, error=error[:200], held=_held(context), asked=asked)
+        held, late = _held(context), context.timed_out
+        JOURNAL.write("end", **run, result=result, error=error[:200], held=held, asked=asked, late=late)
 
 
 def _take_time(seconds: float) -> None:

@@ -7,6 +7,7 @@ ALL = {
     "work": 6,
     "slow": 2,
     "careful": 1,
+    "late": 0.7,
     "flaky": 2,
     "doomed": 1,
     "fatal": 0.5,

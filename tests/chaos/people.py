@@ -79,6 +79,7 @@ class People:
             "work": lambda: ("work", [short], {}),
             "slow": lambda: ("work", [long], {}),
             "careful": lambda: ("careful", [long], {}),
+            "late": lambda: ("work", [long], {"exclusive": True, "timeout": timedelta(seconds=0.4 * long)}),
             "flaky": lambda: ("flaky", [short, chance.randint(1, 2)], {}),
             "doomed": lambda: ("flaky", [short, 9], {}),
             "fatal": lambda: ("fatal", [short], {}),

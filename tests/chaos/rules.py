@@ -96,8 +96,10 @@ def never_on_two_nodes(history: History) -> Iterator[Problem]:
     """No job runs twice at once, unless the first one's node had lost its lease."""
     for job in history.jobs.values():
         for first, second in _overlaps(history, job.runs):
-            text = "ran twice at once, and the node of the first run held its lease"
-            yield Problem("one run at a time", text, job, history.about(first, second))
+            # After a timeout only the lock of its process instance keeps the next attempt waiting for its end.
+            if not first.timed_out or (job.exclusive and job.instance):
+                text = "ran twice at once, and the node of the first run held its lease"
+                yield Problem("one run at a time", text, job, history.about(first, second))
 
 
 def _overlaps(history: History, runs: list[Run]) -> Iterator[tuple[Run, Run]]:
@@ -147,7 +149,7 @@ def repeats(history: History) -> Iterator[tuple[Job, Run, Run]]:
     for job in history.jobs.values():
         failed = {log["attempt"] for log in job.logged("failed")}
         for first, second in pairwise(job.runs):
-            if first.result == "ok" and not (job.atomic and first.attempt in failed):
+            if first.result == "ok" and not (first.timed_out or (job.atomic and first.attempt in failed)):
                 yield job, first, second
 
 
@@ -175,7 +177,8 @@ def siblings_wait_for_the_commit(history: History) -> Iterator[Problem]:
             held.setdefault((run.owner, job.instance), []).append((job, run))
     for runs in held.values():
         for (job, first), (sibling, second) in pairwise(sorted(runs, key=lambda pair: pair[1].begin)):
-            if job is not sibling and first.end is not None and first.end <= second.begin:
+            after = first.end is not None and first.end <= second.begin
+            if job is not sibling and after and not first.timed_out:
                 yield from _sibling(history, job, first, second)
 
 
@@ -226,7 +229,7 @@ def _with_neighbours(history: History, job: Job) -> tuple:
 
 def _failure(job: Job, log: dict) -> str:
     runs = [run for run in job.runs if run.attempt == log["attempt"]]
-    failed = any(run.result == "failed" or (job.atomic and run.result == "ok") for run in runs)
+    failed = any(run.timed_out or run.result == "failed" or (job.atomic and run.result == "ok") for run in runs)
     return "" if failed else f"was charged ({log['exception_message'][:200]}), but no run of it failed"
 
 
@@ -238,7 +241,7 @@ def suspects_run_alone(history: History) -> Iterator[Problem]:
     for runs in processes.values():
         for run in runs:
             beside = [other for other in runs if other.begin < run.over_by() and run.begin < other.over_by()]
-            if run.lost >= _ALONE and len(beside) > 1:
+            if run.lost >= _ALONE and len(beside) > 1 and not any(each.timed_out for each in beside):
                 yield Problem("alone", "ran beside others", history.jobs[run.job], history.about(*beside))
 
 

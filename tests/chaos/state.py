@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 from django.db import connection
+from django.db.models import Q
 
 from jobexec import clock
 from jobexec.models import JOB_TABLES, ExclusiveLock, ExecutorNode, JobLog, Suspension
@@ -59,7 +60,9 @@ def in_hand() -> dict[str, int]:
 
 
 def at_rest() -> bool:
-    """Nothing can run and no timer is due within a minute."""
+    """Nothing can run or runs, and no timer is due within a minute. What nodes say of their threads is a bit old."""
+    if ExclusiveLock.objects.exists() or ExecutorNode.objects.filter(Q(busy_threads__gt=0) | Q(stuck_threads__gt=0)):
+        return False
     executable, timers = JOB_TABLES[0], JOB_TABLES[1]
     if executable._base_manager.exists():
         return False

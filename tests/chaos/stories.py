@@ -44,10 +44,12 @@ class Story:
         run = {"job": job, "owner": owner, "attempt": attempt, "result": result, "held": held, "asked": t}
         return self.tell(t, "end", PIDS[owner], **run)
 
-    def outcome(self, t: float, job: str, owner: str, attempt: int = 1, result: str = "done") -> "Story":
+    def outcome(
+        self, t: float, job: str, owner: str, attempt: int = 1, result: str = "done", error: str = ""
+    ) -> "Story":
         self.settling(t - 0.05, job, owner, attempt)
         named = {"owner": owner} if result == "done" else {}
-        return self.tell(t, "outcome", PIDS[owner], job=job, attempt=attempt, result=result, **named)
+        return self.tell(t, "outcome", PIDS[owner], job=job, attempt=attempt, result=result, error=error, **named)
 
     def settling(self, t: float, job: str, owner: str, attempt: int = 1) -> "Story":
         return self.tell(t, "settling", PIDS[owner], runs=[[job, attempt]])

@@ -207,6 +207,13 @@ def test_siblings_on_other_nodes_and_of_other_instances_say_nothing():
     good(rules.siblings_wait_for_the_commit, other)
 
 
+def test_a_run_whose_time_was_over_has_failed_however_it_ends():
+    story = Story(i={}, j={}).begin(1, "i", A).outcome(2, "i", A, result="failed", error="JobTimeout").end(3, "i", A)
+    story.log("i", "failed", message="JobTimeout").run(4, 5, "j", A).begin(6, "i", B, attempt=2)
+    assert [problem.rule for problem in rules.judge(story.history())] == []
+    bad(rules.no_overlap_in_an_instance, story.begin(2.5, "j", A), "exclusive job i of p was running")
+
+
 # Charges.
 
 
