@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connections, transaction
 
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 
 _WAITING = {
     "postgresql": "SELECT count(*) FROM pg_stat_activity"
