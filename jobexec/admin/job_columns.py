@@ -122,7 +122,7 @@ def progress_of(job: AbstractJob) -> SafeString | None:
     done, total = getattr(job, "progress_done", None), getattr(job, "progress_total", None)
     if done is None or not job.locked:
         return None
-    return display.load(done, total) if total else format_html("{}", done)
+    return display.load(done, total) if total else format_html("{}", _("%d done") % done)
 
 
 def instance_link(process_instance: str) -> SafeString | None:

@@ -310,7 +310,7 @@ def test_a_running_job_shows_how_far_it_has_come(admin):
         content = admin.get(url).content.decode()
         assert '<meter min="0" max="100" value="25"></meter> 25 / 100' in content
     JobProgress.objects.update(total=None)
-    assert "25<br>" in admin.get(list_url(Job)).content.decode()
+    assert "25 done<br>" in admin.get(list_url(Job)).content.decode()
 
 
 def test_stuck_threads_are_shown(admin):
