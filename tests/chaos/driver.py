@@ -115,7 +115,8 @@ class Driver:
         from .people import People
 
         self._turns(nodes, _PATIENCE, lambda: None, lambda: _are_there(len(nodes)))
-        people = People(self.mixture, self.options.seed, self.journal)
+        killers_until = now() + 0.6 * self.options.seconds
+        people = People(self.mixture, self.options.seed, self.journal, killers_until)
         faults = Faults(self.mixture, self.options.seed, self.journal, nodes, server)
         thread = threading.Thread(target=lambda: self._live(people), daemon=True, name="people")
         thread.start()

@@ -11,7 +11,7 @@ from django.db import InterfaceError, OperationalError, connection
 from jobexec import clock, operations
 from jobexec.identifiers import uuid7
 
-from .journal import Journal
+from .journal import Journal, now
 from .mixtures import Mixture
 
 TENANTS = ("north", "south", "east")
@@ -23,8 +23,10 @@ _USING = "default"
 class People:
     """Acts from time to time, by a chance that the seed decides. Errors of a database that is away are told."""
 
-    def __init__(self, mixture: Mixture, seed: int, journal: Journal) -> None:
+    def __init__(self, mixture: Mixture, seed: int, journal: Journal, killers_until: float) -> None:
         self._mixture, self._journal = mixture, journal
+        #: It takes some crashes to convict a killer, so those that come late would only keep everybody from resting.
+        self._killers_until = killers_until
         self._chance = random.Random(f"people {seed}")
         self._jobs: list[UUID] = []
         self._held: list[dict[str, Any]] = []  # the scopes that were suspended, the last one first
@@ -53,6 +55,8 @@ class People:
     def _job(self) -> dict[str, Any]:
         chance = self._chance
         kind = chance.choices(list(self._mixture.jobs), list(self._mixture.jobs.values()))[0]
+        if kind.startswith("killer") and now() > self._killers_until:
+            kind = "work"
         handler, arguments, columns = self._what(kind)
         delay = chance.choice([0, 0, 0, 0, 0.3, 1.0, 2.0, FAR if chance.random() < 0.2 else 0.5])
         due = {"due_date": clock.now() + timedelta(seconds=delay)} if delay and self._mixture.people else {}

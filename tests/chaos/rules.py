@@ -230,18 +230,21 @@ def _with_neighbours(history: History, job: Job) -> tuple:
 def _failure(job: Job, log: dict) -> str:
     runs = [run for run in job.runs if run.attempt == log["attempt"]]
     failed = any(run.timed_out or run.result == "failed" or (job.atomic and run.result == "ok") for run in runs)
+    # A node that is killed between the commit and its line tells nobody that the time of a run was over.
+    failed |= log["exception_message"].startswith("JobTimeout") and any(run.end is None for run in runs)
     return "" if failed else f"was charged ({log['exception_message'][:200]}), but no run of it failed"
 
 
 def suspects_run_alone(history: History) -> Iterator[Problem]:
     """A job that was lost while it ran runs with nothing beside it in its process."""
     processes: dict[int, list[Run]] = {}
-    for _, run in history.runs():
-        processes.setdefault(run.pid, []).append(run)
+    for job, run in history.runs():
+        if job.kind != "late":  # a thread that is stuck after a timeout is nobody's, and not waited for
+            processes.setdefault(run.pid, []).append(run)
     for runs in processes.values():
         for run in runs:
             beside = [other for other in runs if other.begin < run.over_by() and run.begin < other.over_by()]
-            if run.lost >= _ALONE and len(beside) > 1 and not any(each.timed_out for each in beside):
+            if run.lost >= _ALONE and len(beside) > 1:
                 yield Problem("alone", "ran beside others", history.jobs[run.job], history.about(*beside))
 
 

@@ -233,6 +233,12 @@ def test_a_failure_in_the_log_is_that_of_a_run():
     good(rules.nobody_pays_for_another, atomic)
 
 
+def test_a_timeout_that_nobody_lived_to_tell():
+    late = "JobTimeout: It ran longer than its timeout of 0:00:01."
+    good(rules.nobody_pays_for_another, Story(j={}).begin(1, "j", A).kill(3, A).log("j", "failed", message=late))
+    bad(rules.nobody_pays_for_another, Story(j={}).run(1, 2, "j", A).log("j", "failed", message=late), "no run of it")
+
+
 def test_the_first_loss_costs_nothing():
     story = Story(j={}).begin(1, "j", A).kill(2, A).log("j", "failed", message=DIED)
     bad(rules.nobody_pays_for_another, story, "no run was lost")
