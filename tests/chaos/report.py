@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from .history import History, Problem, Run
-from .rules import repeats
+from .rules_of_runs import repeats
 
 _SHOWN = 10
 

@@ -79,3 +79,15 @@ class Story:
         names = ("rows", "logs", "effects", "suspensions", "locks", "nodes")
         state = {name: getattr(self, name) for name in names}
         return History(sorted(self.lines, key=lambda line: line["t"]), state, **options)
+
+
+def good(rule: Any, story: Story, **options: Any) -> None:
+    """The rule finds nothing."""
+    assert [problem.text for problem in rule(story.history(**options))] == []
+
+
+def bad(rule: Any, story: Story, text: str, **options: Any) -> None:
+    """The first thing that the rule finds says this."""
+    problems = list(rule(story.history(**options)))
+    assert text in problems[0].text, problems
+    assert problems[0].shown(0.0)
