@@ -123,6 +123,7 @@ class JobExecutor(Service):
 
     def _run(self, batch: Batch) -> None:
         execute_batch(batch, self)
+        self.engines[batch[0].using].acquisition.waiting.batch_ended()
 
     def _give_back(self, batches: Sequence[Batch]) -> None:
         try:

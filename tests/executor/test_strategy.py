@@ -188,6 +188,24 @@ class TestWaiting:
         waiting.wake()
         assert [waiting.after(EMPTY), waiting.after(EMPTY)] == [0, 5]
 
+    @pytest.mark.parametrize(
+        ("strategy", "expected"),
+        [(CAMUNDA, 0), (Ladder(), 0.2), (AdaptivePolling(), 10.0)],
+        ids=["backoff", "ladder", "polling"],
+    )
+    def test_the_end_of_a_batch_is_a_hint_for_camundas_strategy(self, strategy, expected):
+        waiting = Waiting(strategy, jitter=lambda: 0.0)
+        waiting.after(EMPTY)
+        waiting.batch_ended()
+        assert waiting.after(EMPTY) == expected
+
+    def test_a_trickle_of_jobs_is_no_idleness(self):
+        waiting, waits = Waiting(CAMUNDA), []
+        for _ in range(6):
+            waits.append(waiting.after(Round(10, found=1, batches=1)))
+            waiting.batch_ended()
+        assert waits == [5, 0, 0, 0, 0, 0]
+
     def test_it_asks_for_what_the_strategy_says(self):
         waiting = Waiting(CAMUNDA, jitter=lambda: 1.0)
         assert waiting.page(3) == 3

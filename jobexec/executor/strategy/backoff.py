@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from .base import Round
 
@@ -22,8 +22,9 @@ class Backoff:
     """Idle ladder, back-off and page growth as in Camunda 7, with its defaults. All times are seconds.
 
     - *Idle*: a round that brought less than was asked for, counted in batches (plus lock failures), raises the idle
-      level; any other round, or a wake-up, sets it to 0. The wait is ``wait_time`` at level 1 and grows by ``factor``
-      up to ``max_wait``.
+      level; any other round, or a wake-up, sets it to 0, and so does the end of a batch since the last round (else a
+      trickle of jobs would be idleness, and each would wait longer than the one before). The wait is ``wait_time`` at
+      level 1 and grows by ``factor`` up to ``max_wait``.
     - *Back-off*: a round with a lock failure raises the back-off level, up to the one that waits ``max_backoff``;
       after ``decrease_threshold`` clean rounds in a row it goes down by one. ``backoff_time`` 0, Camunda's default,
       switches it off. Up to half of the wait is added at random in a round that has just had a lock failure.
@@ -43,6 +44,8 @@ class Backoff:
     max_backoff: float = 0.0
     decrease_threshold: int = 100
     saturation_wait: float = 0.1
+
+    hinted_by_batches: ClassVar[bool] = True
 
     def start(self) -> BackoffState:
         return BackoffState()

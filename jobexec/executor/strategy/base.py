@@ -33,6 +33,9 @@ class Round:
 class Strategy(Protocol):
     """How many jobs to ask for, and how long to wait after a round. Has no state of its own and knows no clock."""
 
+    #: Whether the end of a batch counts as word that there is work.
+    hinted_by_batches: bool
+
     def start(self) -> Any:
         """The state before the first round."""
         ...
@@ -57,6 +60,11 @@ class Waiting:
     def wake(self) -> None:
         """Somebody says that there is work. Called by any thread."""
         self._woken = True
+
+    def batch_ended(self) -> None:
+        """A thread has run a batch to its end. Ends no wait, but may count in the next round."""
+        if self._strategy.hinted_by_batches:
+            self._woken = True
 
     def page(self, base: int) -> int:
         """How many jobs to ask for now."""

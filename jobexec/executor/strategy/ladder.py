@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from .base import Round
 
@@ -31,6 +31,8 @@ class Ladder:
     max_wait_when_listening: float = 30.0
     backoff_time: float = 0.03
     max_backoff: float = 0.5
+
+    hinted_by_batches: ClassVar[bool] = False
 
     def start(self) -> LadderState:
         return LadderState()

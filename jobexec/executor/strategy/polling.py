@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from .base import Round
 
@@ -43,6 +43,8 @@ class AdaptivePolling:
     deep_idle_delay: float = 30.0
     deep_idle_threshold: float = 60.0
     idle_threshold: int = 3
+
+    hinted_by_batches: ClassVar[bool] = False
 
     def start(self) -> PollingState:
         return PollingState()
@@ -88,4 +90,5 @@ class AdaptivePolling:
 
     def _loaded(self, wait: float, round: Round) -> float:
         lowest = _ABSOLUTE_MIN if round.found >= round.requested else _FLOOR
-        return max(lowest, wait / (0.5 + 1.5 * round.load))
+        longest = max(wait, self.max_delay)  # idle threads must not stretch what is the longest wait already
+        return max(lowest, min(longest, wait / (0.5 + 1.5 * round.load)))
