@@ -109,11 +109,11 @@ def _engine_stands_still(engine: Engine) -> Iterator[str]:
             yield f"the thread {loop.name} stands still for {clock.monotonic() - began:.0f} s"
 
 
-class Monitor(Loop):
+class Reporter(Loop):
     """Passes the report on to each of ``listeners``, every ``interval`` seconds and when woken."""
 
     def __init__(self, health: Health, listeners: Sequence[Callable[[Report], object]], interval: float) -> None:
-        super().__init__("jobexec-monitor")
+        super().__init__("jobexec-health")
         self._health, self._listeners, self._interval = health, listeners, interval
 
     def run_once(self) -> float:

@@ -7,7 +7,7 @@ import pytest
 
 from jobexec.clock import FrozenClock
 from jobexec.executor import health as module
-from jobexec.executor.health import Health, Monitor
+from jobexec.executor.health import Health, Reporter
 from jobexec.executor.shutdown import EXIT_DRAINED, EXIT_RECYCLED, Shutdown, serve
 from jobexec.models import ExecutorNode
 from tests.support.factories import make_job
@@ -113,7 +113,7 @@ def test_rounds_of_loops_leave_their_times(alias, running):
 def test_the_monitor_tells_all_who_listen_at_once_when_there_is_news(alias, running):
     _, health = running
     first, second = [], []
-    monitor = Monitor(health, [first.append, second.append], 3600)
+    monitor = Reporter(health, [first.append, second.append], 3600)
     health.begin(monitor.wake)
     monitor.start()
     try:

@@ -17,7 +17,7 @@ from jobexec.exceptions import JobExecError
 from jobexec.executor.banner import banner
 from jobexec.executor.child import Child
 from jobexec.executor.connections import leave_connections
-from jobexec.executor.health import Health, Monitor
+from jobexec.executor.health import Health, Reporter
 from jobexec.executor.health_server import HealthServer, parse_port
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.executor.link import supervisor
@@ -97,15 +97,15 @@ class Command(BaseCommand):
         health, above, notifier = Health(executor), supervisor(), Notifier.from_environment()
         server = None if above else self._health_server(options, health.report)
         listeners = [each.tell for each in (above, notifier) if each]
-        monitor = Monitor(health, listeners, notifier.interval if notifier else 1.0)
-        monitor.run_once()  # the supervisor must know that we hear its orders before we hold any job
-        monitor.start()
+        reporter = Reporter(health, listeners, notifier.interval if notifier else 1.0)
+        reporter.run_once()  # the supervisor must know that we hear its orders before we hold any job
+        reporter.start()
         try:
             executor.start()
-            health.begin(monitor.wake)
+            health.begin(reporter.wake)
             return self._until_end(executor, shutdown, health, reasons(executor, limits), options)
         finally:
-            monitor.stop(1.0)
+            reporter.stop(1.0)
             if server is not None:
                 server.stop(1.0)
 
