@@ -151,7 +151,8 @@ def test_job_definitions(alias, name, condition):
     table = JobDefinition.objects.using(alias)
     table.create(id="orders.ship", handler_type="orders.ship", **columns)
     table.create(id="other", handler_type="other", category="default")
-    assert [row.pk for row in table.filter(condition)] == ["orders.ship"]
+    # Nodes that other tests have started may have left the definitions of their handlers.
+    assert [row.pk for row in table.filter(condition, pk__in=["orders.ship", "other"])] == ["orders.ship"]
 
 
 LOG = {
