@@ -29,8 +29,8 @@ hypothesis.settings.load_profile("jobexec")
 
 
 def pytest_configure() -> None:
-    # A terminated run ends as an interrupted one does: it drops its databases and stops its server. A shell lets what it
-    # starts in the background ignore Ctrl-C; the tests are about the usual case.
+    # A terminated run ends as an interrupted one does: it drops its databases and stops its server. A shell lets what
+    # it starts in the background ignore Ctrl-C; the tests are about the usual case.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
 

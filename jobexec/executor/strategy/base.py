@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Strategy(Protocol):
     """How many jobs to ask for, and how long to wait after a round. Has no state of its own and knows no clock."""
 
     #: Whether the end of a batch counts as word that there is work.
-    hinted_by_batches: bool
+    hinted_by_batches: ClassVar[bool]
 
     def start(self) -> Any:
         """The state before the first round."""
