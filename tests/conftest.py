@@ -22,6 +22,7 @@ from jobexec import clock
 from tests.support import databases
 
 NAMES = ("sqlite", "postgresql", "mariadb")
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 # A busy machine is no failure.
 hypothesis.settings.register_profile("jobexec", deadline=None)
@@ -31,7 +32,7 @@ hypothesis.settings.load_profile("jobexec")
 def pytest_configure() -> None:
     # A terminated run ends as an interrupted one does: it drops its databases and stops its server. A shell lets what
     # it starts in the background ignore Ctrl-C; the tests are about the usual case.
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in SIGNALS:
         signal.signal(number, signal.default_int_handler)
 
 
@@ -61,6 +62,15 @@ def _parameters(test: pytest.Item) -> Iterator[Any]:
         elif marker:
             # A test for one database says that it did not run; that the others did not run says the header.
             yield pytest.param(None, marks=pytest.mark.skip(reason=databases.missing[name]), id=name)
+
+
+@pytest.fixture(autouse=True)
+def signals_are_handled_as_before() -> Iterator[None]:
+    """A command that is called in this process, and not as a process of its own, leaves its handlers behind."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)
