@@ -6,7 +6,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from django.conf import settings
 
@@ -30,6 +32,8 @@ class Process:
     """A started command. `out` and `err` are the lines so far."""
 
     def __init__(self, command: list[str], env: dict[str, str]) -> None:
+        self._mark = f"JOBEXEC_TEST_PROCESS={uuid4()}"
+        env = env | dict([self._mark.split("=")])
         self.popen = subprocess.Popen(
             command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -84,14 +88,31 @@ class Process:
         return code
 
     def close(self) -> None:
-        """End it, however it is."""
+        """End it, however it is, and whatever it has started.
+
+        A supervisor's process that lives on for a moment would find its node gone, register anew, and leave its rows to
+        the next test.
+        """
         if self.popen.poll() is None:
             self.popen.kill()
             self.popen.wait(TIMEOUT)
+        until(lambda: not self._kill_family(), TIMEOUT)
         for reader, stream in zip(self._readers, (self.popen.stdout, self.popen.stderr), strict=True):
             reader.join(10)  # a child that it left behind may hold the pipe
             if stream is not None and not reader.is_alive():
                 stream.close()
+
+    def _kill_family(self) -> list[int]:
+        """Kill all processes that inherited our mark; those that were still there."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):  # nothing where there is no /proc
+            try:
+                if self._mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(folder.name), signal.SIGKILL)
+                    found.append(int(folder.name))
+            except OSError:
+                continue  # gone meanwhile, or somebody else's
+        return found
 
 
 def environment(alias: str | None, apps: Sequence[str] = (), **overrides: Any) -> dict[str, str]:
