@@ -58,25 +58,28 @@ class Monitor(Loop):
         return _INTERVAL
 
     def _cancel(self) -> bool:
-        jobs = {job.id: job for job in self._in_hand() if job.using == self.node.using}
-        old = self._seen & jobs.keys()
-        self._seen = set(jobs)
-        asked = [pk for pk in old if not jobs[pk].cancel_requested]
-        for pk in cancelled_among(self.node.using, asked) if asked else ():
-            jobs[pk].cancel_requested = True
+        # One job may be there twice: its retry, and the thread of an earlier attempt that is past its timeout.
+        jobs = [job for job in self._in_hand() if job.using == self.node.using]
+        asked = {job.id for job in jobs if job.id in self._seen and not job.cancel_requested}
+        self._seen = {job.id for job in jobs}
+        cancelled = set(cancelled_among(self.node.using, asked)) if asked else set()
+        for job in jobs:
+            if job.id in cancelled:
+                job.cancel_requested = True
         return bool(asked)
 
     def _progress(self) -> bool:
         contexts = [each.context for each in self._running.all() if each.context.using == self.node.using]
-        news = [
-            Progress(context.id, context.attempt, *progress)
+        # One for each job, which may run twice after a lease was lost: an upsert refuses to write a row twice.
+        news = {
+            context.id: Progress(context.id, context.attempt, *progress)
             for context in contexts
             if (progress := context.take_progress()) is not None
-        ]
+        }
         ended = self._written - {context.id for context in contexts}
         if news:
-            write_progress(self.node.using, news)
-            self._written |= {each.job_id for each in news}
+            write_progress(self.node.using, news.values())
+            self._written |= news.keys()
         if ended:
             clear_progress(self.node.using, ended)
             self._written -= ended

@@ -90,9 +90,13 @@ def write_alone(using: str, outcome: Outcome) -> None:
     if outcome.failure:
         message = f"{outcome.failure.message} ({message})"
     run = outcome.run or Run(clock.now(using), 0.0, "")
+    keeps_instance = outcome.failure is not None and outcome.failure.keeps_instance
     try:
-        outcome.counted = fail_job(using, outcome.work, Failure(message, kind="fatal"), run) is not None
+        failure = Failure(message, kind="fatal", keeps_instance=keeps_instance)
+        outcome.counted = fail_job(using, outcome.work, failure, run) is not None
     except (OperationalError, InterfaceError):
         raise
     except Exception:
-        outcome.counted = bury(using, Job, outcome.work.id, message, lock_owner=outcome.work.lock_owner)
+        work = outcome.work
+        buried = bury(using, Job, work.id, message, lock_owner=work.lock_owner, keeps_instance=keeps_instance)
+        outcome.counted = buried

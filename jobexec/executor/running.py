@@ -71,12 +71,17 @@ class RunningJobs:
                     found.append(running)
         return found
 
-    def out_of_time(self) -> list[RunningJob]:
-        """Whose hard limit is over; whatever they do from now on does not count."""
+    def out_of_time(self, settle: Callable[[RunningJob], None]) -> list[RunningJob]:
+        """Whose hard limit is over; whatever they do from now on does not count.
+
+        Each is handed to ``settle`` before its thread can leave :meth:`watch`: a handler that sees that its time is
+        over ends at once, and its thread gives the job back, which must come after the failure and not before.
+        """
         now = clock.monotonic()
         with self._lock:
             found = [each for each in self._running.values() if each.hard is not None and each.hard <= now]
             for running in found:
+                settle(running)
                 running.context.timed_out = True
                 del self._running[id(running)]
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
@@ -129,18 +130,27 @@ class Settlement(Service):
 
     def _pause(self, error: BaseException, failures: int, give_up: threading.Event) -> None:
         level = logging.WARNING if failures == 1 else logging.DEBUG
-        logger.log(level, "Outcomes wait for the database %s: %s", self._node.using, error)
+        with suppress(Exception):  # a project's logging filter that fails must not cost the thread
+            logger.log(level, "Outcomes wait for the database %s: %s", self._node.using, error)
         give_up.wait(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10)))
 
     def _take(self) -> list[Outcome]:
         with self._changed:
             while not (self._buffer or self._stopping):
                 if not self._changed.wait(_IDLE_SECONDS):
-                    rest_connections()
+                    self._rest_connections()
             self._gather()
             group, self._buffer = self._buffer[:_GROUP], self._buffer[_GROUP:]
             self._committing = group
             return group
+
+    def _rest_connections(self) -> None:
+        # Waiting holds the condition's lock again; closing a connection must not keep threads from handing on outcomes.
+        self._changed.release()
+        try:
+            rest_connections()
+        finally:
+            self._changed.acquire()
 
     def _gather(self) -> None:
         """Let a group grow while jobs end faster than commits; a waiting sibling is never kept waiting."""
@@ -173,10 +183,16 @@ class Settlement(Service):
         return [], None
 
     def _one_by_one(self, using: str, group: Sequence[Outcome]) -> tuple[list[Outcome], Exception | None]:
-        """What the database refuses for what is in it, or for a lock on one row, must not hold up its neighbours."""
+        """What the database refuses for what is in it, or for a lock on one row, must not hold up its neighbours.
+
+        Only what comes after it for the same job: giving back a job before its timeout is written would undo that.
+        """
         left: list[Outcome] = []
         reason = None
         for index, outcome in enumerate(group):
+            if any(each.work.id == outcome.work.id for each in left):
+                left = [*left, outcome]
+                continue
             try:
                 write_alone(using, outcome)
             except (OperationalError, InterfaceError) as error:
@@ -191,10 +207,11 @@ class Settlement(Service):
         if any(outcome.failure for outcome in outcomes):
             self._after_failure()
         for outcome in outcomes:
-            if outcome.run is not None and not outcome.counted:
-                _log_uncounted(outcome)
             if outcome.settled is not None:
                 outcome.settled.set()
+            if outcome.run is not None and not outcome.counted:
+                with suppress(Exception):
+                    _log_uncounted(outcome)
 
 
 def _log_uncounted(outcome: Outcome) -> None:

@@ -43,8 +43,8 @@ class Timeouts(Loop):
     def run_once(self) -> float:
         for running in self._running.near_the_end():
             self._warn(running)
-        for running in self._running.out_of_time():
-            self._fail(running)
+        for running in self._running.out_of_time(self._fail):
+            self._give_up(running)
         left = self._running.next_limit()
         return _LONGEST if left is None else min(_LONGEST, left)
 
@@ -54,13 +54,16 @@ class Timeouts(Loop):
         signals.job_timeout_near.send_robust(sender=Job, using=work.using, job=work, context=running.context)
 
     def _fail(self, running: RunningJob) -> None:
-        context = running.context
-        work, duration = context.work, clock.monotonic() - running.began
+        work, duration = running.context.work, clock.monotonic() - running.began
         error = JobTimeout(f"It ran longer than its timeout of {work.timeout}.")
         failure = Failure(f"JobTimeout: {error}", plan=running.handler.retry_plan, error=error, keeps_instance=True)
-        self._submit(Outcome(work, Run(context.started_at, duration, self._node_name), failure))
-        context.interrupt()
+        self._submit(Outcome(work, Run(running.context.started_at, duration, self._node_name), failure))
+
+    def _give_up(self, running: RunningJob) -> None:
+        work = running.context.work
+        running.context.interrupt()
         stuck = self._pool.give_up(work, self._most_stuck)
-        logger.error("%s %s: %s Its thread is stuck (%d of this process)", work.handler_type, work.id, error, stuck)
+        text = "%s %s ran longer than its timeout of %s; its thread is stuck (%d of this process)"
+        logger.error(text, work.handler_type, work.id, work.timeout, stuck)
         if stuck > self._most_stuck:
             self._restart(f"{stuck} threads are stuck in jobs that are past their timeout")

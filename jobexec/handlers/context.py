@@ -116,6 +116,8 @@ class JobContext:
     def on_interrupt(self, interrupt: Callable[[], object] | None) -> None:
         """What stops the handler from another thread; an async one can be stopped."""
         self._interrupt = interrupt
+        if self.timed_out:  # before there was anything to interrupt
+            self.interrupt()
 
     def interrupt(self) -> None:
         """Stop the handler if that is possible."""

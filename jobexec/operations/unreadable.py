@@ -93,10 +93,19 @@ def _problem(field: Field[Any, Any], value: Any) -> str:
     return ""
 
 
-def bury(using: str, table: type[AbstractJob], pk: UUID, message: str = "", *, lock_owner: str | None = None) -> bool:
+def bury(
+    using: str,
+    table: type[AbstractJob],
+    pk: UUID,
+    message: str = "",
+    *,
+    lock_owner: str | None = None,
+    keeps_instance: bool = False,
+) -> bool:
     """Make a dead letter of what can be read of a row; the rest gets default values and is named in the message.
 
-    With ``lock_owner`` only if that owner holds it. False if the row is no longer there, or not as it was.
+    With ``lock_owner`` only if that owner holds it; its process instance is freed, unless ``keeps_instance`` says that
+    the handler still runs. False if the row is no longer there, or not as it was.
     """
     rows = table._base_manager.using(using).filter(pk=pk, lock_owner=lock_owner)
     revision = rows.values_list("revision", flat=True).first()
@@ -112,7 +121,7 @@ def bury(using: str, table: type[AbstractJob], pk: UUID, message: str = "", *, l
             return False
         dead = _insert(using, values | fresh, fresh)
         announce(signals.job_dead_lettered, using, DeadLetterJob, job=dead, error=UnreadableJob(text))
-        if lock_owner and instance:
+        if lock_owner and instance and not keeps_instance:
             unlock_instances(using, lock_owner, {instance})
     return True
 

@@ -143,6 +143,69 @@ def test_a_row_that_cannot_even_become_a_dead_letter_by_a_move_is_buried(alias, 
     assert len(acquire(alias, "another")) == 1, "the process instance is free again"
 
 
+@pytest.mark.parametrize("buried", [False, True])
+def test_one_that_still_runs_keeps_its_process_instance_whatever_becomes_of_it(
+    alias, service, jobs, monkeypatch, buried
+):
+    real = outcomes.fail_job
+
+    def fail(using, work, failure, run):
+        if buried or failure.kind == "error":
+            raise ValueError("cannot be written")
+        return real(using, work, failure, run)
+
+    monkeypatch.setattr(outcomes, "fail_job", fail)
+    (work,) = jobs(1, process_instance_id="order-1")
+    service.start()
+    assert service.settle(Outcome(work, a_run(alias), a_failure(keeps_instance=True))) is True
+    assert tables_of(alias) == {work.id: [DeadLetterJob]}
+    make_job(alias, process_instance_id="order-1")
+    assert acquire(alias, "another") == []
+    service.submit(Outcome(work))  # its thread has ended
+    until(lambda: service.empty)
+    assert len(acquire(alias, "another")) == 1
+
+
+def test_a_job_is_not_given_back_before_its_timeout_is_written(alias, service, jobs, monkeypatch):
+    real, tries = outcomes.fail_job, []
+
+    def fail(*args):
+        tries.append(1)
+        if len(tries) <= 2:  # as a group, and alone
+            raise OperationalError("deadlock detected")
+        return real(*args)
+
+    monkeypatch.setattr(outcomes, "fail_job", fail)
+    timed_out, other = jobs(2)
+    service.submit(Outcome(timed_out, a_run(alias), a_failure(keeps_instance=True)))
+    service.submit(Outcome(timed_out))
+    service.submit(Outcome(other))
+    service.start()
+    until(lambda: service.empty)
+    assert tables_of(alias) == {timed_out.id: [TimerJob], other.id: [Job]}
+
+
+def test_a_logging_filter_that_fails_costs_no_outcome_and_no_thread(alias, service, jobs, outage):
+    def fail(record):
+        raise RuntimeError("a filter of the project's")
+
+    works = jobs(2)
+    Job.objects.using(alias).filter(pk=works[0].id).update(revision=99)
+    outage.set()
+    settlement.logger.addFilter(fail)
+    try:
+        service.submit(done(alias, works[0]))
+        service.submit(done(alias, works[1]))
+        service.start()
+        until(lambda: outage.tries)
+        outage.clear()
+        until(lambda: service.empty, 10)
+    finally:
+        settlement.logger.removeFilter(fail)
+    assert service.alive
+    assert tables_of(alias) == {works[0].id: [Job]}
+
+
 def test_stop_writes_what_is_left_and_gives_up_at_its_deadline(alias, service, jobs, outage):
     works = jobs(2)
     outage.set()

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from datetime import timedelta
 from types import SimpleNamespace
+from uuid import UUID
 
 import pytest
 from django.db import connections
@@ -90,6 +91,26 @@ class TestWatch:
         assert watch.given_up == [context.work]
         with pytest.raises(JobTimeout):
             context.check_lease()
+
+    def test_its_failure_is_handed_on_before_its_thread_can_give_it_back(self, watch):
+        """However long it takes to deal with the thread of another job."""
+        contexts = [self.context(10), self.context(10)]
+        submitted, given_up = [], []
+        watch.loop._submit = lambda outcome: submitted.append([context.timed_out for context in contexts])
+        watch.loop._pool = SimpleNamespace(give_up=lambda work, most: given_up.append(len(submitted)) or 1)
+        with watch.running.watch(contexts[0], self.handler), watch.running.watch(contexts[1], self.handler):
+            watch.clock.tick(10)
+            watch.loop.run_once()
+        assert submitted == [[False, False], [True, False]]
+        assert given_up == [2, 2]
+
+    def test_one_that_cannot_be_interrupted_yet_is_as_soon_as_it_can(self):
+        context, interrupted = self.context(10), []
+        context.timed_out = True
+        context.interrupt()
+        context.on_interrupt(lambda: interrupted.append(1))
+        context.on_interrupt(None)
+        assert interrupted == [1]
 
     def test_one_that_ends_in_time_is_let_alone(self, watch):
         context = self.context(10)
@@ -337,6 +358,27 @@ class TestMonitor:
         go.set()
         until(lambda: all_gone(alias))
         until(lambda: not JobProgress.objects.using(alias).exists())
+
+    def test_a_cancellation_reaches_the_retry_beside_the_thread_of_an_earlier_attempt(self, alias, make_executor):
+        row = make_job(alias)
+        monitor = make_executor(quick).engines[alias].monitor
+        jobs = [SimpleNamespace(id=row.pk, using=alias, cancel_requested=False) for _ in range(2)]
+        monitor._in_hand = lambda: jobs
+        monitor.run_once()
+        Job.objects.using(alias).filter(pk=row.pk).update(cancel_requested=True)
+        monitor.run_once()
+        assert [job.cancel_requested for job in jobs] == [True, True]
+
+    def test_progress_of_a_job_that_runs_twice_is_written_once(self, alias, make_executor):
+        """As after a lost lease, when the job was recovered and acquired again and the first thread goes on."""
+        executor = make_executor(quick)
+        work = SimpleNamespace(using=alias, lock_owner="me", timeout=None, id=UUID(PK), attempts=0)
+        contexts = [JobContext(work, executor) for _ in range(2)]
+        with executor.watch(contexts[0], None), executor.watch(contexts[1], None):
+            contexts[0].progress(1)
+            contexts[1].progress(2, 10)
+            executor.engines[alias].monitor.run_once()
+        assert JobProgress.objects.using(alias).get().job_id == UUID(PK)
 
     def test_jobs_that_are_quickly_done_are_not_asked_about(self, alias, make_executor):
         executor = make_executor(quick)
