@@ -70,10 +70,13 @@ def execute_batch(batch: list[AcquiredJob], host: Host) -> None:
     more (the executor stops, the lock is gone) is given back.
     """
     for index, work in enumerate(batch):
-        left = _conclude(execute(work, host), batch[index:], host) if host.may_start(work) else batch[index:]
-        if left:
+        left = batch[index:]
+        try:
+            left = _conclude(execute(work, host), left, host) if host.may_start(work) else left
+        finally:  # also after what nobody foresaw: jobs that nobody gives back stay locked as long as the process lives
             for unbegun in left:
                 host.submit(Outcome(unbegun))
+        if left:
             return
 
 
@@ -113,7 +116,8 @@ def execute(work: AcquiredJob, host: Host) -> Outcome:
         run_handler(handler, work, host, outcome)
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: no thread dies of a job
         if outcome.counted:
-            logger.exception("Job %s is done and committed, but a hook on its commit failed", work.id)
+            with suppress(Exception):
+                logger.exception("Job %s is done and committed, but a hook on its commit failed", work.id)
         elif not outcome.began and isinstance(error, OperationalError | InterfaceError):
             return _not_begun(outcome, error)
         else:
@@ -185,9 +189,15 @@ def failure_of(error: BaseException, work: AcquiredJob, handler: JobHandler | No
     plan = handler.retry_plan if handler else None
     try:
         return _failure_of(error, work, handler, plan)
-    except Exception as problem:  # its __str__ fails, it asks for a time that does not exist, ...
-        message = f"{type(error).__name__}, an exception that cannot be recorded ({type(problem).__name__}: {problem})"
-        return Failure(message, plan=plan)
+    except BaseException as problem:  # its __str__ fails, it asks for a time that does not exist, ...
+        return Failure(f"{type(error).__name__}, an exception that cannot be recorded ({_told(problem)})", plan=plan)
+
+
+def _told(problem: BaseException) -> str:
+    try:
+        return f"{type(problem).__name__}: {problem}"
+    except BaseException:  # it fails with itself
+        return type(problem).__name__
 
 
 def _failure_of(error: BaseException, work: AcquiredJob, handler: JobHandler | None, plan: RetryPlan | None) -> Failure:

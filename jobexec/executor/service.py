@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from jobexec import clock
 
@@ -160,7 +161,8 @@ class Loop(Service):
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10))
         # The first of a row of failures is news; the rest would fill the log of a database outage.
         level = logging.WARNING if failures == 1 else logging.DEBUG
-        logger.log(level, "%s failed, next try in %.1f s: %s", self.name, pause, error, exc_info=failures == 1)
+        with suppress(Exception):  # a project's logging filter that fails must not cost the thread
+            logger.log(level, "%s failed, next try in %.1f s: %s", self.name, pause, error, exc_info=failures == 1)
         stopping.wait(pause)
 
 

@@ -68,6 +68,24 @@ def test_siblings_after_an_outcome_in_doubt_are_given_back_and_not_left_locked(a
     assert len(acquire(alias, "another")) == 2
 
 
+def test_siblings_are_given_back_after_an_error_that_nobody_foresaw(alias, handle, monkeypatch):
+    handle(lambda: None, name="tests.begin")
+    rows = siblings(alias, *["tests.begin"] * 3)
+    real, calls = execution.execute, []
+
+    def execute(work, host):
+        calls.append(work.id)
+        if len(calls) == 2:
+            raise SystemExit
+        return real(work, host)
+
+    monkeypatch.setattr(execution, "execute", execute)
+    with pytest.raises(SystemExit):
+        run_one(alias)
+    assert tables_of(alias) == {row.pk: [Job] for row in rows[1:]}
+    assert len(acquire(alias, "another")) == 2
+
+
 def test_nothing_starts_once_the_lock_is_lost(alias, handle):
     host = Host()
     host.lost.add("one")

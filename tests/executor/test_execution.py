@@ -116,6 +116,11 @@ class Unprintable(Exception):
         raise RuntimeError("not for your eyes")
 
 
+class Vicious(Exception):
+    def __str__(self):
+        raise self
+
+
 class Unhashable(OperationalError):
     def __init__(self):
         super().__init__(["a list"])
@@ -125,6 +130,7 @@ class Unhashable(OperationalError):
     ("error", "text"),
     [
         (Unprintable(), "Unprintable, an exception that cannot be recorded (RuntimeError: not for your eyes)"),
+        (Vicious(), "Vicious, an exception that cannot be recorded (Vicious)"),
         (RetryIn(timedelta.max), "RetryIn, an exception that cannot be recorded (OverflowError"),
         (RetryAt(FAR), "RetryAt, an exception that cannot be recorded (OverflowError"),
         (Unhashable(), "Unhashable"),

@@ -54,6 +54,18 @@ def test_a_wake_up_during_a_round_is_kept_for_the_next(loop):
     until(lambda: loop.rounds == 2)
 
 
+def test_a_logging_filter_that_fails_ends_no_loop(loop, monkeypatch):
+    def fail(record):
+        raise RuntimeError("a filter of the project's")
+
+    monkeypatch.setattr(service, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(service.logger, "filters", [fail])
+    loop.error, loop.wait = ValueError("no"), 0
+    loop.start()
+    until(lambda: loop.rounds > 2, 10)
+    assert loop.alive
+
+
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), KeyboardInterrupt()])
 def test_no_error_ends_a_loop_and_the_first_one_is_said(loop, error, monkeypatch, caplog):
     monkeypatch.setattr(service, "_FIRST_PAUSE", 0.001)
