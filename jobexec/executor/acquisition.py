@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from uuid import UUID
 
 from jobexec import clock, signals
 from jobexec.models import Job
 from jobexec.operations.acquire import acquire_jobs, release_jobs
 from jobexec.operations.errors import is_conflict
 from jobexec.operations.recover import release_strays
-from jobexec.operations.work import Acquisition, batches
+from jobexec.operations.work import AcquiredJob, Acquisition, batches
 
 from .node import Node
 from .pool import Pool
@@ -25,14 +24,21 @@ class JobAcquisition(Loop):
     keeps_connection = True  # connecting would come between a notification and the job
 
     def __init__(
-        self, node: Node, pool: Pool, listening: Callable[[], bool], in_hand: Callable[[], Collection[UUID]]
+        self, node: Node, pool: Pool, listening: Callable[[], bool], in_hand: Callable[[], Iterable[AcquiredJob]]
     ) -> None:
         super().__init__(f"jobexec-acquisition-{node.using}")
         self.node, self.pool, self._listening, self._in_hand = node, pool, listening, in_hand
         self._in_doubt = False
+        self._served = ""
         self._engine = node.engine
         self._poll_rate = node.engine.global_lock_poll_rate.total_seconds()
         self.waiting = Waiting(strategy_of(node.engine))
+
+    def start(self) -> None:
+        # Started again with the lease that it had: what could not be given back when it stopped is still locked.
+        self._in_doubt = self._in_doubt or self._served == self.node.owner
+        self._served = self.node.owner
+        super().start()
 
     def wake(self) -> None:
         self.waiting.wake()
@@ -106,4 +112,4 @@ class JobAcquisition(Loop):
         count = release_strays(using, self.node.owner, self._in_hand)
         self._in_doubt = False
         if count:
-            logger.warning("%d jobs on %s were locked when the connection broke; they are released", count, using)
+            logger.warning("%d jobs on %s were locked and in nobody's hands; they are released", count, using)

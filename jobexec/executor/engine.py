@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from jobexec.conf import EngineSettings, Settings
 from jobexec.operations import wake
+from jobexec.operations.work import AcquiredJob
 
 from .acquisition import JobAcquisition
 from .connection_count import can_listen
@@ -63,9 +62,9 @@ class Engine(Service):
         stopped = [loop.stop(deadline.left) for loop in loops]
         return all(stopped)
 
-    def _in_hand(self) -> set[UUID]:
+    def _in_hand(self) -> list[AcquiredJob]:
         # The pool first: an outcome is handed to the settlement before its batch leaves the pool.
-        return self._pool.in_hand() | self.settlement.in_hand()
+        return self._pool.jobs_in_hand() + self.settlement.jobs_in_hand()
 
     def wake(self) -> None:
         """There may be something to do now."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from uuid import UUID
+from contextlib import suppress
 
 from jobexec.operations.work import ALONE_FROM, AcquiredJob
 
@@ -49,6 +49,7 @@ class Pool(Service):
         self._refused: dict[str, Callable[[], None]] = {}
         self._closed = True
         self._workers: list[threading.Thread] = []
+        self._staff = 0  # threads that take batches, now or when they have ended theirs; not those that are stuck
         #: How many jobs have left their threads since the process began, whatever became of them.
         self.done = 0
 
@@ -57,10 +58,11 @@ class Pool(Service):
     def reserve(self, wanted: int, on_room: Callable[[], None], using: str = "default") -> int:
         """How many of ``wanted`` jobs of an engine may be acquired now; they are kept free until :meth:`submit`.
 
-        If none, ``on_room`` is called once when it is worth while to ask again.
+        If none, ``on_room`` is called once when it is worth while to ask again. None are granted while a job waits to
+        run alone or does: whatever was acquired would wait here for its end, and other nodes could not have it.
         """
         with self._changed:
-            granted = 0 if self._closed else self._shares.reserve(using, wanted)
+            granted = 0 if self._closed or self._lone is not None else self._shares.reserve(using, wanted)
             if not granted:
                 self._refused[using] = on_room
             return granted
@@ -86,10 +88,6 @@ class Pool(Service):
             queued = self._shares.queued + sum(map(len, self._lone_waits()))
             return {"busy_threads": busy, "stuck_threads": stuck, "queued_jobs": queued}
 
-    def in_hand(self) -> set[UUID]:
-        """The ids of all jobs that are queued or running."""
-        return {job.id for job in self.jobs_in_hand()}
-
     def jobs_in_hand(self) -> list[AcquiredJob]:
         """All jobs that are queued or running, also behind a stuck one."""
         with self._changed:
@@ -113,12 +111,13 @@ class Pool(Service):
         with self._changed:
             self._closed = False
             # After a stop that did not end in time a worker may still be busy: it is one of ours again.
-            self._workers = [worker for worker in self._workers if worker.is_alive()]
-            for _ in range(len(self._workers) - len(self._stuck), self.threads):
+            while self._staff < self.threads:
                 self._add_worker()
 
     def _add_worker(self) -> None:
+        self._workers = [worker for worker in self._workers if worker.is_alive()]
         self._workers.append(spawn(f"jobexec-worker-{len(self._workers) + 1}", self._work))
+        self._staff += 1
 
     def stop(self, timeout: float) -> bool:
         """Give back what has not begun and wait for what runs; for what is stuck there is no use in waiting long."""
@@ -151,6 +150,7 @@ class Pool(Service):
                 if any(each is job for each in batch):
                     self._active = [active for active in self._active if active is not batch]
                     self._stuck.append(batch)
+                    self._staff -= 1
                     self._leave(batch)
                     if len(self._stuck) <= most and not self._closed:
                         self._add_worker()
@@ -166,7 +166,8 @@ class Pool(Service):
             try:
                 self._run(batch)
             except BaseException:  # no worker dies, whatever a project's logging filters or signals do
-                logger.exception("A batch of %d jobs could not be run to its end", len(batch))
+                with suppress(Exception):
+                    logger.exception("A batch of %d jobs could not be run to its end", len(batch))
             finally:
                 replaced = self._done(batch)
             if replaced:
@@ -176,6 +177,7 @@ class Pool(Service):
         with self._changed:
             while (batch := self._next()) is None:
                 if self._closed:
+                    self._staff -= 1
                     return None
                 if not self._changed.wait(_IDLE_SECONDS):
                     self._rest_connections()
@@ -208,12 +210,15 @@ class Pool(Service):
             self._changed.acquire()
 
     def _done(self, batch: Batch) -> bool:
-        """Whether the thread was stuck and another has taken its place."""
+        """Whether the thread was stuck and another has taken its place; if none has, it goes on itself."""
         with self._changed:
             self.done += len(batch)
-            stuck = any(each is batch for each in self._stuck)
-            if stuck:
+            replaced = False
+            if any(each is batch for each in self._stuck):
                 self._stuck = [each for each in self._stuck if each is not batch]
+                replaced = self._staff >= self.threads
+                if not replaced:
+                    self._staff += 1
             else:
                 self._active = [active for active in self._active if active is not batch]
                 self._leave(batch)
@@ -221,7 +226,7 @@ class Pool(Service):
                 self._changed.notify_all()
             waiting = self._with_room()
         _call(waiting)
-        return stuck
+        return replaced
 
     def _leave(self, batch: Batch) -> None:
         """The batch's places and its thread are free again."""
@@ -236,7 +241,7 @@ class Pool(Service):
 
     def _with_room(self) -> list[Callable[[], None]]:
         """Whom to tell that there is room: those who were refused, once their part of the queue is half empty."""
-        if self._closed:
+        if self._closed or self._lone is not None:
             return []
         ready = [using for using in self._refused if self._shares.has_room(using)]
         return [self._refused.pop(using) for using in ready]

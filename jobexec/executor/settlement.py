@@ -6,9 +6,10 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
+
+from jobexec.operations.work import AcquiredJob
 
 from .connections import refresh_connections, rest_connections
 from .node import Node
@@ -59,10 +60,10 @@ class Settlement(Service):
         outcome.settled.wait()
         return outcome.counted
 
-    def in_hand(self) -> set[UUID]:
-        """The ids of all jobs whose outcomes are not committed yet."""
+    def jobs_in_hand(self) -> list[AcquiredJob]:
+        """All jobs whose outcomes are not committed yet."""
         with self._changed:
-            return {outcome.work.id for outcome in (*self._committing, *self._buffer)}
+            return [outcome.work for outcome in (*self._committing, *self._buffer)]
 
     @property
     def empty(self) -> bool:

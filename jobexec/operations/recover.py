@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 from django.db.models import F, Q
 
@@ -55,19 +54,20 @@ def release_owned(using: str, owner: str) -> int:
         ids = list(rows.values_list("pk", flat=True))
         _unlock(using, ids)
         unlock_all(using, owner)
-        global_lock.release_of(using, owner)
+    global_lock.release_of(using, owner)
     return len(ids)
 
 
-def release_strays(using: str, owner: str, in_hand: Callable[[], Collection[UUID]]) -> int:
+def release_strays(using: str, owner: str, in_hand: Callable[[], Iterable[AcquiredJob]]) -> int:
     """Release at no cost what ``owner`` has locked and does not know of; returns how many jobs that were.
 
-    For an acquisition whose commit went through while its confirmation was lost. ``in_hand`` tells the ids that the
+    For an acquisition whose commit went through while its confirmation was lost. ``in_hand`` tells the jobs that the
     owner knows of; it is asked after the look at the table, so what has ended meanwhile has gone or has another
-    revision, and is let alone.
+    revision, and is let alone. A job known by another revision only is none: its retry was acquired while the thread
+    of an earlier attempt, past its timeout, still runs.
     """
     locked = dict(Job.objects.using(using).filter(lock_owner=owner).values_list("pk", "revision"))
-    strays = locked.keys() - set(in_hand())
+    strays = {pk for pk, _ in locked.items() - {(job.id, job.revision) for job in in_hand()}}
     if not strays:
         return 0
     with atomic(using):

@@ -40,7 +40,7 @@ def build(alias, configure):
 
         pool = Waiting(threads, queue_size, lambda batch: None, release)
         pool.start()
-        loop = JobAcquisition(node, pool, lambda: False, pool.in_hand)
+        loop = JobAcquisition(node, pool, lambda: False, pool.jobs_in_hand)
         loop.released = released
         return loop
 
@@ -68,7 +68,7 @@ def test_never_asks_for_more_than_the_pool_grants(alias, build, asked):
     assert loop.run_once() == 0.0
     assert loop.run_once() == 5.0, "the pool says when there is room"
     assert asked == [4, 1]
-    assert len(loop.pool.in_hand()) == len(locked_ids(alias)) == 5
+    assert len(loop.pool.jobs_in_hand()) == len(locked_ids(alias)) == 5
 
 
 def test_waits_longer_when_nothing_is_found_and_longest_when_listening(alias, build):
@@ -149,10 +149,10 @@ def test_a_commit_in_doubt_leaves_nothing_locked_for_ever(alias, build, monkeypa
     with pytest.raises(OperationalError):
         loop.run_once()
     assert len(locked_ids(alias)) == 4
-    assert loop.pool.in_hand() == {known}
+    assert [job.id for job in loop.pool.jobs_in_hand()] == [known]
     monkeypatch.setattr(module, "acquire_jobs", acquire_jobs)
     loop.run_once()
-    assert len(loop.pool.in_hand()) == 4
+    assert len(loop.pool.jobs_in_hand()) == 4
     assert "3 jobs on" in caplog.text
     for row in Job.objects.using(alias).all():
         assert (row.retries, row.lost_runs) == (3, 0)
@@ -169,7 +169,7 @@ def test_a_job_that_ends_while_strays_are_looked_for_is_let_alone(alias, build):
 
     def in_hand():
         Job.objects.using(alias).filter(pk=work.id).update(revision=99)  # settled, and acquired anew
-        return set()
+        return []
 
     assert release_strays(alias, loop.node.owner, in_hand) == 0
     assert locked_ids(alias) == {work.id}

@@ -38,6 +38,10 @@ class Bench:
             self.go[batch[0].id].set()
 
 
+def in_hand(bench):
+    return {job.id for job in bench.pool.jobs_in_hand()}
+
+
 @pytest.fixture
 def bench():
     benches = []
@@ -71,7 +75,7 @@ def test_running_and_queued_jobs_take_places_until_they_end(bench):
     until(lambda: b.began == [first])
     assert b.pool.reserve(1, lambda: None) == 0
     assert b.pool.load() == {"busy_threads": 1, "stuck_threads": 0, "queued_jobs": 1}
-    assert b.pool.in_hand() == {job.id for job in (*first, *second)}
+    assert in_hand(b) == {job.id for job in (*first, *second)}
     b.let_go(first)
     until(lambda: b.began == [first, second])
     assert b.pool.reserve(9, lambda: None) == 2
@@ -79,7 +83,7 @@ def test_running_and_queued_jobs_take_places_until_they_end(bench):
     b.pool.submit([], 2)
     b.let_go(second)
     until(lambda: b.pool.empty)
-    assert b.pool.in_hand() == set()
+    assert in_hand(b) == set()
 
 
 def test_who_is_refused_is_called_once_there_is_room(bench):
@@ -150,7 +154,7 @@ def test_a_suspect_that_was_lost_while_it_ran_runs_with_nothing_beside_it(bench)
     b.submit(alone, after, suspect)
     until(lambda: b.pool._lone is alone)
     assert b.pool.load() == {"busy_threads": 1, "stuck_threads": 0, "queued_jobs": 3}
-    assert b.pool.in_hand() == {batch[0].id for batch in (before, alone, after, suspect)}
+    assert in_hand(b) == {batch[0].id for batch in (before, alone, after, suspect)}
     b.let_go(before)
     until(lambda: b.began == [before, alone])
     assert b.pool.load() == {"busy_threads": 1, "stuck_threads": 0, "queued_jobs": 2}
@@ -169,7 +173,7 @@ def test_who_waits_to_run_alone_is_given_back(bench):
     until(lambda: b.pool._lone is alone)
     assert b.pool.stop(0) is False
     assert b.given_back == [alone]
-    assert b.pool.in_hand() == {running[0].id}
+    assert in_hand(b) == {running[0].id}
     b.let_go(running)
     assert b.pool.stop(TIMEOUT) is True
     assert b.ended == [running]
@@ -237,6 +241,65 @@ def test_can_be_started_again_even_with_a_thread_that_has_not_ended(bench):
     until(lambda: b.pool.load()["busy_threads"] == 1)
     b.submit(third)
     until(lambda: third in b.began)
+
+
+def test_can_be_started_again_while_a_thread_is_just_ending(bench, monkeypatch):
+    closing = threading.Event()
+    monkeypatch.setattr("jobexec.executor.pool._WORKER_STOP", 0)
+    monkeypatch.setattr("jobexec.executor.service.close_connections", lambda: closing.wait(TIMEOUT))
+    b = bench(threads=1, queue_size=0)
+    assert b.pool.stop(0)
+    until(lambda: not b.pool._staff)
+    b.pool.start()
+    batch = b.batch()
+    b.submit(batch)
+    until(lambda: b.began == [batch], 5)
+    monkeypatch.undo()
+    closing.set()
+
+
+def test_threads_that_were_stuck_and_not_replaced_go_on_when_they_end(bench):
+    b = bench(threads=2, queue_size=9)
+    stuck, after = [b.batch(), b.batch()], [b.batch(), b.batch()]
+    b.submit(*stuck)
+    until(lambda: len(b.began) == 2)
+    assert [b.pool.give_up(batch[0], 0) for batch in stuck] == [1, 2]
+    b.submit(*after)
+    b.let_go(*stuck)
+    until(lambda: len(b.began) == 4, 5)
+    assert len(threads("jobexec-worker")) == 2
+    assert b.pool.load() == {"busy_threads": 2, "stuck_threads": 0, "queued_jobs": 0}
+
+
+def test_threads_that_were_stuck_and_replaced_leave_nothing(bench):
+    b = bench(threads=1, queue_size=9)
+    for _ in range(5):
+        stuck = b.batch()
+        b.submit(stuck)
+        until(lambda: stuck in b.began)  # noqa: B023
+        assert b.pool.give_up(stuck[0], 1) == 1
+        b.let_go(stuck)
+        until(lambda: len(threads("jobexec-worker")) == 1)
+    assert len(b.pool._workers) <= 2
+
+
+def test_nothing_is_acquired_while_a_job_waits_to_run_alone_or_does(bench):
+    b = bench(threads=2, queue_size=9)
+    told = threading.Event()
+    before, alone = b.batch(), b.batch(2)
+    b.submit(before)
+    until(lambda: b.began == [before])
+    b.submit(alone)
+    until(lambda: b.pool._lone is alone)
+    assert b.pool.reserve(1, told.set) == 0
+    b.let_go(before)
+    until(lambda: b.began == [before, alone])
+    assert b.pool.reserve(1, told.set) == 0
+    assert not told.is_set()
+    b.let_go(alone)
+    passed(told)
+    assert b.pool.reserve(1, told.set) == 1
+    b.pool.submit([], 1)
 
 
 def test_no_worker_dies_of_what_it_runs(bench, caplog):

@@ -50,12 +50,12 @@ def test_outcomes_survive_a_database_that_is_away(alias, service, jobs, outage):
     service.submit(Outcome(works[2]))
     until(lambda: outage.tries >= 3)
     assert not service.empty
-    assert service.in_hand() == {work.id for work in works[:3]}
+    assert {job.id for job in service.jobs_in_hand()} == {work.id for work in works[:3]}
     service.submit(done(alias, works[3]))
     outage.clear()
     until(lambda: service.empty)
     assert tables_of(alias) == {works[1].id: [TimerJob], works[2].id: [Job]}
-    assert service.in_hand() == set()
+    assert service.jobs_in_hand() == []
 
 
 def test_a_commit_in_doubt_is_tried_again_and_not_counted_as_lost(alias, service, jobs, monkeypatch, caplog):
@@ -215,7 +215,7 @@ def test_stop_writes_what_is_left_and_gives_up_at_its_deadline(alias, service, j
     settled = []
     waiting = threading.Thread(target=lambda: settled.append(service.settle(done(alias, works[1]))))
     waiting.start()
-    until(lambda: len(service.in_hand()) == 2)
+    until(lambda: len(service.jobs_in_hand()) == 2)
     assert service.stop(0.1) is False
     waiting.join(TIMEOUT)
     assert settled == [False], "who waits for a sibling's commit is let go"

@@ -164,7 +164,7 @@ def test_a_slow_job_keeps_its_lock_while_stopping_and_counts(alias, make_executo
     rows = [make_job(alias, handler_type="tests.wait", process_instance_id=f"order-{number}") for number in range(4)]
     executor.start()
     assert gate.entered.acquire(timeout=TIMEOUT)
-    until(lambda: len(executor.pool.in_hand()) == 4)
+    until(lambda: len(executor.pool.jobs_in_hand()) == 4)
     results = []
     stopping = threading.Thread(target=lambda: results.append(executor.stop()))
     stopping.start()
@@ -180,6 +180,26 @@ def test_a_slow_job_keeps_its_lock_while_stopping_and_counts(alias, make_executo
     for row in Job.objects.using(alias).all():
         assert (row.lock_owner, row.lost_runs, row.retries, row.attempts) == (None, 0, 3, 0)
     assert gate.context.id in {row.pk for row in rows} - set(tables_of(alias))
+
+
+def test_what_could_not_be_given_back_is_acquirable_after_a_new_start(alias, make_executor, gate, monkeypatch):
+    """The lease goes on, so recovery would never find it."""
+
+    def away(*args):
+        raise OperationalError("the database is away")
+
+    for _ in range(3):
+        make_job(alias, handler_type="tests.wait")
+    executor = make_executor({"WAIT_TIME": 0.01, "MAX_WAIT": 0.05, "MAX_WAIT_WHEN_LISTENING": 0.05}, THREADS=1)
+    executor.start()
+    assert gate.entered.acquire(timeout=TIMEOUT)
+    until(lambda: len(executor.pool.jobs_in_hand()) == 3)
+    with monkeypatch.context() as patched:
+        patched.setattr("jobexec.executor.job_executor.release_jobs", away)
+        assert executor.stop(0) is False
+    executor.start()
+    gate.set()
+    until(lambda: all_gone(alias), 10)
 
 
 def test_a_job_that_outlasts_the_grace_period_keeps_its_lock_and_the_node_its_row(alias, make_executor, gate):
