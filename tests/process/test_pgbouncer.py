@@ -28,7 +28,7 @@ from tests.support.pgbouncer import in_transaction_mode, settings_of
 from tests.support.rerouted import rerouted
 from tests.support.waiting import TIMEOUT, passed, until
 
-pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
+pytestmark = [pytest.mark.transactional, pytest.mark.slow, pytest.mark.databases("postgresql")]
 
 # What would stay behind in a session that belongs to somebody else a moment later.
 _SESSION_STATE = re.compile(

@@ -13,7 +13,7 @@ from tests.support.factories import tables_of
 from tests.support.processes import alive
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.transactional
+pytestmark = [pytest.mark.transactional, pytest.mark.slow]
 
 
 def pids(alias):

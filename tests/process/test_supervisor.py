@@ -13,7 +13,7 @@ from tests.support.processes import alive
 from tests.support.proxy import in_front_of, moved
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
+pytestmark = [pytest.mark.transactional, pytest.mark.slow, pytest.mark.databases("postgresql")]
 
 
 def nodes(alias):

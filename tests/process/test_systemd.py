@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.waiting import TIMEOUT, until
 
-pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
+pytestmark = [pytest.mark.transactional, pytest.mark.slow, pytest.mark.databases("postgresql")]
 
 
 class Manager:
