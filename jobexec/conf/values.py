@@ -69,9 +69,9 @@ def integer(minimum: int, maximum: int = 2**31 - 1) -> Parser:
 
 
 def factor(value: Any) -> float:
-    """A number of at least 1."""
-    if not is_number(value) or value < 1:
-        raise ValueError("a number of at least 1")
+    """A number from 1 to 1000: powers of more would be no number any more."""
+    if not is_number(value) or not 1 <= value <= 1000:
+        raise ValueError("a number from 1 to 1000")
     return float(value)
 
 

@@ -121,6 +121,7 @@ def test_the_stated_number_is_never_exceeded_and_not_much_too_great(alias, make_
     assert THREADS + len(LOOPS) - 1 <= counter.most <= stated
 
 
+@pytest.mark.transactional
 def test_every_thread_that_uses_the_database_is_counted(alias, configure):
     configure(THREADS=2)
     executor = JobExecutor()

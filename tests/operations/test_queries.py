@@ -151,7 +151,6 @@ def test_job_definitions(alias, name, condition):
     table = JobDefinition.objects.using(alias)
     table.create(id="orders.ship", handler_type="orders.ship", **columns)
     table.create(id="other", handler_type="other", category="default")
-    # Nodes that other tests have started may have left the definitions of their handlers.
     assert [row.pk for row in table.filter(condition, pk__in=["orders.ship", "other"])] == ["orders.ship"]
 
 

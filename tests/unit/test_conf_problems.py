@@ -48,7 +48,7 @@ BAD: dict[str, list[Any]] = {
     "HISTORY_LEVEL": ["all", None, ["full"]],
     "DEPLOYMENT": ["shop", "shop:", ":1", "a:b:c", 5, "a :1"],
     "ACQUISITION": ["fast", None],
-    "WAIT_INCREASE_FACTOR": [0.5, "2", float("inf"), True],
+    "WAIT_INCREASE_FACTOR": [0.5, "2", float("inf"), True, 1001],
     "PRIORITY_AGEING": [0, -1, "x"],
     "PRIORITY_RANGE": [5, (1,), (2, 1), (1.5, 2), (True, None), "ab", None],
     "LISTEN_DATABASE": ["", 5],
