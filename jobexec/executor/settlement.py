@@ -208,11 +208,11 @@ class Settlement(Service):
         if any(outcome.failure for outcome in outcomes):
             self._after_failure()
         for outcome in outcomes:
-            if outcome.settled is not None:
-                outcome.settled.set()
             if outcome.run is not None and not outcome.counted:
                 with suppress(Exception):
                     _log_uncounted(outcome)
+            if outcome.settled is not None:
+                outcome.settled.set()
 
 
 def _log_uncounted(outcome: Outcome) -> None:
