@@ -32,7 +32,7 @@ def test_from_start_to_drain(alias, run, enqueue, trace):
     until(lambda: codes(executor) == {"startup": 200, "ready": 200, "live": 200})
     enqueue("note", "one")
     enqueue("wait", "a", str(trace.go))
-    until(lambda: health.ask(executor, "live").body["done_jobs"] == 1)
+    until(lambda: health.ask(executor, "live").body["done_jobs"] == 1 and trace.lines().count("begun a") == 1)
     answer = health.ask(executor, "ready").body
     assert (answer["ok"], answer["reasons"], answer["status"]) == (True, [], "Ready: default")
     assert (answer["node"], answer["pid"], answer["busy_threads"]) == ("here", executor.pid, 1)
