@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from typing import Any
 
@@ -93,3 +94,16 @@ def _too_old(connection: Any, wait: float | None) -> bool:
         return wait is not None
     # Django's own reading, of the time at which it connected; None means for ever.
     return connection.close_at is not None and time.monotonic() + (wait or 0.0) >= connection.close_at
+
+
+def rest_connections_outside(lock: threading.Condition) -> None:
+    """:func:`rest_connections` with a lock that this thread holds let go meanwhile.
+
+    For threads that wait on a condition, which then hold its lock again: closing a connection may take long, and must
+    not keep others from the queue.
+    """
+    lock.release()
+    try:
+        rest_connections()
+    finally:
+        lock.acquire()

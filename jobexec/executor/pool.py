@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from jobexec.operations.work import ALONE_FROM, AcquiredJob
 
-from .connections import rest_connections
+from .connections import rest_connections_outside
 from .service import Deadline, Service, spawn
 from .shares import Batch, Shares, is_suspect
 
@@ -180,7 +180,7 @@ class Pool(Service):
                     self._staff -= 1
                     return None
                 if not self._changed.wait(_IDLE_SECONDS):
-                    self._rest_connections()
+                    rest_connections_outside(self._changed)
             self._active.append(batch)
             return batch
 
@@ -200,14 +200,6 @@ class Pool(Service):
         """The batch that waits to run alone, if there is one."""
         lone = self._lone
         return [] if lone is None or any(active is lone for active in self._active) else [lone]
-
-    def _rest_connections(self) -> None:
-        # Waiting holds the condition's lock again; closing a connection must not keep others from the queue.
-        self._changed.release()
-        try:
-            rest_connections()
-        finally:
-            self._changed.acquire()
 
     def _done(self, batch: Batch) -> bool:
         """Whether the thread was stuck and another has taken its place; if none has, it goes on itself."""

@@ -11,7 +11,7 @@ from django.db import InterfaceError, OperationalError
 
 from jobexec.operations.work import AcquiredJob
 
-from .connections import refresh_connections, rest_connections
+from .connections import refresh_connections, rest_connections_outside
 from .node import Node
 from .outcomes import Outcome, unreachable, write, write_alone
 from .service import Deadline, Service, is_alive, spawn
@@ -139,19 +139,11 @@ class Settlement(Service):
         with self._changed:
             while not (self._buffer or self._stopping):
                 if not self._changed.wait(_IDLE_SECONDS):
-                    self._rest_connections()
+                    rest_connections_outside(self._changed)
             self._gather()
             group, self._buffer = self._buffer[:_GROUP], self._buffer[_GROUP:]
             self._committing = group
             return group
-
-    def _rest_connections(self) -> None:
-        # Waiting holds the condition's lock again; closing a connection must not keep threads from handing on outcomes.
-        self._changed.release()
-        try:
-            rest_connections()
-        finally:
-            self._changed.acquire()
 
     def _gather(self) -> None:
         """Let a group grow while jobs end faster than commits; a waiting sibling is never kept waiting."""

@@ -4,7 +4,7 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
-from django.db import transaction
+from django.db import connections, transaction
 
 from jobexec.models import ExclusiveLock, Job
 from jobexec.operations import acquire_jobs, complete_jobs, global_lock
@@ -75,13 +75,16 @@ def test_everything_is_done_once_though_all_take_and_settle_at_once(alias, strat
 @servers
 def test_rows_that_others_are_locking_are_passed_over(alias):
     rows = [make_job(alias) for _ in range(5)]
+    if alias == "mariadb":
+        # Sorting a small table instead of reading the index locks all of it: let it be large enough for the index.
+        Job.objects.using(alias).bulk_create([Job(handler_type="x", category="foreign") for _ in range(1000)])
+        with connections[alias].cursor() as cursor:
+            cursor.execute("ANALYZE TABLE jobexec_job")
     with held(alias) as inside:
         first = inside(lambda: acquire(alias, "one", 3, strategy="skip_locked"))
         second = finish(start(alias, lambda: acquire(alias, "two", strategy="skip_locked")))
     assert [job.id for job in first] == [row.pk for row in rows[:3]]
-    taken, rest = [job.id for job in second], [row.pk for row in rows[3:]]
-    # On a table so small MariaDB may sort instead of using the index, and then the first has locked all that it read.
-    assert taken == rest or (alias == "mariadb" and taken == []), "without waiting"
+    assert [job.id for job in second] == [row.pk for row in rows[3:]], "without waiting"
 
 
 @servers

@@ -190,8 +190,7 @@ def test_idle_workers_let_go_of_their_connections_unless_told_to_keep_them(
     address(CONN_MAX_AGE=age)
     monkeypatch.setattr(pool_module, "_IDLE_SECONDS", 0.05)
     turns, wrappers = [], []
-    real = pool_module.rest_connections
-    monkeypatch.setattr(pool_module, "rest_connections", lambda: (real(), turns.append(1)))
+    monkeypatch.setattr("jobexec.executor.connections.rest_connections", lambda: (rest_connections(), turns.append(1)))
 
     def use():
         connections[alias].ensure_connection()

@@ -105,7 +105,9 @@ def test_a_failure_wakes_the_timers(alias, service, jobs):
 def test_an_idle_settlement_closes_its_connection(alias, service, jobs, monkeypatch):
     monkeypatch.setattr(settlement, "_IDLE_SECONDS", 0.01)
     closed = threading.Event()
-    monkeypatch.setattr(settlement, "rest_connections", lambda: (connections.close_all(), closed.set()))
+    monkeypatch.setattr(
+        "jobexec.executor.connections.rest_connections", lambda: (connections.close_all(), closed.set())
+    )
     (work,) = jobs(1)
     service.start()
     assert service.settle(done(alias, work)) is True
