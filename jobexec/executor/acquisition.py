@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from jobexec import clock, signals
 from jobexec.models import Job
-from jobexec.operations.acquire import acquire_jobs, release_jobs
+from jobexec.operations.acquire import acquire_jobs
 from jobexec.operations.errors import is_conflict
 from jobexec.operations.recover import release_strays
+from jobexec.operations.release import release_jobs
 from jobexec.operations.work import AcquiredJob, Acquisition, batches
 
 from .node import Node

@@ -17,11 +17,13 @@ from jobexec.handlers.context import JobContext
 from jobexec.handlers.registry import get_handler
 from jobexec.identifiers import uuid7
 from jobexec.models import Job
+from jobexec.operations.complete import complete_jobs
 from jobexec.operations.exclusive import lock_instances
 from jobexec.operations.lookup import find_job
 from jobexec.operations.move import move
 from jobexec.operations.recover import lock_for
-from jobexec.operations.settle import Failure, Run, complete_jobs, fail_job
+from jobexec.operations.run import Run
+from jobexec.operations.settle import Failure, fail_job
 from jobexec.operations.work import AcquiredJob, columns, from_row
 
 from .execution import failure_of, run_handler

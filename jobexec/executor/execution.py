@@ -27,9 +27,11 @@ from jobexec.handlers.base import JobHandler
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.registry import get_handler
 from jobexec.models import Job
+from jobexec.operations.complete import complete_jobs
 from jobexec.operations.errors import is_conflict, storable
 from jobexec.operations.recover import mark_suspect_started
-from jobexec.operations.settle import Failure, Run, complete_jobs
+from jobexec.operations.run import Run
+from jobexec.operations.settle import Failure
 from jobexec.operations.work import AcquiredJob
 from jobexec.retry import RetryPlan
 

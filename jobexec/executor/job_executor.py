@@ -11,7 +11,7 @@ from itertools import groupby
 from jobexec.conf import Settings, get_settings
 from jobexec.handlers.base import JobHandler
 from jobexec.handlers.context import JobContext
-from jobexec.operations.acquire import release_jobs
+from jobexec.operations.release import release_jobs
 from jobexec.operations.work import AcquiredJob
 
 from .engine import Engine

@@ -11,9 +11,11 @@ from django.db import InterfaceError, OperationalError, connections
 
 from jobexec import clock, signals
 from jobexec.models import Job
-from jobexec.operations.acquire import release_jobs
 from jobexec.operations.announce import failure_signal
-from jobexec.operations.settle import Failure, Run, complete_jobs, fail_job
+from jobexec.operations.complete import complete_jobs
+from jobexec.operations.release import release_jobs
+from jobexec.operations.run import Run
+from jobexec.operations.settle import Failure, fail_job
 from jobexec.operations.unreadable import bury
 from jobexec.operations.work import AcquiredJob
 

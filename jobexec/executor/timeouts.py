@@ -7,7 +7,8 @@ from collections.abc import Callable
 from jobexec import clock, signals
 from jobexec.exceptions import JobTimeout
 from jobexec.models import Job
-from jobexec.operations.settle import Failure, Run
+from jobexec.operations.run import Run
+from jobexec.operations.settle import Failure
 
 from .outcomes import Outcome
 from .pool import Pool

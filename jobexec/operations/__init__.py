@@ -4,9 +4,10 @@ Every function takes ``using`` (a database alias), rows, ids or a queryset, work
 of its own, and knows nothing of handlers or threads.
 """
 
-from .acquire import acquire_jobs, release_jobs
+from .acquire import acquire_jobs
 from .adjust import delete_jobs, requeue, retry_now, set_due_date, set_priority, set_retries
 from .cancel import cancel
+from .complete import complete_jobs
 from .create import create_job, create_jobs
 from .deployments import (
     deploy,
@@ -17,8 +18,9 @@ from .deployments import (
 )
 from .lookup import find_job, find_states
 from .recover import recover_expired_locks, recover_node
+from .release import release_jobs
 from .selection import OperationResult
-from .settle import complete_jobs, fail_job
+from .settle import fail_job
 from .suspend import activate, lift, suspend
 from .sweep import next_suspension_date, sweep_suspensions
 from .timers import next_due_date, trigger_due_timers

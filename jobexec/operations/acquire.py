@@ -1,8 +1,8 @@
-"""Acquisition: pick unlocked jobs and lock them, and give back what has not begun."""
+"""Acquisition: pick unlocked jobs and lock them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -14,12 +14,12 @@ from jobexec.models import Job, SuspendedJob
 
 from . import global_lock
 from .categories import Turns
-from .exclusive import lock_instances, unlock_instances, without_locked_instances
+from .exclusive import lock_instances, without_locked_instances
 from .locking import atomic, has_skip_locked, lock_rows
 from .move import move_all
+from .release import give_back
 from .suspensions import Suspensions, covered_rows
 from .unreadable import UNREADABLE, bury_unreadable
-from .wake import wake_on_commit
 from .work import AcquiredJob, Acquisition, Scope, columns, from_row
 
 
@@ -83,7 +83,7 @@ def _acquire_optimistic(using: str, owner: str, limit: int, scope: Scope, lock_t
         result.lock_failures = len(jobs) - len(taken)
         jobs = [job for job in jobs if job.id in taken]
         ours = _lock_instances(using, owner, jobs, result)
-        _give_back(using, [job.id for job in jobs if job not in ours])
+        give_back(using, [job.id for job in jobs if job not in ours])
     result.jobs = _raised(ours)
     return result
 
@@ -192,38 +192,3 @@ def _lock_instances(using: str, owner: str, jobs: list[AcquiredJob], result: Acq
     allowed = [job for job in jobs if not job.serial_key or job.serial_key in held]
     result.blocked = len(jobs) - len(allowed)
     return allowed
-
-
-def release_jobs(using: str, jobs: Sequence[AcquiredJob]) -> int:
-    """Unlock jobs that have not begun; costs them nothing. Returns how many were still ours."""
-    with atomic(using):
-        count = sum(_unlock(using, owner, group) for owner, group in by_owner(jobs).items())
-        for owner, group in by_owner(jobs).items():
-            unlock_instances(using, owner, {job.serial_key for job in group} - {""})
-        if count:
-            wake_on_commit(using)  # others may be idle; who releases is stopping or full
-    return count
-
-
-def by_owner(jobs: Iterable[AcquiredJob]) -> dict[str, list[AcquiredJob]]:
-    """Jobs grouped by their lock owner: nearly always one group, more after a node lost its lease."""
-    groups: dict[str, list[AcquiredJob]] = {}
-    for job in jobs:
-        groups.setdefault(job.lock_owner, []).append(job)
-    return groups
-
-
-def _unlock(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> int:
-    revisions = {job.id: job.revision for job in jobs}
-    if not revisions:
-        return 0
-    table = Job.objects.using(using)
-    rows = lock_rows(table.filter(pk__in=revisions, lock_owner=owner).order_by("pk"))
-    ours = [pk for pk, revision in rows.values_list("pk", "revision") if revisions[pk] == revision]
-    return _give_back(using, ours)
-
-
-def _give_back(using: str, ids: list[UUID]) -> int:
-    """Unlock rows that this transaction has locked."""
-    unlocked = {"lock_owner": None, "lock_expiration_time": None, "start_time": None, "revision": F("revision") + 1}
-    return Job.objects.using(using).filter(pk__in=ids).update(**unlocked) if ids else 0

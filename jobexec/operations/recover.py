@@ -17,7 +17,8 @@ from .announce import announce, failure_signal
 from .exclusive import unlock_all, unlock_instances
 from .leases import remove_node
 from .locking import atomic, lock_rows
-from .settle import Failure, Run, settle_failure
+from .run import Run
+from .settle import Failure, settle_failure
 from .unreadable import UNREADABLE
 from .work import ALONE_FROM, AcquiredJob
 

@@ -1,13 +1,11 @@
-"""The end of a run: done, retry or dead letter, decided here and nowhere else."""
+"""The end of a run that did not succeed: retry, dead letter or cancelled, decided here and nowhere else."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 from jobexec import clock
 from jobexec.conf import get_settings
@@ -16,12 +14,12 @@ from jobexec.models import AbstractJob, DeadLetterJob, Job, LogState, SuspendedJ
 from jobexec.retry import RetryPlan, default_plan
 
 from . import history
-from .acquire import by_owner
 from .cancel import remove_cancelled
 from .errors import storable
 from .exclusive import unlock_instances
-from .locking import atomic, delete_rows, lock_rows
+from .locking import atomic, lock_rows
 from .move import move
+from .run import Run, timing
 from .suspensions import covered_rows
 from .work import AcquiredJob
 
@@ -29,15 +27,6 @@ logger = logging.getLogger("jobexec.settle")
 
 MESSAGE_LENGTH = 4000
 STACK_LENGTH = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """How a run went: wall-clock start, seconds that the handler ran, and the node's name."""
-
-    started_at: datetime
-    duration: float
-    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,44 +54,6 @@ class Verdict:
 
     due_date: datetime | None
     changes: dict[str, Any]
-
-
-def complete_jobs(using: str, completed: Sequence[tuple[AcquiredJob, Run]]) -> set[UUID]:
-    """Delete jobs that have succeeded, many in one transaction; returns the ids of those that were still ours.
-
-    An outcome counts only if lock owner and revision are those of the acquisition (fencing); what is left out was
-    taken over by somebody else, or was settled by an earlier try of the same commit.
-    """
-    settled: set[UUID] = set()
-    with atomic(using):
-        for owner, jobs in by_owner(job for job, _ in completed).items():
-            ours = _still_ours(using, owner, jobs)
-            _write_successes(using, {job.id: run for job, run in completed if job.id in ours})
-            delete_rows(Job.objects.using(using).filter(pk__in=ours))
-            unlock_instances(using, owner, {job.serial_key for job in jobs} - {""})
-            settled |= ours
-    return settled
-
-
-def _still_ours(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> set[UUID]:
-    revisions = {job.id: job.revision for job in jobs}
-    rows = lock_rows(Job.objects.using(using).filter(pk__in=revisions, lock_owner=owner).order_by("pk"))
-    return {pk for pk, revision in rows.values_list("pk", "revision") if revisions[pk] == revision}
-
-
-def _write_successes(using: str, runs: dict[UUID, Run]) -> None:
-    if runs and history.wants(LogState.SUCCESSFUL):
-        rows = Job.objects.using(using).filter(pk__in=runs).defer("handler_configuration", "exception_stack")
-        history.write(using, LogState.SUCCESSFUL, [_success(row, runs[row.pk]) for row in rows])
-
-
-def _success(row: Job, run: Run) -> Any:
-    return history.entry(row, LogState.SUCCESSFUL, attempt=row.attempts + 1, **_timing(row, run))
-
-
-def _timing(row: AbstractJob, run: Run) -> dict[str, Any]:
-    wait = (run.started_at - (row.due_date or row.create_time)).total_seconds()
-    return {"node": run.node, "duration": run.duration, "wait": max(0.0, wait)}
 
 
 def fail_job(using: str, job: AcquiredJob, failure: Failure, run: Run) -> AbstractJob | None:
@@ -148,7 +99,7 @@ def settle_failure(row: Job, failure: Failure, run: Run) -> AbstractJob | None:
 def _cancelled(row: Job, failure: Failure, run: Run) -> Job:
     using = row._state.db or "default"
     message = "" if failure.kind == "cancelled" else storable(failure.message)[:MESSAGE_LENGTH]
-    values = {"attempt": row.attempts + 1, "exception_message": message, **_timing(row, run)}
+    values = {"attempt": row.attempts + 1, "exception_message": message, **timing(row, run)}
     history.write(using, LogState.CANCELLED, [history.entry(row, LogState.CANCELLED, **values)])
     remove_cancelled(using, row)
     return row
@@ -158,7 +109,7 @@ def _write_failure(row: AbstractJob, moved: AbstractJob, failure: Failure, run: 
     using = row._state.db or "default"
     values: dict[str, Any] = {"exception_message": moved.exception_message, "exception_stack": moved.exception_stack}
     # When it was due is in the old row; the new one says when it is due again.
-    values |= {"due_date": row.due_date, **_timing(row, run)}
+    values |= {"due_date": row.due_date, **timing(row, run)}
     history.write(using, LogState.FAILED, [history.entry(moved, LogState.FAILED, **values)])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobexec.executor import execution, job_executor, node, outcomes, recovery
 from jobexec.models import ExecutorNode, Job, NodeState
-from jobexec.operations import acquire, recover, settle
+from jobexec.operations import acquire, complete, recover, settle
 from jobexec.operations.exclusive import unlock_instances
 from jobexec.operations.locking import atomic, lock_rows
 
@@ -27,7 +27,7 @@ def fencing() -> None:
             unlock_instances(using, job.lock_owner, {job.serial_key} - {""})
         return moved
 
-    settle._still_ours = still_ours
+    complete._still_ours = still_ours
     outcomes.fail_job = fail_job
 
 

@@ -12,7 +12,8 @@ from jobexec.executor.acquisition import JobAcquisition
 from jobexec.executor.node import Node
 from jobexec.executor.pool import Pool
 from jobexec.models import ExclusiveLock, Job
-from jobexec.operations.acquire import acquire_jobs, release_jobs
+from jobexec.operations.acquire import acquire_jobs
+from jobexec.operations.release import release_jobs
 from tests.support.factories import locked_ids, make_job
 
 

@@ -17,9 +17,10 @@ from jobexec.executor.job_executor import JobExecutor
 from jobexec.handlers import registry
 from jobexec.models import DeadLetterJob, ExecutorNode, Job, JobLog, SuspendedJob, TimerJob
 from jobexec.operations import activate, set_retries, suspend, wake
+from jobexec.operations.complete import complete_jobs
 from jobexec.operations.leases import declare_dead
 from jobexec.operations.recover import recover_node, release_owned
-from jobexec.operations.settle import complete_jobs, fail_job
+from jobexec.operations.settle import fail_job
 from jobexec.operations.timers import trigger_due_timers
 from tests.support import processes
 from tests.support.executor import all_gone

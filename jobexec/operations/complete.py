@@ -1,0 +1,49 @@
+"""The end of a run that succeeded: the job is deleted, many in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from jobexec.models import Job, LogState
+
+from . import history
+from .exclusive import unlock_instances
+from .locking import atomic, delete_rows, lock_rows
+from .release import by_owner
+from .run import Run, timing
+from .work import AcquiredJob
+
+
+def complete_jobs(using: str, completed: Sequence[tuple[AcquiredJob, Run]]) -> set[UUID]:
+    """Delete jobs that have succeeded, many in one transaction; returns the ids of those that were still ours.
+
+    An outcome counts only if lock owner and revision are those of the acquisition (fencing); what is left out was
+    taken over by somebody else, or was settled by an earlier try of the same commit.
+    """
+    settled: set[UUID] = set()
+    with atomic(using):
+        for owner, jobs in by_owner(job for job, _ in completed).items():
+            ours = _still_ours(using, owner, jobs)
+            _write_successes(using, {job.id: run for job, run in completed if job.id in ours})
+            delete_rows(Job.objects.using(using).filter(pk__in=ours))
+            unlock_instances(using, owner, {job.serial_key for job in jobs} - {""})
+            settled |= ours
+    return settled
+
+
+def _still_ours(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> set[UUID]:
+    revisions = {job.id: job.revision for job in jobs}
+    rows = lock_rows(Job.objects.using(using).filter(pk__in=revisions, lock_owner=owner).order_by("pk"))
+    return {pk for pk, revision in rows.values_list("pk", "revision") if revisions[pk] == revision}
+
+
+def _write_successes(using: str, runs: dict[UUID, Run]) -> None:
+    if runs and history.wants(LogState.SUCCESSFUL):
+        rows = Job.objects.using(using).filter(pk__in=runs).defer("handler_configuration", "exception_stack")
+        history.write(using, LogState.SUCCESSFUL, [_success(row, runs[row.pk]) for row in rows])
+
+
+def _success(row: Job, run: Run) -> Any:
+    return history.entry(row, LogState.SUCCESSFUL, attempt=row.attempts + 1, **timing(row, run))
