@@ -15,7 +15,7 @@ from jobexec.operations.announce import failure_signal
 from jobexec.operations.complete import complete_jobs
 from jobexec.operations.release import release_jobs
 from jobexec.operations.run import Run
-from jobexec.operations.settle import Failure, fail_job
+from jobexec.operations.settle import Failure, fail_jobs
 from jobexec.operations.unreadable import bury
 from jobexec.operations.work import AcquiredJob
 
@@ -62,20 +62,22 @@ def write(using: str, outcomes: Sequence[Outcome]) -> None:
         outcome.counted = True
     if done and signals.job_completed.has_listeners(Job):
         signals.job_completed.send_robust(sender=Job, using=using, jobs=[outcome.work for outcome in done])
-    for outcome in outcomes:
-        if outcome.run and outcome.failure and not outcome.counted:
-            _fail(using, outcome, outcome.failure, outcome.run)
+    failed = [outcome for outcome in outcomes if outcome.run and outcome.failure and not outcome.counted]
+    if failed:
+        _fail(using, failed)
     unbegun = [outcome.work for outcome in outcomes if outcome.run is None]
     if unbegun:
         release_jobs(using, unbegun)
 
 
-def _fail(using: str, outcome: Outcome, failure: Failure, run: Run) -> None:
-    moved = fail_job(using, outcome.work, failure, run)
-    outcome.counted = moved is not None
-    if moved is not None:
-        signal, values = failure_signal(moved, failure.error)
-        signal.send_robust(sender=type(moved), using=using, **values)
+def _fail(using: str, outcomes: Sequence[Outcome]) -> None:
+    moved = fail_jobs(using, [(each.work, each.failure, each.run) for each in outcomes if each.failure and each.run])
+    for outcome, job in zip(outcomes, moved, strict=True):
+        outcome.counted = job is not None
+    for outcome, job in zip(outcomes, moved, strict=True):
+        if job is not None and outcome.failure:
+            signal, values = failure_signal(job, outcome.failure.error)
+            signal.send_robust(sender=type(job), using=using, **values)
 
 
 def write_alone(using: str, outcome: Outcome) -> None:
@@ -95,7 +97,8 @@ def write_alone(using: str, outcome: Outcome) -> None:
     keeps_instance = outcome.failure is not None and outcome.failure.keeps_instance
     try:
         failure = Failure(message, kind="fatal", keeps_instance=keeps_instance)
-        outcome.counted = fail_job(using, outcome.work, failure, run) is not None
+        (moved,) = fail_jobs(using, [(outcome.work, failure, run)])
+        outcome.counted = moved is not None
     except (OperationalError, InterfaceError):
         raise
     except Exception:

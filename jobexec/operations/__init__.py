@@ -20,7 +20,7 @@ from .lookup import find_job, find_states
 from .recover import recover_expired_locks, recover_node
 from .release import release_jobs
 from .selection import OperationResult
-from .settle import fail_job
+from .settle import fail_job, fail_jobs
 from .suspend import activate, lift, suspend
 from .sweep import next_suspension_date, sweep_suspensions
 from .timers import next_due_date, trigger_due_timers
@@ -36,6 +36,7 @@ __all__ = [
     "delete_jobs",
     "deploy",
     "fail_job",
+    "fail_jobs",
     "find_job",
     "find_states",
     "lift",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from jobexec import signals
@@ -32,17 +32,18 @@ def cancel(target: Target, *, using: str | None = None) -> OperationResult:
             announce(signals.job_cancel_requested, database, type(row), job=row)
             return None
         history.write(database, LogState.CANCELLED, [history.entry(row, LogState.CANCELLED)])
-        remove_cancelled(database, row)
+        remove_cancelled(database, [row])
         announce(signals.job_cancelled, database, type(row), jobs=[row])
         return None
 
     return for_each(target, database, verb, Job, TimerJob, SuspendedJob)
 
 
-def remove_cancelled(using: str, row: AbstractJob) -> None:
-    """Delete a row that the caller has locked, and what was said of its progress."""
-    delete_rows(type(row)._base_manager.using(using).filter(pk=row.pk))
-    clear_progress(using, [row.pk])
+def remove_cancelled(using: str, rows: Sequence[AbstractJob]) -> None:
+    """Delete rows of one table that the caller has locked, and what was said of their progress."""
+    ids = [row.pk for row in rows]
+    delete_rows(type(rows[0])._base_manager.using(using).filter(pk__in=ids))
+    clear_progress(using, ids)
 
 
 def cancelled_among(using: str, ids: Collection[UUID]) -> list[UUID]:

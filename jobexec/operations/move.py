@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
+from uuid import UUID
 
 from jobexec import clock
 from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, Job, SuspendedJob, TimerJob
@@ -24,17 +25,21 @@ def move(row: AbstractJob, to: type[J], **changes: Any) -> J | None:
     return moved[0] if moved else None
 
 
-def move_all(rows: Sequence[AbstractJob], to: type[J], **changes: Any) -> list[J]:
+def move_all(
+    rows: Sequence[AbstractJob], to: type[J], each: Mapping[UUID, Mapping[str, Any]] | None = None, **changes: Any
+) -> list[J]:
     """Move rows of one table, that the caller has locked or does not mind losing, to another in few statements.
 
-    Returns the new rows; rows that changed since they were read stay where they are and are left out.
+    ``changes`` are columns of all of them, ``each`` has further ones by id. Returns the new rows; rows that changed
+    since they were read stay where they are and are left out.
     """
     if not rows:
         return []
     source, using = type(rows[0]), rows[0]._state.db or "default"
     with atomic(using):
         gone = _delete_unchanged(source, using, rows)
-        moved = [_copy(row, to, using, changes) for row in rows if row.pk in gone]
+        own = each or {}
+        moved = [_copy(row, to, using, {**changes, **own.get(row.pk, {})}) for row in rows if row.pk in gone]
         to._base_manager.using(using).bulk_create(moved)
     return moved
 

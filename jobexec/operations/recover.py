@@ -18,7 +18,7 @@ from .exclusive import unlock_all, unlock_instances
 from .leases import remove_node
 from .locking import atomic, lock_rows
 from .run import Run
-from .settle import Failure, settle_failure
+from .settle import Failure, settle_failures
 from .unreadable import UNREADABLE
 from .work import ALONE_FROM, AcquiredJob
 
@@ -140,9 +140,9 @@ def _charge(using: str, row: Job, node_name: str) -> None:
     lost_runs = row.lost_runs + 1
     failure = Failure(message=_LOST.format(node=node_name, lost_runs=lost_runs))
     run = Run(started, (clock.now(using) - started).total_seconds(), node_name)
-    moved = settle_failure(row, failure, run)
+    moved = settle_failures(using, [(row, failure, run)]).get(row.pk)
     if moved is not None:
-        # settle_failure takes a recorded outcome as proof of innocence; this one is not: it stays a suspect.
+        # settle_failures takes a recorded outcome as proof of innocence; this one is not: it stays a suspect.
         type(moved)._base_manager.using(using).filter(pk=moved.pk).update(lost_runs=lost_runs)
         moved.lost_runs = lost_runs
         signal, values = failure_signal(moved, WorkerLost(failure.message))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
+from uuid import UUID
 
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.exceptions import DoNotRetry, InvalidRetryPlan
-from jobexec.models import AbstractJob, DeadLetterJob, Job, LogState, SuspendedJob, TimerJob
+from jobexec.models import AbstractJob, DeadLetterJob, Job, JobLog, LogState, SuspendedJob, TimerJob
 from jobexec.retry import RetryPlan, default_plan
 
 from . import history
@@ -18,7 +20,8 @@ from .cancel import remove_cancelled
 from .errors import storable
 from .exclusive import unlock_instances
 from .locking import atomic, lock_rows
-from .move import move
+from .move import move_all
+from .release import by_owner
 from .run import Run, timing
 from .suspensions import covered_rows
 from .work import AcquiredJob
@@ -55,62 +58,99 @@ class Verdict:
     due_date: datetime | None
     changes: dict[str, Any]
 
+    @property
+    def columns(self) -> dict[str, Any]:
+        """What its row says where it goes; a dead letter keeps the date when it was due."""
+        return self.changes | ({"due_date": self.due_date} if self.due_date else {})
+
+
+#: A job that has ended without success, its row locked by the caller.
+Ended: TypeAlias = tuple[Job, Failure, Run]
+
 
 def fail_job(using: str, job: AcquiredJob, failure: Failure, run: Run) -> AbstractJob | None:
-    """Record a failed run and move the job on: to a timer, to the suspended jobs, or to the dead letters.
+    """Record one failed run: :func:`fail_jobs` for a single job."""
+    return fail_jobs(using, [(job, failure, run)])[0]
 
-    Returns the job where it now is (the Job row itself if it was cancelled and is gone), or None if it was no longer
-    ours. The process instance's lock goes with its last sibling: a failed job that waits for its retry does not block
-    the others.
+
+def fail_jobs(using: str, failed: Sequence[tuple[AcquiredJob, Failure, Run]]) -> list[AbstractJob | None]:
+    """Record failed runs and move the jobs on, many in one transaction: to a timer, the suspended or the dead letters.
+
+    Returns for each of them the job where it now is (the Job row itself if it was cancelled and is gone), or None if
+    it was no longer ours. A process instance's lock goes with its last sibling: a failed job that waits for its retry
+    does not block the others.
     """
     with atomic(using):
-        row = lock_rows(Job.objects.using(using).filter(pk=job.id, lock_owner=job.lock_owner)).first()
-        if row is None or row.revision != job.revision:
-            return None
-        moved = settle_failure(row, failure, run)
-        if not failure.keeps_instance:
-            unlock_instances(using, job.lock_owner, {job.serial_key} - {""})
-    return moved
+        rows = _lock_ours(using, [job for job, _, _ in failed])
+        # pop(): of two outcomes of the same acquisition the first counts.
+        found = [rows.pop((job.id, job.lock_owner, job.revision), None) for job, _, _ in failed]
+        ours = [(row, *each) for row, each in zip(found, failed, strict=True) if row]
+        moved = settle_failures(using, [(row, failure, run) for row, _, failure, run in ours])
+        ended = by_owner(job for _, job, failure, _ in ours if not failure.keeps_instance)
+        for owner, jobs in ended.items():
+            unlock_instances(using, owner, {job.serial_key for job in jobs} - {""})
+    return [moved.get(row.pk) if row else None for row in found]
 
 
-def settle_failure(row: Job, failure: Failure, run: Run) -> AbstractJob | None:
-    """Move a row that the caller has locked to where the failure sends it, and write the log.
+def _lock_ours(using: str, jobs: Sequence[AcquiredJob]) -> dict[tuple[UUID, str | None, int], Job]:
+    """The rows of these jobs, locked in the order of their ids, as far as their owners still hold them."""
+    held = Job.objects.using(using).filter(pk__in={job.id for job in jobs}, lock_owner__in=set(by_owner(jobs)))
+    return {(row.pk, row.lock_owner, row.revision): row for row in lock_rows(held.order_by("pk"))}
 
-    A job that was cancelled while it ran does not go on, however it ended.
+
+def settle_failures(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJob]:
+    """Move rows that the caller has locked to where their failures send them, and write the log.
+
+    Returns the jobs where they now are, by id. A job that was cancelled while it ran does not go on, however it ended.
     """
-    using = row._state.db or "default"
-    if failure.kind == "cancelled" or row.cancel_requested:
-        return _cancelled(row, failure, run)
-    now = clock.now(using)
-    verdict = decide(row, failure, now)
-    changes = {"due_date": verdict.due_date} | verdict.changes
-    moved: AbstractJob | None
-    if verdict.due_date is None:
-        moved = move(row, DeadLetterJob, **changes | {"due_date": row.due_date, "died_at": now})
-    elif covered_rows(using, [row]):
-        moved = move(row, SuspendedJob, **changes, suspended_at=now)
-    else:
-        moved = move(row, TimerJob, **changes)
-    if moved is not None and (failure.kind != "unknown" or verdict.due_date is None):
-        _write_failure(row, moved, failure, run)
-    return moved
+    cancelled = [each for each in ended if each[1].kind == "cancelled" or each[0].cancel_requested]
+    if cancelled:
+        _remove_cancelled(using, cancelled)
+    gone: dict[UUID, AbstractJob] = {row.pk: row for row, _, _ in cancelled}
+    going_on = [each for each in ended if each[0].pk not in gone]
+    moved = _move_on(using, going_on) if going_on else {}
+    return gone | moved
 
 
-def _cancelled(row: Job, failure: Failure, run: Run) -> Job:
-    using = row._state.db or "default"
+def _remove_cancelled(using: str, ended: Sequence[Ended]) -> None:
+    history.write(using, LogState.CANCELLED, [_cancellation(*each) for each in ended])
+    remove_cancelled(using, [row for row, _, _ in ended])
+
+
+def _cancellation(row: Job, failure: Failure, run: Run) -> JobLog:
     message = "" if failure.kind == "cancelled" else storable(failure.message)[:MESSAGE_LENGTH]
     values = {"attempt": row.attempts + 1, "exception_message": message, **timing(row, run)}
-    history.write(using, LogState.CANCELLED, [history.entry(row, LogState.CANCELLED, **values)])
-    remove_cancelled(using, row)
-    return row
+    return history.entry(row, LogState.CANCELLED, **values)
 
 
-def _write_failure(row: AbstractJob, moved: AbstractJob, failure: Failure, run: Run) -> None:
-    using = row._state.db or "default"
+def _move_on(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJob]:
+    now = clock.now(using)
+    verdicts = {row.pk: decide(row, failure, now) for row, failure, _ in ended}
+    dead = [row for row, _, _ in ended if verdicts[row.pk].due_date is None]
+    retried = [row for row, _, _ in ended if verdicts[row.pk].due_date is not None]
+    covered = covered_rows(using, retried) if retried else []
+    suspended = {row.pk for row in covered}
+    changes = {pk: verdict.columns for pk, verdict in verdicts.items()}
+    moved: list[AbstractJob] = [
+        *move_all([row for row in retried if row.pk not in suspended], TimerJob, changes),
+        *move_all(covered, SuspendedJob, changes, suspended_at=now),
+        *move_all(dead, DeadLetterJob, changes, died_at=now),
+    ]
+    by_id = {row.pk: row for row in moved}
+    told = [each for each in ended if each[0].pk in by_id and _is_logged(each[1], verdicts[each[0].pk])]
+    history.write(using, LogState.FAILED, [_failure(row, by_id[row.pk], run) for row, _, run in told])
+    return by_id
+
+
+def _is_logged(failure: Failure, verdict: Verdict) -> bool:
+    return failure.kind != "unknown" or verdict.due_date is None
+
+
+def _failure(row: Job, moved: AbstractJob, run: Run) -> JobLog:
     values: dict[str, Any] = {"exception_message": moved.exception_message, "exception_stack": moved.exception_stack}
     # When it was due is in the old row; the new one says when it is due again.
     values |= {"due_date": row.due_date, **timing(row, run)}
-    history.write(using, LogState.FAILED, [history.entry(moved, LogState.FAILED, **values)])
+    return history.entry(moved, LogState.FAILED, **values)
 
 
 def decide(row: AbstractJob, failure: Failure, now: datetime) -> Verdict:

@@ -6,7 +6,7 @@ These replace functions of jobexec in processes of the tests; jobexec itself has
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jobexec.executor import execution, job_executor, node, outcomes, recovery
+from jobexec.executor import execution, job_executor, node, recovery
 from jobexec.models import ExecutorNode, Job, NodeState
 from jobexec.operations import acquire, complete, recover, settle
 from jobexec.operations.exclusive import unlock_instances
@@ -20,15 +20,14 @@ def fencing() -> None:
         rows = lock_rows(Job.objects.using(using).filter(pk__in=[job.id for job in jobs]).order_by("pk"))
         return set(rows.values_list("pk", flat=True))
 
-    def fail_job(using: str, job: Any, failure: Any, run: Any) -> Any:
-        with atomic(using):
-            row = lock_rows(Job.objects.using(using).filter(pk=job.id)).first()
-            moved = None if row is None else settle.settle_failure(row, failure, run)
-            unlock_instances(using, job.lock_owner, {job.serial_key} - {""})
-        return moved
+    def lock_ours(using: str, jobs: Iterable[Any]) -> dict[Any, Job]:
+        # Under the names of the acquisitions that are to be settled, whatever the rows say now.
+        rows = lock_rows(Job.objects.using(using).filter(pk__in=[job.id for job in jobs]).order_by("pk"))
+        found = {row.pk: row for row in rows}
+        return {(job.id, job.lock_owner, job.revision): found[job.id] for job in jobs if job.id in found}
 
     complete._still_ours = still_ours
-    outcomes.fail_job = fail_job
+    settle._lock_ours = lock_ours
 
 
 def atomic_fence() -> None:

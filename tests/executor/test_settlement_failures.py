@@ -24,7 +24,7 @@ def outage(monkeypatch):
     """Between `outage.set()` and `outage.clear()` the database is away; `outage.tries` counts."""
     event = threading.Event()
     event.tries = 0
-    for name in ("complete_jobs", "fail_job", "release_jobs"):
+    for name in ("complete_jobs", "fail_jobs", "release_jobs"):
         monkeypatch.setattr(outcomes, name, _cut(event, getattr(outcomes, name)))
     unreachable = settlement.unreachable
     monkeypatch.setattr(settlement, "unreachable", lambda *args: event.is_set() or unreachable(*args))
@@ -80,7 +80,7 @@ def test_a_commit_in_doubt_is_tried_again_and_not_counted_as_lost(alias, service
 
 
 def test_what_was_settled_before_an_error_in_its_group_counts(alias, service, jobs, monkeypatch, caplog):
-    real, failures = outcomes.fail_job, []
+    real, failures = outcomes.fail_jobs, []
 
     def fail(*args):
         if not failures:
@@ -88,7 +88,7 @@ def test_what_was_settled_before_an_error_in_its_group_counts(alias, service, jo
             raise OperationalError("cut")
         return real(*args)
 
-    monkeypatch.setattr(outcomes, "fail_job", fail)
+    monkeypatch.setattr(outcomes, "fail_jobs", fail)
     bad, good = jobs(2)
     ends = [Outcome(bad, a_run(alias), a_failure()), done(alias, good)]
     heard = []
@@ -106,15 +106,15 @@ def test_what_was_settled_before_an_error_in_its_group_counts(alias, service, jo
 
 @pytest.mark.parametrize("error", [ValueError("cannot be written"), OperationalError("max_allowed_packet")])
 def test_a_poison_outcome_does_not_take_its_neighbours(alias, service, jobs, monkeypatch, error):
-    real, works = outcomes.fail_job, jobs(4)
+    real, works = outcomes.fail_jobs, jobs(4)
     poison = works[1].id
 
-    def fail(using, work, failure, run):
-        if work.id == poison and failure.kind == "error":
+    def fail(using, failed):
+        if any(work.id == poison and failure.kind == "error" for work, failure, _ in failed):
             raise error
-        return real(using, work, failure, run)
+        return real(using, failed)
 
-    monkeypatch.setattr(outcomes, "fail_job", fail)
+    monkeypatch.setattr(outcomes, "fail_jobs", fail)
     for work in works[:3]:
         service.submit(Outcome(work, a_run(alias), a_failure()))
     service.submit(done(alias, works[3]))
@@ -127,13 +127,13 @@ def test_a_poison_outcome_does_not_take_its_neighbours(alias, service, jobs, mon
         assert message == "ValueError: no (The outcome could not be written: ValueError: cannot be written)"
     else:  # may pass: it is kept and tried again
         assert not service.empty
-        monkeypatch.setattr(outcomes, "fail_job", real)
+        monkeypatch.setattr(outcomes, "fail_jobs", real)
         until(lambda: service.empty)
         assert TimerJob.objects.using(alias).count() == 3
 
 
 def test_a_row_that_cannot_even_become_a_dead_letter_by_a_move_is_buried(alias, service, jobs, monkeypatch):
-    monkeypatch.setattr(outcomes, "fail_job", lambda *args: 1 / 0)
+    monkeypatch.setattr(outcomes, "fail_jobs", lambda *args: 1 / 0)
     (work,) = jobs(1, process_instance_id="order-1")
     service.start()
     assert service.settle(Outcome(work, a_run(alias), a_failure())) is True
@@ -147,14 +147,14 @@ def test_a_row_that_cannot_even_become_a_dead_letter_by_a_move_is_buried(alias, 
 def test_one_that_still_runs_keeps_its_process_instance_whatever_becomes_of_it(
     alias, service, jobs, monkeypatch, buried
 ):
-    real = outcomes.fail_job
+    real = outcomes.fail_jobs
 
-    def fail(using, work, failure, run):
-        if buried or failure.kind == "error":
+    def fail(using, failed):
+        if buried or any(failure.kind == "error" for _, failure, _ in failed):
             raise ValueError("cannot be written")
-        return real(using, work, failure, run)
+        return real(using, failed)
 
-    monkeypatch.setattr(outcomes, "fail_job", fail)
+    monkeypatch.setattr(outcomes, "fail_jobs", fail)
     (work,) = jobs(1, process_instance_id="order-1")
     service.start()
     assert service.settle(Outcome(work, a_run(alias), a_failure(keeps_instance=True))) is True
@@ -167,7 +167,7 @@ def test_one_that_still_runs_keeps_its_process_instance_whatever_becomes_of_it(
 
 
 def test_a_job_is_not_given_back_before_its_timeout_is_written(alias, service, jobs, monkeypatch):
-    real, tries = outcomes.fail_job, []
+    real, tries = outcomes.fail_jobs, []
 
     def fail(*args):
         tries.append(1)
@@ -175,7 +175,7 @@ def test_a_job_is_not_given_back_before_its_timeout_is_written(alias, service, j
             raise OperationalError("deadlock detected")
         return real(*args)
 
-    monkeypatch.setattr(outcomes, "fail_job", fail)
+    monkeypatch.setattr(outcomes, "fail_jobs", fail)
     timed_out, other = jobs(2)
     service.submit(Outcome(timed_out, a_run(alias), a_failure(keeps_instance=True)))
     service.submit(Outcome(timed_out))
