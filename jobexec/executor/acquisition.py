@@ -13,6 +13,7 @@ from jobexec.operations.recover import release_strays
 from jobexec.operations.release import release_jobs
 from jobexec.operations.work import AcquiredJob, Acquisition, batches
 
+from .bell import Bell, Source
 from .node import Node
 from .pool import Pool
 from .service import Loop, logger
@@ -25,9 +26,15 @@ class JobAcquisition(Loop):
     keeps_connection = True  # connecting would come between a notification and the job
 
     def __init__(
-        self, node: Node, pool: Pool, listening: Callable[[], bool], in_hand: Callable[[], Iterable[AcquiredJob]]
+        self,
+        node: Node,
+        pool: Pool,
+        listening: Callable[[], bool],
+        in_hand: Callable[[], Iterable[AcquiredJob]],
+        source: Source | None = None,
     ) -> None:
         super().__init__(f"jobexec-acquisition-{node.using}")
+        self._woken = Bell(source)
         self.node, self.pool, self._listening, self._in_hand = node, pool, listening, in_hand
         self._in_doubt = False
         self._served = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobexec.conf import EngineSettings, Settings
-from jobexec.operations import wake
+from jobexec.operations.wake import EVERYTHING, JOBS, TIMERS, add_listener, remove_listener
 from jobexec.operations.work import AcquiredJob
 
 from .acquisition import JobAcquisition
@@ -31,8 +31,8 @@ class Engine(Service):
         self.using, self._pool = engine.alias, pool
         self.node = Node(settings, engine, pool.load)
         self.heartbeat = Heartbeat(self.node)
-        self._listener = Listener(self.node, self.wake) if can_listen(engine) else None
-        self.acquisition = JobAcquisition(self.node, pool, self._listening, self._in_hand)
+        self._listener = Listener(self.node, self.heard) if can_listen(engine) else None
+        self.acquisition = JobAcquisition(self.node, pool, self._listening, self._in_hand, self._listener)
         self.timers = TimerAcquisition(self.node, self._listening)
         self.recovery = Recovery(self.node, self.acquisition.wake)
         self.suspensions = SuspensionSweep(self.node)
@@ -48,13 +48,13 @@ class Engine(Service):
         return [*loops, self._listener] if self._listener else loops
 
     def start(self) -> None:
-        wake.add_listener(self.hear)
+        add_listener(self.hear)
         for loop in self._loops:
             loop.start()
 
     def stop(self, timeout: float) -> bool:
         """Acquisition first; says whether all loops have ended."""
-        wake.remove_listener(self.hear)
+        remove_listener(self.hear)
         self.node.drain()
         loops, deadline = list(reversed(self._loops)), Deadline(timeout)
         for loop in loops:
@@ -71,7 +71,14 @@ class Engine(Service):
         self.acquisition.wake()
         self.timers.wake()
 
-    def hear(self, using: str) -> None:
+    def hear(self, using: str, content: str = EVERYTHING) -> None:
         """A commit in this process brought jobs on the database ``using``."""
         if using == self.using:
-            self.wake()
+            self.heard(content)
+
+    def heard(self, content: str = EVERYTHING) -> None:
+        """Word of a commit has come: wake whom it concerns. What another release says is for everybody."""
+        if content != TIMERS:
+            self.acquisition.wake()
+        if content != JOBS:
+            self.timers.wake()

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from django.db import connections
 
-from jobexec.operations.wake import CHANNEL
+from jobexec.operations.wake import CHANNEL, EVERYTHING
 
 from .connections import is_behind_pooler
 from .node import Node
 from .service import Loop, logger
 
-_TURN = 0.5  # how long a stop may have to wait; no query is sent
 _NEXT_LOOK = 60.0  # where a pooler was, a server may be one day
 
 #: Who only listens learns nothing of a network that dies without a word, for hours: the system has to ask. Seconds, and
@@ -29,18 +29,26 @@ _PATIENCE = {
 
 
 class Listener(Loop):
-    """Keeps a connection of its own that LISTENs, and calls ``heard`` for each notification.
+    """Keeps a connection of its own that LISTENs; the acquisition waits on it, and ``heard`` gets what each says.
 
     The connection is made outside Django's handling, so that nothing closes it between jobs. It goes to
     LISTEN_DATABASE if that is set: LISTEN does not work through PgBouncer in transaction mode. Where the connection
     turns out to go to a pooler, nobody listens and the loops poll.
+
+    This thread only connects. As a :class:`~jobexec.executor.bell.Source` it is asked by the thread that acquires, so
+    that a notification is answered by the next statement: to hand it from thread to thread would take longer than to
+    look for the job.
     """
 
-    def __init__(self, node: Node, heard: Callable[[], None]) -> None:
+    def __init__(self, node: Node, heard: Callable[[str], object]) -> None:
         super().__init__(f"jobexec-listener-{node.using}")
         self._alias = node.engine.listen_database or node.using
         self._heard = heard
         self._connection: Any = None
+        self._descriptor: int | None = None
+        #: Nobody may close the connection while another reads from it.
+        self._reading = threading.Lock()
+        self._error: BaseException | None = None
         self._pooler_told = False
 
     @property
@@ -48,28 +56,57 @@ class Listener(Loop):
         """Whether notifications arrive now; while they do, idle loops may wait longer."""
         return self._connection is not None
 
+    # What the thread does.
+
     def run_once(self) -> float:
-        try:
-            if self._connection is None:
-                self._connection = self._connect()
-                if self._connection is None:
-                    return _NEXT_LOOK
-                self._heard()  # whatever was said while nobody listened
-            for _ in self._connection.notifies(timeout=_TURN, stop_after=1):
-                self._heard()
-        except BaseException:
-            deaf = self._connection is not None
-            self._close()
-            if deaf:
-                self._heard()  # whoever waits long because we listen must begin to poll
-            raise
-        return 0.0
+        error, self._error = self._error, None
+        if error is not None:
+            raise error  # it was another thread that met it; this one tells, and tries again
+        if self._connection is None:
+            connection = self._connect()
+            if connection is None:
+                return _NEXT_LOOK
+            with self._reading:
+                self._connection, self._descriptor = connection, connection.fileno()
+            self._heard(EVERYTHING)  # whatever was said while nobody listened
+        return _NEXT_LOOK
 
     def stop(self, timeout: float) -> bool:
         stopped = super().stop(timeout)
         if stopped:
             self._close()
         return stopped
+
+    # What who waits asks (Source).
+
+    def fileno(self) -> int | None:
+        return self._descriptor
+
+    def turn(self) -> None:
+        """Asked only when there is something to read, or the connection has broken."""
+
+    def ask(self) -> None:
+        try:
+            contents = self._read()
+        except Exception as error:
+            self._error = error
+            self._close()
+            self.wake()
+            contents = {EVERYTHING}  # whoever waits long because we listen must begin to poll
+        for content in contents:
+            self._heard(content)
+
+    def _read(self) -> set[str]:
+        """What was said since the last time; never waits."""
+        with self._reading:
+            if self._connection is None:
+                return set()
+            raw = self._connection.pgconn
+            raw.consume_input()
+            contents = set()
+            while (notification := raw.notifies()) is not None:
+                contents.add(notification.extra.decode(errors="replace"))
+            return contents
 
     def _connect(self) -> Any:
         """A connection that listens; None if it would go to a pooler."""
@@ -99,7 +136,8 @@ class Listener(Loop):
         self._pooler_told = True
 
     def _close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(Exception):
-                connection.close()
+        with self._reading:
+            connection, self._connection, self._descriptor = self._connection, None, None
+            if connection is not None:
+                with suppress(Exception):
+                    connection.close()

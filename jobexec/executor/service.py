@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from jobexec import clock
 
+from .bell import Bell
 from .connections import close_connections, refresh_connections, rest_connections
 
 logger = logging.getLogger("jobexec.executor")
@@ -84,7 +85,7 @@ class Loop(Service):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._woken = threading.Event()
+        self._woken: threading.Event | Bell = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         #: When the round that is running began, by the monotonic clock; None between rounds. For the health.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 
 from jobexec import clock
 from jobexec.operations.timers import next_due_date, trigger_due_timers
+from jobexec.operations.unreadable import UNREADABLE
 
 from .node import Node
 from .service import Loop
@@ -21,16 +23,23 @@ class TimerAcquisition(Loop):
         self.node, self._listening = node, listening
 
     def run_once(self) -> float:
-        using = self.node.using
-        moved = trigger_due_timers(using, _PAGE)
-        if moved == _PAGE:
-            return 0.0
-        due = next_due_date(using)
-        longest = self._longest()
+        using, longest = self.node.using, self._longest()
+        due = self._due()  # one statement and no transaction: nearly always that is all
+        if due is not None and due <= clock.now(using):
+            if trigger_due_timers(using, _PAGE) == _PAGE:
+                return 0.0
+            due = next_due_date(using)
         if due is None:
             return longest
         # Never 0: a timer that another node is just moving is still there and due.
         return min(longest, max(0.01, (due - clock.now(using)).total_seconds()))
+
+    def _due(self) -> datetime | None:
+        """The next due date. A row that cannot be read counts as due: moving it finds out, and others go on."""
+        try:
+            return next_due_date(self.node.using)
+        except UNREADABLE:
+            return clock.now(self.node.using)
 
     def _longest(self) -> float:
         engine = self.node.engine

@@ -79,7 +79,7 @@ def set_due_date(target: Target, due_date: datetime | None, *, using: str | None
             _update(row, due_date=due_date)
         elif move(row, TimerJob if later else Job, due_date=due_date) is None:
             return CHANGED_MEANWHILE
-        wake_on_commit(database)
+        wake_on_commit(database, timers=later)
         return None
 
     return for_each(target, database, verb, Job, TimerJob, SuspendedJob)

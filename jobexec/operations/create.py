@@ -37,7 +37,7 @@ def create_job(using: str, **columns: Any) -> Job | TimerJob:
         row.save(using=using, force_insert=True)
     # In this order: else an executor in this process may tell that it has acquired what was not told to be created.
     announce(signals.job_created, using, type(row), jobs=[row])
-    wake_on_commit(using)
+    wake_on_commit(using, timers=isinstance(row, TimerJob))
     return row
 
 
@@ -55,8 +55,8 @@ def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[Job | TimerJ
                 announce(signals.job_created, using, table, jobs=mine)
         if history.wants(LogState.CREATED):
             history.write(using, LogState.CREATED, [history.entry(job, LogState.CREATED) for job in jobs])
-        if jobs:
-            wake_on_commit(using)
+        for table in {type(job) for job in jobs}:
+            wake_on_commit(using, timers=table is TimerJob)
     return jobs
 
 

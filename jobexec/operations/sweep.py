@@ -183,6 +183,6 @@ def activate_rows(using: str, rows: list[SuspendedJob]) -> int:
     for moved in (move_all(waiting, TimerJob), move_all(due, Job)):
         if moved:
             announce(signals.job_activated, using, type(moved[0]), jobs=moved)
-            wake_on_commit(using)
+            wake_on_commit(using, timers=isinstance(moved[0], TimerJob))
             count += len(moved)
     return count

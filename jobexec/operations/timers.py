@@ -42,5 +42,9 @@ def _trigger(using: str, limit: int) -> int:
 
 
 def next_due_date(using: str) -> datetime | None:
-    """When the earliest timer is due; None without timers."""
-    return TimerJob.objects.using(using).order_by("due_date", "id").values_list("due_date", flat=True).first()
+    """When the earliest timer is due; None without timers. Raises ValueError for a date that cannot be read."""
+    timers = TimerJob.objects.using(using).filter(due_date__isnull=False).order_by("due_date", "id")
+    dates = list(timers.values_list("due_date", flat=True)[:1])
+    if None in dates:  # SQLite takes any text, and Django reads it as nothing
+        raise ValueError("the due date of a timer cannot be read")
+    return dates[0] if dates else None

@@ -12,39 +12,53 @@ from jobexec.conf import get_settings
 logger = logging.getLogger("jobexec.wake")
 
 CHANNEL = "jobexec_wake"
-_listeners: set[Callable[[str], None]] = set()
+
+#: What a wake-up is about: the content of a notification. Executors of other releases may say less, or something else;
+#: that is then about everything.
+JOBS, TIMERS, EVERYTHING = "job", "timer", ""
+
+_listeners: set[Callable[[str, str], None]] = set()
 
 
-def add_listener(listener: Callable[[str], None]) -> None:
-    """Call ``listener(using)`` in this process after each commit that brought jobs (an embedded executor's ear)."""
+def add_listener(listener: Callable[[str, str], None]) -> None:
+    """Call ``listener(using, content)`` in this process after each commit that brought jobs (an embedded executor's
+    ear); ``content`` is JOBS, TIMERS or EVERYTHING."""
     _listeners.add(listener)
 
 
-def remove_listener(listener: Callable[[str], None]) -> None:
+def remove_listener(listener: Callable[[str, str], None]) -> None:
     """Undo :func:`add_listener`; unknown listeners are ignored."""
     _listeners.discard(listener)
 
 
-def wake_on_commit(using: str) -> None:
+def wake_on_commit(using: str, *, timers: bool = False) -> None:
     """Wake the executors of this engine once the current transaction commits, once per transaction.
 
+    For executable jobs, or for timers: of those nobody but the loop that waits for the next due date wants to know.
     Losing the wake-up costs latency only: polling always suffices. A callback that a rolled back savepoint took
     away also took the jobs that it was for, so looking for our own callback is enough to know that one will come.
     """
-    waiting = connections[using].run_on_commit
-    if any(isinstance(entry[1], _Wake) for entry in waiting):
-        return
-    transaction.on_commit(_Wake(using), using=using, robust=True)
+    content = TIMERS if timers else JOBS
+    for entry in connections[using].run_on_commit:
+        if isinstance(entry[1], _Wake):
+            entry[1].also(content)
+            return
+    transaction.on_commit(_Wake(using, content), using=using, robust=True)
 
 
 class _Wake:
-    def __init__(self, using: str) -> None:
-        self.using = using
+    def __init__(self, using: str, content: str) -> None:
+        self.using, self.content = using, content
+
+    def also(self, content: str) -> None:
+        """The transaction brings this, too."""
+        if content != self.content:
+            self.content = EVERYTHING
 
     def __call__(self) -> None:
         for listener in tuple(_listeners):
             try:
-                listener(self.using)
+                listener(self.using, self.content)
             except Exception:  # the job is committed, and the other listeners want to know
                 logger.exception("A listener failed on %s", self.using)
         if connections[self.using].vendor == "postgresql" and get_settings().engine(self.using).notify:
@@ -55,6 +69,6 @@ class _Wake:
         # of the database.
         try:
             with connections[self.using].cursor() as cursor:
-                cursor.execute(f"NOTIFY {CHANNEL}")
+                cursor.execute(f"NOTIFY {CHANNEL}" + (f", '{self.content}'" if self.content else ""))
         except Exception:  # the job is committed; whoever enqueued it must not see an error for a lost wake-up
             logger.warning("NOTIFY failed on %s; executors will find the job by polling", self.using, exc_info=True)

@@ -8,8 +8,10 @@ from django.db import connections, transaction
 
 from jobexec.conf import get_settings
 from jobexec.executor import service
+from jobexec.executor.bell import Bell
 from jobexec.executor.listener import Listener
 from jobexec.executor.node import Node
+from jobexec.executor.service import Loop
 from jobexec.operations.wake import CHANNEL
 from tests.support.factories import make_job
 from tests.support.waiting import TIMEOUT, passed, threads, until
@@ -17,15 +19,35 @@ from tests.support.waiting import TIMEOUT, passed, threads, until
 pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
 
 
+class Waiter(Loop):
+    """Waits as the acquisition does: on the listener's connection."""
+
+    def __init__(self, listener):
+        super().__init__("jobexec-waiter")
+        self._woken = Bell(listener)
+
+    def run_once(self):
+        return TIMEOUT
+
+
 @pytest.fixture
 def listener(alias, monkeypatch):
     monkeypatch.setattr(service, "_FIRST_PAUSE", 0.01)
     settings = get_settings()
-    heard = threading.Semaphore(0)
-    listener = Listener(Node(settings, settings.engine(alias), dict), heard.release)
-    listener.heard = heard
+    heard, contents = threading.Semaphore(0), []
+
+    def hear(content):
+        contents.append(content)
+        waiter.wake()
+        heard.release()
+
+    listener = Listener(Node(settings, settings.engine(alias), dict), hear)
+    listener.heard, listener.contents = heard, contents
+    waiter = Waiter(listener)
+    waiter.start()
     yield listener
     assert listener.stop(TIMEOUT)
+    assert waiter.stop(TIMEOUT)
     assert not listener.listening
     assert not threads("jobexec-listener")
 
@@ -61,6 +83,7 @@ def test_a_notification_wakes_whatever_is_in_it(alias, listener):
         with connections[alias].cursor() as cursor:
             cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, content])
         assert listener.heard.acquire(timeout=TIMEOUT)
+        assert listener.contents[-1] == content
     assert not listener.heard.acquire(timeout=0.2), "once each"
 
 

@@ -1,9 +1,10 @@
 """One round of the timers, of recovery and of the heartbeat."""
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connections
 
 from jobexec import signals
 from jobexec.clock import FrozenClock
@@ -55,6 +56,21 @@ def test_timers_wait_longer_while_somebody_listens(alias, node):
     assert loop.run_once() == 30.0
     make_job(alias, due_date=NOW + timedelta(seconds=29))
     assert loop.run_once() == 29.0
+
+
+@pytest.mark.transactional
+@pytest.mark.databases("sqlite")  # the others refuse it
+@pytest.mark.parametrize("text", ["0 is no date", "0000-00-00 00:00:00"])
+def test_a_due_date_that_cannot_be_read_hides_no_other(alias, node, frozen, text):
+    broken, fine = (make_job(alias, due_date=NOW + timedelta(seconds=1)) for _ in range(2))
+    with connections[alias].cursor() as cursor:
+        table = TimerJob._meta.db_table
+        cursor.execute(f"UPDATE {table} SET due_date = %s WHERE id = %s", [text, broken.pk.hex])
+    frozen.tick(1)
+    for _ in range(2):
+        with suppress(ValueError):
+            TimerAcquisition(node, lambda: False).run_once()
+    assert table_of(alias, fine) is Job
 
 
 def test_a_full_page_of_timers_waits_for_nothing(alias, node, frozen, monkeypatch):

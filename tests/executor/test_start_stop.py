@@ -102,7 +102,6 @@ def test_starting_and_stopping_at_the_same_time_leaks_nothing(alias, make_execut
 
 
 def _stress(alias, make_executor, monkeypatch, times):
-    monkeypatch.setattr("jobexec.executor.listener._TURN", 0.02)
     executor = make_executor(THREADS=2)
     errors = []
 

@@ -2,14 +2,15 @@
 
 import logging
 from contextlib import nullcontext
+from datetime import timedelta
 
 import pytest
 from django.db import connections, transaction
 
-from jobexec import signals
+from jobexec import clock, signals
 from jobexec.models import DeadLetterJob, Job, SuspendedJob, TimerJob
-from jobexec.operations import activate, complete_jobs, create_jobs, release_jobs, requeue, retry_now
-from jobexec.operations.wake import CHANNEL, add_listener, remove_listener, wake_on_commit
+from jobexec.operations import activate, complete_jobs, create_jobs, release_jobs, requeue, retry_now, set_due_date
+from jobexec.operations.wake import CHANNEL, EVERYTHING, JOBS, TIMERS, add_listener, remove_listener, wake_on_commit
 from tests.support.factories import HANDLER, a_run, acquire, make_job, make_row, work
 
 pytestmark = pytest.mark.transactional
@@ -20,7 +21,7 @@ def woken():
     """The aliases whose listeners were called, in order."""
     calls = []
 
-    def listener(using):
+    def listener(using, content):
         calls.append(using)
 
     add_listener(listener)
@@ -138,7 +139,7 @@ def test_what_became_runnable_is_told_before_anybody_is_woken_for_it(alias, woke
 
 
 def test_a_broken_listener_costs_nothing(alias, woken, caplog):
-    def broken(using):
+    def broken(using, content):
         raise ValueError("deaf")
 
     add_listener(broken)
@@ -149,6 +150,56 @@ def test_a_broken_listener_costs_nothing(alias, woken, caplog):
         remove_listener(broken)
     assert Job.objects.using(alias).count() == 1
     assert woken == [alias], "the others are told all the same"
+
+
+def later(alias):
+    return make_job(alias, due_date=clock.now(alias) + timedelta(hours=1))
+
+
+def both_at_once(alias):
+    due = clock.now(alias) + timedelta(hours=1)
+    create_jobs(alias, [{"handler_type": HANDLER}, {"handler_type": HANDLER, "due_date": due}])
+
+
+def activated_timer(alias):
+    activate(make_row(SuspendedJob, alias, due_date=clock.now(alias) + timedelta(hours=1)), using=alias)
+
+
+def put_off(alias):
+    set_due_date(make_row(Job, alias), clock.now(alias) + timedelta(hours=1), using=alias)
+
+
+def brought_forward(alias):
+    set_due_date(make_row(TimerJob, alias), None, using=alias)
+
+
+@pytest.mark.parametrize(
+    ("steps", "content"),
+    [
+        ([make_job, make_job], JOBS),
+        ([later, later], TIMERS),
+        ([later, make_job], EVERYTHING),
+        ([make_job, later, later], EVERYTHING),
+        ([both_at_once], EVERYTHING),
+        ([activated_timer], TIMERS),
+        ([put_off], TIMERS),
+        ([brought_forward], JOBS),
+    ],
+)
+def test_a_wake_up_says_what_came(alias, steps, content):
+    told = []
+
+    def listener(using, content):
+        told.append((using, content))
+
+    add_listener(listener)
+    try:
+        with transaction.atomic(alias):
+            for step in steps:
+                step(alias)
+    finally:
+        remove_listener(listener)
+    assert told == [(alias, content)]
 
 
 @pytest.mark.databases("postgresql")
@@ -166,7 +217,9 @@ def test_postgresql_is_notified(alias, configure, notify):
             make_job(alias)
             assert list(ear.notifies(timeout=0.05)) == []
         heard = list(ear.notifies(timeout=2 if notify else 0.2, stop_after=1))
-    assert [one.channel for one in heard] == [CHANNEL] * notify
+        both_at_once(alias)
+        heard += list(ear.notifies(timeout=2 if notify else 0.2, stop_after=1))
+    assert [(one.channel, one.payload) for one in heard] == [(CHANNEL, JOBS), (CHANNEL, EVERYTHING)] * notify
 
 
 @pytest.mark.databases("postgresql")

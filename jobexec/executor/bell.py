@@ -1,0 +1,100 @@
+"""An event that a thread waits for together with word from the database."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+import weakref
+from contextlib import suppress
+from typing import Protocol
+
+_LONGEST = 3600.0  # the system counts milliseconds, and not too many
+
+
+class Source(Protocol):
+    """Where word from the database comes from. Asked by the thread that waits, which needs no other to wake it."""
+
+    def fileno(self) -> int | None:
+        """The descriptor that can be read when there is word; None if there is none now."""
+        ...
+
+    def turn(self) -> float | None:
+        """After how many seconds to ask without that; None: not at all."""
+        ...
+
+    def ask(self) -> None:
+        """Pass on what there is; it rings the bell if that concerns who waits. Never raises."""
+        ...
+
+
+class Bell:
+    """Like ``threading.Event``; who waits also looks after ``source``.
+
+    One thread waits, any may ring. A thread that blocks on a descriptor and is to be woken by others needs a pipe to
+    itself. The time is real, also while a test has frozen the clock.
+    """
+
+    def __init__(self, source: Source | None = None) -> None:
+        self._source = source
+        self._rung = self._waiting = False
+        self._inner, self._outer = socket.socketpair()
+        for end in (self._inner, self._outer):
+            end.setblocking(False)
+            weakref.finalize(self, end.close)
+
+    def set(self) -> None:
+        """Ring: the wait ends, or the next one does not begin."""
+        if self._rung:
+            return
+        self._rung = True  # in this order: who is just about to wait looks at it once more
+        if self._waiting:
+            with suppress(BlockingIOError):  # full, so it will be read
+                self._outer.send(b"\0")
+
+    def clear(self) -> None:
+        """Forget that it rang."""
+        self._rung = False
+
+    def is_set(self) -> bool:
+        """Whether it has rung since :meth:`clear`."""
+        return self._rung
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until it rings, or for ``timeout`` seconds; whether it has rung. The source is asked in any case."""
+        end = time.monotonic() + timeout
+        while not self._rung:
+            left = max(0.0, end - time.monotonic())
+            self._pause(min(left, _LONGEST))
+            if not left:
+                break
+        return self._rung
+
+    def _pause(self, seconds: float) -> None:
+        """Wait for the pipe and for the source, and ask the source if it may have word."""
+        source = self._source
+        descriptor = source.fileno() if source else None
+        turn = source.turn() if source else None
+        self._waiting = True
+        try:
+            if self._rung:
+                return
+            ready = _readable(
+                [self._inner.fileno()] if descriptor is None else [self._inner.fileno(), descriptor],
+                seconds if turn is None else min(turn, seconds),
+            )
+        finally:
+            self._waiting = False
+        if self._inner.fileno() in ready:
+            self._inner.recv(64)
+        if source and (descriptor in ready or (turn is not None and not ready)):
+            source.ask()
+
+
+def _readable(descriptors: list[int], seconds: float) -> list[int]:
+    if hasattr(select, "poll"):  # knows descriptors above 1024, and is the cheapest
+        poller = select.poll()
+        for descriptor in descriptors:
+            poller.register(descriptor, select.POLLIN)
+        return [descriptor for descriptor, _ in poller.poll(seconds * 1000)]
+    return select.select(descriptors, [], [], seconds)[0]
