@@ -149,7 +149,7 @@ def run_handler(handler: JobHandler, work: AcquiredJob, host: Runner, outcome: O
 
     Returns what the handler returns and raises what it raises.
     """
-    arguments = handler.read(work.configuration)
+    arguments = handler.read(work.arguments())
     if work.lost_runs and not mark_suspect_started(work):
         raise LockLost()
     context = JobContext(work, host)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -17,10 +18,15 @@ from .categories import Turns
 from .exclusive import lock_instances, without_locked_instances
 from .locking import atomic, has_skip_locked, lock_rows
 from .move import move_all
+from .one_statement import lock_plain_page
 from .release import give_back
 from .suspensions import Suspensions, covered_rows
 from .unreadable import UNREADABLE, bury_unreadable
+from .walk import Position, Walk
 from .work import AcquiredJob, Acquisition, Scope, columns, from_row
+
+#: So many pages are not tried in one statement after one that was not plain.
+_NOT_PLAIN = 20
 
 
 def acquire_jobs(
@@ -32,6 +38,7 @@ def acquire_jobs(
     lock_time: timedelta,
     strategy: str = "auto",
     force_after: timedelta = timedelta(minutes=1),
+    walk: Walk | None = None,
 ) -> Acquisition:
     """Lock up to ``limit`` jobs for ``owner``, in the order of ``scope``, and return them (Camunda: AcquireJobsCmd).
 
@@ -44,42 +51,89 @@ def acquire_jobs(
     node at a time acquire, and takes the lock over after ``force_after``; ``auto`` is the first where the database has
     it and the second elsewhere. Rows that cannot be read become dead letters, and the call brings nothing but
     ``found``: the next one will.
+
+    ``walk`` is the position of the loop that asks; without one each page starts at the head of the order.
     """
     if limit < 1:
         return Acquisition()
+    request = Request(using, owner, limit, scope, lock_time, walk or Walk())
     try:
         if strategy == "global_lock":
-            return _acquire_global_lock(using, owner, limit, scope, lock_time, force_after)
-        optimistic = strategy == "optimistic" or not has_skip_locked(using)
-        acquire = _acquire_optimistic if optimistic else _acquire_skip_locked
-        return acquire(using, owner, limit, scope, lock_time)
+            return _acquire_global_lock(request, force_after)
+        if strategy == "optimistic":
+            return _acquire_optimistic(request)
+        return _acquire(request)
     except UNREADABLE:
         if not bury_unreadable(using, Job, lock_owner=None):
             raise
         return Acquisition(found=limit)
 
 
-def _acquire_skip_locked(using: str, owner: str, limit: int, scope: Scope, lock_time: timedelta) -> Acquisition:
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of one acquisition."""
+
+    using: str
+    owner: str
+    limit: int
+    scope: Scope
+    lock_time: timedelta
+    walk: Walk
+
+    @property
+    def until(self) -> datetime:
+        """When the locks expire."""
+        return clock.now(self.using) + self.lock_time
+
+
+def _acquire(request: Request) -> Acquisition:
+    """In one statement if the page is plain, else in several that have the same meaning."""
+    walk, position = request.walk, request.walk.begin()
+    if walk.not_plain:
+        walk.not_plain -= 1
+    else:
+        jobs = lock_plain_page(request.using, request.owner, request.limit, request.scope, request.until, position)
+        if jobs:
+            walk.ended(jobs)
+            return Acquisition(jobs, found=len(jobs))
+        if position is None and not _any(request):
+            walk.ended(jobs)
+            return Acquisition()
+        walk.not_plain = _NOT_PLAIN
+    several = _acquire_skip_locked if has_skip_locked(request.using) else _acquire_optimistic
+    return several(request, position)
+
+
+def _any(request: Request) -> bool:
+    """Whether anything could be acquired; asked without a lock and outside of a transaction."""
+    return any(_run(request, pair, None).exists() for pair in request.scope.pairs())
+
+
+def _acquire_skip_locked(request: Request, position: Position | None = None) -> Acquisition:
+    using, owner = request.using, request.owner
     with atomic(using):
-        jobs = _candidates(using, owner, limit, scope, lock=True)
+        jobs = _candidates(request, position, lock=True)
+        request.walk.ended(jobs)
         result = Acquisition(found=len(jobs))
         jobs = _without_suspended(using, jobs, result)
         jobs = _lock_instances(using, owner, jobs, result)
         if jobs:
             locked = Job.objects.using(using).filter(pk__in=[job.id for job in jobs])
-            locked.update(**_lock_columns(owner, clock.now(using) + lock_time))
+            locked.update(**_lock_columns(owner, request.until))
     result.jobs = _raised(jobs)
     return result
 
 
-def _acquire_optimistic(using: str, owner: str, limit: int, scope: Scope, lock_time: timedelta) -> Acquisition:
-    jobs = _candidates(using, owner, limit, scope, lock=False)
+def _acquire_optimistic(request: Request, position: Position | None = None) -> Acquisition:
+    using, owner = request.using, request.owner
+    jobs = _candidates(request, position, lock=False)
+    request.walk.ended(jobs)
     result = Acquisition(found=len(jobs))
     if not jobs:
         return result
     with atomic(using):
         jobs = _without_suspended(using, jobs, result)
-        taken = _compare_and_set(using, owner, jobs, clock.now(using) + lock_time)
+        taken = _compare_and_set(using, owner, jobs, request.until)
         result.lock_failures = len(jobs) - len(taken)
         jobs = [job for job in jobs if job.id in taken]
         ours = _lock_instances(using, owner, jobs, result)
@@ -88,9 +142,8 @@ def _acquire_optimistic(using: str, owner: str, limit: int, scope: Scope, lock_t
     return result
 
 
-def _acquire_global_lock(
-    using: str, owner: str, limit: int, scope: Scope, lock_time: timedelta, force_after: timedelta
-) -> Acquisition:
+def _acquire_global_lock(request: Request, force_after: timedelta) -> Acquisition:
+    using, owner = request.using, request.owner
     token = global_lock.take(using, owner, force_after)
     if token is None:
         return Acquisition(lock_taken=True)
@@ -99,7 +152,7 @@ def _acquire_global_lock(
             if not global_lock.confirm(using, owner, token):
                 return Acquisition(lock_taken=True)  # we stalled, and another has taken over
             # Rows are passed over all the same: people and execute-now lock them without the global lock.
-            result = _acquire_skip_locked(using, owner, limit, scope, lock_time)
+            result = _acquire(request)
             global_lock.release(using, owner, token)
     except BaseException:
         global_lock.release(using, owner, token)
@@ -139,34 +192,44 @@ def acquirable(using: str, scope: Scope) -> QuerySet[Job]:
     return jobs
 
 
-def _candidates(using: str, owner: str, limit: int, scope: Scope, *, lock: bool) -> list[AcquiredJob]:
-    """The first ``limit`` jobs in the order of the scope, by rank within a category."""
+def _candidates(request: Request, position: Position | None, *, lock: bool) -> list[AcquiredJob]:
+    """The first jobs in the order of the scope, by rank within a category; behind ``position``, if ranks decide."""
+    scope, limit = request.scope, request.limit
     if scope.category_order == "rank":
-        return _first(using, owner, limit, scope, scope.pairs(), lock)
+        return _first(request, limit, scope.pairs(), position, lock)
     if scope.category_order == "strict":
         found: list[AcquiredJob] = []
         for category in scope.categories:
             if len(found) < limit:
-                found += _first(using, owner, limit - len(found), scope, scope.pairs_of(category), lock)
+                found += _first(request, limit - len(found), scope.pairs_of(category), None, lock)
         return found
     turns = scope.turns or Turns(dict.fromkeys(scope.categories, 1))
     # A whole page of each: any of them may be the only one that has jobs.
-    pages = {name: _first(using, owner, limit, scope, scope.pairs_of(name), lock) for name in scope.categories}
+    pages = {name: _first(request, limit, scope.pairs_of(name), None, lock) for name in scope.categories}
     return turns.merge(pages, limit)
 
 
 def _first(
-    using: str, owner: str, limit: int, scope: Scope, pairs: Iterable[tuple[str, str]], lock: bool
+    request: Request, limit: int, pairs: Iterable[tuple[str, str]], position: Position | None, lock: bool
 ) -> list[AcquiredJob]:
     """The first jobs in rank order: one short run of the acquisition index per (category, deployment) pair."""
     found: list[AcquiredJob] = []
-    for category, deployment in pairs:
-        page = acquirable(using, scope).filter(category=category, deployment_id=deployment).order_by("rank", "id")
+    for pair in pairs:
+        page = _run(request, pair, position)
         if lock:
             page = lock_rows(page, skip_locked=True)
-        found += [from_row(row, using, owner) for row in page.values_list(*columns())[:limit]]
-    found.sort(key=lambda job: (job.rank, job.id))
+        rows = page.values_list(*columns())[:limit]
+        found += [from_row(row, request.using, request.owner) for row in rows]
+    found.sort(key=lambda job: (job.rank, job.id.int))
     return found[:limit]
+
+
+def _run(request: Request, pair: tuple[str, str], position: Position | None) -> QuerySet[Job]:
+    category, deployment = pair
+    jobs = acquirable(request.using, request.scope).filter(category=category, deployment_id=deployment)
+    if position is not None:
+        jobs = jobs.filter(rank__gte=position.rank).exclude(rank=position.rank, id__lte=position.id)
+    return jobs.order_by("rank", "id")
 
 
 def _without_suspended(using: str, jobs: list[AcquiredJob], result: Acquisition) -> list[AcquiredJob]:

@@ -9,8 +9,9 @@ from uuid import UUID
 from jobexec.models import Job, LogState
 
 from . import history
+from .delete_statement import delete_ours
 from .exclusive import unlock_instances
-from .locking import atomic, delete_rows, lock_rows
+from .locking import atomic, delete_rows, lock_rows, returns_rows
 from .release import by_owner
 from .run import Run, timing
 from .work import AcquiredJob
@@ -22,15 +23,29 @@ def complete_jobs(using: str, completed: Sequence[tuple[AcquiredJob, Run]]) -> s
     An outcome counts only if lock owner and revision are those of the acquisition (fencing); what is left out was
     taken over by somebody else, or was settled by an earlier try of the same commit.
     """
+    groups = by_owner(job for job, _ in completed)
+    logged = history.wants(LogState.SUCCESSFUL)
+    runs = {job.id: run for job, run in completed} if logged else {}
+    if len(groups) == 1 and not any(job.exclusive and job.process_instance_id for job, _ in completed):
+        ((owner, jobs),) = groups.items()
+        return _delete(using, owner, jobs, runs)  # one statement commits by itself
     settled: set[UUID] = set()
     with atomic(using):
-        for owner, jobs in by_owner(job for job, _ in completed).items():
-            ours = _still_ours(using, owner, jobs)
-            _write_successes(using, {job.id: run for job, run in completed if job.id in ours})
-            delete_rows(Job.objects.using(using).filter(pk__in=ours))
+        for owner, jobs in groups.items():
+            settled |= _delete(using, owner, jobs, runs)
             unlock_instances(using, owner, {job.serial_key for job in jobs} - {""})
-            settled |= ours
     return settled
+
+
+def _delete(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: dict[UUID, Run]) -> set[UUID]:
+    """Delete those that are still ours, with a log row for each run in ``runs``; returns their ids."""
+    if returns_rows(using):
+        return delete_ours(using, owner, jobs, runs)
+    with atomic(using):
+        ours = _still_ours(using, owner, jobs)
+        _write_successes(using, {pk: run for pk, run in runs.items() if pk in ours})
+        delete_rows(Job.objects.using(using).filter(pk__in=ours))
+    return ours
 
 
 def _still_ours(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> set[UUID]:
@@ -40,7 +55,7 @@ def _still_ours(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> set[UUID
 
 
 def _write_successes(using: str, runs: dict[UUID, Run]) -> None:
-    if runs and history.wants(LogState.SUCCESSFUL):
+    if runs:
         rows = Job.objects.using(using).filter(pk__in=runs).defer("handler_configuration", "exception_stack")
         history.write(using, LogState.SUCCESSFUL, [_success(row, runs[row.pk]) for row in rows])
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.models import AbstractJob, JobLog, LogState
+
+from .transfer import Sql, insert_from
 
 _LEVELS = {
     "none": frozenset[str](),
@@ -15,7 +18,9 @@ _LEVELS = {
     "activity": frozenset({LogState.FAILED, LogState.SUCCESSFUL, LogState.DELETED, LogState.CANCELLED}),
     "full": frozenset(LogState),
 }
-_COPIED = (
+#: What a log row takes from the row of its job.
+#: The columns of a log row that are those of its job.
+COPIED = (
     "job_definition_id",
     "handler_type",
     "category",
@@ -35,7 +40,7 @@ def wants(state: str) -> bool:
 
 def entry(row: AbstractJob, state: str, **values: Any) -> JobLog:
     """A log row about ``row``, not yet saved; ``values`` are its remaining columns."""
-    copied = {name: getattr(row, name) for name in _COPIED}
+    copied = {name: getattr(row, name) for name in COPIED}
     copied |= {"retries": row.retries, "attempt": row.attempts}
     timestamp = clock.now(row._state.db or "default")
     return JobLog(job_id=row.pk, state=state, timestamp=timestamp, **copied | values)
@@ -45,3 +50,15 @@ def write(using: str, state: str, entries: Iterable[JobLog]) -> None:
     """Save log rows of one state if the level asks for them. ``entries`` is not looked at otherwise."""
     if wants(state):
         JobLog.objects.using(using).bulk_create(entries)
+
+
+def copy(using: str, state: str, source: type[AbstractJob], each: Mapping[UUID, Mapping[str, Any]]) -> None:
+    """The same inside the database, from rows that are still in ``source``; ``each`` has the remaining columns by id.
+
+    The remaining columns are the same for each of them, and all that the rows do not say themselves.
+    """
+    if not each or not wants(state):
+        return
+    columns: dict[str, Any] = {name: Sql(f"source.{name}") for name in COPIED}
+    columns |= {"job_id": Sql("source.id"), "state": state, "timestamp": clock.now(using)}
+    insert_from(using, source, JobLog, list(each), columns, each)

@@ -29,6 +29,13 @@ def names_conflict_target(using: str) -> bool:
     return bool(connections[using].features.supports_update_conflicts_with_target)
 
 
+def returns_rows(using: str) -> bool:
+    """Whether UPDATE and DELETE can return the rows that they have changed (PostgreSQL, SQLite 3.35+)."""
+    connection = connections[using]
+    # MariaDB returns rows of DELETE, but not where it is told which index to use; and not of UPDATE.
+    return connection.vendor != "mysql" and bool(connection.features.can_return_columns_from_insert)
+
+
 # now() would be the start of the transaction, and CURRENT_TIMESTAMP is in the session's time zone on MySQL.
 _TIME = {"postgresql": "SELECT clock_timestamp()", "mysql": "SELECT UTC_TIMESTAMP(6)"}
 

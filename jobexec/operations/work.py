@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, ClassVar
 from uuid import UUID
 
-from django.db.models import TextField
-from django.db.models.functions import Cast
+from django.db.models import Case, Expression, TextField, Value, When
+from django.db.models.functions import Cast, Length
+from django.db.models.lookups import LessThanOrEqual
 
 from jobexec.exceptions import JobNotFound
 from jobexec.models import Job
@@ -19,13 +20,18 @@ from .categories import Turns
 #: A job with so many lost runs runs alone in its process; if that is lost too, the job has killed it.
 ALONE_FROM = 2
 
+#: Arguments whose JSON is longer (characters) stay in the database until their thread asks for them: a page of jobs
+#: with a megabyte each must not be a gigabyte in memory.
+LONG = 16_384
+
 
 @dataclass(slots=True)
 class AcquiredJob:
     """A job as its thread needs it, locked by ``lock_owner`` at ``revision``.
 
     ``configuration`` is the JSON text of ``handler_configuration``: decoded by the thread that runs the job, so that
-    a broken row costs nobody else anything. :meth:`load` fetches the whole row when somebody asks for it.
+    a broken row costs nobody else anything; None if it is long, see :meth:`arguments`. :meth:`load` fetches the whole
+    row when somebody asks for it.
     """
 
     COLUMNS: ClassVar[tuple[str, ...]] = (
@@ -40,8 +46,6 @@ class AcquiredJob:
         "lost_runs",
         "atomic",
         "timeout",
-        "due_date",
-        "create_time",
         "rank",
         "suspend_requested",
         "cancel_requested",
@@ -60,19 +64,30 @@ class AcquiredJob:
     lost_runs: int
     atomic: bool
     timeout: timedelta | None
-    due_date: datetime | None
-    create_time: datetime
     rank: int
     suspend_requested: bool
     cancel_requested: bool
-    configuration: str
+    configuration: str | None
 
     def load(self) -> Job:
         """The whole row. Raises :class:`JobNotFound` if it is no longer locked by this acquisition."""
         row = Job._base_manager.using(self.using).filter(pk=self.id, lock_owner=self.lock_owner).first()
         if row is None or row.revision != self.revision:
-            raise JobNotFound(f"Job {self.id} is no longer locked by this executor.")
+            raise self._not_ours()
         return row
+
+    def arguments(self) -> str:
+        """The JSON text of ``handler_configuration``, asked for now if it is long. Raises :class:`JobNotFound`."""
+        if self.configuration is not None:
+            return self.configuration
+        rows = Job._base_manager.using(self.using).filter(pk=self.id, lock_owner=self.lock_owner)
+        text: str | None = rows.filter(revision=self.revision).values_list(_TEXT, flat=True).first()
+        if text is None:
+            raise self._not_ours()
+        return text
+
+    def _not_ours(self) -> JobNotFound:
+        return JobNotFound(f"Job {self.id} is no longer locked by this executor.")
 
     @property
     def serial_key(self) -> str:
@@ -80,9 +95,13 @@ class AcquiredJob:
         return self.process_instance_id if self.exclusive else ""
 
 
-def columns() -> tuple[str | Cast, ...]:
-    """The arguments of ``values_list`` for :func:`from_row`; JSON stays text."""
-    return (*AcquiredJob.COLUMNS, Cast("handler_configuration", TextField()))
+_TEXT = Cast("handler_configuration", TextField())
+_SHORT = Case(When(LessThanOrEqual(Length(_TEXT), LONG), then=_TEXT), default=Value(None))
+
+
+def columns() -> tuple[str | Expression, ...]:
+    """The arguments of ``values_list`` for :func:`from_row`; JSON stays text, and what is long stays behind."""
+    return (*AcquiredJob.COLUMNS, _SHORT)
 
 
 def from_row(row: tuple[Any, ...], using: str, owner: str) -> AcquiredJob:
@@ -95,7 +114,7 @@ def batches(jobs: Iterable[AcquiredJob]) -> list[list[AcquiredJob]]:
     result: list[list[AcquiredJob]] = []
     by_key: dict[str, list[AcquiredJob]] = {}
     for job in jobs:
-        key = job.serial_key
+        key = job.process_instance_id if job.exclusive else ""
         if key and key in by_key:
             by_key[key].append(job)
             continue

@@ -15,7 +15,7 @@ from jobexec.operations import complete_jobs, create_jobs, release_jobs, trigger
 from tests.support.factories import a_run, acquire, locked_ids, make_job
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-PRIORITY_CONDITION = re.compile(r"priority[\"`]\s*(>=|<=)")
+PRIORITY_CONDITION = re.compile(r"priority[\"`]?\s*(>=|<=)")
 
 
 def ids(jobs):

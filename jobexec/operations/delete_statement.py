@@ -1,0 +1,127 @@
+"""The fast form of completion: one statement that deletes jobs, where DELETE can return rows; logs them as well.
+
+The portable form is in :mod:`~jobexec.operations.complete`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from django.db import connections
+
+from jobexec import clock
+from jobexec.models import Job, JobLog, LogState
+
+from .history import COPIED
+from .locking import atomic
+from .run import Run
+from .work import AcquiredJob
+
+_JOB, _LOG = Job._meta.db_table, JobLog._meta.db_table
+_COPIED = ", ".join(COPIED)
+_INTO = f"INSERT INTO {_LOG} (job_id, timestamp, state, attempt, retries, node, duration, wait, {_COPIED}, {{rest}})"
+_VALUES = f"id, %(now)s, '{LogState.SUCCESSFUL}', attempts + 1, retries, node, duration, {{wait}}, {_COPIED}, {{rest}}"
+_NAMED = {"job_id", "timestamp", "state", "attempt", "retries", "node", "duration", "wait", *COPIED}
+#: Columns of the log that say nothing of a success; all are texts.
+_REST = [field.column for field in JobLog._meta.concrete_fields if not field.primary_key and field.column not in _NAMED]
+_INSERT = _INTO.format(rest=", ".join(_REST))
+_EMPTY = ", ".join("''" for _ in _REST)
+
+
+def delete_ours(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mapping[UUID, Run]) -> set[UUID]:
+    """Delete those jobs that ``owner`` still holds at their revision, and return their ids.
+
+    For each of them that is in ``runs`` a log row is written; all or none of the jobs must be in it. A row changes
+    nothing if it is not ours; nothing else is looked at, and no row is locked before it is deleted.
+    """
+    connection = connections[using]
+    sqlite = connection.vendor == "sqlite"
+    parameters: dict[str, Any] = {"owner": owner}
+    condition = _ours(jobs, parameters, sqlite)
+    if runs:
+        parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
+    with connection.cursor() as cursor:
+        if not runs:
+            cursor.execute(f"DELETE FROM {_JOB} WHERE {condition} RETURNING id", parameters)
+        elif sqlite:
+            return _logged_on_sqlite(using, cursor, condition, parameters, jobs, runs)
+        else:
+            parameters |= _as_arrays(runs)
+            cursor.execute(_logged_on_postgresql(condition), parameters)
+        return _settled(cursor, jobs)
+
+
+def _ours(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], sqlite: bool) -> str:
+    """The condition, by revision: nearly always one or two of them."""
+    ids: dict[int, list[str]] = {}
+    for job in jobs:
+        ids.setdefault(job.revision, []).append(job.id.hex)
+    terms = []
+    for number, (revision, group) in enumerate(ids.items()):
+        if sqlite:
+            parameters[f"ids{number}"] = json.dumps(group)
+            among = f"id IN (SELECT value FROM json_each(%(ids{number})s))"
+        else:
+            parameters[f"ids{number}"] = f"{{{','.join(group)}}}"
+            among = f"id = ANY(%(ids{number})s::uuid[])"
+        terms.append(f"(revision = {int(revision)} AND {among})")
+    return f"lock_owner = %(owner)s AND ({' OR '.join(terms)})"
+
+
+def _settled(cursor: Any, jobs: Sequence[AcquiredJob]) -> set[UUID]:
+    rows = cursor.fetchall()
+    if len(rows) == len(jobs):  # nearly always
+        return {job.id for job in jobs}
+    return {pk if isinstance(pk, UUID) else UUID(pk) for (pk,) in rows}
+
+
+@cache
+def _logged_on_postgresql(condition: str) -> str:
+    wait = "greatest(0.0, extract(epoch FROM started - coalesce(due_date, create_time)))::float8"
+    return f"""
+        WITH run AS (
+          SELECT * FROM unnest(%(runs)s::uuid[], %(started)s::timestamptz[], %(durations)s::float8[], %(nodes)s::text[])
+          AS run(id, started, duration, node)),
+        gone AS (DELETE FROM {_JOB} WHERE {condition} RETURNING id, attempts, retries, create_time, {_COPIED}),
+        logged AS ({_INSERT} SELECT {_VALUES.format(wait=wait, rest=_EMPTY)} FROM gone JOIN run USING (id))
+        SELECT id FROM gone"""
+
+
+def _as_arrays(runs: Mapping[UUID, Run]) -> dict[str, Any]:
+    return {
+        "runs": list(runs),
+        "started": [run.started_at for run in runs.values()],
+        "durations": [run.duration for run in runs.values()],
+        "nodes": [run.node for run in runs.values()],
+    }
+
+
+def _logged_on_sqlite(
+    using: str,
+    cursor: Any,
+    condition: str,
+    parameters: dict[str, Any],
+    jobs: Sequence[AcquiredJob],
+    runs: Mapping[UUID, Run],
+) -> set[UUID]:
+    adapt = connections[using].ops.adapt_datetimefield_value
+    told = [[id.hex, adapt(run.started_at), run.duration, run.node] for id, run in runs.items()]
+    with atomic(using):
+        cursor.execute(_LOGGED_ON_SQLITE.format(condition=condition), parameters | {"runs": json.dumps(told)})
+        cursor.execute(f"DELETE FROM {_JOB} WHERE {condition} RETURNING id", parameters)
+        return _settled(cursor, jobs)
+
+
+# A day has 86,400,000 milliseconds, and a julian day as a float is not good for much more.
+_WAIT = "max(0.0, round((julianday(started) - julianday(coalesce(due_date, create_time))) * 86400.0, 3))"
+_RUN = ", ".join(
+    f"json_extract(value, '$[{number}]') AS {name}"
+    for number, name in enumerate(("run_id", "started", "duration", "node"))
+)
+_LOGGED_ON_SQLITE = f"""
+    {_INSERT} SELECT {_VALUES.format(wait=_WAIT, rest=_EMPTY)}
+    FROM (SELECT {_RUN} FROM json_each(%(runs)s)) JOIN {_JOB} ON id = run_id WHERE {{condition}}"""
