@@ -1,10 +1,10 @@
-"""`manage.py jobbench cluster`: nodes are processes; no figure is judged here."""
+"""`manage.py jobbench` with several processes; no figure is judged here."""
 
 import json
 import os
 import signal
 import sys
-from pathlib import Path
+from functools import partial
 from xml.etree import ElementTree
 
 import pytest
@@ -24,19 +24,26 @@ def engines(settings):
 
 
 @pytest.fixture
-def cluster(alias):
-    """A function that starts the command on the test's database: `cluster("--nodes", "2")`."""
+def start(alias):
+    """A function that starts the command on the test's database: `start("cluster", "--nodes", "2")`."""
     started = []
 
     def start(*arguments):
         environment = databases.environment(alias, JOBEXEC={"THREADS": 4}) | {"PYTHONUNBUFFERED": "1"}
-        command = [sys.executable, str(databases.ROOT / "manage.py"), "jobbench", "cluster", *arguments]
-        started.append(Process(command, environment))
+        started.append(
+            Process([sys.executable, str(databases.ROOT / "manage.py"), "jobbench", *arguments], environment)
+        )
         return started[-1]
 
     yield start
     for process in started:
         process.close()
+
+
+@pytest.fixture
+def cluster(start):
+    """A function that starts this case: `cluster("--nodes", "2")`."""
+    return partial(start, "cluster")
 
 
 def rows(alias):
@@ -61,7 +68,9 @@ class TestCommand:
         assert process.ended() == 0, process.text
         found = json.loads("\n".join(process.out))
 
-        assert list(found) == ["case", "engine", "strategies", "details"]
+        assert list(found) == ["case", "engine", "ours", "raw", "ratio", "strategies", "details"]
+        assert found["ours"] == found["strategies"]["optimistic"]["seconds"]
+        assert found["raw"] == found["details"]["ideal"]
         assert (found["case"], found["engine"], list(found["strategies"])) == ("cluster", "default", ["optimistic"])
         details = found["details"]
         assert (details["jobs"], details["nodes"], details["repeat"], details["exactly_once"]) == (60, 2, 1, True)
@@ -84,6 +93,19 @@ class TestCommand:
         document = ElementTree.parse(chart).getroot()
         labels = [text.text for text in document.iter("{http://www.w3.org/2000/svg}text")]
         assert {"optimistic, node 1", "node 2", "jobs acquired", "lock failures"} <= set(labels)
+        assert rows(alias) == 0
+
+
+@pytest.mark.transactional
+@pytest.mark.databases("postgresql", "mariadb")
+class TestDrain:
+    def test_two_executors_and_two_raw_loops_do_each_job_once(self, alias, start):
+        process = start("drain", "--processes", "2", "--jobs", "60", "--repeat", "1", "--json")
+        assert process.ended() == 0, process.text
+        found = json.loads("\n".join(process.out))
+        assert (found["case"], found["details"]["processes"], found["details"]["jobs"]) == ("drain", 2, 60)
+        assert found["ours"] > 0 and found["raw"] > 0
+        assert all(run["cpu_us_per_job"]["median"] > 0 for run in found["details"]["runs"].values())
         assert rows(alias) == 0
 
 
@@ -138,9 +160,7 @@ class TestWrongUsage:
             call_command("jobbench", "cluster", engine=alias, jobs=1, repeat=1)
         assert not Job.objects.using(alias).exists()
 
-    @pytest.mark.parametrize(
-        "option", [{"nodes": 2}, {"strategy": "all"}, {"svg": Path("x.svg")}, {"seed": 0}, {"queue_size": 5}]
-    )
+    @pytest.mark.parametrize("option", [{"nodes": 2}, {"strategy": "all"}, {"seed": 0}])
     def test_its_options_are_for_it_only(self, option):
         name = next(iter(option)).replace("_", "-")
         with pytest.raises(CommandError, match=f"--{name}: only for the case cluster, got drain"):

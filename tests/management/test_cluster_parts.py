@@ -164,7 +164,7 @@ class TestFigures:
         assert (node.ended, node.rounds[0].at) == (((7, 1.5),), 0.5)
 
     def test_report_for_people_and_as_a_chart(self, sample):
-        longer = ClusterSample(5, 3.0, 2.0, (), sample.nodes)
+        longer = ClusterSample(5, 3.0, 2.0, nodes=sample.nodes)
         samples = {"skip_locked": [sample, longer, longer], "optimistic": [sample] * 3}
         values = {name: [run.seconds for run in runs] for name, runs in samples.items()}
         report = ClusterReport(

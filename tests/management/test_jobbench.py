@@ -4,6 +4,7 @@ import json
 import signal
 from datetime import timedelta
 from io import StringIO
+from xml.etree import ElementTree
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -13,10 +14,14 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.handlers.registry import all_handlers
 from jobexec.management.bench import CASES
-from jobexec.management.bench.measure import Sample
+from jobexec.management.bench.exclusive import Siblings
+from jobexec.management.bench.measure import BenchError, Sample
 from jobexec.management.bench.noop import CATEGORY, Ledger, check_once
+from jobexec.management.bench.raw_log import LoggingQueue
+from jobexec.management.bench.raw_queue import RawQueue
 from jobexec.management.bench.report import Report
 from jobexec.management.bench.sandbox import build_settings, overridden
+from jobexec.management.bench.server_cpu import ServerThread
 from jobexec.models import JOB_TABLES, ExecutorNode, Job, JobDefinition, JobLog
 from tests.support.factories import make_job, make_node, make_row
 
@@ -34,6 +39,11 @@ def bench(case, alias, **options):
     out = StringIO()
     call_command("jobbench", case, engine=alias, **{"jobs": 5, "repeat": 1} | options, stdout=out)
     return out.getvalue()
+
+
+def texts(path):
+    """Everything that is written in a chart."""
+    return [text.text for text in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]
 
 
 def rows(alias):
@@ -57,10 +67,16 @@ class TestEachCase:
         details = found["details"]
         assert (details["jobs"], details["repeat"], details["exactly_once"]) == (5, 1, True)
         assert {"ours", "raw"} <= details["runs"].keys()
-        assert {"median", "min", "max", "values", "cpu_us_per_job"} <= details["runs"]["ours"].keys()
+        run = details["runs"]["ours"]
+        assert {"median", "min", "max", "values", "cpu_us_per_job", "server_cpu_us_per_job"} <= run.keys()
+        assert run["min"] <= run["median"] <= run["max"] and len(run["values"]) == 1
+        if ServerThread.of(alias) is None:  # SQLite, or the server runs elsewhere
+            assert run["server_cpu_us_per_job"] is None
+        else:
+            assert run["server_cpu_us_per_job"]["median"] > 0
         if case == "latency":
             assert list(details["runs"]["ours"]["percentiles_ms"]) == ["p50", "p90", "p99", "max"]
-        assert {"threads", "page", "history"} <= details["settings"].keys()
+        assert {"threads", "page", "raw page", "history"} <= details["settings"].keys()
         assert {"Python", "Django"} <= details["versions"].keys()
 
         assert rows(alias) == 0
@@ -70,13 +86,76 @@ class TestEachCase:
     def test_prints_a_table_for_people(self, alias):
         text = bench("drain", alias, repeat=2, threads=1, page=2)
         assert text.startswith(f"drain on {alias!r}: 5 jobs a run, 2 runs of each in turn")
-        assert "threads 1, queue 100, page 2, history failures" in text
+        assert "threads 1, queue 100, page 2, raw page 2, history failures" in text
         assert "Each job was done exactly once." in text
         assert "Django" in text
 
     def test_history_is_written_and_removed(self, alias):
         bench("drain", alias, history="full")
         assert not JobLog.objects.using(alias).exists()
+
+    @pytest.mark.databases("sqlite")
+    def test_draws_a_bar_for_each_contender(self, alias, tmp_path):
+        chart = tmp_path / "chart.svg"
+        bench("history", alias, svg=chart)
+        assert {"ours", "raw", "ours, without history", "jobs/s"} <= set(texts(chart))
+
+
+@pytest.mark.transactional
+class TestExactlyOnce:
+    """A contender that loses or repeats a job is refused, whoever it is."""
+
+    #: Cases in which jobs are run, and so could be lost or repeated.
+    RUNNING = ("drain", "waiting", "atomic", "exclusive", "history")
+
+    @pytest.mark.parametrize("case", RUNNING)
+    def test_ours_that_repeats_a_job_is_refused(self, alias, case, monkeypatch):
+        note = Ledger.note
+
+        def twice(self, number):
+            note(self, number)
+            if number == 3:
+                note(self, number)
+
+        monkeypatch.setattr(Ledger, "note", twice)
+        with pytest.raises(CommandError, match=r"exactly once|different ones"):
+            bench(case, alias)
+        assert rows(alias) == 0
+
+    @pytest.mark.parametrize("case", RUNNING)
+    def test_raw_sql_that_repeats_a_job_is_refused(self, alias, case, monkeypatch):
+        turn = RawQueue.turn
+        monkeypatch.setattr(RawQueue, "turn", lambda self, done: (found := turn(self, done)) + found[:1])
+        with pytest.raises(CommandError, match=r"exactly once|different ones"):
+            bench(case, alias)
+        assert rows(alias) == 0
+
+    @pytest.mark.parametrize("case", RUNNING)
+    def test_raw_sql_that_loses_a_job_is_refused(self, alias, case, monkeypatch):
+        turn = RawQueue.turn
+
+        def lossy(self, done):
+            found = turn(self, done)
+            return found[1:]
+
+        monkeypatch.setattr(RawQueue, "turn", lossy)
+        with pytest.raises(CommandError, match=r"exactly once|different ones"):
+            bench(case, alias)
+        assert rows(alias) == 0
+
+    @pytest.mark.databases("sqlite")
+    def test_siblings_that_meet_are_refused(self, alias, monkeypatch):
+        ledger = Ledger(2)
+        siblings = Siblings(ledger)
+        monkeypatch.setattr(ledger, "note", lambda number: siblings.note(1) if number == 0 else None)
+        siblings.note(0)
+        with pytest.raises(BenchError, match="side by side: 0 and 1"):
+            siblings.check()
+
+    def test_log_rows_that_are_missing_are_told(self, alias, monkeypatch):
+        monkeypatch.setattr(LoggingQueue, "settling", RawQueue.settling)
+        with pytest.raises(CommandError, match="5 jobs have ended, 0 log rows say so"):
+            bench("history", alias)
 
 
 @pytest.mark.transactional
@@ -150,6 +229,17 @@ class TestWrongUsage:
         monkeypatch.setattr(connections[alias], "is_in_memory_db", lambda: True)
         with pytest.raises(CommandError, match="in memory"):
             bench("drain", alias)
+
+    @pytest.mark.django_db
+    def test_history_where_the_case_has_its_own(self):
+        with pytest.raises(CommandError, match="--history: the case history has levels of its own"):
+            bench("history", "default", history="none")
+
+    @pytest.mark.transactional
+    @pytest.mark.databases("sqlite")
+    def test_several_processes_on_sqlite(self, alias):
+        with pytest.raises(CommandError, match="--processes: 'default' is SQLite"):
+            bench("drain", alias, processes=2)
 
 
 class TestParts:

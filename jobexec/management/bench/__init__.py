@@ -1,14 +1,20 @@
 """What ``manage.py jobbench`` runs: one file per case, each with the raw SQL of the same work beside it."""
 
+from .atomic import Atomic
 from .case import Case
 from .cluster import Cluster
 from .drain import Drain
 from .enqueue import Enqueue
 from .enqueue_many import EnqueueMany
+from .exclusive import Exclusive
+from .history import History
 from .latency import Latency
 from .measure import BenchError
+from .waiting import Waiting
+
+_ALL: tuple[type[Case], ...] = (Enqueue, EnqueueMany, Drain, Latency, Waiting, Atomic, Exclusive, History, Cluster)
 
 #: The cases by name, in the order in which they are listed.
-CASES: dict[str, type[Case]] = {case.name: case for case in (Enqueue, EnqueueMany, Drain, Latency, Cluster)}
+CASES: dict[str, type[Case]] = {case.name: case for case in _ALL}
 
 __all__ = ["CASES", "BenchError", "Case"]

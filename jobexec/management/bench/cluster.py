@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -27,15 +27,11 @@ _PRIORITIES = 20
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan(Plan):
-    """Also how many ``nodes``, with which ``strategies``, and the ``seed`` of service times and priorities.
-
-    ``overrides`` are the settings given on the command line, as the nodes get them.
-    """
+    """Also how many ``nodes``, with which ``strategies``, and the ``seed`` of service times and priorities."""
 
     nodes: int = 3
     strategies: tuple[str, ...] = ()
     seed: int = 1
-    overrides: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Cluster(Case):
@@ -68,6 +64,7 @@ class Cluster(Case):
         tidy(alias)
         with Nodes(self.plan.nodes, alias, overrides_of(strategy, self.plan.overrides)) as nodes:
             nodes.wait_until_ready()
+            self.progress.follow(nodes.done, jobs)
             began = nodes.go()
             nodes.wait_until_done(jobs)
             sample = ClusterSample.of(jobs, [NodeRun.of(report, began) for report in nodes.stop()])
@@ -86,7 +83,15 @@ class Cluster(Case):
         pages = {name: overrides_of(name, plan.overrides)["max_jobs_per_acquisition"] for name in plan.strategies}
         facts |= {"pages": pages, "seed": plan.seed}
         return ClusterReport(
-            self.name, plan.alias, self.unit, samples, values, facts, versions, plan.nodes, self._service_time() / slots
+            self.name,
+            plan.alias,
+            self.unit,
+            samples,
+            values,
+            facts,
+            versions,
+            nodes=plan.nodes,
+            ideal=self._service_time() / slots,
         )
 
     def _service_time(self) -> float:

@@ -1,4 +1,4 @@
-"""One node of the cluster case: an executor in a process of its own, started and heard by the benchmark."""
+"""One node: an executor in a process of its own, started and heard by the benchmark."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from jobexec.executor.strategy import strategy_of
 from jobexec.handlers import registry
 from jobexec.handlers.function import JobFunction, job
 
+from .drain_node import drain
 from .line import Line, LineCut
 from .noop import CATEGORY, HANDLER_PREFIX
 from .recorder import Recorder
 from .sandbox import build_settings, overridden
 
-_TURN = 0.05
 _FOREVER = 3600.0
 
 
@@ -48,7 +48,10 @@ def serve(descriptor: int) -> None:
     line = Line.inherited(descriptor)
     try:
         order = _next(line)
-        _work(line, order["alias"], order["overrides"])
+        if order["role"] == "cluster":
+            _work(line, order["alias"], order["overrides"])
+        else:
+            drain(line, order)
     except LineCut:
         return
     except Exception as error:
@@ -73,7 +76,7 @@ def _work(line: Line, alias: str, overrides: dict[str, Any]) -> None:
         cpu_before = time.process_time()
         try:
             executor.start()
-            _tell_until_stop(line, ended)
+            line.tell_until_called(lambda: len(ended))
             server_cpu = recorder.server_cpu()  # before its connection is closed
         finally:
             executor.stop()
@@ -85,14 +88,6 @@ def _work(line: Line, alias: str, overrides: dict[str, Any]) -> None:
             cpu=time.process_time() - cpu_before,
             server_cpu=server_cpu,
         )
-
-
-def _tell_until_stop(line: Line, ended: list[tuple[int, float]]) -> None:
-    told = 0
-    while line.receive(_TURN) is None:
-        if len(ended) != told:
-            told = len(ended)
-            line.send(done=told)
 
 
 def _next(line: Line) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The nodes of the cluster case, as the benchmark sees them."""
+"""Nodes, as the benchmark sees them."""
 
 from __future__ import annotations
 
@@ -86,16 +86,21 @@ class NodeProcess:
 
 
 class Nodes(AbstractContextManager["Nodes"]):
-    """So many nodes; all have ended at the end of the block, however it ends."""
+    """So many nodes; all have ended at the end of the block, however it ends.
 
-    def __init__(self, count: int, alias: str, overrides: Mapping[str, Any]) -> None:
+    ``role`` is what each is to do: "cluster", or in a drain "ours" or "raw"; ``more`` is what the role has to know.
+    """
+
+    def __init__(
+        self, count: int, alias: str, overrides: Mapping[str, Any], role: str = "cluster", **more: Any
+    ) -> None:
         self._nodes: list[NodeProcess] = []
         command = _this_command()
         try:
             for number in range(1, count + 1):
                 self._nodes.append(NodeProcess(number, command))
             for node in self._nodes:
-                node.send(alias=alias, overrides=dict(overrides))
+                node.send(alias=alias, overrides=dict(overrides), role=role, **more)
         except BaseException:
             self._close()
             raise
@@ -125,7 +130,11 @@ class Nodes(AbstractContextManager["Nodes"]):
 
     def wait_until_done(self, jobs: int) -> None:
         """Until so many jobs have run; BenchError if none did for a minute."""
-        self._poll(lambda: sum(node.done for node in self._nodes) >= jobs, jobs)
+        self._poll(lambda: self.done() >= jobs, jobs)
+
+    def done(self) -> int:
+        """How many jobs have run, as far as we have heard."""
+        return sum(node.done for node in self._nodes)
 
     def _poll(self, done: Callable[[], bool], jobs: int) -> None:
         heard = time.monotonic()
@@ -134,14 +143,13 @@ class Nodes(AbstractContextManager["Nodes"]):
             if heard_from:
                 heard = time.monotonic()
             elif time.monotonic() - heard > _PATIENCE:
-                ran = sum(node.done for node in self._nodes)
-                raise BenchError(f"No job ran for {_PATIENCE:.0f} s; {ran} of {jobs} did before.")
+                raise BenchError(f"No job ran for {_PATIENCE:.0f} s; {self.done()} of {jobs} did before.")
 
     def stop(self) -> list[Message]:
         """Let all end in order; returns their reports."""
         for node in self._nodes:
             node.send(stop=True)
-        return [node.wait_for("rounds") for node in self._nodes]
+        return [node.wait_for("cpu") for node in self._nodes]
 
 
 def _start(command: Sequence[str], descriptor: int) -> subprocess.Popen[bytes]:

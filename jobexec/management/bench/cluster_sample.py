@@ -78,7 +78,7 @@ class ClusterSample(Sample):
     def of(cls, jobs: int, nodes: Sequence[NodeRun]) -> ClusterSample:
         """Of these nodes."""
         last = max((at for node in nodes for _, at in node.ended), default=0.0)
-        return cls(jobs, last, sum(node.cpu for node in nodes), (), tuple(nodes))
+        return cls(jobs, last, sum(node.cpu for node in nodes), nodes=tuple(nodes))
 
     def total(self, name: str) -> float:
         """A figure of the nodes, summed up."""

@@ -27,7 +27,7 @@ class Enqueue(Case):
     def ours(self, notify: bool = False) -> Sample:
         alias, jobs = self.plan.alias, self.plan.jobs
         settings = self.plan.settings.replace(notify=notify)
-        with overridden(settings), registered(alias, Ledger(jobs).note) as handler, Stopwatch() as watch:
+        with overridden(settings), registered(alias, Ledger(jobs).note) as handler, Stopwatch(alias) as watch:
             for number in range(jobs):
                 handler.enqueue(number)
         check_table(alias, jobs)
@@ -41,7 +41,7 @@ class Enqueue(Case):
         with registered(alias, Ledger(jobs).note) as handler:
             insert = Insert(handler, alias)
         rows = [insert.row(number) for number in range(jobs)]
-        with RawConnection(alias) as connection, Stopwatch() as watch:
+        with RawConnection(alias) as connection, Stopwatch(alias) as watch:
             execute, statement = connection.cursor.execute, insert.statement
             for row in rows:
                 execute(statement, row)

@@ -23,7 +23,7 @@ class EnqueueMany(Case):
 
     def ours(self) -> Sample:
         alias, jobs = self.plan.alias, self.plan.jobs
-        with registered(alias, Ledger(jobs).note) as handler, Stopwatch() as watch:
+        with registered(alias, Ledger(jobs).note) as handler, Stopwatch(alias) as watch:
             handler.enqueue_many([(number,) for number in range(jobs)])
         check_table(alias, jobs)
         return watch.sample(jobs)
@@ -33,7 +33,7 @@ class EnqueueMany(Case):
         with registered(alias, Ledger(jobs).note) as handler:
             insert = Insert(handler, alias)
         rows = [insert.row(number) for number in range(jobs)]
-        with RawConnection(alias) as connection, Stopwatch() as watch:
+        with RawConnection(alias) as connection, Stopwatch(alias) as watch:
             insert.many(connection, rows)
         check_table(alias, jobs)
         return watch.sample(jobs)

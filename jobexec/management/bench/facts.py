@@ -36,6 +36,7 @@ def settings_of(plan: Plan) -> dict[str, Any]:
         "threads": settings.threads,
         "queue": settings.queue_size,
         "page": plan.page,
+        "raw page": plan.raw_page,
         "history": settings.history_level,
         "acquisition": "skip locked" if skip_locked else "optimistic",
         "waking": "NOTIFY" if plan.listens else "polling",

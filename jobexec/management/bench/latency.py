@@ -102,7 +102,7 @@ class Latency(Case):
 
     def _run(self, stamps: Stamps, produce: Callable[[int], None], idle: Callable[[], bool]) -> Sample:
         jobs, longest = self.plan.jobs, self._longest_pause()
-        with Stopwatch() as watch:
+        with Stopwatch(self.plan.alias) as watch:
             for number in range(jobs + _WARM_UP):
                 time.sleep(random.uniform(0.01, longest))
                 produce(number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -57,6 +58,14 @@ class Line:
         line, _, self._read = self._read.partition(b"\n")
         message: Message = json.loads(line)
         return message
+
+    def tell_until_called(self, done: Callable[[], int], turn: float = 0.05) -> None:
+        """Send, every ``turn`` seconds, how many jobs are done if there are more, until a message comes."""
+        told = 0
+        while self.receive(turn) is None:
+            if (now := done()) != told:
+                told = now
+                self.send(done=told)
 
     def close(self) -> None:
         with suppress(OSError):

@@ -6,9 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Unpack
 
 from jobexec.handlers import registry
 from jobexec.handlers.function import JobFunction, job
+from jobexec.handlers.options import JobOptions
 from jobexec.models import Job
 
 from .measure import BenchError
@@ -16,6 +18,8 @@ from .measure import BenchError
 CATEGORY = "jobbench"
 HANDLER_PREFIX = "jobexec.bench."
 HANDLER = f"{HANDLER_PREFIX}noop"
+#: Of rows that nobody runs: they only lie in the tables, during all runs of a case.
+BACKLOG_HANDLER = f"{HANDLER_PREFIX}backlog"
 _CHUNK = 10_000
 _PATIENCE = 60.0
 
@@ -34,13 +38,17 @@ class Ledger:
         if len(self.seen) == self.wanted:
             self.complete.set()
 
+    def count(self) -> int:
+        """How many have run so far."""
+        return len(self.seen)
+
     def wait(self, patience: float = _PATIENCE) -> None:
         """Until all have run; BenchError if none did for ``patience`` seconds."""
         before = -1
         while not self.complete.wait(patience):
-            if len(self.seen) == before:
+            if self.count() == before:
                 raise BenchError(f"No job ran for {patience:.0f} s; {before} of {self.wanted} did before.")
-            before = len(self.seen)
+            before = self.count()
 
     def check(self) -> None:
         """Raise BenchError unless each job ran exactly once."""
@@ -64,11 +72,17 @@ def check_table(alias: str, wanted: int) -> None:
 
 
 @contextmanager
-def registered(alias: str, note: Callable[[int], None]) -> Iterator[JobFunction[[int], None]]:
-    """The benchmark's job, known to this process during the block only; ``note`` gets the argument of each run."""
-    with registry.isolated():
+def registered(
+    alias: str, note: Callable[[int], None], **options: Unpack[JobOptions]
+) -> Iterator[JobFunction[[int], None]]:
+    """The benchmark's job, known to this process during the block only; ``note`` gets the argument of each run.
 
-        @job(name=HANDLER, category=CATEGORY, atomic=False, database=alias)
+    ``options`` are those of the job, else it is a plain one: not atomic, of no process instance.
+    """
+    with registry.isolated():
+        merged: JobOptions = {"category": CATEGORY, "atomic": False, "database": alias, **options}
+
+        @job(name=HANDLER, **merged)
         def noop(number: int) -> None:
             note(number)
 

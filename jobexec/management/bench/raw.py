@@ -30,6 +30,10 @@ class RawConnection(AbstractContextManager["RawConnection"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give it up."""
         self._wrapper.close()
 
     def fast_cursor(self) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.db import connections
@@ -15,60 +15,122 @@ from .noop import CATEGORY
 from .raw import RawConnection, Row
 
 _OWNER = "jobbench raw"
-_TABLE = Job._meta.db_table
+TABLE = Job._meta.db_table
 _LOCK = "lock_owner = %s, lock_expiration_time = %s, revision = revision + 1"
+_COLUMNS = "id, handler_type, handler_configuration"
 
-_DUE = f"FROM {_TABLE} WHERE category = %s AND deployment_id = '' AND lock_owner IS NULL ORDER BY {{rank}}, id LIMIT %s"
+_DUE = f"FROM {TABLE} WHERE category = %s AND deployment_id = '' AND lock_owner IS NULL ORDER BY {{rank}}, id LIMIT %s"
+
+Statement = tuple[str, list[Any]]
 
 
 class RawQueue:
-    """Locks a page of jobs, deletes a page of jobs; each commits.
+    """Locks a page of jobs, settles a page of jobs.
 
-    On PostgreSQL one statement locks a page (UPDATE, SKIP LOCKED, RETURNING). Elsewhere it takes a SELECT and an
-    UPDATE in one transaction, which every database understands.
+    :meth:`turn` does both in one transaction, which is the fastest on every database here: half as many commits. On
+    PostgreSQL it is one round trip (pipeline mode), and one statement locks a page (UPDATE, SKIP LOCKED, RETURNING,
+    joined by ctid); SQLite locks by UPDATE and RETURNING, too; elsewhere it takes a SELECT and an UPDATE.
     """
 
     def __init__(self, alias: str, connection: RawConnection, page: int) -> None:
-        self._connection, self._page = connection, page
-        self._cursor = connection.fast_cursor()
+        self.alias, self._connection, self._page = alias, connection, page
+        self._is_postgresql = connection.vendor == "postgresql"
+        features: Any = connections[alias].features
+        self._updates_at_once = connection.vendor == "sqlite" and features.can_return_columns_from_insert  # from 3.35
         operations = connections[alias].ops
         lock_time = clock.now(alias).replace(year=clock.now(alias).year + 1)
         self._lock_values = [_OWNER, operations.adapt_datetimefield_value(lock_time)]
         self._due = _DUE.format(rank=operations.quote_name("rank"))
         self._skip_locked = " FOR UPDATE SKIP LOCKED" if has_skip_locked(alias) else ""
-        self._one_statement = connection.vendor == "postgresql"
+        self._locker, self._settler = connection.fast_cursor(), connection.fast_cursor()
+
+    # The whole turn.
+
+    def turn(self, done: Sequence[Any]) -> list[Row]:
+        """Settle the jobs with these ids and lock the next page, in one transaction; see :meth:`lock`."""
+        if self._is_postgresql:
+            with self._connection.driver.pipeline():
+                if done:
+                    self._settle(done)
+                return self._lock_in_postgresql()
+        self._connection.begin()
+        if done:
+            self._settle(done)
+        rows = self._lock()
+        self._connection.execute("COMMIT")
+        return rows
+
+    # One after the other.
 
     def lock(self) -> list[Row]:
         """The next page, locked: rows of id, handler type, configuration as text; empty if there is none."""
-        return self._lock_in_one_statement() if self._one_statement else self._lock_in_two()
+        if self._is_postgresql:
+            return self._lock_in_postgresql()
+        self._connection.begin()
+        rows = self._lock()
+        self._connection.execute("COMMIT")
+        return rows
 
-    def _lock_in_one_statement(self) -> list[Row]:
+    def settle(self, ids: Sequence[Any]) -> None:
+        """The page is done."""
+        if self._is_postgresql:
+            with self._connection.driver.pipeline():
+                self._settle(ids)
+            return
+        self._connection.begin()
+        self._settle(ids)
+        self._connection.execute("COMMIT")
+
+    def settle_alone(self, id: Any) -> None:
+        """One job is done, in a transaction of its own in which the job could have written, too."""
+        self._connection.begin()
+        self._settle([id])
+        self._connection.execute("COMMIT")
+
+    # Statements.
+
+    def settling(self, ids: Sequence[Any]) -> Iterator[Statement]:
+        """What settles jobs; subclasses do more than delete them."""
+        condition, values = self.among(ids)
+        yield f"DELETE FROM {TABLE} WHERE {condition}", values
+
+    def among(self, ids: Sequence[Any]) -> Statement:
+        """The condition that a row is one of these."""
+        if self._is_postgresql:
+            return "id = ANY(%s)", [list(ids)]
+        return f"id IN ({_marks(ids)})", list(ids)
+
+    def _settle(self, ids: Sequence[Any]) -> None:
+        for statement, values in self.settling(ids):
+            if self._is_postgresql:
+                self._settler.execute(statement, values)
+            else:
+                self._connection.execute(statement, values)
+
+    def _lock(self) -> list[Row]:
+        return self._lock_in_sqlite() if self._updates_at_once else self._lock_in_two()
+
+    def _lock_in_postgresql(self) -> list[Row]:
         statement = (
-            f"UPDATE {_TABLE} SET {_LOCK} FROM (SELECT id AS next {self._due}{self._skip_locked}) AS page "
-            "WHERE id = next RETURNING id, handler_type, handler_configuration::text"
+            f"UPDATE {TABLE} SET {_LOCK} WHERE ctid = ANY(ARRAY(SELECT ctid {self._due}{self._skip_locked})) "
+            f"RETURNING {_COLUMNS}::text"
         )
-        cursor = self._cursor.execute(statement, [*self._lock_values, CATEGORY, self._page], binary=True)
+        cursor = self._locker.execute(statement, [*self._lock_values, CATEGORY, self._page], binary=True)
         return cursor.fetchall()  # type: ignore[no-any-return]
 
+    def _lock_in_sqlite(self) -> list[Row]:
+        statement = f"UPDATE {TABLE} SET {_LOCK} WHERE id IN (SELECT id {self._due}) RETURNING {_COLUMNS}"
+        values = [*self._lock_values, CATEGORY, self._page]
+        return self._connection.execute(statement, values).fetchall()  # type: ignore[no-any-return]
+
     def _lock_in_two(self) -> list[Row]:
-        connection = self._connection
-        connection.begin()
-        columns = "SELECT id, handler_type, handler_configuration"
-        found = connection.execute(f"{columns} {self._due}{self._skip_locked}", [CATEGORY, self._page])
+        found = self._connection.execute(f"SELECT {_COLUMNS} {self._due}{self._skip_locked}", [CATEGORY, self._page])
         rows: list[Row] = found.fetchall()
         if rows:
             ids = [row[0] for row in rows]
-            statement = f"UPDATE {_TABLE} SET {_LOCK} WHERE id IN ({_marks(ids)})"
-            connection.execute(statement, [*self._lock_values, *ids])
-        connection.execute("COMMIT")
+            statement = f"UPDATE {TABLE} SET {_LOCK} WHERE id IN ({_marks(ids)})"
+            self._connection.execute(statement, [*self._lock_values, *ids])
         return rows
-
-    def delete(self, ids: Sequence[Any]) -> None:
-        """The page is done."""
-        if self._one_statement:
-            self._cursor.execute(f"DELETE FROM {_TABLE} WHERE id = ANY(%s)", [ids])
-        else:
-            self._connection.execute(f"DELETE FROM {_TABLE} WHERE id IN ({_marks(ids)})", ids)
 
 
 def _marks(values: Sequence[Any]) -> str:

@@ -51,7 +51,7 @@ class RawWorker(AbstractContextManager["RawWorker"]):
     def _work(self) -> None:
         try:
             with RawConnection(self._plan.alias) as connection:
-                queue = RawQueue(self._plan.alias, connection, self._plan.page)
+                queue = RawQueue(self._plan.alias, connection, self._plan.raw_page)
                 if self.listens:
                     connection.execute(f"LISTEN {CHANNEL}")
                 self._ready.set()
@@ -68,7 +68,7 @@ class RawWorker(AbstractContextManager["RawWorker"]):
         for row in rows:
             self._note(json.loads(row[2])["args"][0])
         if rows:
-            queue.delete([row[0] for row in rows])
+            queue.settle([row[0] for row in rows])
         self._busy = False
         return bool(rows)
 

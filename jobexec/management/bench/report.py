@@ -1,12 +1,14 @@
-"""What was measured, for people and as JSON."""
+"""What a benchmark measured: for people, as JSON and as a chart."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from .bars import Bar, Bars
+from .chart import Chart, Panel
 from .measure import Sample
 
 
@@ -27,6 +29,16 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """``figures``: the name and the unit of each figure of a sample, for the table. ``across`` and ``up``: what the
+    timelines show, if there are any."""
+
+    figures: Mapping[str, str] = field(default_factory=dict)
+    across: str = ""
+    up: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The runs of one case: the samples and the figures of each contender, ``ours`` and ``raw`` among them."""
 
@@ -37,10 +49,17 @@ class Report:
     values: Mapping[str, Sequence[float]]
     settings: Mapping[str, Any]
     versions: Mapping[str, str]
+    summary: str = ""
+    ratios: Sequence[tuple[str, str]] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    shown: Shown = field(default_factory=Shown)
 
-    def ratio(self, name: str = "ours") -> float:
-        """The median of a contender divided by the median of the raw SQL."""
-        return median(self.values[name]) / median(self.values["raw"])
+    def ratio(self, name: str = "ours", to: str = "raw") -> float:
+        """The median of a contender divided by the median of another."""
+        divisor = median(self.values[to])
+        return median(self.values[name]) / divisor if divisor else 0.0
+
+    # As JSON.
 
     def as_json(self) -> dict[str, Any]:
         """One object with the medians on top and everything else in ``details``."""
@@ -56,6 +75,8 @@ class Report:
                 "jobs": first[0].jobs,
                 "repeat": len(first),
                 "exactly_once": True,  # else there is no report
+                "ratios": {f"{one} to {other}": round(self.ratio(one, other), 4) for one, other in self.ratios},
+                **self.facts,
                 "runs": {name: self._run(name) for name in self.samples},
                 "settings": dict(self.settings),
                 "versions": dict(self.versions),
@@ -68,33 +89,112 @@ class Report:
         run["values"] = [round(value, 4) for value in self.values[name]]
         run["ratio"] = round(self.ratio(name), 4)
         run["cpu_us_per_job"] = Spread.of([sample.cpu_per_job for sample in samples]).rounded()
+        server = _server_cpu(samples)
+        run["server_cpu_us_per_job"] = Spread.of(server).rounded() if server else None
+        for figure in samples[0].figures:
+            run[figure] = Spread.of([sample.figures[figure] for sample in samples]).rounded()
         if samples[0].latencies:
             run["percentiles_ms"] = percentiles(samples)
+        if samples[0].timeline:
+            run["timeline"] = [round(value, 4) for value in self._typical(name).timeline]
         return run
+
+    def _typical(self, name: str) -> Sample:
+        """The run with the median value (the greater one of two)."""
+        runs = sorted(zip(self.values[name], self.samples[name], strict=True), key=lambda run: run[0])
+        return runs[len(runs) // 2][1]
+
+    # For people.
 
     def as_text(self) -> Iterator[str]:
         """The lines of a table, what it was measured with below it."""
-        first = next(iter(self.samples.values()))
-        yield f"{self.case} on {self.engine!r}: {first[0].jobs} jobs a run, {len(first)} runs of each in turn"
+        yield self._title()
         yield ""
         yield from self._table("p50 in ms" if self.unit == "ms" else self.unit)
+        yield from self._further()
+        yield ""
+        yield "Each job was done exactly once."
+        yield ", ".join(f"{name} {_said(value)}" for name, value in self.settings.items())
+        yield ", ".join(f"{name} {value}" for name, value in self.versions.items())
+
+    def _title(self) -> str:
+        first = next(iter(self.samples.values()))
+        runs = "1 run of each" if len(first) == 1 else f"{len(first)} runs of each in turn"
+        return f"{self.case} on {self.engine!r}: {first[0].jobs} jobs a run, {runs}"
+
+    def _table(self, unit: str) -> Iterator[str]:
+        width = max(18, *(len(name) + 2 for name in self.samples))
+        yield f"{unit:<{width}}{'median':>10}{'min':>10}{'max':>10}{'to raw':>10}{'CPU µs/job':>12}{'server':>10}"
+        for name, samples in self.samples.items():
+            spread = Spread.of(self.values[name])
+            figures = "".join(f"{shown(value):>10}" for value in (spread.median, spread.min, spread.max))
+            cpu, server = median(sample.cpu_per_job for sample in samples), _server_cpu(samples)
+            said = f"{median(server):,.0f}" if server else "?"
+            yield f"{name:<{width}}{figures}{self.ratio(name):>10.2f}{cpu:>12,.0f}{said:>10}"
+
+    def _further(self) -> Iterator[str]:
+        for one, other in self.ratios:
+            yield f"{one} to {other}: {self.ratio(one, other):.2f}"
         for name, samples in self.samples.items():
             if samples[0].latencies:
                 figures = ", ".join(f"{key} {value:.2f}" for key, value in percentiles(samples).items())
                 yield f"{name}: {figures} ms"
-        yield ""
-        yield "Each job was done exactly once."
-        yield ", ".join(f"{name} {value}" for name, value in self.settings.items())
-        yield ", ".join(f"{name} {value}" for name, value in self.versions.items())
+            told = self._figures(name)
+            if told:
+                yield f"{name}: {told}"
 
-    def _table(self, unit: str) -> Iterator[str]:
-        digits = 2 if self.unit == "ms" else 0
-        yield f"{unit:<18}{'median':>10}{'min':>10}{'max':>10}{'to raw':>10}{'CPU µs/job':>12}"
-        for name, samples in self.samples.items():
-            spread = Spread.of(self.values[name])
-            figures = "".join(f"{value:>10,.{digits}f}" for value in (spread.median, spread.min, spread.max))
-            cpu = median(sample.cpu_per_job for sample in samples)
-            yield f"{name:<18}{figures}{self.ratio(name):>10.2f}{cpu:>12,.0f}"
+    def _figures(self, name: str) -> str:
+        samples = self.samples[name]
+        parts = []
+        for figure in samples[0].figures:
+            spread = Spread.of([sample.figures[figure] for sample in samples])
+            unit = self.shown.figures.get(figure, "")
+            parts.append(f"{figure.replace('_', ' ')} {shown(spread.median)}{' ' + unit if unit else ''}")
+        return ", ".join(parts)
+
+    # As a chart.
+
+    def as_svg(self) -> str:
+        """A bar for each contender, or lines over time where the case is about that."""
+        known = [f"{name} {value}" for name, value in self.versions.items() if name not in ("Python", "Django")]
+        notes = [f"{self._title()}.", ", ".join(known) + "."]
+        timelines = {name: self._typical(name).timeline for name in ("ours", "raw") if name in self.samples}
+        if all(timelines.values()) and self.shown.up:
+            return self._lines(timelines, notes)
+        unit = "milliseconds, p50" if self.unit == "ms" else self.unit
+        bars = [Bar(name, *self._bar(name)) for name in self.samples]
+        return Bars(f"{self.case}: {self.summary}", unit, bars, ["Medians; thin lines from min to max.", *notes]).svg()
+
+    def _bar(self, name: str) -> tuple[float, float, float, str]:
+        spread = Spread.of(self.values[name])
+        note = "" if name == "raw" else f"{self.ratio(name):.2f} of raw"
+        return spread.median, spread.min, spread.max, note
+
+    def _lines(self, timelines: Mapping[str, Sequence[float]], notes: list[str]) -> str:
+        told = [f"{name}: {self._figures(name)}." for name in timelines]
+        return Chart(
+            title=f"{self.case}: {self.summary}",
+            x_label=self.shown.across,
+            y_label=self.shown.up,
+            step=1,
+            rows=[[Panel("", timelines)]],
+            notes=[*told, *notes],
+            panel=(620, 240),
+        ).svg()
+
+
+def shown(value: float) -> str:
+    """A figure with as many digits as tell something."""
+    digits = 0 if abs(value) >= 100 or value == 0 else 1 if abs(value) >= 10 else 2 if abs(value) >= 0.1 else 4
+    return f"{value:,.{digits}f}"
+
+
+def _said(value: Any) -> str:
+    return "default" if value is None else str(value)
+
+
+def _server_cpu(samples: Sequence[Sample]) -> list[float]:
+    return [each for each in (sample.server_per_job for sample in samples) if each is not None]
 
 
 def percentiles(samples: Sequence[Sample]) -> dict[str, float]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.conf import settings as django_settings
 from django.db import connections
+from django.db.models import Model, QuerySet
 
 from jobexec import conf
 from jobexec.conf import Settings, get_settings
@@ -18,8 +19,9 @@ from jobexec.models import JOB_TABLES, ExecutorNode, Job, JobDefinition, JobLog,
 from jobexec.operations.leases import is_gone_from_this_host, synchronise_clock
 from jobexec.operations.locking import delete_rows
 
+from .bulk import remove_many
 from .measure import BenchError
-from .noop import CATEGORY, HANDLER_PREFIX
+from .noop import BACKLOG_HANDLER, CATEGORY, HANDLER_PREFIX
 
 _OURS = {"category": CATEGORY, "handler_type__startswith": HANDLER_PREFIX}
 
@@ -98,16 +100,29 @@ def refuse_company(alias: str) -> None:
 
 
 def remove_rows(alias: str) -> None:
-    """Delete whatever the benchmark has written, also what one that was killed left behind."""
+    """Delete what a run has written; what lies in the tables for all runs stays, see :mod:`.backlog`."""
     for table in JOB_TABLES:
-        delete_rows(table._base_manager.using(alias).filter(**_OURS))
-    delete_rows(JobLog.objects.using(alias).filter(**_OURS))
+        delete_rows(_of_runs(table, alias))
+    delete_rows(_of_runs(JobLog, alias))
     delete_rows(JobDefinition.objects.using(alias).filter(pk__startswith=HANDLER_PREFIX))
 
 
+def remove_everything(alias: str) -> None:
+    """Delete whatever the benchmark has written, also what one that was killed left behind."""
+    tables: list[type[Model]] = [*JOB_TABLES, JobLog]
+    for table in tables:
+        remove_many(table, alias, BACKLOG_HANDLER)
+    remove_rows(alias)
+
+
+def _of_runs(table: type[Any], alias: str) -> QuerySet[Any]:
+    rows: QuerySet[Any] = table._base_manager.using(alias).filter(**_OURS)
+    return rows.exclude(handler_type=BACKLOG_HANDLER)
+
+
 def jobs_left(alias: str) -> int:
-    """How many jobs of the benchmark are in any table."""
-    return sum(table._base_manager.using(alias).filter(**_OURS).count() for table in JOB_TABLES)
+    """How many jobs of a run are in any table."""
+    return sum(_of_runs(table, alias).count() for table in JOB_TABLES)
 
 
 def tidy(alias: str) -> None:
