@@ -12,6 +12,7 @@ from jobexec.conf import EngineSettings, Settings
 from jobexec.handlers.registry import all_handlers
 from jobexec.operations.locking import has_skip_locked
 
+from .commits import can_watch
 from .connection_count import can_listen, connections_by_alias
 from .job_executor import JobExecutor
 
@@ -33,7 +34,7 @@ def banner(executor: JobExecutor) -> Iterator[str]:
 def _engine(engine: EngineSettings) -> str:
     connection = connections[engine.alias]
     skip_locked = engine.acquisition != "optimistic" and has_skip_locked(engine.alias)
-    waking = "LISTEN" if can_listen(engine) else "polling"
+    waking = "LISTEN" if can_listen(engine) else "watching commits" if can_watch(engine) else "polling"
     return f"{engine.alias} ({connection.display_name}, {'skip locked' if skip_locked else 'optimistic'}, {waking})"
 
 

@@ -7,6 +7,7 @@ from jobexec.operations.wake import EVERYTHING, JOBS, TIMERS, add_listener, remo
 from jobexec.operations.work import AcquiredJob
 
 from .acquisition import JobAcquisition
+from .commits import CommitWatch, can_watch
 from .connection_count import can_listen
 from .heartbeat import Heartbeat
 from .listener import Listener
@@ -32,7 +33,8 @@ class Engine(Service):
         self.node = Node(settings, engine, pool.load)
         self.heartbeat = Heartbeat(self.node)
         self._listener = Listener(self.node, self.heard) if can_listen(engine) else None
-        self.acquisition = JobAcquisition(self.node, pool, self._listening, self._in_hand, self._listener)
+        self._source = CommitWatch(self.node, self.heard) if can_watch(engine) else self._listener
+        self.acquisition = JobAcquisition(self.node, pool, self._listening, self._in_hand, self._source)
         self.timers = TimerAcquisition(self.node, self._listening)
         self.recovery = Recovery(self.node, self.acquisition.wake)
         self.suspensions = SuspensionSweep(self.node)
@@ -40,7 +42,7 @@ class Engine(Service):
         self.settlement = Settlement(self.node, self.timers.wake)
 
     def _listening(self) -> bool:
-        return self._listener is not None and self._listener.listening
+        return self._source is not None and self._source.listening
 
     @property
     def _loops(self) -> list[Loop]:
