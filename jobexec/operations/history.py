@@ -18,7 +18,6 @@ _LEVELS = {
     "activity": frozenset({LogState.FAILED, LogState.SUCCESSFUL, LogState.DELETED, LogState.CANCELLED}),
     "full": frozenset(LogState),
 }
-#: What a log row takes from the row of its job.
 #: The columns of a log row that are those of its job.
 COPIED = (
     "job_definition_id",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidJob
 
 _STRICT = timedelta(days=36_525)  # a hundred years of waiting equal one point of priority: strict in practice
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_LEAST, _MOST = -(2**63), 2**63 - 1
 MAX_PRIORITY = 1_000_000
 
 
@@ -18,16 +21,26 @@ def rank(using: str, due: datetime, priority: int) -> int:
     interval``, and the latter does not change with time, so it can stand in an index. Without ``PRIORITY_AGEING``
     the interval is a hundred years, which is strict priority.
     """
-    milliseconds = int(due.timestamp() * 1000)
+    milliseconds = (due - _EPOCH) // _MILLISECOND  # in whole numbers: exactly what rank_sql() says
     # PRIORITY_AGEING may be long and priority high: keep within the 64 bits of the column, in order. Nothing is
     # refused here: a row with an absurd priority must not keep the others of its page from moving.
     value = milliseconds - int(priority) * _interval(using)  # SQLite may hold a text, and a text times a number is long
-    return max(-(2**63), min(2**63 - 1, value))
+    return max(_LEAST, min(_MOST, value))
+
+
+def rank_sql(using: str, now: datetime) -> tuple[str, tuple[int | datetime, ...]]:
+    """The same on PostgreSQL, over the columns of a row called ``source``; one without a due date was due ``now``."""
+    return _RANK, (now, _interval(using))
+
+
+# Numbers of any size until the end: a priority times an interval may be longer than 64 bits.
+_RANK = f"""greatest({_LEAST}, least({_MOST},
+  floor(extract(epoch FROM coalesce(source.due_date, %s)) * 1000) - source.priority::numeric * %s))::bigint"""
 
 
 def reranked(using: str, old: int, change: int) -> int:
     """The rank of a job whose priority has changed by ``change``; what it has waited counts on."""
-    return max(-(2**63), min(2**63 - 1, old - change * _interval(using)))
+    return max(_LEAST, min(_MOST, old - change * _interval(using)))
 
 
 def check_priority(priority: int) -> None:
@@ -38,4 +51,4 @@ def check_priority(priority: int) -> None:
 
 
 def _interval(using: str) -> int:
-    return (get_settings().engine(using).priority_ageing or _STRICT) // timedelta(milliseconds=1)
+    return (get_settings().engine(using).priority_ageing or _STRICT) // _MILLISECOND

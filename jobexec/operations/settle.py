@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -15,7 +15,7 @@ from jobexec.exceptions import DoNotRetry, InvalidRetryPlan
 from jobexec.models import AbstractJob, DeadLetterJob, Job, JobLog, LogState, SuspendedJob, TimerJob
 from jobexec.retry import RetryPlan, default_plan
 
-from . import history
+from . import history, unread
 from .cancel import remove_cancelled
 from .errors import storable
 from .exclusive import unlock_instances
@@ -24,6 +24,7 @@ from .move import move_all
 from .release import by_owner
 from .run import Run, timing
 from .suspensions import covered_rows
+from .unread import Changes, Departure
 from .work import AcquiredJob
 
 logger = logging.getLogger("jobexec.settle")
@@ -95,6 +96,8 @@ def fail_jobs(using: str, failed: Sequence[tuple[AcquiredJob, Failure, Run]]) ->
 def _lock_ours(using: str, jobs: Sequence[AcquiredJob]) -> dict[tuple[UUID, str | None, int], Job]:
     """The rows of these jobs, locked in the order of their ids, as far as their owners still hold them."""
     held = Job.objects.using(using).filter(pk__in={job.id for job in jobs}, lock_owner__in=set(by_owner(jobs)))
+    if unread.is_possible(using):
+        held = held.only(*unread.COLUMNS)
     return {(row.pk, row.lock_owner, row.revision): row for row in lock_rows(held.order_by("pk"))}
 
 
@@ -130,27 +133,31 @@ def _move_on(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJob]:
     retried = [row for row, _, _ in ended if verdicts[row.pk].due_date is not None]
     covered = covered_rows(using, retried) if retried else []
     suspended = {row.pk for row in covered}
-    changes = {pk: verdict.columns for pk, verdict in verdicts.items()}
-    moved: list[AbstractJob] = [
-        *move_all([row for row in retried if row.pk not in suspended], TimerJob, changes),
-        *move_all(covered, SuspendedJob, changes, suspended_at=now),
-        *move_all(dead, DeadLetterJob, changes, died_at=now),
+    departures = [
+        Departure([row for row in retried if row.pk not in suspended], TimerJob),
+        Departure(covered, SuspendedJob, {"suspended_at": now}),
+        Departure(dead, DeadLetterJob, {"died_at": now}),
     ]
-    by_id = {row.pk: row for row in moved}
-    told = [each for each in ended if each[0].pk in by_id and _is_logged(each[1], verdicts[each[0].pk])]
-    history.write(using, LogState.FAILED, [_failure(row, by_id[row.pk], run) for row, _, run in told])
-    return by_id
+    changes = {pk: verdict.columns for pk, verdict in verdicts.items()}
+    told = [(row, run) for row, failure, run in ended if failure.kind != "unknown" or not verdicts[row.pk].due_date]
+    depart = unread.depart if unread.is_possible(using) else _depart
+    return depart(using, departures, changes, {row.pk: timing(row, run) for row, run in told})
 
 
-def _is_logged(failure: Failure, verdict: Verdict) -> bool:
-    return failure.kind != "unknown" or verdict.due_date is None
+def _depart(
+    using: str, departures: Sequence[Departure], changes: Changes, timings: Mapping[UUID, dict[str, Any]]
+) -> dict[UUID, AbstractJob]:
+    moved = {row.pk: row for rows, to, more in departures for row in move_all(rows, to, changes, **more)}
+    before = {row.pk: row for rows, _, _ in departures for row in rows}
+    told = [pk for pk in timings if pk in moved]
+    history.write(using, LogState.FAILED, [_failure(before[pk], moved[pk], timings[pk]) for pk in told])
+    return moved
 
 
-def _failure(row: Job, moved: AbstractJob, run: Run) -> JobLog:
+def _failure(row: AbstractJob, moved: AbstractJob, timing: dict[str, Any]) -> JobLog:
     values: dict[str, Any] = {"exception_message": moved.exception_message, "exception_stack": moved.exception_stack}
     # When it was due is in the old row; the new one says when it is due again.
-    values |= {"due_date": row.due_date, **timing(row, run)}
-    return history.entry(moved, LogState.FAILED, **values)
+    return history.entry(moved, LogState.FAILED, **values, due_date=row.due_date, **timing)
 
 
 def decide(row: AbstractJob, failure: Failure, now: datetime) -> Verdict:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django.db.models import QuerySet
+
 from jobexec import clock
 from jobexec.models import Job, SuspendedJob, TimerJob
 
+from . import transfer
 from .locking import atomic, lock_rows
 from .move import move_all
-from .suspensions import covered_rows
+from .suspensions import Suspensions, covered_rows
 from .unreadable import UNREADABLE, bury_unreadable
 from .wake import wake_on_commit
 
@@ -31,14 +34,32 @@ def trigger_due_timers(using: str, limit: int) -> int:
 def _trigger(using: str, limit: int) -> int:
     with atomic(using):
         due = TimerJob.objects.using(using).filter(due_date__lte=clock.now(using)).order_by("due_date", "id")
-        rows = list(lock_rows(due, skip_locked=True)[:limit])
-        if not rows:
-            return 0
-        covered = covered_rows(using, rows)
-        moved = move_all([row for row in rows if row not in covered], Job)
-        if moved:
-            wake_on_commit(using)
-        return len(moved) + len(move_all(covered, SuspendedJob, suspended_at=clock.now(using)))
+        page = lock_rows(due, skip_locked=True)[:limit]
+        return _move_unread(using, page) if transfer.is_possible(using) else _move(using, list(page))
+
+
+def _move(using: str, rows: list[TimerJob]) -> int:
+    """What moving them means; the rows are locked."""
+    if not rows:
+        return 0
+    covered = covered_rows(using, rows)
+    suspended = {row.pk for row in covered}
+    moved = move_all([row for row in rows if row.pk not in suspended], Job)
+    if moved:
+        wake_on_commit(using)
+    return len(moved) + len(move_all(covered, SuspendedJob, suspended_at=clock.now(using)))
+
+
+def _move_unread(using: str, page: QuerySet[TimerJob]) -> int:
+    """The same in few statements and without reading the rows, unless a suspension may cover some of them."""
+    found = list(page.values_list("pk", "suspend_requested"))
+    ids = [pk for pk, _ in found]
+    if any(requested for _, requested in found) or (found and Suspensions.of(using, ids)):
+        return _move(using, list(TimerJob.objects.using(using).filter(pk__in=ids)))
+    if found:
+        transfer.transfer(using, TimerJob, Job, ids)
+        wake_on_commit(using)
+    return len(found)
 
 
 def next_due_date(using: str) -> datetime | None:

@@ -8,6 +8,7 @@ from django.db import connections, transaction
 from django.db.models import Q
 from django.test.utils import CaptureQueriesContext
 
+from jobexec import signals
 from jobexec.models import (
     JOB_TABLES,
     DeadLetterJob,
@@ -18,7 +19,7 @@ from jobexec.models import (
     SuspendedJob,
     TimerJob,
 )
-from jobexec.operations import cancel, fail_job, fail_jobs, release_jobs, suspend
+from jobexec.operations import cancel, fail_job, fail_jobs, release_jobs, suspend, transfer
 from jobexec.operations.progress import Progress, write_progress
 from jobexec.retry import RetryPlan
 from tests.support.factories import a_failure, a_run, acquire, make_job, table_of, tables_of, work
@@ -114,6 +115,42 @@ def test_together_they_end_as_one_by_one(alias, mixture):
 
 def vars_of(job):
     return {name: value for name, value in vars(job).items() if name != "_state"}
+
+
+@pytest.mark.databases("postgresql")
+@pytest.mark.parametrize("level", ["none", "failures", "full"])
+def test_inside_the_database_they_end_as_through_python(alias, mixture, monkeypatch, configure, level):
+    configure(HISTORY_LEVEL=level)
+    fast, found = undone(alias, lambda: fail_jobs(alias, mixture))
+    with monkeypatch.context() as patch:
+        patch.setattr(transfer, "is_possible", lambda using: False)
+        slow, found_slowly = undone(alias, lambda: fail_jobs(alias, mixture))
+    assert found == found_slowly
+    assert [type(job) for job in fast] == [type(job) for job in slow]
+    for one, other in zip(fast, slow, strict=True):
+        assert vars_of(one).items() <= vars_of(other).items(), "what was not read is fetched when it is asked for"
+
+
+@pytest.mark.databases("postgresql")
+def test_what_was_not_read_is_fetched_from_where_the_job_now_is(alias):
+    job = work(alias, handler_configuration={"args": [7]})
+    moved = fail_job(alias, job, a_failure(), a_run(alias))
+    assert moved.get_deferred_fields() >= {"handler_configuration", "custom_headers"}
+    assert (type(moved), moved.handler_configuration) == (TimerJob, {"args": [7]})
+
+
+@pytest.mark.parametrize("kind", ["error", "fatal"])
+def test_a_receiver_is_given_the_whole_row(alias, kind):
+    def receiver(**kwargs):
+        pass
+
+    signal = signals.job_failed if kind == "error" else signals.job_dead_lettered
+    signal.connect(receiver)
+    try:
+        moved = fail_job(alias, work(alias), a_failure(kind=kind), a_run(alias))
+    finally:
+        signal.disconnect(receiver)
+    assert moved.get_deferred_fields() == set()
 
 
 def test_the_mixture_goes_everywhere(alias, mixture):

@@ -7,7 +7,7 @@ import pytest
 from django.db import connections
 
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, TimerJob
-from jobexec.operations import recover_node, trigger_due_timers
+from jobexec.operations import recover_node, transfer, trigger_due_timers
 from jobexec.operations.leases import declare_dead
 from jobexec.operations.recover import release_strays
 from tests.support.factories import LEASE_TIME, acquire, locked_ids, make_job, make_node, make_row, tables_of
@@ -39,7 +39,8 @@ def absurd(request, alias):
 
 
 @pytest.mark.transactional
-def test_timers_go_on(alias, absurd, frozen):
+def test_timers_go_on(alias, absurd, frozen, monkeypatch):
+    monkeypatch.setattr(transfer, "is_possible", lambda using: False)
     good = make_job(alias, due_date=NOW + timedelta(seconds=2))
     broken = make_job(alias, due_date=NOW + timedelta(seconds=1), handler_type="broken")
     spoil(alias, broken, *absurd)
@@ -50,6 +51,17 @@ def test_timers_go_on(alias, absurd, frozen):
     dead = DeadLetterJob.objects.using(alias).get()
     assert absurd[0] in dead.exception_message
     assert (dead.retries, dead.handler_type) == (0, "broken")
+
+
+@pytest.mark.transactional
+@pytest.mark.databases("postgresql")
+def test_timers_that_move_without_being_read_are_left_to_who_acquires_them(alias, frozen):
+    good = make_job(alias, due_date=NOW)
+    broken = make_job(alias, due_date=NOW + timedelta(seconds=1), handler_type="broken")
+    spoil(alias, broken, *ABSURD[alias][0])
+    frozen.tick(5)
+    assert trigger_due_timers(alias, 10) == 1
+    assert tables_of(alias) == {good.pk: [Job], broken.pk: [Job]}
 
 
 @pytest.mark.transactional
