@@ -7,7 +7,7 @@ announced, and once per change in this process only (not in other nodes of the c
 commit and signal loses the signal: what must not be missed belongs into a job.
 
 Every signal has ``sender`` (for jobs: the model class of the row as it now stands, or stood last; for nodes:
-the ExecutorNode model) and ``using`` (the alias of the database, str). ``jobs`` is a list of rows changed
+the ExecutorNode model) and ``using`` (the alias of the database, str). ``jobs`` is a sequence of rows changed
 together, ``job`` is one row. The rows are as this process wrote them; a later change of the row does not show
 in them. (Own decision. Flowable's counterpart are its event listeners, Camunda's its history events.)
 """

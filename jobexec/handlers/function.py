@@ -6,25 +6,29 @@ import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from asgiref.sync import async_to_sync, sync_to_async
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import router
 
 from jobexec import clock
-from jobexec.conf import get_settings
+from jobexec.conf import Settings, get_settings
 from jobexec.exceptions import InvalidJob, UnreadableJob
 from jobexec.retry import RetryPlan
 
 from . import registry
 from .context import JobContext
-from .options import JobOptions, check_json, check_options, to_columns
+from .options import JobOptions, check_json, check_options, due_date, encode_json, to_columns
 
 if TYPE_CHECKING:
     from jobexec.models import Job, TimerJob
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_SHAPES = 1000  # a function with **kwargs may be called in any number of ways
 
 
 class JobFunction(Generic[P, R]):
@@ -46,6 +50,9 @@ class JobFunction(Generic[P, R]):
         signature = inspect.signature(function)
         parameters = list(signature.parameters.values())
         self._signature = signature.replace(parameters=parameters[1:] if takes_context else parameters)
+        #: Numbers of positional arguments and names of keyword arguments that fit the signature.
+        self._fitting: set[tuple[int, tuple[str, ...]]] = set()
+        self._fixed: tuple[Settings, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
         return f"<job {self.name}>"
@@ -65,7 +72,11 @@ class JobFunction(Generic[P, R]):
         for one, other in (("delay", "run_after"), ("run_after", "delay")):
             if one in options:
                 merged.pop(other, None)
-        return JobFunction(self.function, self.name, self.aliases, self.takes_context, merged | options)
+        changed = copy(self)  # the same function, so the same signature
+        changed.options, changed._fixed = merged | options, None
+        if "retries" in options:
+            changed.retry_plan = RetryPlan.parse(options["retries"])
+        return changed
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job | TimerJob:
         """Insert one job in the current transaction and return the row as saved.
@@ -76,44 +87,75 @@ class JobFunction(Generic[P, R]):
         """
         from jobexec.operations.create import create_job  # models load later than functions are decorated
 
-        return create_job(self._database(), **self._columns(args, kwargs))
+        encoded, database = self._encode(args, kwargs), self._database()
+        configuration = {"args": list(args), "kwargs": dict(kwargs)}
+        return create_job(database, encoded=encoded, handler_configuration=configuration, **self._columns(database))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job | TimerJob:
         """:meth:`enqueue` for async callers."""
         return await sync_to_async(self.enqueue, thread_sensitive=True)(*args, **kwargs)
 
-    def enqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Job | TimerJob]:
+    def enqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> Sequence[Job | TimerJob]:
         """Insert many jobs in one transaction and few statements; returns the rows in order.
 
         Each call is a tuple or list of positional arguments, or a mapping of keyword arguments. All are checked
-        before the first is inserted.
+        before the first is inserted. The result reads like a list whose instances are made when they are looked at;
+        ``list(result)`` is one.
         """
-        from jobexec.operations.create import create_jobs
+        from jobexec.operations.create import create_alike
 
-        return create_jobs(self._database(), [self._columns(*_split(call)) for call in calls])
+        encoded, database = [self._encode(*_split(call)) for call in calls], self._database()
+        return create_alike(database, encoded, **self._columns(database))
 
     def _database(self) -> str:
         from jobexec.models import Job
 
         return self.options.get("database") or router.db_for_write(Job)
 
-    def _columns(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        self._check_arguments(args, kwargs)
-        settings, database = get_settings(), self._database()
-        columns = to_columns(self.options, lambda: clock.now(database))
-        columns.setdefault("atomic", settings.atomic_jobs)
-        if "retries" not in columns:
-            columns["retries"] = RetryPlan.parse(settings.default_retry_plan).attempts
-        columns["handler_type"] = self.name
-        columns["handler_configuration"] = {"args": list(args), "kwargs": dict(kwargs)}
+    def _columns(self, database: str) -> dict[str, Any]:
+        """All columns but the arguments."""
+        settings, fixed = get_settings(), self._fixed
+        if fixed is None or fixed[0] is not settings:
+            self._fixed = fixed = settings, self._columns_for(settings)
+        columns = dict(fixed[1])
+        if "headers" in self.options:
+            columns["custom_headers"] = dict(self.options["headers"])
+        due = due_date(self.options, lambda: clock.now(database))
+        if due is not None:
+            columns["due_date"] = due
         return columns
 
-    def _check_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def _columns_for(self, settings: Settings) -> dict[str, Any]:
+        from jobexec.operations.created import without_defaults
+
+        columns = {"atomic": settings.atomic_jobs} | to_columns(self.options)
+        if "retries" not in columns:
+            columns["retries"] = RetryPlan.parse(settings.default_retry_plan).attempts
+        return without_defaults(columns) | {"handler_type": self.name}
+
+    def _encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """The JSON that a row holds of these arguments. Raises InvalidJob if they do not fit or are no JSON."""
         try:
-            bound = self._signature.bind(*args, **kwargs)
+            self._bind(args, kwargs)
         except TypeError as error:
             raise InvalidJob(f"{self.name}: {error}.") from None
-        for name, value in bound.arguments.items():
+        configuration = {"args": args, "kwargs": dict(kwargs)}
+        encoded = encode_json(configuration)
+        if encoded is None:
+            self._check_arguments(args, kwargs)
+            encoded = json.dumps(configuration, cls=DjangoJSONEncoder)
+        return encoded
+
+    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise TypeError if the arguments do not fit the function. Their values do not matter for that."""
+        shape = len(args), tuple(kwargs)
+        if shape not in self._fitting:
+            self._signature.bind(*args, **kwargs)
+            if len(self._fitting) < _SHAPES:
+                self._fitting.add(shape)
+
+    def _check_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        for name, value in self._signature.bind(*args, **kwargs).arguments.items():
             check_json(f"{self.name}: argument {name!r}", value)
 
     # What the executor asks of a handler (JobHandler).

@@ -137,6 +137,20 @@ def seconds(name: str, value: Any) -> timedelta:
     return duration
 
 
+_ENCODER = DjangoJSONEncoder(allow_nan=False)
+# What the text of check_json may not hold, and what it may: an escape of U+0000 or of half a surrogate pair.
+_SUSPECT = re.compile(r"\\u(?:0000|d[89a-f])")
+
+
+def encode_json(value: Any) -> str | None:
+    """The JSON of a value as it is stored; None if it is not certain to pass :func:`check_json`, which says why."""
+    try:
+        text = _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return None if "\\u" in text and _SUSPECT.search(text) else text
+
+
 def check_json(name: str, value: Any) -> None:
     """Raise InvalidJob if a value is not JSON as Django's encoder and all supported databases understand it."""
     try:
@@ -161,8 +175,8 @@ def shown(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def to_columns(options: Mapping[str, Any], now: Callable[[], datetime] = clock.now) -> dict[str, Any]:
-    """The job columns of checked options; ``database`` is not among them."""
+def to_columns(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The job columns of checked options; ``database`` is not among them, nor what :func:`due_date` gives."""
     columns = {name: options[name] for name in _COPIED if name in options}
     if "headers" in options:
         columns["custom_headers"] = dict(options["headers"])
@@ -171,9 +185,6 @@ def to_columns(options: Mapping[str, Any], now: Callable[[], datetime] = clock.n
     if "retries" in options:
         plan = RetryPlan.parse(options["retries"])
         columns |= {"retries": plan.attempts, "retry_plan": str(plan)}
-    due_date = _due_date(options, now)
-    if due_date is not None:
-        columns["due_date"] = due_date
     return columns
 
 
@@ -190,7 +201,8 @@ _COPIED = (
 )
 
 
-def _due_date(options: Mapping[str, Any], now: Callable[[], datetime]) -> datetime | None:
+def due_date(options: Mapping[str, Any], now: Callable[[], datetime] = clock.now) -> datetime | None:
+    """When a job of checked options is due; None for at once."""
     name = "delay" if "delay" in options else "run_after"
     when = options.get(name)
     if isinstance(when, datetime) or when is None:

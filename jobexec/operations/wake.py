@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from jobexec.conf import get_settings
 
@@ -18,6 +21,9 @@ CHANNEL = "jobexec_wake"
 JOBS, TIMERS, EVERYTHING = "job", "timer", ""
 
 _listeners: set[Callable[[str, str], None]] = set()
+
+# Where among the callbacks of a connection our own was seen last.
+_places: WeakKeyDictionary[BaseDatabaseWrapper, int] = WeakKeyDictionary()
 
 
 def add_listener(listener: Callable[[str, str], None]) -> None:
@@ -38,12 +44,28 @@ def wake_on_commit(using: str, *, timers: bool = False) -> None:
     Losing the wake-up costs latency only: polling always suffices. A callback that a rolled back savepoint took
     away also took the jobs that it was for, so looking for our own callback is enough to know that one will come.
     """
-    content = TIMERS if timers else JOBS
-    for entry in connections[using].run_on_commit:
-        if isinstance(entry[1], _Wake):
-            entry[1].also(content)
-            return
+    content, connection = TIMERS if timers else JOBS, connections[using]
+    pending = _pending(connection)
+    if pending is not None:
+        pending.also(content)
+        return
     transaction.on_commit(_Wake(using, content), using=using, robust=True)
+
+
+def _pending(connection: BaseDatabaseWrapper) -> _Wake | None:
+    waiting: Any = connection.run_on_commit
+    if not waiting:
+        return None
+    # A transaction may have very many callbacks: looking through them for each of its jobs would take forever.
+    place = _places.get(connection, 0)
+    if place >= len(waiting) or not isinstance(waiting[place][1], _Wake):
+        found = (number for number, entry in enumerate(waiting) if isinstance(entry[1], _Wake))
+        place = next(found, -1)
+        if place < 0:
+            return None
+        _places[connection] = place
+    wake: _Wake = waiting[place][1]
+    return wake
 
 
 class _Wake:

@@ -234,3 +234,44 @@ def test_a_failing_notify_is_only_said(alias, monkeypatch, caplog):
 def test_waking_needs_no_job(alias, woken):
     wake_on_commit(alias)
     assert woken == [alias]
+
+
+class Looked(list):
+    """The callbacks of a connection; counts how often somebody looks through all of them."""
+
+    looks = 0
+
+    def __iter__(self):
+        self.looks += 1
+        return super().__iter__()
+
+
+def test_many_callbacks_are_looked_through_once_and_not_for_each_job(alias, woken):
+    with transaction.atomic(alias):
+        for _ in range(50):
+            transaction.on_commit(lambda: None, using=alias)
+        connections[alias].run_on_commit = callbacks = Looked(connections[alias].run_on_commit)
+        for _ in range(20):
+            make_job(alias)
+            transaction.on_commit(lambda: None, using=alias)
+        assert callbacks.looks <= 2
+        with pytest.raises(ZeroDivisionError), transaction.atomic(alias):
+            transaction.on_commit(lambda: None, using=alias)
+            raise ZeroDivisionError  # which makes a new list
+        for _ in range(20):
+            make_job(alias)
+    assert len(woken) == 1
+
+
+def test_the_place_of_a_callback_that_is_gone_says_nothing(alias, woken):
+    with transaction.atomic(alias):
+        for _ in range(3):
+            transaction.on_commit(lambda: None, using=alias)
+        undone(alias)
+        make_job(alias)
+        make_job(alias)
+    with transaction.atomic(alias):
+        for _ in range(9):
+            transaction.on_commit(lambda: None, using=alias)
+        make_job(alias)
+    assert len(woken) == 2

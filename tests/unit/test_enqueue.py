@@ -244,3 +244,76 @@ def test_the_settings_give_the_defaults(alias, add, settings):
     add.enqueue(1)
     assert (stored().atomic, stored().retries, stored().retry_plan) == (True, 9, "")
     assert add.using(atomic=False).enqueue(1).atomic is False
+
+
+def test_what_was_prepared_follows_the_settings(alias, add, settings):
+    before = add.enqueue(1)
+    settings.JOBEXEC = {"ATOMIC_JOBS": True, "DEFAULT_RETRY_PLAN": "R9/PT1M", "DEPLOYMENT": "shop:7"}
+    after, others = add.enqueue(1), add.enqueue_many([(1,)])
+    for row in (after, others[0], Job.objects.get(pk=after.pk), Job.objects.get(pk=others[0].pk)):
+        assert (row.atomic, row.retries, row.deployment_id) == (True, 9, "shop:7")
+    assert (before.atomic, before.retries, before.deployment_id) == (False, 3, "")
+
+
+def test_a_job_made_by_using_shares_nothing_that_was_prepared(alias, strict):
+    strict.enqueue(1)
+    other = strict.using(retries="R9/PT1M", tenant_id="t")
+    assert (other.retry_plan.attempts, strict.retry_plan.attempts) == (9, 5)
+    assert [(row.retries, row.tenant_id) for row in (other.enqueue(1), strict.enqueue(1))] == [(9, "t"), (5, "")]
+
+
+def test_an_option_with_the_value_of_its_default_is_kept(alias, add, settings):
+    settings.JOBEXEC = {"ATOMIC_JOBS": True}
+    row = add.using(atomic=False, priority=0, retries="R3/PT1S", exclusive=True).enqueue(1)
+    for one in (row, stored()):
+        assert (one.atomic, one.priority, one.retries, one.retry_plan, one.exclusive) == (False, 0, 3, "R3/PT1S", True)
+
+
+def test_no_two_jobs_share_their_headers(alias, add):
+    given = {"a": 1}
+    handler = add.using(headers=given)
+    first, second, more = handler.enqueue(1), handler.enqueue(1), handler.enqueue_many([(1,), (1,)])
+    first.custom_headers["b"] = more[0].custom_headers["b"] = 2
+    assert [second.custom_headers, more[1].custom_headers, given] == [{"a": 1}] * 3
+
+
+def test_what_a_caller_does_with_the_arguments_later_does_not_matter(alias, strict):
+    argument = [1]
+    row, rows = strict.enqueue(argument), strict.enqueue_many([(argument,)])
+    argument.append(2)
+    assert rows[0].handler_configuration == {"args": [[1]], "kwargs": {}}
+    assert {str(one.handler_configuration) for one in Job.objects.all()} == {str(rows[0].handler_configuration)}
+    assert row.handler_configuration["args"] == [argument], "the objects that were given"
+
+
+def test_fitting_and_unfitting_calls_alternate(alias, add):
+    for _ in range(2):
+        for args, kwargs in [((1,), {}), ((1, 2, 3), {}), ((), {"first": 1, "third": 2}), ((1,), {"other": 1})]:
+            assert add.enqueue(*args, **kwargs).handler_configuration == {"args": list(args), "kwargs": kwargs}
+        for args, kwargs in [((), {}), ((1,), {"first": 2}), ((), {"second": 1})]:
+            with pytest.raises(InvalidJob, match="add: "):
+                add.enqueue(*args, **kwargs)
+    assert len(add.enqueue_many([{"first": 1, f"name{number}": 2} for number in range(1_200)])) == 1_200
+    assert len(add._fitting) <= 1_000
+
+
+def test_many_calls_may_be_any_mapping(alias, strict):
+    from types import MappingProxyType
+
+    rows = strict.enqueue_many(iter([MappingProxyType({"number": 1})]))
+    assert stored().handler_configuration == rows[0].handler_configuration == {"args": [], "kwargs": {"number": 1}}
+    with pytest.raises(InvalidJob, match="keywords must be strings"):
+        strict.enqueue_many([{1: 2}])
+
+
+def test_arguments_deeper_than_json_goes_are_refused_or_stored(alias, strict):
+    """At the limit of the interpreter's stack the whole may be too deep although each argument is not."""
+    for depth in (50, 100_000):
+        value = []
+        for _ in range(depth):
+            value = [value]
+        try:
+            strict.enqueue(value)
+        except InvalidJob:
+            continue
+    assert Job.objects.count() == 1

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from jobexec import identifiers
-from jobexec.identifiers import uuid7
+from jobexec.identifiers import uuid7, uuid7s
 
 
 def milliseconds(value: uuid.UUID) -> int:
@@ -42,6 +42,23 @@ def test_within_a_millisecond_they_ascend(wall_clock):
     made = [uuid7() for _ in range(1000)]
     assert made == sorted(set(made))
     assert {milliseconds(value) for value in made} == {1_000}
+
+
+def test_many_at_once_ascend_between_those_before_and_after(wall_clock):
+    wall_clock(1_000)
+    made = [uuid7(), *uuid7s(1000), uuid7(), *uuid7s(0), *uuid7s(2), uuid7()]
+    assert made == sorted(set(made)) and len(made) == 1005
+    assert {(value.version, value.variant, milliseconds(value)) for value in made} == {(7, uuid.RFC_4122, 1_000)}
+    assert len({value.int & 0xFFFF_FFFF for value in made}) > 1000, "the last 32 bits are random"
+
+
+def test_many_at_once_borrow_together(wall_clock, monkeypatch):
+    wall_clock(1_000)
+    first = uuid7()
+    monkeypatch.setattr(identifiers, "_counter", identifiers._COUNTER_MAX - 2)
+    made = [first, *uuid7s(2), *uuid7s(3)]
+    assert made == sorted(set(made))
+    assert [milliseconds(value) for value in made] == [1_000, 1_000, 1_000, 1_001, 1_001, 1_001]
 
 
 def test_they_ascend_when_the_clock_steps_back(wall_clock):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -15,6 +16,7 @@ from jobexec.models import Job
 from jobexec.operations.locking import delete_rows
 
 Row = Sequence[Any]
+_TABLE = Job._meta.db_table
 
 
 class RawConnection(AbstractContextManager["RawConnection"]):
@@ -59,40 +61,33 @@ def placeholders(vendor: str, statement: str) -> str:
 
 
 class Insert:
-    """The INSERT that enqueueing a job sends, and its parameters for further jobs.
-
-    Caught on its way to the database, so that it is the same row whatever the model's columns are.
-    """
+    """The INSERT of the row that enqueueing a job writes, each column a parameter; and the rows of further jobs."""
 
     def __init__(self, handler: JobFunction[[int], None], alias: str) -> None:
-        self.alias, self.vendor = alias, connections[alias].vendor
-        caught: list[tuple[str, Row]] = []
-
-        def catch(execute: Any, sql: str, params: Row, many: bool, context: Any) -> Any:
-            if sql.startswith("INSERT"):
-                caught.append((sql, params))
-            return execute(sql, params, many, context)
-
-        with connections[alias].execute_wrapper(catch):
-            row = handler.enqueue(0)
+        connection: Any = connections[alias]
+        self.vendor = connection.vendor
+        row = handler.enqueue(0)
         delete_rows(Job.objects.using(alias).filter(pk=row.pk))
-        statement, self._parameters = caught[0]
-        self.statement = placeholders(self.vendor, statement)
-        self.columns = [field.column for field in Job._meta.concrete_fields]
+        self._fields: Any = Job._meta.concrete_fields
+        self._row = [field.get_db_prep_save(getattr(row, field.attname), connection) for field in self._fields]
+        self._names = ", ".join(connection.ops.quote_name(field.column) for field in self._fields)
+        values = ", ".join(["%s"] * len(self._fields))
+        self.statement = placeholders(self.vendor, f"INSERT INTO {_TABLE} ({self._names}) VALUES ({values})")
 
     def row(self, number: int) -> list[Any]:
         """The parameters for the job with this argument, under an id of its own."""
-        parameters = list(self._parameters)
-        for name, value in (("id", uuid7()), ("handler_configuration", {"args": [number], "kwargs": {}})):
-            field: Any = Job._meta.get_field(name)
-            parameters[self.columns.index(field.column)] = field.get_db_prep_save(value, connections[self.alias])
-        return parameters
+        row = list(self._row)
+        row[self._place("id")] = uuid7().hex
+        row[self._place("handler_configuration")] = json.dumps({"args": [number], "kwargs": {}})
+        return row
+
+    def _place(self, name: str) -> int:
+        return self._fields.index(Job._meta.get_field(name))  # type: ignore[no-any-return]
 
     def many(self, connection: RawConnection, rows: Sequence[Row]) -> None:
         """Insert all rows in one transaction in the fastest way: COPY on PostgreSQL, executemany elsewhere."""
         if self.vendor == "postgresql":
-            names = ", ".join(f'"{column}"' for column in self.columns)
-            with connection.cursor.copy(f"COPY {Job._meta.db_table} ({names}) FROM STDIN") as copy:
+            with connection.cursor.copy(f"COPY {_TABLE} ({self._names}) FROM STDIN") as copy:
                 for row in rows:
                     copy.write_row(row)
             return

@@ -1,0 +1,95 @@
+"""What was inserted, as instances of the models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, overload
+from uuid import UUID
+
+from django.db.models.base import ModelState
+
+from jobexec.models import Job, TimerJob
+
+Table = type[Job] | type[TimerJob]
+
+
+def instance(using: str, table: Table, columns: Mapping[str, Any]) -> Any:
+    """The row of these columns as saved in ``using``; the other columns hold their defaults.
+
+    Made as Django makes what it unpickles: the constructor takes several times as long as all the rest.
+    """
+    row = table.__new__(table)
+    row._state = state = ModelState()
+    state.db, state.adding = using, False
+    vars(row).update(_defaults(table), custom_headers={})  # not one dict for all rows
+    vars(row).update(columns)
+    return row
+
+
+def without_defaults(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that say something else than their default: these are what a statement has to be told."""
+    defaults = _defaults(Job)
+    return {name: value for name, value in columns.items() if name not in defaults or value != defaults[name]}
+
+
+@cache
+def _defaults(table: Table) -> dict[str, Any]:
+    made_for_each = ("id", "create_time", "custom_headers", "handler_configuration")
+    fields = table._meta.concrete_fields
+    return {field.attname: field.get_default() for field in fields if field.attname not in made_for_each}
+
+
+class CreatedJobs(Sequence[Job | TimerJob]):
+    """The rows that one call has inserted, in the order given. Read like a list, compares like one.
+
+    An instance is made when it is first looked at, and kept: most callers look at none, and a hundred thousand take
+    longer to make than to insert. ``handler_configuration`` is as the database would give it back. ``list(rows)``
+    makes all. Can be pickled.
+    """
+
+    def __init__(
+        self, using: str, table: Table, columns: Mapping[str, Any], ids: Sequence[UUID], configurations: Sequence[str]
+    ) -> None:
+        """``configurations`` are the JSON texts of ``handler_configuration``; all other columns are the same."""
+        self._using, self._table, self._columns = using, table, columns
+        self._configurations = configurations
+        self._rows: dict[int, Any] = {}
+        #: The ids of the rows; costs nothing.
+        self.ids = ids
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> Job | TimerJob: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Job | TimerJob]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        numbers = range(len(self.ids))[index]
+        return self._row(numbers) if isinstance(numbers, int) else [self._row(number) for number in numbers]
+
+    def __iter__(self) -> Iterator[Job | TimerJob]:
+        return map(self._row, range(len(self.ids)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, list | CreatedJobs):
+            return NotImplemented
+        return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} created jobs>"
+
+    def _row(self, number: int) -> Any:
+        row = self._rows.get(number)
+        if row is None:
+            configuration = json.loads(self._configurations[number])
+            columns = dict(self._columns, id=self.ids[number], handler_configuration=configuration)
+            if "custom_headers" in columns:
+                columns["custom_headers"] = dict(columns["custom_headers"])
+            # Two threads that look at the same moment get the same instance.
+            row = self._rows.setdefault(number, instance(self._using, self._table, columns))
+        return row

@@ -1,0 +1,169 @@
+"""INSERT of job rows, without the ORM's work for each of their columns.
+
+What is written is what ``Model.save()`` and ``bulk_create`` would write, column for column; only the way there is
+shorter. Columns that nobody gave hold the default of their field and stand as constants in the statement.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import cache, lru_cache, partial
+from typing import Any, NamedTuple
+
+from django.db import connections, models
+
+from jobexec.models import AbstractJob
+
+from .copying import copy_rows
+
+Table = type[AbstractJob]
+Row = Sequence[Any]
+
+#: What drivers take as it is. Exactly these types: a subclass of str may have to be spelled in another way.
+_PLAIN = ((models.CharField, str), (models.TextField, str), (models.BooleanField, bool), (models.IntegerField, int))
+_HARMLESS = re.compile(r"[\w{}]*", re.ASCII)
+_WORTH_COPYING = 20  # rows; COPY is a round trip more than INSERT
+_MAX_ROWS = 1000  # in one statement
+_MAX_LENGTH = 1_000_000  # of the texts in one statement: servers refuse one of several megabytes
+
+
+def parameters(using: str, table: Table, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns as drivers take them: what the fields of the model make of them. JSON is a text."""
+    fields = _fields(table)
+    made = {}
+    for name, value in columns.items():
+        plain, prepare = fields[name]
+        made[name] = value if value is None or type(value) is plain else prepare(value, using)
+    return made
+
+
+def insert_row(using: str, table: Table, values: Mapping[str, Any]) -> None:
+    """One INSERT; ``values`` are :func:`parameters`."""
+    connection = connections[using]
+    statement = _statement(connection.vendor, table, tuple(values))
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":  # Django's way from names to SQLite's placeholders is the shorter one
+            cursor.execute(statement.named, values)
+        else:
+            cursor.execute(statement.one, tuple(values.values()))
+
+
+def insert_rows(
+    using: str, table: Table, names: Sequence[str], rows: Sequence[Row], shared: Mapping[str, Any] | None = None
+) -> None:
+    """Many rows, in as few statements as the database likes best; call it in a transaction.
+
+    ``names`` are the columns that ``rows`` bring; ``shared`` is the same for all of them. All values are
+    :func:`parameters`.
+    """
+    connection, shared = connections[using], shared or {}
+    if connection.vendor == "postgresql" and len(rows) >= _WORTH_COPYING:
+        copy_rows(connection, table, names, rows, {**_constants(table, (*names, *shared)), **shared})
+        return
+    statement, rest = _statement(connection.vendor, table, (*names, *shared)), tuple(shared.values())
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":  # in this process: a statement for each row costs next to nothing
+            cursor.executemany(statement.one, [(*row, *rest) for row in rows])
+            return
+        for chunk in _chunks(rows):
+            values = [value for row in chunk for value in (*row, *rest)]
+            cursor.execute(statement.head + ", ".join([statement.row] * len(chunk)), values)
+
+
+def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Portions that fit into a statement."""
+    chunk: list[Row] = []
+    length = 0
+    for row in rows:
+        chunk.append(row)
+        length += sum(len(value) for value in row if isinstance(value, str))
+        if len(chunk) == _MAX_ROWS or length > _MAX_LENGTH:
+            yield chunk
+            chunk, length = [], 0
+    if chunk:
+        yield chunk
+
+
+class _Statement(NamedTuple):
+    """``one`` inserts one row, as does ``named``, whose placeholders have the names of the columns.
+
+    ``head`` and then ``row``, any number of times with commas between, insert as many rows.
+    """
+
+    one: str
+    named: str
+    head: str
+    row: str
+
+
+@lru_cache(maxsize=256)
+def _statement(vendor: str, table: Table, names: tuple[str, ...]) -> _Statement:
+    quote = "`" if vendor == "mysql" else '"'
+    constants = _constants(table, names)
+    columns = ", ".join(f"{quote}{name}{quote}" for name in (*names, *constants))
+    head = f"INSERT INTO {quote}{table._meta.db_table}{quote} ({columns}) VALUES "
+    rest = "".join(f", {_literal(value)}" for value in constants.values())
+    row = f"({', '.join(['%s'] * len(names))}{rest})"
+    named = f"({', '.join(f'%({name})s' for name in names)}{rest})"
+    return _Statement(head + row, head + named, head, row)
+
+
+def _constants(table: Table, given: Iterable[str]) -> dict[str, Any]:
+    """The defaults of the columns that are not given; what is NULL need not be said."""
+    left = set(given)
+    return {name: value for name, value in _defaults(table).items() if value is not None and name not in left}
+
+
+@cache
+def _defaults(table: Table) -> dict[str, Any]:
+    """As parameters; but for ``id`` and ``create_time``, which are made for each row."""
+    defaults = {field.name: field.get_default() for field in table._meta.concrete_fields}
+    return parameters("default", table, defaults | {"id": None, "create_time": None})
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, int):
+        return str(value)
+    if not _HARMLESS.fullmatch(value):
+        raise ValueError(f"A default that would have to be quoted: {value!r}.")
+    return f"'{value}'"
+
+
+@cache
+def _fields(table: Table) -> dict[str, tuple[type | None, Callable[[Any, str], Any]]]:
+    """By name: the type of values that need no preparation, and what prepares the others."""
+    return {field.name: (_plain(field), partial(_prepare(field), field)) for field in table._meta.concrete_fields}
+
+
+def _plain(field: Any) -> type | None:
+    return next((plain for kind, plain in _PLAIN if isinstance(field, kind)), None)
+
+
+def _prepare(field: Any) -> Callable[[Any, Any, str], Any]:
+    special = {models.JSONField: _json, models.UUIDField: _uuid, models.DateTimeField: _moment}
+    return special.get(type(field), _any)
+
+
+def _json(field: Any, value: Any, using: str) -> str:
+    return json.dumps(value, cls=field.encoder)
+
+
+def _uuid(field: Any, value: Any, using: str) -> str:
+    # SQLite stores it so, and the others read it.
+    return field.to_python(value).hex  # type: ignore[no-any-return]
+
+
+def _moment(field: Any, value: Any, using: str) -> Any:
+    if type(value) is datetime and value.tzinfo is not None:  # all that the field does is for those that are not
+        return connections[using].ops.adapt_datetimefield_value(value)
+    return _any(field, value, using)
+
+
+def _any(field: Any, value: Any, using: str) -> Any:
+    prepared = field.get_db_prep_save(value, connections[using])
+    return str.__str__(prepared) if isinstance(prepared, str) else prepared  # a member of TextChoices is a str, too
