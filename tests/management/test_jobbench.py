@@ -14,15 +14,23 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.handlers.registry import all_handlers
 from jobexec.management.bench import CASES
+from jobexec.management.bench.backlog import Backlog
+from jobexec.management.bench.bloat import rates_of
+from jobexec.management.bench.bulk import multiply
 from jobexec.management.bench.exclusive import Siblings
 from jobexec.management.bench.measure import BenchError, Sample
-from jobexec.management.bench.noop import CATEGORY, Ledger, check_once
+from jobexec.management.bench.noop import BACKLOG_HANDLER, CATEGORY, Ledger, check_once
+from jobexec.management.bench.progress import Bar
 from jobexec.management.bench.raw_log import LoggingQueue
 from jobexec.management.bench.raw_queue import RawQueue
 from jobexec.management.bench.report import Report
+from jobexec.management.bench.retries import RetryQueue
+from jobexec.management.bench.sampler import Sampler, slope
 from jobexec.management.bench.sandbox import build_settings, overridden
 from jobexec.management.bench.server_cpu import ServerThread
-from jobexec.models import JOB_TABLES, ExecutorNode, Job, JobDefinition, JobLog
+from jobexec.management.bench.soak import CompactLedger
+from jobexec.management.bench.timers import Move
+from jobexec.models import JOB_TABLES, DeadLetterJob, ExecutorNode, Job, JobDefinition, JobLog, TimerJob
 from tests.support.factories import make_job, make_node, make_row
 
 #: The cases that have the raw SQL of the same work beside them; test_cluster.py has the other one.
@@ -35,9 +43,18 @@ def engines(settings):
     settings.JOBEXEC = {"ENGINES": {alias: {} for alias in connections}, "THREADS": 2, "WAIT_TIME": 0.01}
 
 
+#: What makes each case small.
+TINY = {
+    "backlog": {"timers": 7, "dead_letters": 6, "log": 5, "foreign": 4},
+    "idle": {"seconds": 1, "jobs": None},
+    "payload": {"payload": 1},
+}
+
+
 def bench(case, alias, **options):
     out = StringIO()
-    call_command("jobbench", case, engine=alias, **{"jobs": 5, "repeat": 1} | options, stdout=out)
+    options = {"jobs": 5, "repeat": 1} | TINY.get(case, {}) | options
+    call_command("jobbench", case, engine=alias, **options, stdout=out)
     return out.getvalue()
 
 
@@ -65,7 +82,8 @@ class TestEachCase:
         assert found["ours"] > 0 and found["raw"] > 0
         assert found["ratio"] == pytest.approx(found["ours"] / found["raw"], rel=0.01, abs=0.0001)
         details = found["details"]
-        assert (details["jobs"], details["repeat"], details["exactly_once"]) == (5, 1, True)
+        assert (details["repeat"], details["exactly_once"]) == (1, True)
+        assert details["seconds"] == 1 if case == "idle" else details["jobs"] == 5
         assert {"ours", "raw"} <= details["runs"].keys()
         run = details["runs"]["ours"]
         assert {"median", "min", "max", "values", "cpu_us_per_job", "server_cpu_us_per_job"} <= run.keys()
@@ -98,7 +116,7 @@ class TestEachCase:
     def test_draws_a_bar_for_each_contender(self, alias, tmp_path):
         chart = tmp_path / "chart.svg"
         bench("history", alias, svg=chart)
-        assert {"ours", "raw", "ours, without history", "jobs/s"} <= set(texts(chart))
+        assert {"ours", "raw", "ours, without history", "history, jobs/s"} <= set(texts(chart))
 
 
 @pytest.mark.transactional
@@ -106,18 +124,19 @@ class TestExactlyOnce:
     """A contender that loses or repeats a job is refused, whoever it is."""
 
     #: Cases in which jobs are run, and so could be lost or repeated.
-    RUNNING = ("drain", "waiting", "atomic", "exclusive", "history")
+    RUNNING = ("drain", "waiting", "atomic", "exclusive", "history", "backlog", "bloat", "soak", "retries", "payload")
 
     @pytest.mark.parametrize("case", RUNNING)
     def test_ours_that_repeats_a_job_is_refused(self, alias, case, monkeypatch):
-        note = Ledger.note
+        ledger = CompactLedger if case == "soak" else Ledger
+        note = ledger.note
 
         def twice(self, number):
             note(self, number)
             if number == 3:
                 note(self, number)
 
-        monkeypatch.setattr(Ledger, "note", twice)
+        monkeypatch.setattr(ledger, "note", twice)
         with pytest.raises(CommandError, match=r"exactly once|different ones"):
             bench(case, alias)
         assert rows(alias) == 0
@@ -130,7 +149,7 @@ class TestExactlyOnce:
             bench(case, alias)
         assert rows(alias) == 0
 
-    @pytest.mark.parametrize("case", RUNNING)
+    @pytest.mark.parametrize("case", [case for case in RUNNING if case != "soak"])  # it waits for what is lost
     def test_raw_sql_that_loses_a_job_is_refused(self, alias, case, monkeypatch):
         turn = RawQueue.turn
 
@@ -142,6 +161,24 @@ class TestExactlyOnce:
         with pytest.raises(CommandError, match=r"exactly once|different ones"):
             bench(case, alias)
         assert rows(alias) == 0
+
+    def test_a_timer_that_is_lost_is_told(self, alias, monkeypatch):
+        move = Move.page
+
+        def lossy(self):
+            count = move(self)
+            Job.objects.using(alias).order_by("pk").first().delete()
+            return count if count == 5 else 0
+
+        monkeypatch.setattr(Move, "page", lossy)
+        with pytest.raises(CommandError, match="Not each job became executable exactly once: 5 jobs, 3 counted"):
+            bench("timers", alias)
+        assert rows(alias) == 0
+
+    def test_a_retry_that_does_not_wait_is_told(self, alias, monkeypatch):
+        monkeypatch.setattr(RetryQueue, "settling", RawQueue.settling)
+        with pytest.raises(CommandError, match="Not each job waits for its retry exactly once: 5 jobs, 0 counted"):
+            bench("retries", alias)
 
     @pytest.mark.databases("sqlite")
     def test_siblings_that_meet_are_refused(self, alias, monkeypatch):
@@ -156,6 +193,43 @@ class TestExactlyOnce:
         monkeypatch.setattr(LoggingQueue, "settling", RawQueue.settling)
         with pytest.raises(CommandError, match="5 jobs have ended, 0 log rows say so"):
             bench("history", alias)
+
+
+@pytest.mark.transactional
+class TestBacklog:
+    def test_lies_in_the_tables_while_the_last_runs_are_made_and_is_gone_afterwards(self, alias, monkeypatch):
+        seen, run = [], Backlog.raw
+
+        def look(self):
+            tables = (TimerJob, DeadLetterJob, JobLog, Job)
+            seen.append([table._base_manager.using(alias).count() for table in tables])
+            return run(self)
+
+        monkeypatch.setattr(Backlog, "raw", look)
+        found = json.loads(bench("backlog", alias, json=True))
+        assert seen == [[0, 0, 0, 0], [7, 6, 5, 4]]
+        assert set(found["details"]["ratios"]) == {"ours to ours, empty", "raw to raw, empty"}
+        assert found["details"]["backlog"] == TINY["backlog"]
+        assert rows(alias) == 0
+
+    def test_rows_of_the_project_stay(self, alias):
+        timer = make_job(alias, due_date=clock.now(alias) + timedelta(hours=1))
+        bench("backlog", alias)
+        assert list(TimerJob.objects.using(alias).values_list("pk", flat=True)) == [timer.pk]
+
+    def test_what_is_multiplied_is_readable(self, alias):
+        now = clock.now(alias)
+        row = TimerJob(category=CATEGORY, handler_type=BACKLOG_HANDLER, due_date=now)
+        row.save(using=alias)
+        multiply(row, 4, later="due_date")
+        found = list(TimerJob.objects.using(alias).order_by("due_date"))
+        assert [round((each.due_date - now).total_seconds()) for each in found] == [0, 1, 2, 3]
+        assert len({each.pk for each in found}) == 4
+
+    def test_one_that_was_killed_is_removed(self, alias):
+        make_row(DeadLetterJob, alias, category=CATEGORY, handler_type=BACKLOG_HANDLER)
+        bench("enqueue", alias)
+        assert rows(alias) == 0
 
 
 @pytest.mark.transactional
@@ -208,6 +282,43 @@ class TestOwnJobs:
         assert not ExecutorNode.objects.using(alias).exists()
 
 
+class TestProgress:
+    def draw(self, width=200):
+        written = []
+        with Bar(written.append, "utf-8") as bar:
+            bar.run("drain, ours", 2, 4)
+            bar.follow(lambda: 500, 1000)
+            line = bar.line()
+        return line, written
+
+    def test_a_bar_shows_how_far_all_runs_are(self):
+        line, written = self.draw()
+        assert " 38%  run 2 of 4  drain, ours" in line
+        assert line.endswith("500 of 1,000")
+        assert line.count("━") == round(0.375 * 28)
+        assert written[-1] == "\r\x1b[K"
+
+    def test_a_terminal_that_knows_no_unicode(self):
+        assert Bar(lambda text: None, "ascii").line().startswith("............................   0%")
+
+    @pytest.mark.transactional
+    @pytest.mark.databases("sqlite")
+    @pytest.mark.parametrize("verbosity, lines", [(1, 0), (2, 3)])
+    def test_without_a_terminal_lines_come_only_if_asked_for(self, alias, verbosity, lines):
+        err = StringIO()
+        bench("drain", alias, stderr=err, verbosity=verbosity)
+        assert err.getvalue().count("run ") == lines
+
+    @pytest.mark.transactional
+    @pytest.mark.databases("sqlite")
+    def test_a_terminal_gets_a_bar_that_is_gone_at_the_end(self, alias, monkeypatch):
+        err = StringIO()
+        monkeypatch.setattr(err, "isatty", lambda: True)
+        bench("idle", alias, stderr=err)
+        assert "idle, raw" in err.getvalue()
+        assert err.getvalue().endswith("\r\x1b[K")
+
+
 class TestWrongUsage:
     @pytest.mark.django_db
     def test_an_alias_that_is_no_engine(self):
@@ -229,6 +340,12 @@ class TestWrongUsage:
         monkeypatch.setattr(connections[alias], "is_in_memory_db", lambda: True)
         with pytest.raises(CommandError, match="in memory"):
             bench("drain", alias)
+
+    @pytest.mark.parametrize("option", [{"timers": 1}, {"seconds": 1}, {"processes": 1}, {"payload": 1}])
+    def test_options_of_another_case(self, option):
+        name = next(iter(option)).replace("_", "-")
+        with pytest.raises(CommandError, match=rf"--{name}: only for the case \w+, got enqueue"):
+            call_command("jobbench", "enqueue", **option)
 
     @pytest.mark.django_db
     def test_history_where_the_case_has_its_own(self):
@@ -275,3 +392,27 @@ class TestParts:
     def test_percentiles_are_by_nearest_rank(self):
         sample = Sample(4, 1, 0, (0.004, 0.001, 0.003, 0.002))
         assert [sample.percentile(share) for share in (0.5, 0.9, 1.0)] == [2, 4, 4]
+
+    def test_a_ledger_of_fixed_size_refuses_what_the_other_one_does(self):
+        for numbers, right in (([2, 0, 1], True), ([0, 1], False), ([0, 1, 1], False), ([0, 1, 2, 2], False)):
+            ledger = CompactLedger(3)
+            for number in numbers:
+                ledger.note(number)
+            if right:
+                ledger.check()
+                continue
+            with pytest.raises(BenchError, match="exactly once"):
+                ledger.check()
+
+    def test_slope_is_that_of_the_line_that_fits(self):
+        assert slope([0, 1, 2, 3], [5, 7, 9, 11]) == pytest.approx(2)
+        assert slope([0, 1, 2, 3], [4, 4, 4, 4]) == 0
+        assert slope([1], [4]) == 0
+
+    def test_rates_of_a_drain_that_slows_down(self):
+        pace = Sampler(lambda: 0, 1)
+        pace.times, pace.values = [0, 1, 2, 3, 5], [0, 0, 50, 60, 100]
+        found = rates_of(pace, 100)
+        assert found[:10] == pytest.approx([50] * 10)
+        assert found[10:12] == pytest.approx([10] * 2)
+        assert found[12:] == pytest.approx([20] * 8)

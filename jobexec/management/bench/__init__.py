@@ -1,6 +1,8 @@
 """What ``manage.py jobbench`` runs: one file per case, each with the raw SQL of the same work beside it."""
 
 from .atomic import Atomic
+from .backlog import Backlog
+from .bloat import Bloat
 from .case import Case
 from .cluster import Cluster
 from .drain import Drain
@@ -8,11 +10,33 @@ from .enqueue import Enqueue
 from .enqueue_many import EnqueueMany
 from .exclusive import Exclusive
 from .history import History
+from .idle import Idle
 from .latency import Latency
 from .measure import BenchError
+from .payload import Payload
+from .retries import Retries
+from .soak import Soak
+from .timers import Timers
 from .waiting import Waiting
 
-_ALL: tuple[type[Case], ...] = (Enqueue, EnqueueMany, Drain, Latency, Waiting, Atomic, Exclusive, History, Cluster)
+_ALL: tuple[type[Case], ...] = (
+    Enqueue,
+    EnqueueMany,
+    Drain,
+    Latency,
+    Waiting,
+    Atomic,
+    Exclusive,
+    History,
+    Backlog,
+    Bloat,
+    Idle,
+    Soak,
+    Retries,
+    Timers,
+    Payload,
+    Cluster,
+)
 
 #: The cases by name, in the order in which they are listed.
 CASES: dict[str, type[Case]] = {case.name: case for case in _ALL}

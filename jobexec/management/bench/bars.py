@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from .chart import STYLE, opening, text, ticks
+from .chart import STYLE, opening, readable, text, ticks
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW, _THICK = 760, 190, 170, 52, 40, 20
 
@@ -23,10 +23,9 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Bars on one axis in ``unit``, which begins at 0; ``notes`` are lines below."""
+    """Bars on one axis, which begins at 0; ``notes`` are lines below."""
 
     title: str
-    unit: str
     bars: Sequence[Bar]
     notes: Sequence[str] = ()
 
@@ -40,10 +39,10 @@ class Bars:
         yield from opening(self.title, self.notes, _WIDTH, height, STYLE)
         yield text(16, 26, self.title, "title")
         yield from self._axis(bottom)
-        for number, bar in enumerate(self.bars):
-            yield from self._bar(bar, _TOP + number * _ROW + _ROW / 2)
-        for number, note in enumerate(self.notes):
-            yield text(16, bottom + 48 + number * 16, note, "soft")
+        for place, bar in enumerate(self.bars):
+            yield from self._bar(bar, _TOP + place * _ROW + _ROW / 2)
+        for place, note in enumerate(self.notes):
+            yield text(16, bottom + 48 + place * 16, note, "soft")
         yield "</svg>"
 
     @property
@@ -57,8 +56,7 @@ class Bars:
         for tick in ticks(self._top):
             x = self._across(tick)
             yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{bottom}"/>'
-            yield text(x, bottom + 14, f"{tick:,g}" if tick < 1000 else f"{tick:,.0f}", "soft", "middle")
-        yield text(_WIDTH - _RIGHT + 24, bottom + 14, self.unit, "soft")
+            yield text(x, bottom + 14, readable(tick), "soft", "middle")
 
     def _bar(self, bar: Bar, middle: float) -> Iterator[str]:
         # What is not ours is the measure, and so drawn in the other colour.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.db import connections, models
+from django.db import DatabaseError, connections, models
 
 from jobexec.operations.locking import delete_rows
 
@@ -31,16 +31,18 @@ _LATER = {
 _PAGE = 50_000
 
 
-def multiply(row: models.Model, count: int, later: str = "") -> None:
+def multiply(row: models.Model, count: int, later: str = "", distinct: Sequence[str] = ()) -> None:
     """Make ``count`` rows of one that is saved, which is the first of them; each has an id of its own.
 
-    ``later`` names a column in which each row is one second after the one before.
+    ``later`` names a column in which each row is one second after the one before, ``distinct`` other ids.
     """
     if count < 2:
         return
     alias, table = row._state.db or "default", type(row)._meta
     connection = connections[alias]
-    changed = {later: _LATER[connection.vendor]} if later else {}
+    changed = dict.fromkeys(distinct, _ID[connection.vendor])
+    if later:
+        changed[later] = _LATER[connection.vendor]
     columns = [field for field in table.concrete_fields if not isinstance(field, models.AutoField)]
     names = ", ".join(connection.ops.quote_name(str(field.column)) for field in columns)
     values = ", ".join(_value(field, connection, changed) for field in columns)
@@ -66,16 +68,24 @@ def remove_many(table: type[models.Model], alias: str, handler_type: str) -> Non
     """Delete all rows of this handler: TRUNCATE where the table holds nothing else, in pages otherwise."""
     rows = table._base_manager.using(alias)
     mine = rows.filter(handler_type=handler_type)
-    if mine.first() is None:
+    if not mine.exists():
         return
-    connection = connections[alias]
-    if not rows.exclude(handler_type=handler_type).exists():
-        with connection.cursor() as cursor:
-            name = connection.ops.quote_name(table._meta.db_table)
-            # SQLite empties a table at once where no condition is given.
-            cursor.execute(f"DELETE FROM {name}" if connection.vendor == "sqlite" else f"TRUNCATE TABLE {name}")
+    if not rows.exclude(handler_type=handler_type).exists() and _empty(table, alias):
         return
     while page := list(mine.order_by().values_list("pk", flat=True)[:_PAGE]):
         # By their own number and not as many as a statement may have parameters (SQLite).
         for start in range(0, len(page), 500):
             delete_rows(rows.filter(pk__in=page[start : start + 500]))
+
+
+def _empty(table: type[models.Model], alias: str) -> bool:
+    """Whether this user may empty the table at once, and has."""
+    connection = connections[alias]
+    name = connection.ops.quote_name(table._meta.db_table)
+    try:
+        with connection.cursor() as cursor:
+            # SQLite empties a table at once where no condition is given.
+            cursor.execute(f"DELETE FROM {name}" if connection.vendor == "sqlite" else f"TRUNCATE TABLE {name}")
+    except DatabaseError:
+        return False
+    return True

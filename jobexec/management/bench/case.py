@@ -27,6 +27,8 @@ class Case(ABC):
     own_settings: ClassVar[Mapping[str, Any]] = {}
     #: What :meth:`value` gives: "jobs/s", "ms" or "s".
     unit: ClassVar[str] = "jobs/s"
+    #: What is counted: one and many of them.
+    counted: ClassVar[tuple[str, str]] = ("job", "jobs")
     #: Pairs of contenders whose ratio is worth telling beside that of ours to raw.
     ratios: ClassVar[Sequence[tuple[str, str]]] = ()
     #: How the report shows what the runs bring beside :meth:`value`.
@@ -78,4 +80,5 @@ class Case(ABC):
             ratios=self.ratios,
             facts=self.facts(),
             shown=self.shown,
+            counted=self.counted,
         )

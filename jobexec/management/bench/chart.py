@@ -94,9 +94,9 @@ class Chart:
             level = y + height * (1 - tick / top)
             yield f'<line class="grid" x1="{x}" x2="{x + width}" y1="{level:.1f}" y2="{level:.1f}"/>'
             if first:
-                yield text(x - 6, level + 4, f"{tick:g}", "soft", "end")
+                yield text(x - 6, level + 4, readable(tick), "soft", "end")
         for tick in (tick for tick in ticks(right) if tick <= right):
-            yield text(x + width * tick / right, y + height + 14, f"{tick:g}", "soft", "middle")
+            yield text(x + width * tick / right, y + height + 14, readable(tick), "soft", "middle")
         for number, values in enumerate(panel.lines.values()):
             across = [x + width * (index + 0.5) * self.step / right for index in range(len(values))]
             down = [y + height * (1 - value / top) for value in values]
@@ -137,3 +137,8 @@ def opening(title: str, notes: Sequence[str], width: float, height: float, style
 def text(x: float, y: float, content: str, style: str = "", anchor: str = "start") -> str:
     """A line of text at this place."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{style}">{escape(content)}</text>'
+
+
+def readable(value: float) -> str:
+    """A round number as people write it."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"

@@ -6,7 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Unpack
+from typing import Any, Unpack
+
+from django.db.models import QuerySet
 
 from jobexec.handlers import registry
 from jobexec.handlers.function import JobFunction, job
@@ -66,9 +68,12 @@ def check_once(numbers: list[int], wanted: int, what: str) -> None:
 
 def check_table(alias: str, wanted: int) -> None:
     """Raise BenchError unless the jobs ``0`` to ``wanted - 1`` are in the table, each exactly once."""
-    rows = Job.objects.using(alias).filter(category=CATEGORY, handler_type=HANDLER)
-    numbers = [configuration["args"][0] for configuration in rows.values_list("handler_configuration", flat=True)]
-    check_once(numbers, wanted, "was inserted")
+    check_once(numbers_in(Job.objects.using(alias).filter(handler_type=HANDLER)), wanted, "was inserted")
+
+
+def numbers_in(rows: QuerySet[Any]) -> list[int]:
+    """The arguments of these jobs."""
+    return [configuration["args"][0] for configuration in rows.values_list("handler_configuration", flat=True)]
 
 
 @contextmanager
@@ -89,16 +94,24 @@ def registered(
         yield noop
 
 
+@contextmanager
+def registered_as(alias: str, function: Callable[..., Any]) -> Iterator[None]:
+    """This function, whatever its arguments, is the benchmark's job during the block."""
+    with registry.isolated():
+        job(name=HANDLER, category=CATEGORY, atomic=False, database=alias)(function)
+        yield
+
+
 def fill(handler: JobFunction[[int], None], jobs: int) -> None:
     """Enqueue the jobs ``0`` to ``jobs - 1``."""
     for start in range(0, jobs, _CHUNK):
         handler.enqueue_many([(number,) for number in range(start, min(jobs, start + _CHUNK))])
 
 
-def wait_for(condition: Callable[[], bool], what: str, patience: float = _PATIENCE) -> None:
-    """Look twice a millisecond until the condition holds; BenchError after ``patience`` seconds."""
+def wait_for(condition: Callable[[], bool], what: str, patience: float = _PATIENCE, turn: float = 0.0005) -> None:
+    """Look every ``turn`` seconds until the condition holds; BenchError after ``patience`` seconds."""
     end = time.monotonic() + patience
     while not condition():
         if time.monotonic() > end:
             raise BenchError(f"Waited {patience:.0f} s in vain: {what}.")
-        time.sleep(0.0005)
+        time.sleep(turn)

@@ -66,6 +66,12 @@ def _said(value: Any) -> str:
 
 CASE_OPTIONS: tuple[CaseOption, ...] = (
     CaseOption("processes", ("drain",), "executors, each a process of its own, and as many raw loops", 1),
+    CaseOption("timers", ("backlog",), "timers in the tables", 1_000_000, count),
+    CaseOption("dead_letters", ("backlog",), "dead letters in the tables", 100_000, count),
+    CaseOption("log", ("backlog",), "jobs that have ended, in the job log", 1_000_000, count),
+    CaseOption("foreign", ("backlog",), "executable jobs of another deployment, before ours", 200_000, count),
+    CaseOption("seconds", ("idle",), "how long each run is", 30),
+    CaseOption("payload", ("payload",), "kilobytes of arguments of each job", 1024),
     CaseOption("nodes", ("cluster",), "nodes, each a process of its own", _NODES),
     CaseOption("strategy", ("cluster",), "how they acquire", ALL, str, (*STRATEGIES, ALL)),
     CaseOption("seed", ("cluster",), "of the jobs' service times and priorities", 1, int),

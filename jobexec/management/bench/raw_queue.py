@@ -11,6 +11,7 @@ from jobexec import clock
 from jobexec.models import Job
 from jobexec.operations.locking import has_skip_locked
 
+from .copying import Statement
 from .noop import CATEGORY
 from .raw import RawConnection, Row
 
@@ -20,8 +21,6 @@ _LOCK = "lock_owner = %s, lock_expiration_time = %s, revision = revision + 1"
 _COLUMNS = "id, handler_type, handler_configuration"
 
 _DUE = f"FROM {TABLE} WHERE category = %s AND deployment_id = '' AND lock_owner IS NULL ORDER BY {{rank}}, id LIMIT %s"
-
-Statement = tuple[str, list[Any]]
 
 
 class RawQueue:

@@ -53,6 +53,7 @@ class Report:
     ratios: Sequence[tuple[str, str]] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     shown: Shown = field(default_factory=Shown)
+    counted: tuple[str, str] = ("job", "jobs")
 
     def ratio(self, name: str = "ours", to: str = "raw") -> float:
         """The median of a contender divided by the median of another."""
@@ -72,7 +73,7 @@ class Report:
             "ratio": round(self.ratio(), 4),
             "details": {
                 "unit": self.unit,
-                "jobs": first[0].jobs,
+                self.counted[1]: first[0].jobs,
                 "repeat": len(first),
                 "exactly_once": True,  # else there is no report
                 "ratios": {f"{one} to {other}": round(self.ratio(one, other), 4) for one, other in self.ratios},
@@ -113,24 +114,26 @@ class Report:
         yield from self._table("p50 in ms" if self.unit == "ms" else self.unit)
         yield from self._further()
         yield ""
-        yield "Each job was done exactly once."
+        if self.counted[0] == "job":
+            yield "Each job was done exactly once."
         yield ", ".join(f"{name} {_said(value)}" for name, value in self.settings.items())
         yield ", ".join(f"{name} {value}" for name, value in self.versions.items())
 
     def _title(self) -> str:
         first = next(iter(self.samples.values()))
         runs = "1 run of each" if len(first) == 1 else f"{len(first)} runs of each in turn"
-        return f"{self.case} on {self.engine!r}: {first[0].jobs} jobs a run, {runs}"
+        return f"{self.case} on {self.engine!r}: {first[0].jobs:,} {self.counted[1]} a run, {runs}"
 
     def _table(self, unit: str) -> Iterator[str]:
         width = max(18, *(len(name) + 2 for name in self.samples))
-        yield f"{unit:<{width}}{'median':>10}{'min':>10}{'max':>10}{'to raw':>10}{'CPU µs/job':>12}{'server':>10}"
+        cpu_title = f"CPU µs/{self.counted[0]}"
+        yield f"{unit:<{width}}{'median':>10}{'min':>10}{'max':>10}{'to raw':>10}{cpu_title:>14}{'server':>10}"
         for name, samples in self.samples.items():
             spread = Spread.of(self.values[name])
             figures = "".join(f"{shown(value):>10}" for value in (spread.median, spread.min, spread.max))
             cpu, server = median(sample.cpu_per_job for sample in samples), _server_cpu(samples)
             said = f"{median(server):,.0f}" if server else "?"
-            yield f"{name:<{width}}{figures}{self.ratio(name):>10.2f}{cpu:>12,.0f}{said:>10}"
+            yield f"{name:<{width}}{figures}{self.ratio(name):>10.2f}{cpu:>14,.0f}{said:>10}"
 
     def _further(self) -> Iterator[str]:
         for one, other in self.ratios:
@@ -157,13 +160,15 @@ class Report:
     def as_svg(self) -> str:
         """A bar for each contender, or lines over time where the case is about that."""
         known = [f"{name} {value}" for name, value in self.versions.items() if name not in ("Python", "Django")]
-        notes = [f"{self._title()}.", ", ".join(known) + "."]
+        settings = ", ".join(f"{name} {_said(value)}" for name, value in self.settings.items())
+        notes = [f"{self._title()}.", settings + ".", ", ".join(known) + "."]
         timelines = {name: self._typical(name).timeline for name in ("ours", "raw") if name in self.samples}
         if all(timelines.values()) and self.shown.up:
             return self._lines(timelines, notes)
         unit = "milliseconds, p50" if self.unit == "ms" else self.unit
         bars = [Bar(name, *self._bar(name)) for name in self.samples]
-        return Bars(f"{self.case}: {self.summary}", unit, bars, ["Medians; thin lines from min to max.", *notes]).svg()
+        notes = [self.summary + ".", "Medians; thin lines from min to max.", *notes]
+        return Bars(f"{self.case}, {unit}", bars, notes).svg()
 
     def _bar(self, name: str) -> tuple[float, float, float, str]:
         spread = Spread.of(self.values[name])
@@ -173,12 +178,12 @@ class Report:
     def _lines(self, timelines: Mapping[str, Sequence[float]], notes: list[str]) -> str:
         told = [f"{name}: {self._figures(name)}." for name in timelines]
         return Chart(
-            title=f"{self.case}: {self.summary}",
+            title=f"{self.case}: {self.shown.up}",
             x_label=self.shown.across,
             y_label=self.shown.up,
             step=1,
             rows=[[Panel("", timelines)]],
-            notes=[*told, *notes],
+            notes=[self.summary + ".", *told, *notes],
             panel=(620, 240),
         ).svg()
 

@@ -38,9 +38,7 @@ def build_settings(alias: str, **overrides: Any) -> Settings:
         return get_settings().replace(
             engines=[alias],
             node_name=f"{CATEGORY}-{os.getpid()}",
-            deployment_aware=False,
-            priority_range=(None, None),
-            **overrides,
+            **{"deployment_aware": False, "priority_range": (None, None), **overrides},
         )
 
 
@@ -125,8 +123,9 @@ def jobs_left(alias: str) -> int:
     return sum(_of_runs(table, alias).count() for table in JOB_TABLES)
 
 
-def tidy(alias: str) -> None:
-    """Leave the table of jobs as autovacuum does, so that no run pays for the dead rows of the one before."""
+def tidy(alias: str, *tables: type[Model]) -> None:
+    """Leave tables, that of jobs by default, as autovacuum does: no run pays for the dead rows of the one before."""
     if connections[alias].vendor == "postgresql":
         with connections[alias].cursor() as cursor:
-            cursor.execute(f"VACUUM (ANALYZE) {Job._meta.db_table}")
+            for table in tables or [Job]:
+                cursor.execute(f"VACUUM (ANALYZE) {table._meta.db_table}")
