@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -31,6 +31,7 @@ logger = logging.getLogger("jobexec.settle")
 
 MESSAGE_LENGTH = 4000
 STACK_LENGTH = 100_000
+LETTERS = 2_000_000  # in the stack traces of one statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,9 @@ def fail_jobs(using: str, failed: Sequence[tuple[AcquiredJob, Failure, Run]]) ->
         # pop(): of two outcomes of the same acquisition the first counts.
         found = [rows.pop((job.id, job.lock_owner, job.revision), None) for job, _, _ in failed]
         ours = [(row, *each) for row, each in zip(found, failed, strict=True) if row]
-        moved = settle_failures(using, [(row, failure, run) for row, _, failure, run in ours])
+        moved: dict[UUID, AbstractJob] = {}
+        for piece in _pieces([(row, failure, run) for row, _, failure, run in ours]):
+            moved |= settle_failures(using, piece)
         ended = by_owner(job for _, job, failure, _ in ours if not failure.keeps_instance)
         for owner, jobs in ended.items():
             unlock_instances(using, owner, {job.serial_key for job in jobs} - {""})
@@ -99,6 +102,20 @@ def _lock_ours(using: str, jobs: Sequence[AcquiredJob]) -> dict[tuple[UUID, str 
     if unread.is_possible(using):
         held = held.only(*unread.COLUMNS)
     return {(row.pk, row.lock_owner, row.revision): row for row in lock_rows(held.order_by("pk"))}
+
+
+def _pieces(ended: Sequence[Ended]) -> Iterator[list[Ended]]:
+    """Groups whose stack traces fit into a statement: MariaDB refuses one of 16 megabytes."""
+    piece: list[Ended] = []
+    letters = 0
+    for each in ended:
+        letters += min(STACK_LENGTH, len(each[1].stack))
+        if piece and letters > LETTERS:
+            yield piece
+            piece, letters = [], min(STACK_LENGTH, len(each[1].stack))
+        piece.append(each)
+    if piece:
+        yield piece
 
 
 def settle_failures(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJob]:

@@ -246,6 +246,19 @@ def test_many_cancelled_ones_go_with_their_progress(alias):
     assert [entry.state for entry in states] == ["cancelled", "cancelled", "failed"]
 
 
+def test_many_long_stack_traces(alias):
+    """Together they are more than MariaDB takes in one statement."""
+    jobs = works(alias, 60)
+    groups = [(job, a_failure(stack="ü" * 150_000 + str(number)), a_run(alias)) for number, job in enumerate(jobs)]
+    groups.insert(30, (replace(jobs[0], revision=99), a_failure(), a_run(alias)))
+    moved = fail_jobs(alias, groups)
+    assert [row and row.pk for row in moved] == [job.id for job in jobs[:30]] + [None] + [job.id for job in jobs[30:]]
+    for number, job in enumerate(jobs):
+        stack = TimerJob.objects.using(alias).get(pk=job.id).exception_stack
+        assert stack.endswith(f"ü{number}")
+    assert JobLog.objects.using(alias).count() == 60
+
+
 @pytest.mark.transactional
 @pytest.mark.parametrize("where", ["decide", "insert"])
 def test_an_error_leaves_the_whole_group_as_it_was(alias, where):
