@@ -207,7 +207,7 @@ class TestBacklog:
 
         monkeypatch.setattr(Backlog, "raw", look)
         found = json.loads(bench("backlog", alias, json=True))
-        assert seen == [[0, 0, 0, 0], [7, 6, 5, 4]]
+        assert seen == [[0, 0, 0, 0], [7, 6, 5, 4], [0, 0, 0, 0]]
         assert set(found["details"]["ratios"]) == {"ours to ours, empty", "raw to raw, empty"}
         assert found["details"]["backlog"] == TINY["backlog"]
         assert rows(alias) == 0

@@ -16,14 +16,16 @@ from .bulk import multiply
 from .case import Contenders
 from .drain import Drain
 from .noop import BACKLOG_HANDLER, CATEGORY
-from .sandbox import tidy
+from .sandbox import remove_everything, tidy
 
 _ELSEWHERE = "jobbench-elsewhere"
 _COMMON: dict[str, Any] = {"handler_type": BACKLOG_HANDLER, "category": CATEGORY}
 
 
 class Backlog(Drain):
-    """First all runs on empty tables, then the rows are loaded, once, and the others run.
+    """Runs on empty tables, then the rows are loaded, once, then runs beside them, then on empty tables again.
+
+    So what the machine does meanwhile is on both sides of the comparison.
 
     Timers are due from tomorrow on, one each second. The jobs of another deployment are executable, and stand before
     ours in the order.
@@ -36,7 +38,8 @@ class Backlog(Drain):
 
     def phases(self) -> Sequence[tuple[Callable[[], None], Contenders]]:
         empty: Contenders = {"ours, empty": self.ours, "raw, empty": self.raw}
-        return [(lambda: None, empty), (self.load, {"ours": self.ours, "raw": self.raw})]
+        loaded: Contenders = {"ours": self.ours, "raw": self.raw}
+        return [(lambda: None, empty), (self.load, loaded), (self.unload, empty)]
 
     def facts(self) -> dict[str, Any]:
         return {"backlog": {name: self.plan.options[name] for name in ("timers", "dead_letters", "log", "foreign")}}
@@ -53,6 +56,11 @@ class Backlog(Drain):
         self._rows("log", JobLog(**ended, **_COMMON), later="timestamp", distinct=["job_id"])
         self._rows("foreign", Job(deployment_id=_ELSEWHERE, rank=0, **_COMMON))
         _analyze(alias, TimerJob, DeadLetterJob, JobLog, Job)
+
+    def unload(self) -> None:
+        """Empty them again."""
+        self.progress.stage(f"{self.name}: rows are removed")
+        remove_everything(self.plan.alias)
 
     def _rows(self, option: str, row: Any, **more: Any) -> None:
         count = self.plan.options[option]
