@@ -30,7 +30,7 @@ class EngineSettings:
     alias: str
     acquisition: str = field(default="auto", metadata=_by(values.choice(*ACQUISITIONS)))
     waiting: str = field(default="auto", metadata=_by(values.choice(*WAITINGS)))
-    max_jobs_per_acquisition: int = field(default=100, metadata=_by(values.integer(1, 10_000)))
+    max_jobs_per_acquisition: int = field(default=1000, metadata=_by(values.integer(1, 10_000)))
     lock_time: timedelta = field(default=timedelta(minutes=5), metadata=_by(values.duration()))
     wait_time: timedelta = field(default=_seconds(0.1), metadata=_by(values.duration()))
     wait_increase_factor: float = field(default=2.0, metadata=_by(values.factor))
@@ -61,7 +61,7 @@ class Settings:
 
     engines: Mapping[str, EngineSettings]
     threads: int = field(default=10, metadata=_by(values.integer(1, 10_000)))
-    queue_size: int = field(default=100, metadata=_by(values.integer(1, 1_000_000)))
+    queue_size: int = field(default=3000, metadata=_by(values.integer(1, 1_000_000)))
     node_name: str = field(default="", metadata=_by(values.node_name))
     lease_time: timedelta = field(default=_seconds(30), metadata=_by(values.duration()))
     heartbeat_interval: timedelta = field(default=_seconds(10), metadata=_by(values.duration()))

@@ -11,6 +11,7 @@ from jobexec.operations.acquire import acquire_jobs
 from jobexec.operations.errors import is_conflict
 from jobexec.operations.recover import release_strays
 from jobexec.operations.release import release_jobs
+from jobexec.operations.walk import Walk
 from jobexec.operations.work import AcquiredJob, Acquisition, batches
 
 from .bell import Bell, Source
@@ -40,12 +41,14 @@ class JobAcquisition(Loop):
         self._served = ""
         self._engine = node.engine
         self._poll_rate = node.engine.global_lock_poll_rate.total_seconds()
+        self._walk = Walk()
         self.waiting = Waiting(strategy_of(node.engine))
 
     def start(self) -> None:
         # Started again with the lease that it had: what could not be given back when it stopped is still locked.
         self._in_doubt = self._in_doubt or self._served == self.node.owner
         self._served = self.node.owner
+        self._walk = Walk()
         super().start()
 
     def wake(self) -> None:
@@ -100,6 +103,7 @@ class JobAcquisition(Loop):
                 lock_time=engine.lock_time,
                 strategy=engine.acquisition,
                 force_after=engine.global_lock_force_acquire_after,
+                walk=self._walk,
             )
         except Exception as error:
             if not is_conflict(error):
@@ -119,5 +123,6 @@ class JobAcquisition(Loop):
         using = self.node.using
         count = release_strays(using, self.node.owner, self._in_hand)
         self._in_doubt = False
+        self._walk = Walk()  # they may stand further in front
         if count:
             logger.warning("%d jobs on %s were locked and in nobody's hands; they are released", count, using)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jobexec.conf import EngineSettings, Settings
+from jobexec.operations.look import DEAD_NODES, SUSPENSIONS, TIMERS_SOON
 from jobexec.operations.wake import EVERYTHING, JOBS, TIMERS, add_listener, remove_listener
 from jobexec.operations.work import AcquiredJob
 
@@ -39,7 +40,8 @@ class Engine(Service):
         self.recovery = Recovery(self.node, self.acquisition.wake)
         self.suspensions = SuspensionSweep(self.node)
         self.monitor = Monitor(self.node, running, pool.jobs_in_hand)
-        self.settlement = Settlement(self.node, self.timers.wake)
+        self.node.looked = self.looked
+        self.settlement = Settlement(self.node, self.timers.wake, pool)
 
     def _listening(self) -> bool:
         return self._source is not None and self._source.listening
@@ -72,6 +74,12 @@ class Engine(Service):
         """There may be something to do now."""
         self.acquisition.wake()
         self.timers.wake()
+
+    def looked(self, answers: frozenset[str]) -> None:
+        """A heartbeat has seen what loops that wait long are waiting for."""
+        loops: dict[str, Loop] = {DEAD_NODES: self.recovery, SUSPENSIONS: self.suspensions, TIMERS_SOON: self.timers}
+        for answer in answers & loops.keys():
+            loops[answer].wake()
 
     def hear(self, using: str, content: str = EVERYTHING) -> None:
         """A commit in this process brought jobs on the database ``using``."""

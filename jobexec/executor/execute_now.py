@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from uuid import UUID
 
@@ -41,8 +40,11 @@ class _Caller:
         self.shutting_down = False
         self._start = clock.monotonic()
 
-    def watch(self, context: JobContext, handler: JobHandler) -> AbstractContextManager[None]:
-        return nullcontext()  # the caller has his own time, and his own way to stop
+    def begin(self, context: JobContext, handler: JobHandler) -> None:
+        """The caller has his own time, and his own way to stop."""
+
+    def end(self, context: JobContext) -> None:
+        """Nobody watches."""
 
     def owns(self, lock_owner: str, using: str) -> bool:
         lock_time = get_settings().engine(using).lock_time.total_seconds()

@@ -6,11 +6,11 @@ import asyncio
 import contextvars
 import logging
 import traceback
-from contextlib import AbstractContextManager, suppress
-from datetime import UTC
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from django.db import InterfaceError, OperationalError, connections, transaction
+from django.db import InterfaceError, OperationalError, transaction
 
 from jobexec import clock, signals
 from jobexec.exceptions import (
@@ -35,7 +35,7 @@ from jobexec.operations.settle import Failure
 from jobexec.operations.work import AcquiredJob
 from jobexec.retry import RetryPlan
 
-from .connections import close_connection, refresh_connections
+from .connections import left_open, refresh_connections
 from .outcomes import Outcome
 
 logger = logging.getLogger("jobexec.execution")
@@ -51,7 +51,9 @@ class Runner(Protocol):
 
     def owns(self, lock_owner: str, using: str) -> bool: ...
 
-    def watch(self, context: JobContext, handler: JobHandler) -> AbstractContextManager[None]: ...
+    def begin(self, context: JobContext, handler: JobHandler) -> None: ...
+
+    def end(self, context: JobContext) -> None: ...
 
 
 class Host(Runner, Protocol):
@@ -63,40 +65,50 @@ class Host(Runner, Protocol):
 
     def settle(self, outcome: Outcome) -> bool: ...
 
+    def settle_before(self, outcome: Outcome, siblings: list[AcquiredJob]) -> None: ...
+
 
 def execute_batch(batch: list[AcquiredJob], host: Host) -> None:
-    """Run exclusive siblings one after the other, or a single job; never raises.
+    """Run a single job, or the first of exclusive siblings; never raises.
 
-    A sibling's outcome is committed before the next sibling starts, so a crash never runs A again after B. A suspect's
-    is committed before the next suspect starts, or that one's crash would be charged to both. What may not start any
-    more (the executor stops, the lock is gone) is given back.
+    A sibling's outcome is committed before the next sibling starts, so a crash never runs A again after B: the thread
+    does not wait for that, the siblings come back to the queue when it is done. A suspect's is committed before the
+    next suspect starts, or that one's crash would be charged to both. What may not start any more (the executor stops,
+    the lock is gone) is given back.
     """
-    for index, work in enumerate(batch):
-        left = batch[index:]
-        try:
-            left = _conclude(execute(work, host), left, host) if host.may_start(work) else left
-        finally:  # also after what nobody foresaw: jobs that nobody gives back stay locked as long as the process lives
-            for unbegun in left:
-                host.submit(Outcome(unbegun))
-        if left:
-            return
+    left = batch
+    try:
+        while left:
+            if not host.may_start(left[0]):
+                return
+            outcome = execute(left[0], host)
+            if outcome.run is None:
+                return  # it could not begin
+            if outcome.timed_out:
+                return  # settled when its time was over; giving it back frees its process instance: it has ended now
+            left = _conclude(outcome, left[1:], host)
+    finally:  # also after what nobody foresaw: jobs that nobody gives back stay locked as long as the process lives
+        for unbegun in left:
+            host.submit(Outcome(unbegun))
 
 
-def _conclude(outcome: Outcome, batch: list[AcquiredJob], host: Host) -> list[AcquiredJob]:
-    """Hand on the outcome of the first job of a batch; returns what must be given back now, if anything."""
-    work, *siblings = batch
-    if outcome.run is None:
-        return batch  # it could not begin
-    if outcome.timed_out:
-        return batch  # settled when its time was over; giving it back frees its process instance, now that it has ended
+def _conclude(outcome: Outcome, siblings: list[AcquiredJob], host: Host) -> list[AcquiredJob]:
+    """Hand on the outcome of the first job of a batch; returns its siblings if they are still this thread's."""
+    work = outcome.work
     if outcome.counted:
         _announce(work)
-    elif not siblings and not work.lost_runs:
-        host.submit(outcome)
-    elif not host.settle(outcome):
-        # Taken over by somebody else, and with it the process instance; or settled by a commit that was in doubt, and
-        # then the others are still locked by us.
         return siblings
+    if work.lost_runs:
+        # Not counted: taken over by somebody else, and with it the process instance; or settled by a commit that was
+        # in doubt, and then the others are still locked by us, and are given back.
+        if host.settle(outcome):
+            return siblings
+        for sibling in siblings:
+            host.submit(Outcome(sibling))
+    elif siblings:
+        host.settle_before(outcome, siblings)
+    else:
+        host.submit(outcome)
     return []
 
 
@@ -115,7 +127,7 @@ def execute(work: AcquiredJob, host: Host) -> Outcome:
         if work.cancel_requested:
             raise JobCancelled("It was cancelled before it began.")
         handler = get_handler(work.handler_type)
-        run_handler(handler, work, host, outcome)
+        run_handler(handler, work, host, outcome, started_at)
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: no thread dies of a job
         if outcome.counted:
             with suppress(Exception):
@@ -124,15 +136,16 @@ def execute(work: AcquiredJob, host: Host) -> Outcome:
             return _not_begun(outcome, error)
         else:
             outcome.run, outcome.failure = None, failure_of(error, work, handler)
-    left_open = _clean_up()
-    if left_open and not (outcome.counted or outcome.timed_out) and outcome.failure is None:
+    open_on = _clean_up()
+    if open_on and not (outcome.counted or outcome.timed_out) and outcome.failure is None:
         # Its work is undone: to call the job done would lose it.
-        message = f"The handler left a transaction open on {', '.join(left_open)}; it was rolled back."
+        message = f"The handler left a transaction open on {', '.join(open_on)}; it was rolled back."
         outcome.run, outcome.failure = None, Failure(message, plan=handler.retry_plan if handler else None)
     if outcome.run is None:
         outcome.run = Run(started_at, clock.monotonic() - start, host.node_name)
-    with suppress(Exception):  # a project's logging filter that fails must not cost a thread or an outcome
-        _log(outcome, outcome.run)
+    if outcome.failure is not None or outcome.timed_out or logger.isEnabledFor(logging.INFO):
+        with suppress(Exception):  # a project's logging filter that fails must not cost a thread or an outcome
+            _log(outcome, outcome.run)
     return outcome
 
 
@@ -144,7 +157,9 @@ def _not_begun(outcome: Outcome, error: Exception) -> Outcome:
     return outcome
 
 
-def run_handler(handler: JobHandler, work: AcquiredJob, host: Runner, outcome: Outcome) -> Any:
+def run_handler(
+    handler: JobHandler, work: AcquiredJob, host: Runner, outcome: Outcome, started_at: datetime | None = None
+) -> Any:
     """Run the handler in a context of its own; an atomic job together with the deletion of its row.
 
     Returns what the handler returns and raises what it raises.
@@ -152,7 +167,7 @@ def run_handler(handler: JobHandler, work: AcquiredJob, host: Runner, outcome: O
     arguments = handler.read(work.arguments())
     if work.lost_runs and not mark_suspect_started(work):
         raise LockLost()
-    context = JobContext(work, host)
+    context = JobContext(work, host, started_at)
     if not work.atomic:
         return _call(handler, context, arguments, host, outcome)
     started_at, start = context.started_at, clock.monotonic()
@@ -173,11 +188,12 @@ def run_handler(handler: JobHandler, work: AcquiredJob, host: Runner, outcome: O
 def _call(handler: JobHandler, context: JobContext, arguments: Any, host: Runner, outcome: Outcome) -> Any:
     # A fresh context: time zone, language and context variables of one job are not seen by the next.
     fresh = contextvars.Context()
+    outcome.began = True
+    host.begin(context, handler)
     try:
-        outcome.began = True
-        with host.watch(context, handler):
-            result = fresh.run(handler.execute, context, arguments)
+        result = fresh.run(handler.execute, context, arguments)
     finally:
+        host.end(context)
         outcome.timed_out = context.timed_out
     if context.timed_out:
         raise JobTimeout()
@@ -225,15 +241,10 @@ def _clean_up() -> list[str]:
 
     Returns the databases on which a transaction was open; it is rolled back.
     """
-    left_open = []
-    for connection in connections.all(initialized_only=True):
-        if connection.in_atomic_block or (connection.connection is not None and not connection.autocommit):
-            left_open.append(connection.alias)
-            connection.in_atomic_block = True  # so that it is not closed only, but forgotten
-            close_connection(connection)
+    left = left_open()
     refresh_connections()
     asyncio.set_event_loop(None)
-    return left_open
+    return left
 
 
 def _log(outcome: Outcome, run: Run) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from itertools import groupby
 
 from jobexec.conf import Settings, get_settings
@@ -55,6 +54,7 @@ class JobExecutor(Service):
         self.engines = {
             alias: Engine(settings, engine, self.pool, self.running) for alias, engine in settings.engines.items()
         }
+        self.pool.on_idle = self._flush
 
     # Start and stop.
 
@@ -139,13 +139,21 @@ class JobExecutor(Service):
             except Exception as error:
                 logger.warning("Jobs on %s could not be given back (%s); recovery will", using, error)
 
+    def _flush(self) -> None:
+        """Nothing runs or waits: outcomes need not wait for company."""
+        for engine in self.engines.values():
+            engine.settlement.flush()
+
     def _restart(self, reason: str) -> None:
         self.restart_reason = reason
 
     # What execution asks (Host).
 
-    def watch(self, context: JobContext, handler: JobHandler) -> AbstractContextManager[None]:
-        return self.running.watch(context, handler)
+    def begin(self, context: JobContext, handler: JobHandler) -> None:
+        self.running.begin(context, handler)
+
+    def end(self, context: JobContext) -> None:
+        self.running.end(context)
 
     def owns(self, lock_owner: str, using: str) -> bool:
         return self.engines[using].node.owns(lock_owner)
@@ -153,6 +161,8 @@ class JobExecutor(Service):
     def may_start(self, work: AcquiredJob) -> bool:
         """Whether this job may begin: we do not stop, and its lock is good."""
         node = self.engines[work.using].node
+        if not self.shutting_down and node.owns(work.lock_owner):
+            return True
         while not self.shutting_down:
             if node.wait_until_decided(work.lock_owner, 1.0):
                 return True
@@ -162,6 +172,12 @@ class JobExecutor(Service):
 
     def submit(self, outcome: Outcome) -> None:
         self.engines[outcome.work.using].settlement.submit(outcome)
+
+    def settle_before(self, outcome: Outcome, siblings: Batch) -> None:
+        """Settle an outcome and let its siblings wait for a thread again when it is committed."""
+        outcome.siblings = siblings
+        self.pool.park(siblings)
+        self.submit(outcome)
 
     def settle(self, outcome: Outcome) -> bool:
         return self.engines[outcome.work.using].settlement.settle(outcome)

@@ -29,6 +29,7 @@ class Outcome:
     """What became of a run: ``failure`` None is success; ``run`` None gives the job back unbegun.
 
     ``began``: the handler has been called. ``timed_out``: the job has been settled already when its time was over.
+    ``siblings`` may start when this is committed.
     """
 
     work: AcquiredJob
@@ -39,6 +40,12 @@ class Outcome:
     in_doubt: bool = False
     timed_out: bool = False
     settled: threading.Event | None = field(default=None)
+    siblings: list[AcquiredJob] | None = None
+
+    @property
+    def urgent(self) -> bool:
+        """Whether somebody waits for its commit."""
+        return self.siblings is not None or self.settled is not None
 
 
 def unreachable(using: str, error: Exception) -> bool:
@@ -56,7 +63,9 @@ def unreachable(using: str, error: Exception) -> bool:
 def write(using: str, outcomes: Sequence[Outcome]) -> None:
     """Write a group of outcomes; after an error it may be called again with the same ones."""
     completed = [outcome for outcome in outcomes if outcome.run and not outcome.failure and not outcome.counted]
-    settled = complete_jobs(using, [(each.work, each.run) for each in completed if each.run]) if completed else set()
+    keep = {each.work.serial_key for each in completed if each.siblings}
+    runs = [(each.work, each.run) for each in completed if each.run]
+    settled = complete_jobs(using, runs, keep=keep) if runs else set()
     done = [outcome for outcome in completed if outcome.work.id in settled]
     for outcome in done:  # at once: an error further down makes us come again
         outcome.counted = True

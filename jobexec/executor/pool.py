@@ -7,9 +7,12 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from jobexec import clock
 from jobexec.operations.work import ALONE_FROM, AcquiredJob
 
+from .chunk import Chunk
 from .connections import rest_connections_outside
+from .pace import Pace
 from .service import Deadline, Service, spawn
 from .shares import Batch, Shares, is_suspect
 
@@ -18,6 +21,8 @@ logger = logging.getLogger("jobexec.executor")
 _IDLE_SECONDS = 5.0
 _WORKER_STOP = 5.0
 _STUCK_STOP = 0.5
+#: A job that takes longer than this (seconds) is not tiny: others take over what its thread was to run after it.
+_STALL = 0.005
 
 
 class Pool(Service):
@@ -28,6 +33,10 @@ class Pool(Service):
     suspect: no two suspects run at the same time, and one that was lost while it ran runs with nothing beside it, so
     that a process that dies convicts the right one. A thread whose job goes on after its timeout is stuck, and another
     takes its place. ``run`` executes a batch and never raises; ``release`` gives back batches that have not begun.
+
+    How long jobs take is measured (:class:`~jobexec.executor.pace.Pace`). Tiny ones go to few threads, in chunks, for
+    in one Python more threads would only get in each other's way; an idle thread takes over what is held up by a job
+    that turns out not to be tiny. ``on_idle`` is called when the last job has left its thread and none waits.
     """
 
     def __init__(
@@ -40,12 +49,17 @@ class Pool(Service):
     ) -> None:
         self.threads, self.capacity = threads, threads + queue_size
         self._run, self._release = run, release
+        self.on_idle: Callable[[], None] = _nothing
         self._changed = threading.Condition()
-        self._shares = Shares(threads, self.capacity, engines)
+        self._pace = Pace(threads)
+        self._shares = Shares(threads, self.capacity, engines, self._pace)
         self._suspect_runs = False
         self._lone: Batch | None = None  # waits until all threads are idle, or runs
-        self._active: list[Batch] = []
-        self._stuck: list[Batch] = []
+        self._active: list[Chunk] = []
+        self._stuck: list[Chunk] = []
+        self._parked: dict[int, Batch] = {}
+        self._taken_at = 0.0
+        self._watched = False
         self._refused: dict[str, Callable[[], None]] = {}
         self._closed = True
         self._workers: list[threading.Thread] = []
@@ -62,7 +76,8 @@ class Pool(Service):
         run alone or does: whatever was acquired would wait here for its end, and other nodes could not have it.
         """
         with self._changed:
-            granted = 0 if self._closed or self._lone is not None else self._shares.reserve(using, wanted)
+            idle = self._staff - len(self._active)
+            granted = 0 if self._closed or self._lone is not None else self._shares.reserve(using, wanted, idle)
             if not granted:
                 self._refused[using] = on_room
             return granted
@@ -75,7 +90,7 @@ class Pool(Service):
         with self._changed:
             accepted = not self._closed
             self._shares.submit(using, batches if accepted else [], reserved)
-            self._changed.notify(len(batches))
+            self._call_threads()
             waiting = self._with_room()
         if not accepted and batches:
             self._release(batches)
@@ -85,20 +100,27 @@ class Pool(Service):
         """Busy and stuck threads and waiting jobs, as columns of the node's row."""
         with self._changed:
             busy, stuck = len(self._active), len(self._stuck)
-            queued = self._shares.queued + sum(map(len, self._lone_waits()))
+            waiting = sum(map(len, (*self._lone_waits(), *self._parked.values())))
+            queued = self._shares.queued + waiting + sum(chunk.waiting_jobs for chunk in self._active)
             return {"busy_threads": busy, "stuck_threads": stuck, "queued_jobs": queued}
 
     def jobs_in_hand(self) -> list[AcquiredJob]:
         """All jobs that are queued or running, also behind a stuck one."""
         with self._changed:
-            waiting = (*self._shares.waiting(), *self._lone_waits())
-            return [job for batch in (*waiting, *self._active, *self._stuck) for job in batch]
+            waiting = (*self._shares.waiting(), *self._lone_waits(), *self._parked.values())
+            running = [batch for chunk in (*self._active, *self._stuck) for batch in chunk.batches()]
+            return [job for batch in (*waiting, *running) for job in batch]
 
     @property
     def empty(self) -> bool:
         """Nothing reserved, queued or running. What is stuck does not count: it has been given up."""
         with self._changed:
             return self._shares.empty
+
+    @property
+    def busy(self) -> bool:
+        """Whether outcomes of jobs may come soon."""
+        return bool(self._active or self._shares.queued)
 
     @property
     def alive(self) -> bool:
@@ -123,9 +145,11 @@ class Pool(Service):
         """Give back what has not begun and wait for what runs; for what is stuck there is no use in waiting long."""
         with self._changed:
             self._closed = True
+            for chunk in self._active:
+                self._shares.put_back(chunk.using, chunk.take_back())
             waiting = [*self._shares.clear(), *self._lone_waits()]
             for batch in self._lone_waits():
-                self._leave(batch)
+                self._leave(batch[0].using, len(batch), batch)
             self._changed.notify_all()
         if waiting:
             self._release(waiting)
@@ -146,12 +170,13 @@ class Pool(Service):
         Returns how many threads are stuck now. Nothing happens if the thread has just ended its batch.
         """
         with self._changed:
-            for batch in self._active:
-                if any(each is job for each in batch):
-                    self._active = [active for active in self._active if active is not batch]
-                    self._stuck.append(batch)
+            for chunk in self._active:
+                if chunk.runs(job):
+                    self._active.remove(chunk)
+                    self._stuck.append(chunk)
                     self._staff -= 1
-                    self._leave(batch)
+                    self._shares.put_back(chunk.using, chunk.take_back())
+                    self._leave(chunk.using, chunk.jobs, chunk.suspect)
                     if len(self._stuck) <= most and not self._closed:
                         self._add_worker()
                     break
@@ -159,77 +184,148 @@ class Pool(Service):
         _call(waiting)
         return stuck
 
+    # Siblings that wait for a commit.
+
+    def park(self, siblings: Batch) -> None:
+        """Keep the places of jobs that run after the outcome of the one before them is committed."""
+        with self._changed:
+            self._parked[id(siblings)] = siblings
+            self._shares.park(siblings[0].using, len(siblings))
+            self.done -= len(siblings)  # they have not left their thread for good
+
+    def resume(self, batches: Sequence[Batch], go_on: bool = True) -> None:
+        """Let parked jobs go on; a pool that was closed meanwhile gives them back. Not ``go_on``: forget them."""
+        with self._changed:
+            closed = self._closed
+            for batch in batches:
+                del self._parked[id(batch)]
+                self._shares.resume(batch, queue=go_on and not closed)
+            self._call_threads()
+            waiting = self._with_room()
+        if go_on and closed:
+            self._release(batches)
+        _call(waiting)
+
     # What workers do.
 
     def _work(self) -> None:
-        while (batch := self._take()) is not None:
-            try:
-                self._run(batch)
-            except BaseException:  # no worker dies, whatever a project's logging filters or signals do
-                with suppress(Exception):
-                    logger.exception("A batch of %d jobs could not be run to its end", len(batch))
-            finally:
-                replaced = self._done(batch)
-            if replaced:
+        while (chunk := self._take()) is not None:
+            while (batch := chunk.next()) is not None:
+                try:
+                    self._run(batch)
+                except BaseException:  # no worker dies, whatever a project's logging filters or signals do
+                    with suppress(Exception):
+                        logger.exception("A batch of %d jobs could not be run to its end", len(batch))
+            if self._done(chunk):
                 return
 
-    def _take(self) -> Batch | None:
+    def _take(self) -> Chunk | None:
+        fresh = True  # it has just ended something, and goes on at once
         with self._changed:
-            while (batch := self._next()) is None:
+            while (chunk := self._next(fresh)) is None:
                 if self._closed:
                     self._staff -= 1
                     return None
-                if not self._changed.wait(_IDLE_SECONDS):
-                    rest_connections_outside(self._changed)
-            self._active.append(batch)
-            return batch
+                fresh = False
+                self._wait()
+            self._active.append(chunk)
+            self._taken_at = clock.monotonic()
+            return chunk
 
-    def _next(self) -> Batch | None:
+    def _wait(self) -> None:
+        """Until somebody calls, or until it is time to see whether the others are held up: one thread watches that."""
+        if not self._watched and (self._shares.queued or any(chunk.waiting for chunk in self._active)):
+            self._watched = True
+            try:
+                self._changed.wait(_STALL)
+            finally:
+                self._watched = False
+        elif not self._changed.wait(_IDLE_SECONDS):
+            rest_connections_outside(self._changed)
+
+    def _next(self, fresh: bool) -> Chunk | None:
         if self._lone is None:
-            batch = self._shares.next(with_suspects=not self._suspect_runs)
-            if batch is None or not is_suspect(batch):
-                return batch
+            if not fresh and self._enough():
+                return None
+            batches = self._shares.next(with_suspects=not self._suspect_runs, most=self._most())
+            if not batches:
+                return self._take_over()
+            if not is_suspect(batches[0]):
+                return Chunk(batches)
             self._suspect_runs = True
-            if not _runs_alone(batch):
-                return batch
-            self._lone = batch
+            if not _runs_alone(batches[0]):
+                return Chunk(batches, suspect=batches[0])
+            self._lone = batches[0]
         # It begins when all else has ended, and nothing begins before it has ended.
-        return None if self._active else self._lone
+        return None if self._active else Chunk([self._lone], suspect=self._lone)
+
+    def _most(self) -> int:
+        """How many batches a thread takes: not so many that others have nothing, unless they are tiny."""
+        return max(1, min(self._pace.chunk(), self._shares.queued // 2))
+
+    def _enough(self) -> bool:
+        """Whether so many threads are at work, and go on, that one more would be none too few."""
+        busy = len(self._active)
+        going_on = clock.monotonic() - self._taken_at < _STALL
+        return bool(busy) and going_on and busy >= self._pace.threads_for(self._shares.queued)
+
+    def _take_over(self) -> Chunk | None:
+        """Half of what waits behind a job that takes long."""
+        now = clock.monotonic()
+        for chunk in self._active:
+            if chunk.waiting and now - chunk.since >= _STALL:
+                batches = chunk.take_back(0.5)
+                if batches:
+                    self._shares.take_over(chunk.using)
+                    return Chunk(batches)
+        return None
+
+    def _call_threads(self) -> None:
+        """Wake as many threads as are of use, and one that watches them."""
+        if self._shares.queued:
+            wanted = self._pace.threads_for(self._shares.queued) - len(self._active)
+            self._changed.notify(max(0, wanted) + 1)
 
     def _lone_waits(self) -> list[Batch]:
         """The batch that waits to run alone, if there is one."""
         lone = self._lone
-        return [] if lone is None or any(active is lone for active in self._active) else [lone]
+        return [] if lone is None or any(chunk.current is lone for chunk in self._active) else [lone]
 
-    def _done(self, batch: Batch) -> bool:
+    def _done(self, chunk: Chunk) -> bool:
         """Whether the thread was stuck and another has taken its place; if none has, it goes on itself."""
         with self._changed:
-            self.done += len(batch)
+            self.done += chunk.jobs
             replaced = False
-            if any(each is batch for each in self._stuck):
-                self._stuck = [each for each in self._stuck if each is not batch]
+            if chunk in self._stuck:
+                self._stuck.remove(chunk)
                 replaced = self._staff >= self.threads
                 if not replaced:
                     self._staff += 1
             else:
-                self._active = [active for active in self._active if active is not batch]
-                self._leave(batch)
+                self._active.remove(chunk)
+                self._pace.note(chunk.begun, clock.monotonic() - chunk.began)
+                self._leave(chunk.using, chunk.jobs, chunk.suspect)
             if self._closed:
                 self._changed.notify_all()
+            idle = not (self._active or self._shares.queued)
             waiting = self._with_room()
+        if idle:
+            self.on_idle()
         _call(waiting)
         return replaced
 
-    def _leave(self, batch: Batch) -> None:
-        """The batch's places and its thread are free again."""
-        self._shares.done(batch)
-        if is_suspect(batch):
+    def _leave(self, using: str, jobs: int, suspect: Batch | None) -> None:
+        """The places of these jobs and their thread are free again."""
+        self._shares.done(using, jobs)
+        if suspect is not None:
             # Also when it is stuck: other suspects would wait for ever, and its own row has been settled.
             self._suspect_runs = False
-        if batch is self._lone:
-            self._lone = None
-            self._changed.notify_all()
-        self._changed.notify()
+            if suspect is self._lone:
+                self._lone = None
+                self._changed.notify_all()
+        if suspect is not None or self._shares.waits_for_a_turn():
+            self._changed.notify()
+        self._call_threads()
 
     def _with_room(self) -> list[Callable[[], None]]:
         """Whom to tell that there is room: those who were refused, once their part of the queue is half empty."""
@@ -241,6 +337,10 @@ class Pool(Service):
 
 def _runs_alone(batch: Batch) -> bool:
     return any(job.lost_runs >= ALONE_FROM for job in batch)
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 def _call(waiting: Sequence[Callable[[], None]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -14,6 +15,7 @@ from jobexec.operations.work import AcquiredJob
 from .connections import refresh_connections, rest_connections_outside
 from .node import Node
 from .outcomes import Outcome, unreachable, write, write_alone
+from .pool import Pool
 from .service import Deadline, Service, is_alive, spawn
 
 logger = logging.getLogger("jobexec.settlement")
@@ -28,15 +30,18 @@ class Settlement(Service):
 
     An outcome leaves the buffer only after its commit was confirmed; what is in doubt is tried again, where "no row"
     then means that it was settled or taken over, and never that something is lost. Outcomes of one process instance
-    are settled in the order in which they came.
+    are settled in the order in which they came. Siblings that waited for a commit go back to ``pool``.
     """
 
-    def __init__(self, node: Node, after_failure: Callable[[], None]) -> None:
-        self._node, self._after_failure = node, after_failure
+    def __init__(self, node: Node, after_failure: Callable[[], object], pool: Pool | None = None) -> None:
+        self._node, self._after_failure, self._pool = node, after_failure, pool
         self._within = node.settings.settle_within.total_seconds()
         self._changed = threading.Condition(threading.RLock())
-        self._buffer: list[Outcome] = []
+        self._buffer: deque[Outcome] = deque()
         self._committing: list[Outcome] = []
+        #: Its thread waits for the first outcome, or for more of them.
+        self._rests = self._gathers = False
+        self._flushed = False
         self._stopping = False
         self._give_up = threading.Event()
         self._closed = False
@@ -45,15 +50,24 @@ class Settlement(Service):
     # What worker threads use.
 
     def submit(self, outcome: Outcome) -> None:
-        """Take an outcome over; returns at once."""
-        with self._changed:
-            self._buffer.append(outcome)
-            self._changed.notify_all()
+        """Take an outcome over; returns at once, and nearly always without a lock."""
+        self._buffer.append(outcome)
+        # In this order: who is about to rest says so first, and then looks at the buffer.
+        if self._rests or (self._gathers and (len(self._buffer) >= _GROUP or outcome.urgent)):
+            with self._changed:
+                self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Nothing more comes soon: what is here need not wait for company."""
+        if self._buffer:
+            with self._changed:
+                self._flushed = True
+                self._changed.notify_all()
 
     def settle(self, outcome: Outcome) -> bool:
         """Take an outcome over and wait until it is committed; whether it counted."""
         outcome.settled = threading.Event()
-        with self._changed:
+        with self._changed:  # for who lets all go when it is closed
             self.submit(outcome)
             if self._closed:
                 return False
@@ -63,7 +77,7 @@ class Settlement(Service):
     def jobs_in_hand(self) -> list[AcquiredJob]:
         """All jobs whose outcomes are not committed yet."""
         with self._changed:
-            return [outcome.work for outcome in (*self._committing, *self._buffer)]
+            return [outcome.work for outcome in (*self._committing, *_copy(self._buffer))]
 
     @property
     def empty(self) -> bool:
@@ -105,7 +119,7 @@ class Settlement(Service):
         """Nobody writes the rest any more: threads that wait for a sibling's commit must not wait for ever."""
         with self._changed:
             self._closed = True
-            for outcome in (*self._committing, *self._buffer):
+            for outcome in (*self._committing, *_copy(self._buffer)):
                 if outcome.settled is not None:
                     outcome.settled.set()
 
@@ -123,7 +137,7 @@ class Settlement(Service):
                 error = unforeseen
             refresh_connections()
             with self._changed:
-                self._buffer[:0] = left
+                self._buffer.extendleft(reversed(left))
                 self._committing = []
             failures = failures + 1 if error else 0
             if error:
@@ -137,23 +151,30 @@ class Settlement(Service):
 
     def _take(self) -> list[Outcome]:
         with self._changed:
+            self._rests = True
             while not (self._buffer or self._stopping):
                 if not self._changed.wait(_IDLE_SECONDS):
                     rest_connections_outside(self._changed)
+            self._rests = False
             self._gather()
-            group, self._buffer = self._buffer[:_GROUP], self._buffer[_GROUP:]
+            group = [self._buffer.popleft() for _ in range(min(len(self._buffer), _GROUP))]
             self._committing = group
             return group
 
     def _gather(self) -> None:
-        """Let a group grow while jobs end faster than commits; a waiting sibling is never kept waiting."""
-        if len(self._buffer) < 2:
-            return
+        """Let a group grow while jobs end faster than commits; what somebody waits for is never kept waiting."""
         deadline = Deadline(self._within)
-        while deadline.left and not self._stopping and len(self._buffer) < _GROUP:
-            if any(outcome.settled for outcome in self._buffer):
-                return
+        self._gathers = True
+        while deadline.left and self._more_may_come():
             self._changed.wait(deadline.left)
+        self._gathers = self._flushed = False
+
+    def _more_may_come(self) -> bool:
+        if self._stopping or self._flushed or len(self._buffer) >= _GROUP:
+            return False
+        if self._pool is None or not self._pool.busy:
+            return False
+        return not any(outcome.urgent for outcome in _copy(self._buffer))
 
     def _lease_decided(self, group: Sequence[Outcome]) -> bool:
         """Past its lease a node settles nothing until a heartbeat has found out whether the rows are still its own."""
@@ -199,12 +220,32 @@ class Settlement(Service):
     def _tell(self, outcomes: Sequence[Outcome]) -> None:
         if any(outcome.failure for outcome in outcomes):
             self._after_failure()
+        self._let_siblings_go_on(outcomes)
         for outcome in outcomes:
             if outcome.run is not None and not outcome.counted:
                 with suppress(Exception):
                     _log_uncounted(outcome)
             if outcome.settled is not None:
                 outcome.settled.set()
+
+    def _let_siblings_go_on(self, outcomes: Sequence[Outcome]) -> None:
+        waiting = [outcome for outcome in outcomes if outcome.siblings]
+        if waiting and self._pool is not None:
+            self._pool.resume([outcome.siblings for outcome in waiting if outcome.counted and outcome.siblings])
+            for outcome in waiting:
+                if not outcome.counted and outcome.siblings:
+                    # Taken over by somebody else, and with it the process instance; or settled by a commit that was
+                    # in doubt, and then the others are still locked by us.
+                    for sibling in outcome.siblings:
+                        self.submit(Outcome(sibling))
+                    self._pool.resume([outcome.siblings], go_on=False)
+
+
+def _copy(outcomes: deque[Outcome]) -> list[Outcome]:
+    """What is in a deque to which others append meanwhile."""
+    while True:
+        with suppress(RuntimeError):  # it was changed while it was read
+            return list(outcomes)
 
 
 def _log_uncounted(outcome: Outcome) -> None:

@@ -8,28 +8,37 @@ from dataclasses import dataclass, field
 
 from jobexec.operations.work import AcquiredJob
 
+from .pace import Pace
+
 Batch = list[AcquiredJob]
 
 
 def is_suspect(batch: Batch) -> bool:
     """Whether a job of the batch has been in the hands of a process that died."""
-    return any(job.lost_runs for job in batch)
+    for job in batch:  # noqa: SIM110 (asked for every batch, and a generator would cost more than the look)
+        if job.lost_runs:
+            return True
+    return False
 
 
 @dataclass(slots=True)
 class _Share:
-    """What one engine holds, counted in jobs; ``busy`` counts its batches on threads."""
+    """What one engine holds, counted in jobs; ``busy`` counts its threads.
+
+    ``parked`` are siblings that wait until the outcome of the one before them is committed.
+    """
 
     reserved: int = 0
     queued: int = 0
     running: int = 0
+    parked: int = 0
     busy: int = 0
     queue: deque[Batch] = field(default_factory=deque)
     suspects: deque[Batch] = field(default_factory=deque)
 
     @property
     def held(self) -> int:
-        return self.reserved + self.queued + self.running
+        return self.reserved + self.queued + self.running + self.parked
 
 
 class Shares:
@@ -41,8 +50,9 @@ class Shares:
     down and never stops them.
     """
 
-    def __init__(self, threads: int, capacity: int, engines: Sequence[str]) -> None:
+    def __init__(self, threads: int, capacity: int, engines: Sequence[str], pace: Pace | None = None) -> None:
         self._threads, self._capacity = threads, capacity
+        self._pace = pace or Pace(threads)
         self._shares: dict[str, _Share] = {using: _Share() for using in engines}
         count = max(1, len(engines))
         self._kept = capacity // (2 * count) if count > 1 else 0
@@ -51,15 +61,25 @@ class Shares:
     def _of(self, using: str) -> _Share:
         return self._shares.setdefault(using, _Share())
 
-    def _room(self, using: str) -> int:
+    def _free(self, using: str) -> int:
         """How many places an engine may use, those included that it has."""
         others = [share for other, share in self._shares.items() if other != using]
         return self._capacity - sum(max(share.held, self._kept) for share in others)
 
-    def reserve(self, using: str, wanted: int) -> int:
-        """Keep up to ``wanted`` places for jobs that are about to be acquired; how many."""
+    def _room(self, using: str) -> int:
+        """The same, but no more than a second's work."""
+        others = [share for other, share in self._shares.items() if other != using]
+        return min(self._free(using), self._pace.most() - sum(share.held for share in others))
+
+    def reserve(self, using: str, wanted: int, idle: int = 0) -> int:
+        """Keep up to ``wanted`` places for jobs that are about to be acquired; how many.
+
+        However long jobs take here, each of ``idle`` threads may have one.
+        """
         share = self._of(using)
-        granted = max(0, min(wanted, self._room(using) - share.held))
+        idle -= sum(other.reserved + other.queued for other in self._shares.values())
+        room = max(self._room(using), min(share.held + idle, self._free(using)))
+        granted = max(0, min(wanted, room - share.held))
         share.reserved += granted
         return granted
 
@@ -75,17 +95,48 @@ class Shares:
         share = self._of(using)
         return share.reserved + share.queued <= max(0, self._room(using) - self._threads) // 2
 
-    def next(self, with_suspects: bool) -> Batch | None:
-        """The batch whose turn it is; without ``with_suspects`` those of suspects are put aside."""
+    def next(self, with_suspects: bool, most: int = 1) -> list[Batch]:
+        """The batches whose turn it is, up to ``most`` of one engine; the batch of a suspect comes alone.
+
+        Without ``with_suspects`` those of suspects are put aside.
+        """
         for using, share in list(self._shares.items()):
             batch = self._next_of(share, with_suspects) if share.busy < self._most_busy else None
             if batch is not None:
-                share.queued -= len(batch)
-                share.running += len(batch)
+                batches = [batch]
+                while len(batches) < most and share.queue and not (is_suspect(batch) or is_suspect(share.queue[0])):
+                    batches.append(share.queue.popleft())
+                jobs = sum(map(len, batches))
+                share.queued -= jobs
+                share.running += jobs
                 share.busy += 1
-                self._shares[using] = self._shares.pop(using)  # to the end: its next turn comes after the others
-                return batch
-        return None
+                if len(self._shares) > 1:
+                    self._shares[using] = self._shares.pop(using)  # to the end: its next turn comes after the others
+                return batches
+        return []
+
+    def put_back(self, using: str, batches: Sequence[Batch]) -> None:
+        """Batches that a thread had taken and not begun wait again, in front."""
+        share, jobs = self._of(using), sum(map(len, batches))
+        share.queue.extendleft(reversed(batches))
+        share.running -= jobs
+        share.queued += jobs
+
+    def take_over(self, using: str) -> None:
+        """One more thread works for an engine, on what another had taken."""
+        self._of(using).busy += 1
+
+    def park(self, using: str, jobs: int) -> None:
+        """So many siblings keep their places without a thread."""
+        self._of(using).parked += jobs
+
+    def resume(self, batch: Batch, queue: bool) -> None:
+        """Parked siblings wait for a thread again, in front, or have been given up."""
+        share = self._of(batch[0].using)
+        share.parked -= len(batch)
+        if queue:
+            share.queue.appendleft(batch)
+            share.queued += len(batch)
 
     def _next_of(self, share: _Share, with_suspects: bool) -> Batch | None:
         if with_suspects and share.suspects:
@@ -97,11 +148,15 @@ class Shares:
             share.suspects.append(batch)
         return None
 
-    def done(self, batch: Batch) -> None:
-        """A batch has left its thread."""
-        share = self._of(batch[0].using)
-        share.running -= len(batch)
+    def done(self, using: str, jobs: int) -> None:
+        """A thread has ended what it had taken."""
+        share = self._of(using)
+        share.running -= jobs
         share.busy -= 1
+
+    def waits_for_a_turn(self) -> bool:
+        """Whether batches wait that no thread could take, because of other engines or of suspects."""
+        return len(self._shares) > 1 or any(share.suspects for share in self._shares.values())
 
     def waiting(self) -> list[Batch]:
         """All batches that wait for a thread."""

@@ -35,10 +35,11 @@ class JobContext:
     run has failed already, and nothing that the handler still does counts.
     """
 
-    def __init__(self, work: AcquiredJob, host: Host) -> None:
+    def __init__(self, work: AcquiredJob, host: Host, started_at: datetime | None = None) -> None:
         self.work = work
         self._host = host
-        self.started_at: datetime = clock.now(work.using)
+        self.started_at = started_at or clock.now(work.using)
+        self.timeout: timedelta | None = work.timeout
         self.soft_timeout = False
         self.timed_out = False
         self.saw_cancellation = False
@@ -57,10 +58,6 @@ class JobContext:
     @property
     def attempt(self) -> int:
         return self.work.attempts + 1
-
-    @property
-    def timeout(self) -> timedelta | None:
-        return self.work.timeout
 
     @property
     def deadline(self) -> datetime | None:

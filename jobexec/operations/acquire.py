@@ -94,10 +94,10 @@ def _acquire(request: Request) -> Acquisition:
     else:
         jobs = lock_plain_page(request.using, request.owner, request.limit, request.scope, request.until, position)
         if jobs:
-            walk.ended(jobs)
+            walk.ended(jobs, request.limit)
             return Acquisition(jobs, found=len(jobs))
         if position is None and not _any(request):
-            walk.ended(jobs)
+            walk.ended(jobs, request.limit)
             return Acquisition()
         walk.not_plain = _NOT_PLAIN
     several = _acquire_skip_locked if has_skip_locked(request.using) else _acquire_optimistic
@@ -113,7 +113,7 @@ def _acquire_skip_locked(request: Request, position: Position | None = None) -> 
     using, owner = request.using, request.owner
     with atomic(using):
         jobs = _candidates(request, position, lock=True)
-        request.walk.ended(jobs)
+        request.walk.ended(jobs, request.limit)
         result = Acquisition(found=len(jobs))
         jobs = _without_suspended(using, jobs, result)
         jobs = _lock_instances(using, owner, jobs, result)
@@ -127,7 +127,7 @@ def _acquire_skip_locked(request: Request, position: Position | None = None) -> 
 def _acquire_optimistic(request: Request, position: Position | None = None) -> Acquisition:
     using, owner = request.using, request.owner
     jobs = _candidates(request, position, lock=False)
-    request.walk.ended(jobs)
+    request.walk.ended(jobs, request.limit)
     result = Acquisition(found=len(jobs))
     if not jobs:
         return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -17,23 +17,25 @@ from .run import Run, timing
 from .work import AcquiredJob
 
 
-def complete_jobs(using: str, completed: Sequence[tuple[AcquiredJob, Run]]) -> set[UUID]:
+def complete_jobs(using: str, completed: Sequence[tuple[AcquiredJob, Run]], *, keep: Collection[str] = ()) -> set[UUID]:
     """Delete jobs that have succeeded, many in one transaction; returns the ids of those that were still ours.
 
     An outcome counts only if lock owner and revision are those of the acquisition (fencing); what is left out was
-    taken over by somebody else, or was settled by an earlier try of the same commit.
+    taken over by somebody else, or was settled by an earlier try of the same commit. The process instances ``keep``
+    stay locked: the caller knows that their owner has further siblings in hand.
     """
     groups = by_owner(job for job, _ in completed)
     logged = history.wants(LogState.SUCCESSFUL)
     runs = {job.id: run for job, run in completed} if logged else {}
-    if len(groups) == 1 and not any(job.exclusive and job.process_instance_id for job, _ in completed):
+    instances = {job.process_instance_id for job, _ in completed if job.exclusive} - {"", *keep}
+    if len(groups) == 1 and not instances:
         ((owner, jobs),) = groups.items()
         return _delete(using, owner, jobs, runs)  # one statement commits by itself
     settled: set[UUID] = set()
     with atomic(using):
         for owner, jobs in groups.items():
             settled |= _delete(using, owner, jobs, runs)
-            unlock_instances(using, owner, {job.serial_key for job in jobs} - {""})
+            unlock_instances(using, owner, {job.serial_key for job in jobs} & instances)
     return settled
 
 

@@ -27,7 +27,7 @@ _INTO = f"INSERT INTO {_LOG} (job_id, timestamp, state, attempt, retries, node, 
 _VALUES = f"id, %(now)s, '{LogState.SUCCESSFUL}', attempts + 1, retries, node, duration, {{wait}}, {_COPIED}, {{rest}}"
 _NAMED = {"job_id", "timestamp", "state", "attempt", "retries", "node", "duration", "wait", *COPIED}
 #: Columns of the log that say nothing of a success; all are texts.
-_REST = [field.column for field in JobLog._meta.concrete_fields if not field.primary_key and field.column not in _NAMED]
+_REST = [field.name for field in JobLog._meta.concrete_fields if not field.primary_key and field.name not in _NAMED]
 _INSERT = _INTO.format(rest=", ".join(_REST))
 _EMPTY = ", ".join("''" for _ in _REST)
 

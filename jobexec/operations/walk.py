@@ -10,8 +10,10 @@ from jobexec import clock
 
 from .work import AcquiredJob
 
-#: A walk from the head of the order may take so much of the time: a tenth.
+#: Walks from the head of the order may take so much of the time: a tenth.
 _SHARE = 10.0
+#: Seconds: what takes less is no walk worth mentioning.
+_DEAR = 0.02
 
 
 class Position(NamedTuple):
@@ -25,28 +27,31 @@ class Walk:
     """The position of one loop in the order of acquisition.
 
     At the head of the order there may stand what nobody can take: the rows of deleted jobs, as long as a transaction
-    held open elsewhere keeps them from being vacuumed, and the siblings that wait for a locked process instance. So a
-    page starts where the last one ended, and at the head again as soon as the time since the last start there is ten
-    times what that page took: at once where the head costs next to nothing, and never for more than a tenth of the
-    time where it costs much. What comes to stand further in front meanwhile waits so long. Not to be shared between
-    threads.
+    held open elsewhere keeps them from being vacuumed, and the siblings that wait for a locked process instance. So
+    after a full page the next one starts where that one ended, and at the head again as soon as the time since the last
+    start there is ten times what that page took. After a page that was not full it starts at the head at once, unless
+    the head is known to cost much. What comes to stand further in front meanwhile waits so long. Not to be shared
+    between threads.
     """
 
     def __init__(self) -> None:
         self._position: Position | None = None
         self._head_at = self._head_cost = self._began = 0.0
+        self._full = False
         #: So many pages more are not even tried as plain ones.
         self.not_plain = 0
 
     def begin(self) -> Position | None:
         """Where the next page starts; None is the head."""
         self._began = clock.monotonic()
-        if self._began - self._head_at >= _SHARE * self._head_cost:
+        goes_on = self._full or self._head_cost >= _DEAR
+        if not goes_on or self._began - self._head_at >= _SHARE * self._head_cost:
             self._position = None
         return self._position
 
-    def ended(self, jobs: Sequence[AcquiredJob]) -> None:
-        """These jobs, in order, were the page."""
+    def ended(self, jobs: Sequence[AcquiredJob], limit: int) -> None:
+        """These jobs, in order, were the page, of ``limit`` jobs at the most."""
+        self._full = len(jobs) >= limit
         if self._position is None:
             self._head_at = clock.monotonic()
             self._head_cost = self._head_at - self._began

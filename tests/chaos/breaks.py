@@ -26,6 +26,7 @@ def fencing() -> None:
         found = {row.pk: row for row in rows}
         return {(job.id, job.lock_owner, job.revision): found[job.id] for job in jobs if job.id in found}
 
+    complete.returns_rows = lambda using: False  # the statement that looks and deletes at once cannot be broken
     complete._still_ours = still_ours
     settle._lock_ours = lock_ours
 
@@ -34,7 +35,7 @@ def atomic_fence() -> None:
     """An atomic job commits although its row is no longer its own."""
     complete = execution.complete_jobs
 
-    def complete_jobs(using: str, completed: Any) -> set[Any]:
+    def complete_jobs(using: str, completed: Any, *, keep: Any = ()) -> set[Any]:
         complete(using, completed)
         return {job.id for job, _ in completed}
 
@@ -66,11 +67,12 @@ def recover_living() -> None:
 def sibling_commit() -> None:
     """A sibling starts while the outcome of the one before it still waits to be committed."""
 
-    def settle_later(self: Any, outcome: Any) -> bool:
+    def settle_later(self: Any, outcome: Any, siblings: Any) -> None:
         self.submit(outcome)
-        return True
+        self.pool.park(siblings)
+        self.pool.resume([siblings])
 
-    job_executor.JobExecutor.settle = settle_later  # type: ignore[method-assign]
+    job_executor.JobExecutor.settle_before = settle_later  # type: ignore[method-assign]
 
 
 def lost_run_charge() -> None:

@@ -14,6 +14,7 @@ from jobexec.executor.pool import Pool
 from jobexec.models import ExclusiveLock, Job
 from jobexec.operations.acquire import acquire_jobs
 from jobexec.operations.release import release_jobs
+from jobexec.operations.walk import Walk
 from tests.support.factories import locked_ids, make_job
 
 
@@ -228,6 +229,7 @@ def test_each_round_is_a_line_for_whoever_debugs(alias, build, caplog, monkeypat
         monkeypatch.setattr(module, "acquire_jobs", overtaken)
         loop.pool.stop(0)
         loop.pool.start()
+        loop._walk = Walk()  # as when the loop starts with the pool
         loop.run_once()
         loop.run_once()
     lines = [record.getMessage().partition(": ")[2] for record in caplog.records if "asked for" in record.getMessage()]

@@ -61,8 +61,8 @@ def test_outcomes_survive_a_database_that_is_away(alias, service, jobs, outage):
 def test_a_commit_in_doubt_is_tried_again_and_not_counted_as_lost(alias, service, jobs, monkeypatch, caplog):
     real, doubt = outcomes.complete_jobs, []
 
-    def complete(using, completed):
-        settled = real(using, completed)
+    def complete(using, completed, **options):
+        settled = real(using, completed, **options)
         if not doubt:
             doubt.append(settled)
             raise OperationalError("the connection was cut after COMMIT was sent")

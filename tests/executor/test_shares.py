@@ -19,9 +19,19 @@ def fill(shares, using, count):
     return granted
 
 
+def take(shares, with_suspects=True):
+    """The next batch, as the chunk of a thread."""
+    taken = shares.next(with_suspects)
+    return taken[0] if taken else None
+
+
+def done(shares, batch):
+    shares.done(batch[0].using, len(batch))
+
+
 def run(shares, count):
     """The engines of the next batches."""
-    return [taken[0].using if (taken := shares.next(True)) else None for _ in range(count)]
+    return [taken[0].using if (taken := take(shares)) else None for _ in range(count)]
 
 
 def test_one_engine_has_everything():
@@ -44,10 +54,10 @@ def test_places_that_are_only_reserved_count_too():
     for _ in range(50):
         assert fill(shares, "b", 5) == 5
         assert shares.has_room("b") is False
-        taken = [shares.next(True) for _ in range(4)]
+        taken = [take(shares) for _ in range(4)]
         for each in taken:
-            shares.done(each) if each else None
-        assert [shares.done(each) for each in [shares.next(True) for _ in range(5)] if each]
+            done(shares, each) if each else None
+        assert [done(shares, each) or each for each in [take(shares) for _ in range(5)] if each]
         assert shares.has_room("b")
 
 
@@ -57,9 +67,9 @@ def test_threads_take_turns_between_engines():
         assert fill(shares, using, count) == count
     seen = []
     for _ in range(12):
-        taken = shares.next(True)
+        taken = take(shares)
         seen.append(taken[0].using)
-        shares.done(taken)
+        done(shares, taken)
     assert seen == ["a", "b", "c", "a", "b", "a", "a", "a", "a", "a", "a", "a"]
 
 
@@ -81,11 +91,11 @@ def test_with_few_threads_none_is_kept_idle():
 def test_room_is_worth_telling_when_half_of_the_queue_is_free():
     shares = Shares(2, 12, ["a"])
     fill(shares, "a", 12)
-    first = [shares.next(True) for _ in range(2)]
+    first = [take(shares) for _ in range(2)]
     rooms = []
     for _ in range(10):
-        shares.done(first.pop())
-        first.append(shares.next(True))
+        done(shares, first.pop())
+        first.append(take(shares))
         rooms.append(shares.has_room("a"))
     assert rooms == [False] * 4 + [True] * 6
 
@@ -95,10 +105,10 @@ def test_suspects_wait_aside_for_their_turn():
     suspect, innocent = batch("a", lost_runs=1), batch("a")
     assert shares.reserve("a", 2) == 2
     shares.submit("a", [suspect, innocent], 2)
-    assert shares.next(with_suspects=False) is innocent
+    assert take(shares, with_suspects=False) is innocent
     assert shares.waiting() == [suspect]
-    assert shares.next(with_suspects=False) is None
-    assert shares.next(with_suspects=True) is suspect
+    assert take(shares, with_suspects=False) is None
+    assert take(shares, with_suspects=True) is suspect
 
 
 @given(st.data(), st.integers(1, 3), st.integers(1, 8), st.integers(0, 30))
@@ -116,14 +126,14 @@ def test_nothing_is_counted_twice_or_lost(data, engines, threads, queue_size):
             shares.submit(using, [batch(using, 1) for _ in range(used)], reserved[using])
             reserved[using], waiting[using] = 0, waiting[using] + used
         elif action == "next" and len(running) < threads:
-            if (taken := shares.next(True)) is not None:
+            if (taken := take(shares)) is not None:
                 waiting[taken[0].using] -= 1
                 running.append(taken)
             else:
                 limited = engines > 1 and threads >= 2 * engines
                 assert limited or not sum(waiting.values())
         elif action == "done" and running:
-            shares.done(running.pop())
+            done(shares, running.pop())
         held = sum(reserved.values()) + sum(waiting.values()) + len(running)
         assert held <= threads + queue_size
         assert shares.queued == sum(waiting.values()) == len(shares.waiting())

@@ -17,7 +17,7 @@ from jobexec.executor.timeouts import Timeouts
 from jobexec.handlers.context import JobContext
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog, JobProgress, TimerJob
 from jobexec.operations import cancel
-from tests.support.executor import all_gone
+from tests.support.executor import all_gone, watching
 from tests.support.factories import make_job, tables_of
 from tests.support.waiting import TIMEOUT, passed, until
 
@@ -49,9 +49,9 @@ class TestWatch:
 
     def test_sleeps_until_the_next_limit(self, watch):
         assert watch.loop.run_once() == 60
-        with watch.running.watch(self.context(None), self.handler):
+        with watching(watch.running, self.context(None), self.handler):
             assert watch.loop.run_once() == 60
-            with watch.running.watch(self.context(10), self.handler):
+            with watching(watch.running, self.context(10), self.handler):
                 assert watch.loop.run_once() == pytest.approx(8)
                 watch.clock.tick(8)
                 assert watch.loop.run_once() == pytest.approx(2)
@@ -65,7 +65,7 @@ class TestWatch:
 
         signals.job_timeout_near.connect(hear)
         try:
-            with watch.running.watch(context, self.handler):
+            with watching(watch.running, context, self.handler):
                 watch.clock.tick(7.9)
                 watch.loop.run_once()
                 assert (context.soft_timeout, heard) == (False, [])
@@ -79,7 +79,7 @@ class TestWatch:
 
     def test_at_a_hundred_per_cent_the_job_has_failed(self, watch):
         context = self.context(10)
-        with watch.running.watch(context, self.handler):
+        with watching(watch.running, context, self.handler):
             watch.clock.tick(10)
             watch.loop.run_once()
             watch.loop.run_once()
@@ -98,7 +98,7 @@ class TestWatch:
         submitted, given_up = [], []
         watch.loop._submit = lambda outcome: submitted.append([context.timed_out for context in contexts])
         watch.loop._pool = SimpleNamespace(give_up=lambda work, most: given_up.append(len(submitted)) or 1)
-        with watch.running.watch(contexts[0], self.handler), watch.running.watch(contexts[1], self.handler):
+        with watching(watch.running, contexts[0], self.handler), watching(watch.running, contexts[1], self.handler):
             watch.clock.tick(10)
             watch.loop.run_once()
         assert submitted == [[False, False], [True, False]]
@@ -114,7 +114,7 @@ class TestWatch:
 
     def test_one_that_ends_in_time_is_let_alone(self, watch):
         context = self.context(10)
-        with watch.running.watch(context, self.handler):
+        with watching(watch.running, context, self.handler):
             watch.clock.tick(9.9)
         watch.clock.tick(1)
         watch.loop.run_once()
@@ -124,7 +124,7 @@ class TestWatch:
     def test_too_many_stuck_threads_ask_for_a_fresh_process(self, watch):
         for stuck, expected in ((3, []), (4, ["4 threads are stuck in jobs that are past their timeout"])):
             watch.stuck = stuck
-            with watch.running.watch(self.context(1), self.handler):
+            with watching(watch.running, self.context(1), self.handler):
                 watch.clock.tick(1)
                 watch.loop.run_once()
             assert watch.restarts == expected
@@ -374,7 +374,7 @@ class TestMonitor:
         executor = make_executor(quick)
         work = SimpleNamespace(using=alias, lock_owner="me", timeout=None, id=UUID(PK), attempts=0)
         contexts = [JobContext(work, executor) for _ in range(2)]
-        with executor.watch(contexts[0], None), executor.watch(contexts[1], None):
+        with watching(executor, contexts[0], None), watching(executor, contexts[1], None):
             contexts[0].progress(1)
             contexts[1].progress(2, 10)
             executor.engines[alias].monitor.run_once()

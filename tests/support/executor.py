@@ -1,5 +1,7 @@
 """Running jobs in a test, without the threads of an executor."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.db import connections
@@ -28,8 +30,11 @@ class Host:
     def owns(self, lock_owner: str, using: str) -> bool:
         return lock_owner not in self.lost
 
-    def watch(self, context: Any, handler: Any) -> Any:
-        return self.running.watch(context, handler)
+    def begin(self, context: Any, handler: Any) -> None:
+        self.running.begin(context, handler)
+
+    def end(self, context: Any) -> None:
+        self.running.end(context)
 
     def may_start(self, work: AcquiredJob) -> bool:
         return not self.shutting_down and work.lock_owner not in self.lost
@@ -44,6 +49,24 @@ class Host:
     def settle(self, outcome: Outcome) -> bool:
         self.submit(outcome)
         return outcome.counted
+
+    def settle_before(self, outcome: Outcome, siblings: list[AcquiredJob]) -> None:
+        """What the settlement and the pool do with them, in this thread."""
+        if self.settle(outcome):
+            execute_batch(siblings, self)
+        else:
+            for sibling in siblings:
+                self.submit(Outcome(sibling))
+
+
+@contextmanager
+def watching(running: Any, context: Any, handler: Any) -> Iterator[None]:
+    """A handler runs during the block."""
+    running.begin(context, handler)
+    try:
+        yield
+    finally:
+        running.end(context)
 
 
 def run_one(alias: str, host: Any = None) -> Any:

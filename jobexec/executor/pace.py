@@ -1,0 +1,46 @@
+"""How long jobs take here, measured, and how many are worth having at a time."""
+
+from __future__ import annotations
+
+_AHEAD = 1.0  # seconds of work that a node keeps for itself
+_CHUNK = 0.0025  # seconds of work that a thread takes at once
+_UNKNOWN = 100  # jobs beside those of its threads that a node keeps as long as it knows nothing
+_WEIGHT = 0.2  # seconds after which half of what was known is forgotten
+_FEW = 10.0  # and jobs after which
+
+
+class Pace:
+    """The average time of a job in a thread, where what was last counts most. Plain counting, under the pool's lock.
+
+    Tiny jobs travel in hundreds, and slow ones are not hoarded from other nodes: what a node holds is as much as it
+    does in about a second.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        #: Seconds; None until the first job has ended.
+        self.seconds: float | None = None
+
+    def note(self, jobs: int, seconds: float) -> None:
+        """A thread was busy so long with so many jobs."""
+        if not jobs:
+            return
+        each = seconds / jobs
+        weight = max(1 - 0.5 ** (seconds / _WEIGHT), jobs / (jobs + _FEW))
+        self.seconds = each if self.seconds is None else self.seconds + (each - self.seconds) * weight
+
+    def most(self) -> int:
+        """How many jobs, running ones included, are a second's work; without regard to the room that there is."""
+        if self.seconds is None:
+            return self._threads + _UNKNOWN
+        return int(min(_AHEAD * self._threads / max(self.seconds, 1e-7), 1e7))
+
+    def chunk(self) -> int:
+        """How many jobs a thread takes at once: 1, unless they are tiny."""
+        return 1 if self.seconds is None else max(1, int(_CHUNK / max(self.seconds, 1e-7)))
+
+    def threads_for(self, jobs: int) -> int:
+        """How many threads are of use for so many jobs that wait: few if they are tiny, because one Python runs."""
+        if self.seconds is None:
+            return self._threads
+        return min(self._threads, 1 + int(jobs * self.seconds / _CHUNK))
