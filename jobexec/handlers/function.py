@@ -23,7 +23,10 @@ from .context import JobContext
 from .options import JobOptions, check_json, check_options, due_date, encode_json, to_columns
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from jobexec.models import Job, TimerJob
+    from jobexec.operations.create import Pattern
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,7 +55,7 @@ class JobFunction(Generic[P, R]):
         self._signature = signature.replace(parameters=parameters[1:] if takes_context else parameters)
         #: Numbers of positional arguments and names of keyword arguments that fit the signature.
         self._fitting: set[tuple[int, tuple[str, ...]]] = set()
-        self._fixed: tuple[Settings, dict[str, Any]] | None = None
+        self._made: tuple[Settings, str, Pattern] | None = None
 
     def __repr__(self) -> str:
         return f"<job {self.name}>"
@@ -73,7 +76,7 @@ class JobFunction(Generic[P, R]):
             if one in options:
                 merged.pop(other, None)
         changed = copy(self)  # the same function, so the same signature
-        changed.options, changed._fixed = merged | options, None
+        changed.options, changed._made = merged | options, None
         if "retries" in options:
             changed.retry_plan = RetryPlan.parse(options["retries"])
         return changed
@@ -85,11 +88,8 @@ class JobFunction(Generic[P, R]):
         :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted, for arguments that do not fit the function or
         are not JSON.
         """
-        from jobexec.operations.create import create_job  # models load later than functions are decorated
-
-        encoded, database = self._encode(args, kwargs), self._database()
-        configuration = {"args": list(args), "kwargs": dict(kwargs)}
-        return create_job(database, encoded=encoded, handler_configuration=configuration, **self._columns(database))
+        encoded = self._encode(args, kwargs)
+        return self._pattern().create({"args": list(args), "kwargs": dict(kwargs)}, encoded, due_date=self._due_date())
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job | TimerJob:
         """:meth:`enqueue` for async callers."""
@@ -102,30 +102,27 @@ class JobFunction(Generic[P, R]):
         before the first is inserted. The result reads like a list whose instances are made when they are looked at;
         ``list(result)`` is one.
         """
-        from jobexec.operations.create import create_alike
-
-        encoded, database = [self._encode(*_split(call)) for call in calls], self._database()
-        return create_alike(database, encoded, **self._columns(database))
+        encoded = [self._encode(*_split(call)) for call in calls]
+        return self._pattern().create_many(encoded, due_date=self._due_date())
 
     def _database(self) -> str:
-        from jobexec.models import Job
+        from jobexec.models import Job  # models load later than functions are decorated
 
         return self.options.get("database") or router.db_for_write(Job)
 
-    def _columns(self, database: str) -> dict[str, Any]:
-        """All columns but the arguments."""
-        settings, fixed = get_settings(), self._fixed
-        if fixed is None or fixed[0] is not settings:
-            self._fixed = fixed = settings, self._columns_for(settings)
-        columns = dict(fixed[1])
-        if "headers" in self.options:
-            columns["custom_headers"] = dict(self.options["headers"])
-        due = due_date(self.options, lambda: clock.now(database))
-        if due is not None:
-            columns["due_date"] = due
-        return columns
+    def _due_date(self) -> datetime | None:
+        return due_date(self.options, lambda: clock.now(self._database()))
 
-    def _columns_for(self, settings: Settings) -> dict[str, Any]:
+    def _pattern(self) -> Pattern:
+        """What all jobs of this function have in common, made once for these settings and this database."""
+        settings, database, made = get_settings(), self._database(), self._made
+        if made is None or made[0] is not settings or made[1] != database:
+            from jobexec.operations.create import Pattern
+
+            self._made = made = settings, database, Pattern(database, self._columns(settings))
+        return made[2]
+
+    def _columns(self, settings: Settings) -> dict[str, Any]:
         from jobexec.operations.created import without_defaults
 
         columns = {"atomic": settings.atomic_jobs} | to_columns(self.options)

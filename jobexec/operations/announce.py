@@ -25,6 +25,6 @@ def announce(signal: Signal, using: str, sender: type[Any], **values: Any) -> No
 
     Costs nothing while nobody listens. A rolled back change is never announced.
     """
-    if signal.has_listeners(sender):
+    if signal.receivers and signal.has_listeners(sender):
         send = partial(signal.send_robust, sender=sender, using=using, **values)
         transaction.on_commit(send, using=using, robust=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
-
-from django.db import transaction
 
 from jobexec import clock, signals
 from jobexec.conf import get_settings
@@ -16,33 +15,26 @@ from jobexec.models import SHARED_COLUMNS, Job, JobType, LogState, TimerJob
 from . import history
 from .announce import announce
 from .created import CreatedJobs, Table, instance
-from .insert import insert_row, insert_rows, parameters
+from .insert import insert_row, insert_rows, json_text, parameters
 from .locking import atomic
 from .moments import check_moment
 from .ranking import check_priority, rank
 from .wake import wake_on_commit
 
 _OPTIONS = frozenset(SHARED_COLUMNS) - {"revision", "lock_owner", "lock_expiration_time", "rank", "start_time"}
+_OF_EACH = ("handler_configuration", "due_date", "id", "create_time")
 
 
-def create_job(using: str, *, encoded: str | None = None, **columns: Any) -> Job | TimerJob:
+def create_job(using: str, **columns: Any) -> Job | TimerJob:
     """Insert one job: executable, or a timer if ``due_date`` lies ahead. Returns the row as saved.
 
     One INSERT in the caller's transaction: it is rolled back with the caller's data and becomes visible with it. No
     lock row, no suspension and no definition is touched, and no signal of Django's models is sent. Executors are woken
-    after commit. ``encoded`` is ``handler_configuration`` as JSON text, if the caller has it. Raises
-    :class:`~jobexec.exceptions.InvalidJob` for unknown columns, a naive due date, an unknown category.
+    after commit. Raises :class:`~jobexec.exceptions.InvalidJob` for unknown columns, a naive due date, an unknown
+    category.
     """
-    table, columns = _completed(using, columns)
-    values = _parameters(using, table, columns, encoded)
-    row = instance(using, table, columns)
-    logged = history.wants(LogState.CREATED)
-    with atomic(using) if logged else transaction.mark_for_rollback_on_error(using):
-        insert_row(using, table, values)
-        if logged:
-            history.write(using, LogState.CREATED, [history.entry(row, LogState.CREATED)])
-    _tell(using, table, [row])
-    return row  # type: ignore[no-any-return]
+    own = _take(columns)
+    return Pattern(using, columns).create(**own)
 
 
 def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[Job | TimerJob]:
@@ -50,13 +42,15 @@ def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[Job | TimerJ
 
     All rows are built, and so checked, before the first is inserted.
     """
-    made = [_completed(using, dict(columns)) for columns in rows]
+    jobs: list[Job | TimerJob] = []
     # What one statement inserts: a table and the columns that are given.
-    groups: dict[tuple[Any, tuple[str, ...]], list[tuple[Any, ...]]] = {}
-    for table, columns in made:
-        values = parameters(using, table, columns)
+    groups: dict[tuple[Table, tuple[str, ...]], list[tuple[Any, ...]]] = {}
+    for given in rows:
+        columns = dict(given)
+        own = _take(columns)
+        table, columns, values = Pattern(using, columns).job(**own)
+        jobs.append(instance(using, table, columns))
         groups.setdefault((table, tuple(values)), []).append(tuple(values.values()))
-    jobs = [instance(using, table, columns) for table, columns in made]
     with atomic(using):
         for (table, names), group in groups.items():
             insert_rows(using, table, names, group)
@@ -66,51 +60,97 @@ def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[Job | TimerJ
     return jobs
 
 
-def create_alike(using: str, configurations: Sequence[str], **columns: Any) -> CreatedJobs:
-    """Insert a job for each ``handler_configuration``, given as JSON texts, in one transaction; in the order given.
+def _take(columns: dict[str, Any]) -> dict[str, Any]:
+    return {name: columns.pop(name) for name in _OF_EACH if name in columns}
 
-    All other columns are the same for all, and so are checked and prepared once. All have the same ``create_time``.
+
+class Pattern:
+    """Jobs that differ in what they are to do and when: what they share is checked and prepared once, here.
+
+    Made for one process and its settings; any number of threads may use it. ``columns`` are those of the jobs but for
+    ``handler_configuration``, ``due_date``, ``id`` and ``create_time``. Raises
+    :class:`~jobexec.exceptions.InvalidJob`.
     """
-    table, columns = _completed(using, columns)
-    del columns["id"]
-    jobs = CreatedJobs(using, table, columns, uuid7s(len(configurations)), configurations)
-    if not jobs:
+
+    def __init__(self, using: str, columns: Mapping[str, Any]) -> None:
+        if not _OPTIONS.issuperset(columns):
+            raise InvalidJob(f"Unknown job columns: {', '.join(sorted(columns.keys() - _OPTIONS))}.")
+        settings = get_settings()
+        settings.engine(using)
+        category = columns.get("category", "default")
+        if category not in settings.categories:
+            known = ", ".join(settings.categories)
+            raise InvalidJob(f"category: expected one of {known} (setting CATEGORIES), got {category!r}.")
+        check_priority(columns.get("priority", 0))
+        made: dict[str, Any] = {"job_definition_id": columns.get("handler_type", "")}
+        if settings.deployment:
+            made["deployment_id"] = settings.deployment
+        self.using = using
+        self._columns = made | dict(columns)
+        self._values = parameters(using, Job, self._columns)
+
+    def create(self, handler_configuration: Any = None, encoded: str | None = None, **own: Any) -> Job | TimerJob:
+        """Insert one job, as :func:`create_job`; see :meth:`job` for the arguments."""
+        using = self.using
+        table, columns, values = self.job(handler_configuration, encoded, **own)
+        row = instance(using, table, columns)
+        if history.wants(LogState.CREATED):
+            with atomic(using):
+                insert_row(using, table, values)
+                _log(using, [row])
+        else:
+            insert_row(using, table, values)
+        _tell(using, table, [row])
+        return row  # type: ignore[no-any-return]
+
+    def create_many(self, encoded: Sequence[str], **own: Any) -> CreatedJobs:
+        """Insert a job for each ``handler_configuration``, given as JSON texts, in one transaction; in that order.
+
+        All else is the same for all, also their ``create_time``.
+        """
+        using = self.using
+        table, columns, values = self.job(encoded="", **own)
+        for name in ("id", "handler_configuration"):
+            del columns[name], values[name]
+        jobs = CreatedJobs(using, table, columns, uuid7s(len(encoded)), encoded)
+        if jobs:
+            rows = [(id.hex, text) for id, text in zip(jobs.ids, encoded, strict=True)]
+            with atomic(using):
+                insert_rows(using, table, ("id", "handler_configuration"), rows, values)
+                _log(using, jobs)
+                _tell(using, table, jobs)
         return jobs
-    rows = [(id.hex, text) for id, text in zip(jobs.ids, configurations, strict=True)]
-    with atomic(using):
-        insert_rows(using, table, ("id", "handler_configuration"), rows, parameters(using, table, columns))
-        _log(using, jobs)
-        _tell(using, table, jobs)
-    return jobs
 
+    def job(
+        self,
+        handler_configuration: Any = None,
+        encoded: str | None = None,
+        *,
+        due_date: datetime | None = None,
+        id: Any = None,
+        create_time: datetime | None = None,
+    ) -> tuple[Table, dict[str, Any], dict[str, Any]]:
+        """The table of a job, its columns, and the same as parameters; not those that have their default.
 
-def _completed(using: str, columns: dict[str, Any]) -> tuple[Table, dict[str, Any]]:
-    """The table of a job and its columns, but for those that have their default; the checks that need no database."""
-    if not _OPTIONS.issuperset(columns):
-        raise InvalidJob(f"Unknown job columns: {', '.join(sorted(columns.keys() - _OPTIONS))}.")
-    settings = get_settings()
-    settings.engine(using)
-    category = columns.setdefault("category", "default")
-    if category not in settings.categories:
-        known = ", ".join(settings.categories)
-        raise InvalidJob(f"category: expected one of {known} (setting CATEGORIES), got {category!r}.")
-    due_date, priority, now = columns.get("due_date"), columns.get("priority", 0), clock.now(using)
-    check_moment("due_date", due_date)
-    check_priority(priority)
-    if settings.deployment:
-        columns.setdefault("deployment_id", settings.deployment)
-    columns = {"id": uuid7(), "create_time": now, "job_definition_id": columns.get("handler_type", ""), **columns}
-    if due_date is not None and due_date > now:
-        return TimerJob, {"type": JobType.TIMER, **columns}
-    return Job, {"rank": rank(using, due_date or now, priority), **columns}
-
-
-def _parameters(using: str, table: Table, columns: dict[str, Any], encoded: str | None) -> dict[str, Any]:
-    if encoded is None:
-        return parameters(using, table, columns)
-    values = parameters(using, table, columns | {"handler_configuration": None})
-    values["handler_configuration"] = encoded
-    return values
+        ``encoded`` is ``handler_configuration`` as JSON text, if the caller has it; ``id`` and ``create_time`` are made
+        if they are not given.
+        """
+        using, now = self.using, clock.now(self.using)
+        columns: dict[str, Any] = {"id": id or uuid7(), "create_time": create_time or now}
+        if due_date is not None:
+            check_moment("due_date", due_date)
+            columns["due_date"] = due_date
+        table: Table = Job
+        if due_date is not None and due_date > now:
+            table = TimerJob
+            columns["type"] = JobType.TIMER
+        else:
+            columns["rank"] = rank(using, due_date or now, self._columns.get("priority", 0))
+        values = parameters(using, table, columns)
+        columns["handler_configuration"] = {} if handler_configuration is None else handler_configuration
+        values["handler_configuration"] = json_text(columns["handler_configuration"]) if encoded is None else encoded
+        # In this order: a timer may have been given another type.
+        return table, columns | self._columns, values | self._values
 
 
 def _log(using: str, jobs: Iterable[Job | TimerJob]) -> None:

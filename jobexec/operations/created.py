@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from functools import cache
 from typing import Any, overload
 from uuid import UUID
@@ -23,8 +24,9 @@ def instance(using: str, table: Table, columns: Mapping[str, Any]) -> Any:
     row = table.__new__(table)
     row._state = state = ModelState()
     state.db, state.adding = using, False
-    vars(row).update(_defaults(table), custom_headers={})  # not one dict for all rows
+    vars(row).update(_defaults(table))
     vars(row).update(columns)
+    row.custom_headers = copy(columns["custom_headers"]) if "custom_headers" in columns else {}  # no two share it
     return row
 
 
@@ -88,8 +90,6 @@ class CreatedJobs(Sequence[Job | TimerJob]):
         if row is None:
             configuration = json.loads(self._configurations[number])
             columns = dict(self._columns, id=self.ids[number], handler_configuration=configuration)
-            if "custom_headers" in columns:
-                columns["custom_headers"] = dict(columns["custom_headers"])
             # Two threads that look at the same moment get the same instance.
             row = self._rows.setdefault(number, instance(self._using, self._table, columns))
         return row

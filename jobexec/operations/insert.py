@@ -13,7 +13,8 @@ from datetime import datetime
 from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
-from django.db import connections, models
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import connections, models, transaction
 
 from jobexec.models import AbstractJob
 
@@ -40,15 +41,24 @@ def parameters(using: str, table: Table, columns: Mapping[str, Any]) -> dict[str
     return made
 
 
+def json_text(value: Any) -> str:
+    """JSON as Django stores it."""
+    return json.dumps(value, cls=DjangoJSONEncoder)
+
+
 def insert_row(using: str, table: Table, values: Mapping[str, Any]) -> None:
     """One INSERT; ``values`` are :func:`parameters`."""
     connection = connections[using]
     statement = _statement(connection.vendor, table, tuple(values))
-    with connection.cursor() as cursor:
-        if connection.vendor == "sqlite":  # Django's way from names to SQLite's placeholders is the shorter one
-            cursor.execute(statement.named, values)
-        else:
-            cursor.execute(statement.one, tuple(values.values()))
+    try:
+        with connection.cursor() as cursor:
+            if connection.vendor == "sqlite":  # Django's way from names to SQLite's placeholders is the shorter one
+                cursor.execute(statement.named, values)
+            else:
+                cursor.execute(statement.one, tuple(values.values()))
+    except Exception:
+        with transaction.mark_for_rollback_on_error(using):  # as Model.save() does
+            raise
 
 
 def insert_rows(
@@ -150,7 +160,7 @@ def _prepare(field: Any) -> Callable[[Any, Any, str], Any]:
 
 
 def _json(field: Any, value: Any, using: str) -> str:
-    return json.dumps(value, cls=field.encoder)
+    return json_text(value)
 
 
 def _uuid(field: Any, value: Any, using: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from django.db import connections, transaction
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from jobexec.conf import get_settings
@@ -49,7 +49,7 @@ def wake_on_commit(using: str, *, timers: bool = False) -> None:
     if pending is not None:
         pending.also(content)
         return
-    transaction.on_commit(_Wake(using, content), using=using, robust=True)
+    connection.on_commit(_Wake(using, content), robust=True)
 
 
 def _pending(connection: BaseDatabaseWrapper) -> _Wake | None:

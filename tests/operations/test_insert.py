@@ -12,7 +12,7 @@ from jobexec import signals
 from jobexec.identifiers import uuid7
 from jobexec.models import SHARED_COLUMNS, Job, JobLog, JobType, TimerJob
 from jobexec.operations import create_job, create_jobs, insert
-from jobexec.operations.create import create_alike
+from jobexec.operations.create import Pattern
 from jobexec.operations.insert import insert_rows, parameters
 from jobexec.operations.ranking import rank
 from tests.support.columns import VALUES
@@ -56,6 +56,11 @@ JOBS = {
     "ids as texts": {"batch_id": "01890000-0000-7000-8000-00000000000a"},
     "odd types": {"exclusive": 0, "retries": "5", "type": JobType.TIMER, "handler_type": JobType.TIMER},
 }
+
+
+def create_alike(alias, encoded, due_date=None, create_time=None, **columns):
+    """Jobs that differ in nothing but their arguments, as `enqueue_many` makes them."""
+    return Pattern(alias, columns).create_many(encoded, due_date=due_date, create_time=create_time)
 
 
 @pytest.fixture(params=JOBS)
@@ -151,6 +156,12 @@ def test_more_than_fits_into_a_statement(alias):
     rows = Job.objects.using(alias).order_by("pk")
     assert list(rows.values_list("pk", flat=True)) == created.ids
     assert [row.handler_configuration["args"][0] for row in rows] == list(range(2_500))
+
+
+def test_what_is_not_given_has_its_default(alias):
+    for row in (create_job(alias, handler_type=HANDLER), *create_jobs(alias, [{"handler_type": HANDLER}] * 2)):
+        assert (row.handler_configuration, row.custom_headers) == ({}, {})
+        assert Job.objects.using(alias).get(pk=row.pk).handler_configuration == {}
 
 
 def test_portions_of_a_statement(monkeypatch):
