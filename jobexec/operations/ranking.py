@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import connections
 
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidJob
@@ -28,14 +31,24 @@ def rank(using: str, due: datetime, priority: int) -> int:
     return max(_LEAST, min(_MOST, value))
 
 
-def rank_sql(using: str, now: datetime) -> tuple[str, tuple[int | datetime, ...]]:
-    """The same on PostgreSQL, over the columns of a row called ``source``; one without a due date was due ``now``."""
-    return _RANK, (now, _interval(using))
+def rank_sql(using: str, now: datetime) -> tuple[str, tuple[Any, ...]]:
+    """The same as SQL for PostgreSQL and MariaDB, over the columns of a row ``source``; no due date means ``now``."""
+    connection = connections[using]
+    return _RANK[connection.vendor], (connection.ops.adapt_datetimefield_value(now), _interval(using))
 
 
-# Numbers of any size until the end: a priority times an interval may be longer than 64 bits.
-_RANK = f"""greatest({_LEAST}, least({_MOST},
-  floor(extract(epoch FROM coalesce(source.due_date, %s)) * 1000) - source.priority::numeric * %s))::bigint"""
+# In decimals until the end: a priority times an interval may be longer than 64 bits.
+_CLAMPED = f"greatest({_LEAST}, least({_MOST}, {{}}))"
+_RANK = {
+    "postgresql": _CLAMPED.format(
+        "floor(extract(epoch FROM coalesce(source.due_date, %s)) * 1000) - source.priority::numeric * %s"
+    )
+    + "::bigint",
+    "mysql": _CLAMPED.format(
+        "floor(timestampdiff(MICROSECOND, '1970-01-01', coalesce(source.due_date, %s)) / 1000)"
+        " - cast(source.priority AS decimal(20)) * %s"
+    ),
+}
 
 
 def reranked(using: str, old: int, change: int) -> int:

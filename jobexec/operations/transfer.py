@@ -6,9 +6,9 @@ that cannot do this. For rows that the caller has locked, and knows to be as it 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from django.db import connections, models
@@ -18,6 +18,10 @@ from jobexec.models import SHARED_COLUMNS, AbstractJob, Job
 
 from .locking import delete_rows
 from .ranking import rank_sql
+
+Table: TypeAlias = type[models.Model]
+Own: TypeAlias = Mapping[str, list[Any]]
+Dialect: TypeAlias = Callable[[Any, Table, list[UUID], Own], tuple[str, str, list[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class Sql:
 
 def is_possible(using: str) -> bool:
     """Whether this database takes the statements below."""
-    return connections[using].vendor == "postgresql"
+    return _dialect(using) is not None
 
 
 def transfer(
@@ -58,8 +62,8 @@ def transfer(
 
 def insert_from(
     using: str,
-    source: type[models.Model],
-    to: type[models.Model],
+    source: Table,
+    to: Table,
     ids: Collection[UUID],
     columns: Mapping[str, Any],
     each: Mapping[UUID, Mapping[str, Any]] | None = None,
@@ -68,25 +72,21 @@ def insert_from(
 
     ``columns`` says what the columns get: a value, or :class:`Sql`; ``each`` has further values by id.
     """
+    dialect = _dialect(using)
+    assert dialect is not None, "ask is_possible() first"
     shared, own = _split(each or {})
-    values = {**columns, **shared}
-    names = [*(name for name in values if name not in own), *own]
-    texts: list[str] = []
-    parameters: list[Any] = []
-    for name in names:
-        if name in own:
-            texts.append(f"given.{name}")
-            continue
-        text, values_of_it = _expression(using, to, name, values[name])
-        texts.append(text)
-        parameters += values_of_it
-    origin, arrays = _given(using, to, list(each or ids), own)
-    statement = (
-        f"INSERT INTO {to._meta.db_table} ({', '.join(names)}) SELECT {', '.join(texts)}"
-        f" FROM {source._meta.db_table} AS source {origin}"
-    )
-    with connections[using].cursor() as cursor:
-        cursor.execute(statement, [*parameters, *arrays])
+    values = {name: value for name, value in {**columns, **shared}.items() if name not in own}
+    connection = connections[using]
+    quote = connection.ops.quote_name
+    expressions = [_expression(connection, to, name, value) for name, value in values.items()]
+    texts = [*(text for text, _ in expressions), *(f"given.{quote(name)}" for name in own)]
+    given, origin, given_parameters = dialect(connection, to, list(each or ids), own)
+    names = ", ".join(map(quote, [*values, *own]))
+    statement = f"INSERT INTO {to._meta.db_table} ({names}) {given} SELECT {', '.join(texts)} FROM {origin}"
+    parameters = [parameter for _, parameters in expressions for parameter in parameters]
+    ordered = [*given_parameters, *parameters] if given else [*parameters, *given_parameters]
+    with connection.cursor() as cursor:
+        cursor.execute(statement.format(source=source._meta.db_table), ordered)
 
 
 def _split(each: Mapping[UUID, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
@@ -104,26 +104,63 @@ def _split(each: Mapping[UUID, Mapping[str, Any]]) -> tuple[dict[str, Any], dict
     return shared, own
 
 
-def _expression(using: str, to: type[models.Model], name: str, value: Any) -> tuple[str, tuple[Any, ...]]:
+def _expression(connection: Any, to: Table, name: str, value: Any) -> tuple[str, tuple[Any, ...]]:
     if isinstance(value, Sql):
         return value.text, value.parameters
     if value is None:
         return "NULL", ()
-    return "%s", (_field(to, name).get_db_prep_save(value, connections[using]),)
+    return "%s", (_field(to, name).get_db_prep_save(value, connection),)
 
 
-def _given(using: str, to: type[models.Model], ids: list[UUID], own: Mapping[str, list[Any]]) -> tuple[str, list[Any]]:
+def _postgresql(connection: Any, to: Table, ids: list[UUID], own: Own) -> tuple[str, str, list[Any]]:
     if not own:
-        return "WHERE source.id = ANY(%s)", [ids]
-    connection = connections[using]
-    arrays, parameters = ["%s::uuid[]"], list[Any]([ids])
-    for name, values in own.items():
-        field = _field(to, name)
-        arrays.append(f"%s::{field.db_type(connection)}[]")
-        parameters.append([None if value is None else field.get_db_prep_save(value, connection) for value in values])
-    names = ", ".join(["job", *own])
-    return f"JOIN unnest({', '.join(arrays)}) AS given({names}) ON given.job = source.id", parameters
+        return "", "{source} AS source WHERE source.id = ANY(%s)", [ids]
+    types = ["uuid", *(_field(to, name).db_type(connection) for name in own)]
+    arrays = ", ".join(f"%s::{type}[]" for type in types)
+    given = f"WITH given({_names(connection, own)}) AS (SELECT * FROM unnest({arrays}))"
+    return given, _JOIN, [ids, *_prepared(connection, to, own)]
 
 
-def _field(table: type[models.Model], name: str) -> models.Field[Any, Any]:
+def _mariadb(connection: Any, to: Table, ids: list[UUID], own: Own) -> tuple[str, str, list[Any]]:
+    keys = [Job._meta.pk.get_db_prep_value(id, connection) for id in ids]
+    if not own:
+        return "", f"{{source}} AS source WHERE source.id IN ({', '.join(['%s'] * len(keys))})", keys
+    key = "CAST(%s AS UUID)" if connection.features.has_native_uuid_field else "%s"
+    row = f"({', '.join([key, *['%s'] * len(own)])})"
+    given = f"WITH given({_names(connection, own)}) AS (VALUES {', '.join([row] * len(keys))})"
+    values = [value for line in zip(keys, *_prepared(connection, to, own), strict=True) for value in line]
+    # In this order: it takes a small table for one that is best read as a whole.
+    return (
+        given,
+        _JOIN.replace("JOIN {source} AS source", "STRAIGHT_JOIN {source} AS source FORCE INDEX (PRIMARY)"),
+        values,
+    )
+
+
+_JOIN = "given JOIN {source} AS source ON source.id = given.job"
+
+
+def _names(connection: Any, own: Own) -> str:
+    return ", ".join(["job", *map(connection.ops.quote_name, own)])
+
+
+def _prepared(connection: Any, to: Table, own: Own) -> list[list[Any]]:
+    return [
+        [None if value is None else _field(to, name).get_db_prep_save(value, connection) for value in values]
+        for name, values in own.items()
+    ]
+
+
+def _field(table: Table, name: str) -> models.Field[Any, Any]:
     return table._meta.get_field(name)  # type: ignore[return-value]
+
+
+def _dialect(using: str) -> Dialect | None:
+    """How this database is told which rows are meant, and what each of them is given.
+
+    The beginning of the statement, what follows its FROM, and the parameters of both. MySQL spells it otherwise again.
+    """
+    connection: Any = connections[using]
+    if connection.vendor == "mysql":
+        return _mariadb if connection.mysql_is_mariadb else None
+    return _postgresql if connection.vendor == "postgresql" else None

@@ -17,7 +17,7 @@ from tests.support.columns import NOW, VALUES
 from tests.support.factories import make_job, make_row, tables_of
 from tests.support.threads import Undo
 
-pytestmark = pytest.mark.databases("postgresql")
+pytestmark = pytest.mark.databases("postgresql", "mariadb")
 
 LOCKED = {"lock_owner": "one", "lock_expiration_time": NOW, "start_time": NOW, "revision": 4}
 
@@ -139,9 +139,14 @@ def test_the_rank_in_sql_is_the_rank(alias, configure, due, priority, ageing):
     text, parameters = transfer.rank_sql(alias, due)
     for moment in (due, None):
         with transaction.atomic(alias), connections[alias].cursor() as cursor:
-            row = "(SELECT %s::timestamptz AS due_date, CAST(%s AS integer) AS priority) AS source"
-            cursor.execute(f"SELECT {text} FROM {row}", [*parameters, moment, priority])
+            moments = {"postgresql": "%s::timestamptz", "mariadb": "CAST(%s AS DATETIME(6))"}
+            row = f"(SELECT {moments[alias]} AS due_date, CAST(%s AS DECIMAL(10)) AS priority) AS source"
+            cursor.execute(f"SELECT {text} FROM {row}", [*parameters, moment and adapted(alias, moment), priority])
             assert cursor.fetchone() == (rank(alias, due, priority),)
+
+
+def adapted(alias, moment):
+    return connections[alias].ops.adapt_datetimefield_value(moment)
 
 
 def test_a_rank_past_2038(alias, frozen, monkeypatch):
