@@ -26,7 +26,6 @@ Row = Sequence[Any]
 #: What drivers take as it is. Exactly these types: a subclass of str may have to be spelled in another way.
 _PLAIN = ((models.CharField, str), (models.TextField, str), (models.BooleanField, bool), (models.IntegerField, int))
 _HARMLESS = re.compile(r"[\w{}]*", re.ASCII)
-_WORTH_COPYING = 20  # rows; COPY is a round trip more than INSERT
 _MAX_ROWS = 1000  # in one statement
 _MAX_LENGTH = 1_000_000  # of the texts in one statement: servers refuse one of several megabytes
 
@@ -70,7 +69,7 @@ def insert_rows(
     :func:`parameters`.
     """
     connection, shared = connections[using], shared or {}
-    if connection.vendor == "postgresql" and len(rows) >= _WORTH_COPYING:
+    if connection.vendor == "postgresql":  # pays from the second row on
         copy_rows(connection, table, names, rows, {**_constants(table, (*names, *shared)), **shared})
         return
     statement, rest = _statement(connection.vendor, table, (*names, *shared)), tuple(shared.values())
@@ -78,23 +77,27 @@ def insert_rows(
         if connection.vendor == "sqlite":  # in this process: a statement for each row costs next to nothing
             cursor.executemany(statement.one, [(*row, *rest) for row in rows])
             return
-        for chunk in _chunks(rows):
+        for chunk in _chunks(rows, _length(rest)):
             values = [value for row in chunk for value in (*row, *rest)]
             cursor.execute(statement.head + ", ".join([statement.row] * len(chunk)), values)
 
 
-def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Portions that fit into a statement."""
+def _chunks(rows: Iterable[Row], besides: int) -> Iterator[list[Row]]:
+    """Portions that fit into a statement; ``besides`` is the length of the texts that each row gets besides."""
     chunk: list[Row] = []
     length = 0
     for row in rows:
         chunk.append(row)
-        length += sum(len(value) for value in row if isinstance(value, str))
+        length += besides + _length(row)
         if len(chunk) == _MAX_ROWS or length > _MAX_LENGTH:
             yield chunk
             chunk, length = [], 0
     if chunk:
         yield chunk
+
+
+def _length(row: Row) -> int:
+    return sum(len(value) for value in row if isinstance(value, str))
 
 
 class _Statement(NamedTuple):
