@@ -18,6 +18,7 @@ from jobexec.management.bench.backlog import Backlog
 from jobexec.management.bench.bloat import rates_of
 from jobexec.management.bench.bulk import multiply
 from jobexec.management.bench.exclusive import Siblings
+from jobexec.management.bench.idle import Statements
 from jobexec.management.bench.measure import BenchError, Sample
 from jobexec.management.bench.noop import BACKLOG_HANDLER, CATEGORY, Ledger, check_once
 from jobexec.management.bench.progress import Bar
@@ -104,7 +105,7 @@ class TestEachCase:
     def test_prints_a_table_for_people(self, alias):
         text = bench("drain", alias, repeat=2, threads=1, page=2)
         assert text.startswith(f"drain on {alias!r}: 5 jobs a run, 2 runs of each in turn")
-        assert "threads 1, queue 100, page 2, raw page 2, history failures" in text
+        assert "threads 1, " in text and "page 2, raw page 2, history failures" in text
         assert "Each job was done exactly once." in text
         assert "Django" in text
 
@@ -403,6 +404,17 @@ class TestParts:
                 continue
             with pytest.raises(BenchError, match="exactly once"):
                 ledger.check()
+
+    def test_statements_of_a_connection_that_is_made_again_count_once(self, alias):
+        statements = Statements()
+        connection = connections[alias].copy()
+        with statements.of_new_connections():
+            for _ in range(2):
+                with connection.cursor() as cursor:
+                    cursor.execute("SELECT 1")
+                connection.close()
+        assert statements.count >= 2  # and what the driver says when it connects again
+        assert connection.execute_wrappers == [statements]
 
     def test_slope_is_that_of_the_line_that_fits(self):
         assert slope([0, 1, 2, 3], [5, 7, 9, 11]) == pytest.approx(2)

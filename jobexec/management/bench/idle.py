@@ -38,7 +38,8 @@ class Statements:
         return execute(sql, params, many, context)
 
     def _made(self, connection: Any, **more: Any) -> None:
-        connection.execute_wrappers.append(self)
+        if self not in connection.execute_wrappers:  # it may have been closed and connected again
+            connection.execute_wrappers.append(self)
 
     @contextmanager
     def of_new_connections(self) -> Iterator[None]:

@@ -11,7 +11,8 @@ _SERVERS = ("postgres", "mariadbd", "mysqld")
 _HERE = ("", "localhost", "127.0.0.1", "::1")
 #: All that work in this connection's database.
 _ALL = {
-    "PostgreSQL": "SELECT pid FROM pg_stat_activity WHERE datname = current_database()",
+    "PostgreSQL": "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+    "AND backend_type IN ('client backend', 'parallel worker')",
     "MariaDB": "SELECT tid FROM information_schema.processlist WHERE db = DATABASE()",
     "MySQL": "SELECT thread_os_id FROM performance_schema.threads WHERE processlist_db = DATABASE()",
 }
