@@ -4,7 +4,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from jobexec.management.bench.chart import Chart, Panel, ticks
+from jobexec.management.bench.bars import Bar, Bars
+from jobexec.management.bench.chart import Chart, Panel, ticks, wrapped
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -66,6 +67,46 @@ class TestChart:
     @pytest.mark.parametrize("rows", [[], [[]], [[Panel("empty", {"a": []})]], [[Panel("zeros", {"a": [0, 0]})]]])
     def test_can_be_drawn_with_nothing_to_show(self, rows):
         assert read(a_chart(rows)).tag == f"{SVG}svg"
+
+
+class TestBars:
+    def draw(self, **values):
+        bars = [Bar("ours", 50, 40, 60, "0.50 of raw"), Bar("raw", 100, 90, 120)]
+        return read(Bars(**{"title": "drain, jobs/s", "bars": bars, "notes": ["a note"]} | values))
+
+    def rectangles(self, document):
+        return [each for each in document.iter(f"{SVG}rect") if each.get("class")]
+
+    def test_are_as_long_as_their_medians(self):
+        ours, raw = self.rectangles(self.draw())
+        assert float(raw.get("width")) == pytest.approx(2 * float(ours.get("width")), abs=0.2)
+        assert [ours.get("class"), raw.get("class")] == ["bar0", "bar1"]
+
+    def test_show_the_least_and_the_greatest_value(self):
+        document = self.draw()
+        paths = [path.get("d").split() for path in document.iter(f"{SVG}path") if path.get("class") == "spread"]
+        for path, bar, (low, middle, high) in zip(
+            paths, self.rectangles(document), [(40, 50, 60), (90, 100, 120)], strict=True
+        ):
+            left, end = float(bar.get("x")), float(bar.get("x")) + float(bar.get("width"))
+            scale = (end - left) / middle
+            assert float(path[1]) == pytest.approx(left + low * scale, abs=0.2)
+            assert float(path[4]) == pytest.approx(left + high * scale, abs=0.2)
+
+    def test_say_what_they_are(self):
+        said = [text.text for text in self.draw().iter(f"{SVG}text")]
+        assert {"drain, jobs/s", "ours", "raw", "50.00  (0.50 of raw)", "100", "a note"} <= set(said)
+
+    @pytest.mark.parametrize("bars", [[], [Bar("ours", 0, 0, 0)]])
+    def test_can_be_drawn_with_nothing_to_show(self, bars):
+        assert self.draw(bars=bars).tag == f"{SVG}svg"
+
+
+class TestNotes:
+    def test_that_are_long_go_on_in_the_next_line(self):
+        lines = wrapped(["short", "a long note " * 20])
+        assert lines[0] == "short" and len(lines) > 2
+        assert max(map(len, lines)) <= 105
 
 
 class TestTicks:

@@ -16,7 +16,7 @@ from jobexec.management.bench.line import Line, LineCut
 from jobexec.management.bench.measure import BenchError
 from jobexec.management.bench.recorder import Recorder, RoundRecord
 from jobexec.management.bench.sandbox import build_settings, overridden
-from jobexec.management.bench.server_cpu import ServerThread
+from jobexec.management.bench.server_cpu import ServerCpu, ServerThread
 from jobexec.management.bench.strategies import STRATEGIES, chosen, overrides_of
 from jobexec.models import Job
 from tests.support.waiting import TIMEOUT, until
@@ -108,6 +108,33 @@ class TestServerThread:
 
     def test_one_that_has_ended(self, tmp_path):
         assert ServerThread(tmp_path / "schedstat").seconds() is None
+
+
+class TestServerCpu:
+    @pytest.mark.transactional
+    @pytest.mark.databases(*SERVERS)
+    def test_counts_what_connections_use_that_are_there_at_the_last_look(self, alias):
+        if ServerThread.of(alias) is None:
+            pytest.skip("the server runs elsewhere")
+        cpu = ServerCpu(alias)
+        cpu.start()
+        other = connections[alias].copy()
+        with other.cursor() as cursor:
+            for _ in range(200):
+                cursor.execute("SELECT COUNT(*) FROM jobexec_job")
+            cpu.look()
+        used = cpu.seconds
+        other.close()
+        assert used > 0
+        cpu.look()
+        assert cpu.seconds >= used
+
+    @pytest.mark.databases("sqlite")
+    def test_of_sqlite_is_not_known(self, alias):
+        cpu = ServerCpu(alias)
+        cpu.start()
+        cpu.look()
+        assert cpu.seconds is None
 
 
 class TestLine:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
+_NOTE = 105  # characters
 _LEFT, _TOP, _GAP_X, _GAP_Y, _RIGHT, _BOTTOM = 52, 78, 22, 46, 18, 46
 
 # It brings its own background: an image in a page does not know whether the page is light or dark, only what the
@@ -137,6 +139,11 @@ def opening(title: str, notes: Sequence[str], width: float, height: float, style
 def text(x: float, y: float, content: str, style: str = "", anchor: str = "start") -> str:
     """A line of text at this place."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{style}">{escape(content)}</text>'
+
+
+def wrapped(notes: Sequence[str]) -> list[str]:
+    """Notes as lines that fit into a chart."""
+    return [line for note in notes for line in textwrap.wrap(note, _NOTE)]
 
 
 def readable(value: float) -> str:

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from .bars import Bar, Bars
-from .chart import Chart, Panel
+from .chart import Chart, Panel, wrapped
 from .measure import Sample
 
 
@@ -168,7 +168,7 @@ class Report:
         unit = "milliseconds, p50" if self.unit == "ms" else self.unit
         bars = [Bar(name, *self._bar(name)) for name in self.samples]
         notes = [self.summary + ".", "Medians; thin lines from min to max.", *notes]
-        return Bars(f"{self.case}, {unit}", bars, notes).svg()
+        return Bars(f"{self.case}, {unit}", bars, wrapped(notes)).svg()
 
     def _bar(self, name: str) -> tuple[float, float, float, str]:
         spread = Spread.of(self.values[name])
@@ -183,7 +183,7 @@ class Report:
             y_label=self.shown.up,
             step=1,
             rows=[[Panel("", timelines)]],
-            notes=[self.summary + ".", *told, *notes],
+            notes=wrapped([self.summary + ". Of each contender the run with the median value.", *told, *notes]),
             panel=(620, 240),
         ).svg()
 
