@@ -29,14 +29,19 @@ def of_thread() -> list[Any]:
     return _thread.connections
 
 
-def left_open() -> list[str]:
-    """The databases on which this thread has a transaction open; they are forgotten, so that it is rolled back."""
+def clean_connections() -> list[str]:
+    """After a job: :func:`refresh_connections`; returns the databases on which a transaction was open.
+
+    It is rolled back, and the connection forgotten.
+    """
     left = []
     for connection in of_thread():
         if connection.in_atomic_block or (connection.connection is not None and not connection.autocommit):
             left.append(connection.alias)
             connection.in_atomic_block = True  # so that it is not closed only, but forgotten
             close_connection(connection)
+        elif connection.connection is not None:
+            _close_one(connection, wait=None)
     return left
 
 
@@ -92,14 +97,16 @@ def leave_connections() -> None:
 
 def _close(wait: float | None) -> None:
     for connection in of_thread():
-        if connection.connection is None:
-            continue
-        if connection.in_atomic_block:
-            continue  # of a caller's transaction; what a handler leaves open is dealt with after its run
-        connection.queries_log.clear()
-        connection.health_check_done = False
-        if connection.errors_occurred or is_pooled(connection) or _too_old(connection, wait):
-            close_connection(connection)
+        # Not in a caller's transaction; what a handler leaves open is dealt with after its run.
+        if connection.connection is not None and not connection.in_atomic_block:
+            _close_one(connection, wait)
+
+
+def _close_one(connection: Any, wait: float | None) -> None:
+    connection.queries_log.clear()
+    connection.health_check_done = False
+    if connection.errors_occurred or is_pooled(connection) or _too_old(connection, wait):
+        close_connection(connection)
 
 
 def is_pooled(connection: Any) -> bool:

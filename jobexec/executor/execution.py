@@ -35,7 +35,7 @@ from jobexec.operations.settle import Failure
 from jobexec.operations.work import AcquiredJob
 from jobexec.retry import RetryPlan
 
-from .connections import left_open, refresh_connections
+from .connections import clean_connections
 from .outcomes import Outcome
 
 logger = logging.getLogger("jobexec.execution")
@@ -241,8 +241,7 @@ def _clean_up() -> list[str]:
 
     Returns the databases on which a transaction was open; it is rolled back.
     """
-    left = left_open()
-    refresh_connections()
+    left = clean_connections()
     asyncio.set_event_loop(None)
     return left
 

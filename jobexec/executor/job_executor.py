@@ -55,6 +55,7 @@ class JobExecutor(Service):
             alias: Engine(settings, engine, self.pool, self.running) for alias, engine in settings.engines.items()
         }
         self.pool.on_idle = self._flush
+        self._hinted = any(engine.acquisition.waiting.hinted_by_batches for engine in self.engines.values())
 
     # Start and stop.
 
@@ -123,7 +124,8 @@ class JobExecutor(Service):
 
     def _run(self, batch: Batch) -> None:
         execute_batch(batch, self)
-        self.engines[batch[0].using].acquisition.waiting.batch_ended()
+        if self._hinted:
+            self.engines[batch[0].using].acquisition.waiting.batch_ended()
 
     def _give_back(self, batches: Sequence[Batch]) -> None:
         try:

@@ -11,12 +11,15 @@ from jobexec import clock, signals
 from jobexec.conf import EngineSettings, Settings
 from jobexec.handlers.registry import all_handlers
 from jobexec.models import ExecutorNode, NodeState
-from jobexec.operations import deployments, leases, recover
+from jobexec.operations import deployments, leases, look, recover
 from jobexec.operations.categories import Turns
 from jobexec.operations.locking import atomic
 from jobexec.operations.work import Scope
 
 logger = logging.getLogger("jobexec.executor")
+
+#: Seconds after which the deployments are read anew although a heartbeat has seen no others: some may have gone.
+_READ_SCOPE_EVERY = 300.0
 
 
 class Node:
@@ -38,6 +41,9 @@ class Node:
         self._good_until = 0.0
         self._draining = False
         self._decided = threading.Condition()
+        self._scope_read = 0.0
+        #: Called after each heartbeat with the names of the questions (``operations.look``) that were answered by yes.
+        self.looked: Callable[[frozenset[str]], None] = lambda answers: None
 
     @property
     def owner(self) -> str:
@@ -56,7 +62,8 @@ class Node:
 
     def owns(self, lock_owner: str) -> bool:
         """Whether locks of this owner are ours and good now."""
-        return self.good and lock_owner == self.owner
+        row = self._row  # asked before each job: without the detours of the properties
+        return row is not None and row.lock_owner == lock_owner and clock.monotonic() < self._good_until
 
     def wait_until_decided(self, lock_owner: str, timeout: float) -> bool:
         """Wait while the lease is past its end but not yet lost; whether the owner's locks are good then."""
@@ -99,6 +106,7 @@ class Node:
             deployments.register_own_deployment(deployment, self.settings.node_name, using=self.using)
 
     def _scope(self) -> Scope:
+        self._scope_read = clock.monotonic()
         if self.engine.deployment_aware:
             served = deployments.registered_deployments(self.settings.node_name, using=self.using)
         else:
@@ -119,8 +127,9 @@ class Node:
         started, row = clock.monotonic(), self._row
         if row is None:
             return False  # it has left
-        self.scope = self._scope()
-        if not leases.renew_lease(self.using, row, self.settings.lease_time, **self._report()):
+        ask, lease_time = self._questions(), self.settings.lease_time
+        renewal = leases.renew_lease(self.using, row, lease_time, questions=ask, **self._report())
+        if renewal is None:
             if self._row is not row:
                 return False  # it has left meanwhile, and must not come back
             logger.error("Node %s was declared dead on %s; it begins again.", self.owner, self.using)
@@ -129,7 +138,23 @@ class Node:
         with self._decided:
             self._good_until = started + self.settings.lease_time.total_seconds()
             self._decided.notify_all()
+        self._heed(row, renewal.answers)
         return True
+
+    def _questions(self) -> look.Questions:
+        """What the other loops would ask, and whether the scope is still that of the deployments there are."""
+        soon = clock.now(self.using) + 2 * self.settings.heartbeat_interval
+        name = self.settings.node_name if self.engine.deployment_aware else None
+        deployments = look.questions_about_deployments(self.using, self.scope, name)
+        return look.questions(self.using, self.owner, soon) | deployments
+
+    def _heed(self, row: ExecutorNode, answers: frozenset[str]) -> None:
+        others = any(name.startswith(look.DEPLOYMENTS) for name in answers)
+        if others or clock.monotonic() - self._scope_read >= _READ_SCOPE_EVERY:
+            before, self.scope = self.scope, self._scope()
+            if self.scope.deployments != before.deployments:
+                leases.renew_lease(self.using, row, self.settings.lease_time, **self._report())
+        self.looked(answers)
 
     def _report(self) -> dict[str, Any]:
         state = NodeState.DRAINING if self._draining else NodeState.ACTIVE

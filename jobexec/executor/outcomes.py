@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from django.db import InterfaceError, OperationalError, connections
 
 from jobexec import clock, signals
 from jobexec.models import Job
 from jobexec.operations.announce import failure_signal
-from jobexec.operations.complete import complete_jobs
+from jobexec.operations.complete import complete_or_lose
 from jobexec.operations.release import release_jobs
 from jobexec.operations.run import Run
 from jobexec.operations.settle import Failure, fail_jobs
@@ -24,7 +23,6 @@ from .connections import discard_broken_connections
 logger = logging.getLogger("jobexec.settlement")
 
 
-@dataclass(slots=True, eq=False)
 class Outcome:
     """What became of a run: ``failure`` None is success; ``run`` None gives the job back unbegun.
 
@@ -32,15 +30,22 @@ class Outcome:
     ``siblings`` may start when this is committed.
     """
 
-    work: AcquiredJob
+    # Defaults of the class: an object of one attribute is made faster than one of nine.
     run: Run | None = None
     failure: Failure | None = None
     began: bool = False
     counted: bool = False
     in_doubt: bool = False
     timed_out: bool = False
-    settled: threading.Event | None = field(default=None)
+    settled: threading.Event | None = None
     siblings: list[AcquiredJob] | None = None
+
+    def __init__(self, work: AcquiredJob, run: Run | None = None, failure: Failure | None = None) -> None:
+        self.work = work
+        if run is not None:
+            self.run = run
+        if failure is not None:
+            self.failure = failure
 
     @property
     def urgent(self) -> bool:
@@ -62,21 +67,26 @@ def unreachable(using: str, error: Exception) -> bool:
 
 def write(using: str, outcomes: Sequence[Outcome]) -> None:
     """Write a group of outcomes; after an error it may be called again with the same ones."""
-    completed = [outcome for outcome in outcomes if outcome.run and not outcome.failure and not outcome.counted]
-    keep = {each.work.serial_key for each in completed if each.siblings}
-    runs = [(each.work, each.run) for each in completed if each.run]
-    settled = complete_jobs(using, runs, keep=keep) if runs else set()
-    done = [outcome for outcome in completed if outcome.work.id in settled]
-    for outcome in done:  # at once: an error further down makes us come again
-        outcome.counted = True
-    if done and signals.job_completed.has_listeners(Job):
-        signals.job_completed.send_robust(sender=Job, using=using, jobs=[outcome.work for outcome in done])
+    completed = [each for each in outcomes if each.failure is None and each.run is not None and not each.counted]
+    if completed:
+        _complete(using, completed)
     failed = [outcome for outcome in outcomes if outcome.run and outcome.failure and not outcome.counted]
     if failed:
         _fail(using, failed)
     unbegun = [outcome.work for outcome in outcomes if outcome.run is None]
     if unbegun:
         release_jobs(using, unbegun)
+
+
+def _complete(using: str, outcomes: Sequence[Outcome]) -> None:
+    keep = {each.work.serial_key for each in outcomes if each.siblings is not None}
+    runs = [(each.work, each.run) for each in outcomes if each.run is not None]
+    lost = complete_or_lose(using, runs, keep)
+    done = [each for each in outcomes if each.work.id not in lost] if lost else outcomes
+    for outcome in done:  # at once: an error further down makes us come again
+        outcome.counted = True
+    if done and signals.job_completed.has_listeners(Job):
+        signals.job_completed.send_robust(sender=Job, using=using, jobs=[outcome.work for outcome in done])
 
 
 def _fail(using: str, outcomes: Sequence[Outcome]) -> None:

@@ -16,11 +16,12 @@ _SOFT = 0.8
 
 @dataclass(slots=True, eq=False)
 class RunningJob:
-    """A handler at work. ``soft`` and ``hard`` are readings of the monotonic clock; None without a timeout."""
+    """A handler at work. ``soft`` and ``hard`` are readings of the monotonic clock; None without a timeout, and
+    then ``began`` is not told either."""
 
     context: JobContext
     handler: JobHandler
-    began: float
+    began: float = 0.0
     soft: float | None = None
     hard: float | None = None
 
@@ -40,15 +41,15 @@ class RunningJobs:
     def __init__(self, hurry: Callable[[], None] = lambda: None) -> None:
         self._lock = threading.Lock()
         self._timed: dict[int, RunningJob] = {}
-        self._untimed: dict[int, RunningJob] = {}
+        self._untimed: dict[int, tuple[JobContext, JobHandler]] = {}
         self._hurry = hurry
 
     def begin(self, context: JobContext, handler: JobHandler) -> None:
         """A handler is about to be called."""
-        running = RunningJob(context, handler, clock.monotonic())
         if context.timeout is None:
-            self._untimed[id(context)] = running
+            self._untimed[id(context)] = context, handler
             return
+        running = RunningJob(context, handler, clock.monotonic())
         running.limit(context.timeout)
         with self._lock:
             self._timed[id(context)] = running
@@ -65,7 +66,8 @@ class RunningJobs:
     def all(self) -> list[RunningJob]:
         """The handlers that run now, those left out that have run out of time."""
         with self._lock:
-            return [*self._timed.values(), *self._untimed.copy().values()]
+            timed = list(self._timed.values())
+        return [*timed, *(RunningJob(context, handler) for context, handler in self._untimed.copy().values())]
 
     def near_the_end(self) -> list[RunningJob]:
         """Whose soft limit is over, for the first time; their contexts say so from now on."""

@@ -54,6 +54,7 @@ class Settlement(Service):
         self._buffer.append(outcome)
         # In this order: who is about to rest says so first, and then looks at the buffer.
         if self._rests or (self._gathers and (len(self._buffer) >= _GROUP or outcome.urgent)):
+            self._rests = self._gathers = False  # one call is enough
             with self._changed:
                 self._changed.notify_all()
 
@@ -151,8 +152,10 @@ class Settlement(Service):
 
     def _take(self) -> list[Outcome]:
         with self._changed:
-            self._rests = True
-            while not (self._buffer or self._stopping):
+            while True:
+                self._rests = True
+                if self._buffer or self._stopping:
+                    break
                 if not self._changed.wait(_IDLE_SECONDS):
                     rest_connections_outside(self._changed)
             self._rests = False
@@ -164,8 +167,10 @@ class Settlement(Service):
     def _gather(self) -> None:
         """Let a group grow while jobs end faster than commits; what somebody waits for is never kept waiting."""
         deadline = Deadline(self._within)
-        self._gathers = True
-        while deadline.left and self._more_may_come():
+        while deadline.left:
+            self._gathers = True
+            if not self._more_may_come():
+                break
             self._changed.wait(deadline.left)
         self._gathers = self._flushed = False
 

@@ -34,6 +34,17 @@ R = TypeVar("R")
 _SHAPES = 1000  # a function with **kwargs may be called in any number of ways
 
 
+_decode = json.JSONDecoder().raw_decode
+
+
+def _positions(signature: inspect.Signature) -> tuple[int, int]:
+    """How many arguments by position a call needs and takes; (1, 0), that is none, if it takes others as well."""
+    parameters = signature.parameters.values()
+    if any(each.kind not in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) for each in parameters):
+        return 1, 0
+    return sum(each.default is each.empty for each in parameters), len(parameters)
+
+
 class JobFunction(Generic[P, R]):
     """A function that can be enqueued; what ``@job`` makes of it. Calling it runs the function at once, as it is.
 
@@ -53,6 +64,9 @@ class JobFunction(Generic[P, R]):
         signature = inspect.signature(function)
         parameters = list(signature.parameters.values())
         self._signature = signature.replace(parameters=parameters[1:] if takes_context else parameters)
+        #: So many arguments by position fit without a closer look.
+        self._least, self._most = _positions(self._signature)
+        self.is_async = inspect.iscoroutinefunction(function)
         #: Numbers of positional arguments and names of keyword arguments that fit the signature.
         self._fitting: set[tuple[int, tuple[str, ...]]] = set()
         self._made: tuple[Settings, str, Pattern] | None = None
@@ -174,11 +188,14 @@ class JobFunction(Generic[P, R]):
     def read(self, configuration: str) -> tuple[list[Any], dict[str, Any]]:
         """The arguments in a row's JSON; raises UnreadableJob if it is not what :meth:`enqueue` writes."""
         try:
-            value = json.loads(configuration)
+            value, end = _decode(configuration)
+            if end != len(configuration):
+                value = json.loads(configuration)  # white space, or an error that says where
             args, kwargs = value["args"], value["kwargs"]
             if not isinstance(args, list) or not isinstance(kwargs, dict):
                 raise TypeError("args is no list or kwargs is no object")
-            self._signature.bind(*args, **kwargs)
+            if kwargs or not self._least <= len(args) <= self._most:
+                self._signature.bind(*args, **kwargs)
         except (ValueError, TypeError, KeyError) as error:
             message = f"The arguments in the row cannot be read for {self.name}: {error!r}. Got: {configuration[:200]}"
             raise UnreadableJob(message) from error
@@ -189,7 +206,7 @@ class JobFunction(Generic[P, R]):
         args, kwargs = arguments
         if self.takes_context:
             args = [context, *args]
-        if inspect.iscoroutinefunction(self.function):
+        if self.is_async:
             return async_to_sync(_finish)(context, self.function(*args, **kwargs))
         result = self.function(*args, **kwargs)
         # A decorator may hide an async function in one that is not; nobody else would await it.

@@ -18,36 +18,42 @@ from .work import AcquiredJob
 
 
 def complete_jobs(using: str, completed: Sequence[tuple[AcquiredJob, Run]], *, keep: Collection[str] = ()) -> set[UUID]:
-    """Delete jobs that have succeeded, many in one transaction; returns the ids of those that were still ours.
+    """:func:`complete_or_lose`, told the other way round: returns the ids of those that were still ours."""
+    lost = complete_or_lose(using, completed, keep)
+    return {job.id for job, _ in completed if job.id not in lost}
+
+
+def complete_or_lose(using: str, completed: Sequence[tuple[AcquiredJob, Run]], keep: Collection[str] = ()) -> set[UUID]:
+    """Delete jobs that have succeeded, many in one transaction; returns the ids of those that were no longer ours.
 
     An outcome counts only if lock owner and revision are those of the acquisition (fencing); what is left out was
     taken over by somebody else, or was settled by an earlier try of the same commit. The process instances ``keep``
     stay locked: the caller knows that their owner has further siblings in hand.
     """
-    groups = by_owner(job for job, _ in completed)
-    logged = history.wants(LogState.SUCCESSFUL)
-    runs = {job.id: run for job, run in completed} if logged else {}
-    instances = {job.process_instance_id for job, _ in completed if job.exclusive} - {"", *keep}
+    groups = by_owner([job for job, _ in completed])
+    runs = {job.id: run for job, run in completed} if history.wants(LogState.SUCCESSFUL) else {}
+    instances = {job.process_instance_id for job, _ in completed if job.process_instance_id and job.exclusive}
+    instances = instances.difference(keep)
     if len(groups) == 1 and not instances:
         ((owner, jobs),) = groups.items()
         return _delete(using, owner, jobs, runs)  # one statement commits by itself
-    settled: set[UUID] = set()
+    lost: set[UUID] = set()
     with atomic(using):
         for owner, jobs in groups.items():
-            settled |= _delete(using, owner, jobs, runs)
+            lost |= _delete(using, owner, jobs, runs)
             unlock_instances(using, owner, {job.serial_key for job in jobs} & instances)
-    return settled
+    return lost
 
 
 def _delete(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: dict[UUID, Run]) -> set[UUID]:
-    """Delete those that are still ours, with a log row for each run in ``runs``; returns their ids."""
+    """Delete those that are still ours, with a log row for each run in ``runs``; returns the ids of the others."""
     if returns_rows(using):
         return delete_ours(using, owner, jobs, runs)
     with atomic(using):
         ours = _still_ours(using, owner, jobs)
         _write_successes(using, {pk: run for pk, run in runs.items() if pk in ours})
         delete_rows(Job.objects.using(using).filter(pk__in=ours))
-    return ours
+    return {job.id for job in jobs} - ours
 
 
 def _still_ours(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> set[UUID]:

@@ -33,7 +33,7 @@ _EMPTY = ", ".join("''" for _ in _REST)
 
 
 def delete_ours(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mapping[UUID, Run]) -> set[UUID]:
-    """Delete those jobs that ``owner`` still holds at their revision, and return their ids.
+    """Delete those jobs that ``owner`` still holds at their revision, and return the ids of the others.
 
     For each of them that is in ``runs`` a log row is written; all or none of the jobs must be in it. A row changes
     nothing if it is not ours; nothing else is looked at, and no row is locked before it is deleted.
@@ -52,14 +52,16 @@ def delete_ours(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mappi
         else:
             parameters |= _as_arrays(runs)
             cursor.execute(_logged_on_postgresql(condition), parameters)
-        return _settled(cursor, jobs)
+        return _lost(cursor, jobs)
 
 
 def _ours(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], sqlite: bool) -> str:
     """The condition, by revision: nearly always one or two of them."""
     ids: dict[int, list[str]] = {}
     for job in jobs:
-        ids.setdefault(job.revision, []).append(job.id.hex)
+        if (group := ids.get(job.revision)) is None:
+            group = ids[job.revision] = []
+        group.append(job.id.hex)
     terms = []
     for number, (revision, group) in enumerate(ids.items()):
         if sqlite:
@@ -72,11 +74,11 @@ def _ours(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], sqlite: bool)
     return f"lock_owner = %(owner)s AND ({' OR '.join(terms)})"
 
 
-def _settled(cursor: Any, jobs: Sequence[AcquiredJob]) -> set[UUID]:
-    rows = cursor.fetchall()
-    if len(rows) == len(jobs):  # nearly always
-        return {job.id for job in jobs}
-    return {pk if isinstance(pk, UUID) else UUID(pk) for (pk,) in rows}
+def _lost(cursor: Any, jobs: Sequence[AcquiredJob]) -> set[UUID]:
+    if cursor.rowcount == len(jobs):  # nearly always; SQLite does not know before all rows are fetched
+        return set()
+    deleted = {pk if isinstance(pk, UUID) else UUID(pk) for (pk,) in cursor.fetchall()}
+    return {job.id for job in jobs} - deleted
 
 
 @cache
@@ -113,7 +115,7 @@ def _logged_on_sqlite(
     with atomic(using):
         cursor.execute(_LOGGED_ON_SQLITE.format(condition=condition), parameters | {"runs": json.dumps(told)})
         cursor.execute(f"DELETE FROM {_JOB} WHERE {condition} RETURNING id", parameters)
-        return _settled(cursor, jobs)
+        return _lost(cursor, jobs)
 
 
 # A day has 86,400,000 milliseconds, and a julian day as a float is not good for much more.

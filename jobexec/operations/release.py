@@ -30,7 +30,9 @@ def by_owner(jobs: Iterable[AcquiredJob]) -> dict[str, list[AcquiredJob]]:
     """Jobs grouped by their lock owner: nearly always one group, more after a node lost its lease."""
     groups: dict[str, list[AcquiredJob]] = {}
     for job in jobs:
-        groups.setdefault(job.lock_owner, []).append(job)
+        if (group := groups.get(job.lock_owner)) is None:
+            group = groups[job.lock_owner] = []
+        group.append(job)
     return groups
 
 

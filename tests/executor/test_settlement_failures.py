@@ -24,7 +24,7 @@ def outage(monkeypatch):
     """Between `outage.set()` and `outage.clear()` the database is away; `outage.tries` counts."""
     event = threading.Event()
     event.tries = 0
-    for name in ("complete_jobs", "fail_jobs", "release_jobs"):
+    for name in ("complete_or_lose", "fail_jobs", "release_jobs"):
         monkeypatch.setattr(outcomes, name, _cut(event, getattr(outcomes, name)))
     unreachable = settlement.unreachable
     monkeypatch.setattr(settlement, "unreachable", lambda *args: event.is_set() or unreachable(*args))
@@ -59,16 +59,16 @@ def test_outcomes_survive_a_database_that_is_away(alias, service, jobs, outage):
 
 
 def test_a_commit_in_doubt_is_tried_again_and_not_counted_as_lost(alias, service, jobs, monkeypatch, caplog):
-    real, doubt = outcomes.complete_jobs, []
+    real, doubt = outcomes.complete_or_lose, []
 
-    def complete(using, completed, **options):
-        settled = real(using, completed, **options)
+    def complete(using, completed, keep):
+        lost = real(using, completed, keep)
         if not doubt:
-            doubt.append(settled)
+            doubt.append({job.id for job, _ in completed} - lost)
             raise OperationalError("the connection was cut after COMMIT was sent")
-        return settled
+        return lost
 
-    monkeypatch.setattr(outcomes, "complete_jobs", complete)
+    monkeypatch.setattr(outcomes, "complete_or_lose", complete)
     works = jobs(2)
     service.start()
     for work in works:

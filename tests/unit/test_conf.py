@@ -39,7 +39,7 @@ def read(raw) -> Settings:
 def test_the_defaults(settings):
     del settings.JOBEXEC
     found = get_settings()
-    assert (found.threads, found.queue_size, found.categories) == (10, 100, ("default",))
+    assert (found.threads, found.queue_size, found.categories) == (10, 3000, ("default",))
     assert (found.lease_time, found.heartbeat_interval) == (30 * SECOND, 10 * SECOND)
     assert (found.history_level, found.default_retry_plan) == ("activity", "R3/PT10S")
     assert (found.deployment, found.atomic_jobs) == (None, False)

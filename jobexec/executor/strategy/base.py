@@ -57,6 +57,11 @@ class Waiting:
         self._state = strategy.start()
         self._woken = False
 
+    @property
+    def hinted_by_batches(self) -> bool:
+        """Whether :meth:`batch_ended` makes a difference."""
+        return self._strategy.hinted_by_batches
+
     def wake(self) -> None:
         """Somebody says that there is work. Called by any thread."""
         self._woken = True
