@@ -86,13 +86,13 @@ def execute_batch(batch: list[AcquiredJob], host: Host) -> None:
                 return  # it could not begin
             if outcome.timed_out:
                 return  # settled when its time was over; giving it back frees its process instance: it has ended now
-            left = _conclude(outcome, left[1:], host)
+            left = hand_on(outcome, left[1:], host)
     finally:  # also after what nobody foresaw: jobs that nobody gives back stay locked as long as the process lives
         for unbegun in left:
             host.submit(Outcome(unbegun))
 
 
-def _conclude(outcome: Outcome, siblings: list[AcquiredJob], host: Host) -> list[AcquiredJob]:
+def hand_on(outcome: Outcome, siblings: list[AcquiredJob], host: Host) -> list[AcquiredJob]:
     """Hand on the outcome of the first job of a batch; returns its siblings if they are still this thread's."""
     work = outcome.work
     if outcome.counted:
@@ -129,31 +129,40 @@ def execute(work: AcquiredJob, host: Host) -> Outcome:
         handler = get_handler(work.handler_type)
         run_handler(handler, work, host, outcome, started_at)
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: no thread dies of a job
-        if outcome.counted:
-            with suppress(Exception):
-                logger.exception("Job %s is done and committed, but a hook on its commit failed", work.id)
-        elif not outcome.began and isinstance(error, OperationalError | InterfaceError):
-            return _not_begun(outcome, error)
-        else:
-            outcome.run, outcome.failure = None, failure_of(error, work, handler)
+        if not caught(outcome, error, handler):
+            _clean_up()
+            return outcome
     open_on = _clean_up()
     if open_on and not (outcome.counted or outcome.timed_out) and outcome.failure is None:
         # Its work is undone: to call the job done would lose it.
         message = f"The handler left a transaction open on {', '.join(open_on)}; it was rolled back."
         outcome.run, outcome.failure = None, Failure(message, plan=handler.retry_plan if handler else None)
+    return ended(outcome, host, started_at, start)
+
+
+def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None) -> bool:
+    """Write down what a run raised; False if the job could not begin, and is to be given back. Never raises."""
+    work = outcome.work
+    if outcome.counted:
+        with suppress(Exception):
+            logger.exception("Job %s is done and committed, but a hook on its commit failed", work.id)
+    elif not outcome.began and isinstance(error, OperationalError | InterfaceError):
+        # The database was away when a suspect was to be marked or the transaction of an atomic job to begin.
+        with suppress(Exception):
+            logger.warning("Job %s could not begin (%s); it is given back", work.id, error)
+        return False
+    else:
+        outcome.run, outcome.failure = None, failure_of(error, work, handler)
+    return True
+
+
+def ended(outcome: Outcome, host: Runner, started_at: datetime, start: float) -> Outcome:
+    """The run is over, well or not: how long it took, and a line in the log. Never raises."""
     if outcome.run is None:
         outcome.run = Run(started_at, clock.monotonic() - start, host.node_name)
     if outcome.failure is not None or outcome.timed_out or logger.isEnabledFor(logging.INFO):
         with suppress(Exception):  # a project's logging filter that fails must not cost a thread or an outcome
             _log(outcome, outcome.run)
-    return outcome
-
-
-def _not_begun(outcome: Outcome, error: Exception) -> Outcome:
-    """The database was away when a suspect was to be marked or the transaction of an atomic job to begin."""
-    with suppress(Exception):
-        logger.warning("Job %s could not begin (%s); it is given back", outcome.work.id, error)
-    _clean_up()
     return outcome
 
 
@@ -195,11 +204,14 @@ def _call(handler: JobHandler, context: JobContext, arguments: Any, host: Runner
     finally:
         host.end(context)
         outcome.timed_out = context.timed_out
-    if context.timed_out:
-        raise JobTimeout()
-    if context.saw_cancellation:
-        raise JobCancelled()
+    if context.timed_out or context.saw_cancellation:
+        raise interruption(context)
     return result
+
+
+def interruption(context: JobContext) -> Exception:
+    """Why a run does not count although its handler has returned."""
+    return JobTimeout() if context.timed_out else JobCancelled()
 
 
 def failure_of(error: BaseException, work: AcquiredJob, handler: JobHandler | None) -> Failure:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from jobexec.retry import RetryPlan
 
@@ -36,4 +36,19 @@ class JobHandler(Protocol):
 
     def execute(self, context: JobContext, arguments: Any) -> Any:
         """Do the work; returns what the function returns, raises what it raises."""
+        ...
+
+
+@runtime_checkable
+class AsyncJobHandler(JobHandler, Protocol):
+    """A handler that can run on an event loop beside others, without a thread of its own.
+
+    ``is_async`` says whether this one can. ``execute`` must do the same in a thread: an ``atomic`` job, a job that has
+    been in the hands of a process that died, and whoever executes a job now run it there.
+    """
+
+    is_async: bool
+
+    def execute_async(self, context: JobContext, arguments: Any) -> Awaitable[Any]:
+        """Do the work; what is awaited returns and raises what :meth:`execute` would."""
         ...

@@ -206,11 +206,16 @@ class JobFunction(Generic[P, R]):
         args, kwargs = arguments
         if self.takes_context:
             args = [context, *args]
-        if self.is_async:
-            return async_to_sync(_finish)(context, self.function(*args, **kwargs))
         result = self.function(*args, **kwargs)
-        # A decorator may hide an async function in one that is not; nobody else would await it.
+        # Asked of the result: a decorator may hide an async function in one that is not; nobody else would await it.
         return async_to_sync(_finish)(context, result) if inspect.iscoroutine(result) else result
+
+    def execute_async(self, context: JobContext, arguments: tuple[list[Any], dict[str, Any]]) -> Awaitable[Any]:
+        """Call the function, which is an ``async def``, on the event loop that runs."""
+        args, kwargs = arguments
+        if self.takes_context:
+            args = [context, *args]
+        return _finish(context, self.function(*args, **kwargs))
 
 
 async def _finish(context: JobContext, coroutine: Awaitable[Any]) -> Any:

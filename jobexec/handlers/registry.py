@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
 
 from jobexec.exceptions import DuplicateHandler, HandlerNotFound
 
-from .base import JobHandler
+from .base import AsyncJobHandler, JobHandler
 
 _handlers: dict[str, JobHandler] = {}
+#: Those of them that can run without a thread, by the same names.
+_async_handlers: dict[str, AsyncJobHandler] = {}
 
 
 def register(handler: JobHandler) -> None:
@@ -24,6 +28,13 @@ def register(handler: JobHandler) -> None:
             raise DuplicateHandler(f"{name!r} is the name or an alias of two handlers: {known!r} and {handler!r}.")
     for name in (handler.name, *handler.aliases):
         _handlers[name] = handler
+        if isinstance(handler, AsyncJobHandler) and handler.is_async:
+            _async_handlers[name] = handler
+
+
+def async_handlers() -> Mapping[str, AsyncJobHandler]:
+    """The handlers that an event loop can run, by all their names; what is registered later is seen in it, too."""
+    return MappingProxyType(_async_handlers)
 
 
 def get_handler(name: str) -> JobHandler:
@@ -42,11 +53,14 @@ def all_handlers() -> list[JobHandler]:
 @contextmanager
 def isolated(*, empty: bool = False) -> Iterator[None]:
     """Forget, at the end of the block, what was registered in it; for tests. ``empty``: begin without any handler."""
-    before = dict(_handlers)
+    tables: tuple[dict[str, Any], ...] = (_handlers, _async_handlers)
+    before = [dict(table) for table in tables]
     if empty:
-        _handlers.clear()
+        for table in tables:
+            table.clear()
     try:
         yield
     finally:
-        _handlers.clear()
-        _handlers.update(before)
+        for table, content in zip(tables, before, strict=True):
+            table.clear()
+            table.update(content)
