@@ -31,9 +31,14 @@ def rank(using: str, due: datetime, priority: int) -> int:
     return max(_LEAST, min(_MOST, value))
 
 
-def rank_sql(using: str, now: datetime) -> tuple[str, tuple[Any, ...]]:
-    """The same as SQL for PostgreSQL and MariaDB, over the columns of a row ``source``; no due date means ``now``."""
+def rank_sql(using: str, now: datetime) -> tuple[str, tuple[Any, ...]] | None:
+    """The same as SQL for PostgreSQL and MariaDB, over the columns of a row ``source``; no due date means ``now``.
+
+    None on SQLite, whose numbers end at 64 bits.
+    """
     connection = connections[using]
+    if connection.vendor not in _RANK:
+        return None
     return _RANK[connection.vendor], (connection.ops.adapt_datetimefield_value(now), _interval(using))
 
 

@@ -17,7 +17,7 @@ from jobexec import clock
 from jobexec.models import SHARED_COLUMNS, AbstractJob, Job
 
 from .locking import delete_rows
-from .ranking import rank_sql
+from .ranking import rank, rank_sql
 
 Table: TypeAlias = type[models.Model]
 Own: TypeAlias = Mapping[str, list[Any]]
@@ -55,9 +55,21 @@ def transfer(
     columns |= {"lock_owner": None, "lock_expiration_time": None, "start_time": None}
     columns |= {"revision": Sql("source.revision + 1"), **(changes or {})}
     if to is Job:
-        columns["rank"] = Sql(*rank_sql(using, clock.now(using)))
+        in_sql = rank_sql(using, clock.now(using))
+        if in_sql is None:
+            each = _ranked(using, source, ids, each or {})
+        else:
+            columns["rank"] = Sql(*in_sql)
     insert_from(using, source, to, ids, columns, each)
     delete_rows(source._base_manager.using(using).filter(pk__in=ids))
+
+
+def _ranked(
+    using: str, source: type[AbstractJob], ids: Collection[UUID], each: Mapping[UUID, Mapping[str, Any]]
+) -> dict[UUID, Mapping[str, Any]]:
+    now = clock.now(using)
+    rows = source._base_manager.using(using).filter(pk__in=ids).values_list("pk", "due_date", "priority")
+    return {pk: {**each.get(pk, {}), "rank": rank(using, due or now, priority)} for pk, due, priority in rows}
 
 
 def insert_from(
@@ -68,19 +80,36 @@ def insert_from(
     columns: Mapping[str, Any],
     each: Mapping[UUID, Mapping[str, Any]] | None = None,
 ) -> None:
-    """INSERT INTO ``to`` one row for each of these rows of ``source``, in one statement.
+    """INSERT INTO ``to`` one row for each of these rows of ``source``, in one statement if the database takes it.
 
     ``columns`` says what the columns get: a value, or :class:`Sql`; ``each`` has further values by id.
     """
+    rows = list(each or ids)
+    own = len(each[rows[0]]) if each else 0
+    most = connections[using].features.max_query_params
+    size = max(1, (most - len(columns)) // (1 + own)) if most else len(rows)
+    for start in range(0, len(rows), size):
+        page = rows[start : start + size]
+        _insert_from(using, source, to, page, columns, {pk: each[pk] for pk in page} if each else {})
+
+
+def _insert_from(
+    using: str,
+    source: Table,
+    to: Table,
+    ids: list[UUID],
+    columns: Mapping[str, Any],
+    each: Mapping[UUID, Mapping[str, Any]],
+) -> None:
     dialect = _dialect(using)
     assert dialect is not None, "ask is_possible() first"
-    shared, own = _split(each or {})
+    shared, own = _split(each)
     values = {name: value for name, value in {**columns, **shared}.items() if name not in own}
     connection = connections[using]
     quote = connection.ops.quote_name
     expressions = [_expression(connection, to, name, value) for name, value in values.items()]
     texts = [*(text for text, _ in expressions), *(f"given.{quote(name)}" for name in own)]
-    given, origin, given_parameters = dialect(connection, to, list(each or ids), own)
+    given, origin, given_parameters = dialect(connection, to, ids, own)
     names = ", ".join(map(quote, [*values, *own]))
     statement = f"INSERT INTO {to._meta.db_table} ({names}) {given} SELECT {', '.join(texts)} FROM {origin}"
     parameters = [parameter for _, parameters in expressions for parameter in parameters]
@@ -140,6 +169,16 @@ def _mariadb(connection: Any, to: Table, ids: list[UUID], own: Own) -> tuple[str
 _JOIN = "given JOIN {source} AS source ON source.id = given.job"
 
 
+def _sqlite(connection: Any, to: Table, ids: list[UUID], own: Own) -> tuple[str, str, list[Any]]:
+    keys = [id.hex for id in ids]
+    if not own:
+        return "", f"{{source}} AS source WHERE source.id IN ({', '.join(['%s'] * len(keys))})", keys
+    row = f"({', '.join(['%s'] * (1 + len(own)))})"
+    given = f"WITH given({_names(connection, own)}) AS (VALUES {', '.join([row] * len(keys))})"
+    values = [value for line in zip(keys, *_prepared(connection, to, own), strict=True) for value in line]
+    return given, _JOIN.replace("JOIN", "CROSS JOIN"), values  # in this order
+
+
 def _names(connection: Any, own: Own) -> str:
     return ", ".join(["job", *map(connection.ops.quote_name, own)])
 
@@ -163,4 +202,4 @@ def _dialect(using: str) -> Dialect | None:
     connection: Any = connections[using]
     if connection.vendor == "mysql":
         return _mariadb if connection.mysql_is_mariadb else None
-    return _postgresql if connection.vendor == "postgresql" else None
+    return {"postgresql": _postgresql, "sqlite": _sqlite}.get(connection.vendor)

@@ -117,7 +117,6 @@ def vars_of(job):
     return {name: value for name, value in vars(job).items() if name != "_state"}
 
 
-@pytest.mark.databases("postgresql", "mariadb")
 @pytest.mark.parametrize("level", ["none", "failures", "full"])
 def test_inside_the_database_they_end_as_through_python(alias, mixture, monkeypatch, configure, level):
     configure(HISTORY_LEVEL=level)
@@ -131,7 +130,6 @@ def test_inside_the_database_they_end_as_through_python(alias, mixture, monkeypa
         assert vars_of(one).items() <= vars_of(other).items(), "what was not read is fetched when it is asked for"
 
 
-@pytest.mark.databases("postgresql", "mariadb")
 def test_what_was_not_read_is_fetched_from_where_the_job_now_is(alias):
     job = work(alias, handler_configuration={"args": [7]})
     moved = fail_job(alias, job, a_failure(), a_run(alias))

@@ -17,8 +17,6 @@ from tests.support.columns import NOW, VALUES
 from tests.support.factories import make_job, make_row, tables_of
 from tests.support.threads import Undo
 
-pytestmark = pytest.mark.databases("postgresql", "mariadb")
-
 LOCKED = {"lock_owner": "one", "lock_expiration_time": NOW, "start_time": NOW, "revision": 4}
 
 
@@ -128,6 +126,7 @@ def test_a_suspension_that_concerns_none_of_them(alias, frozen, monkeypatch):
 MOMENTS = st.datetimes(datetime(1800, 1, 1), datetime(9999, 1, 1), timezones=st.just(UTC))
 
 
+@pytest.mark.databases("postgresql", "mariadb")
 @given(
     due=MOMENTS | MOMENTS.map(lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000)),
     priority=st.integers(-(2**31), 2**31 - 1) | st.integers(-100, 100),

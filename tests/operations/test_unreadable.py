@@ -54,7 +54,6 @@ def test_timers_go_on(alias, absurd, frozen, monkeypatch):
 
 
 @pytest.mark.transactional
-@pytest.mark.databases("postgresql", "mariadb")
 def test_timers_that_move_without_being_read_are_left_to_who_acquires_them(alias, frozen):
     good = make_job(alias, due_date=NOW)
     broken = make_job(alias, due_date=NOW + timedelta(seconds=1), handler_type="broken")
