@@ -6,6 +6,7 @@ import select
 import socket
 import time
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -42,6 +43,9 @@ class Bell:
         for end in (self._inner, self._outer):
             end.setblocking(False)
             weakref.finalize(self, end.close)
+        self._inner_fileno = self._inner.fileno()
+        self._descriptor: int | None = None
+        self._readable = _readable(self._inner_fileno)
 
     def set(self) -> None:
         """Ring: the wait ends, or the next one does not begin."""
@@ -72,29 +76,32 @@ class Bell:
 
     def _pause(self, seconds: float) -> None:
         """Wait for the pipe and for the source, and ask the source if it may have word."""
-        source = self._source
-        descriptor = source.fileno() if source else None
-        turn = source.turn() if source else None
+        source, turn = self._source, None
+        if source:
+            turn = source.turn()
+            self._look_at(source.fileno())
         self._waiting = True
         try:
-            if self._rung:
-                return
-            ready = _readable(
-                [self._inner.fileno()] if descriptor is None else [self._inner.fileno(), descriptor],
-                seconds if turn is None else min(turn, seconds),
-            )
+            ready = [] if self._rung else self._readable(seconds if turn is None or seconds < turn else turn)
         finally:
             self._waiting = False
-        if self._inner.fileno() in ready:
+        if self._inner_fileno in ready:
             self._inner.recv(64)
-        if source and (descriptor in ready or (turn is not None and not ready)):
+        elif source and (ready or turn is not None):
             source.ask()
 
+    def _look_at(self, descriptor: int | None) -> None:
+        """From now on wait for this one, too."""
+        if descriptor != self._descriptor:
+            self._descriptor, self._readable = descriptor, _readable(self._inner_fileno, descriptor)
 
-def _readable(descriptors: list[int], seconds: float) -> list[int]:
-    if hasattr(select, "poll"):  # knows descriptors above 1024, and is the cheapest
-        poller = select.poll()
-        for descriptor in descriptors:
-            poller.register(descriptor, select.POLLIN)
-        return [descriptor for descriptor, _ in poller.poll(seconds * 1000)]
-    return select.select(descriptors, [], [], seconds)[0]
+
+def _readable(*descriptors: int | None) -> Callable[[float], list[int]]:
+    """A function that waits for so many seconds, and returns which of the descriptors can be read."""
+    given = [descriptor for descriptor in descriptors if descriptor is not None]
+    if not hasattr(select, "poll"):
+        return lambda seconds: select.select(given, [], [], seconds)[0]
+    poller = select.poll()  # knows descriptors above 1024, and is the cheapest
+    for descriptor in given:
+        poller.register(descriptor, select.POLLIN)
+    return lambda seconds: [descriptor for descriptor, _ in poller.poll(seconds * 1000)]

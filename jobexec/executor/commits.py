@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,10 +16,10 @@ from jobexec.operations.wake import EVERYTHING, JOBS, TIMERS
 
 from .node import Node
 
-#: Seconds between two looks: after a commit, when the next one is likely, and otherwise. A look takes some 2 µs, waiting
-#: for it 10: each 2 ms is half a per cent of a processor, each 5 ms a quarter.
-_SOON, _IDLE = 0.002, 0.005
-_SOON_FOR = 1.0
+#: Seconds between two looks: the least, soon after a commit, and the most; for each second since the last commit they
+#: grow by so much. A look takes some 2 µs and waiting for it 10 or more, because everything else has left the cache:
+#: each 2 ms is half a per cent of a processor, each 8 ms a fifth.
+_LEAST, _MOST, _GROWTH = 0.002, 0.008, 0.0005
 _AFTER_ERROR = 1.0
 
 
@@ -32,7 +33,7 @@ def can_watch(engine: EngineSettings) -> bool:
 
 
 class CommitWatch:
-    """Looks at SQLite's counter of commits, ``PRAGMA data_version``, each few milliseconds (a Source of the acquisition).
+    """Looks at SQLite's counter of commits, ``PRAGMA data_version``, every few milliseconds; a Source for acquisition.
 
     The counter is that of the connection on which the acquisition works, so its own commits do not count and the file
     is the one that it uses. Other commits (outcomes, heartbeats, whatever the project writes) are followed by a look at
@@ -46,9 +47,11 @@ class CommitWatch:
         # than it would be without a watch.
         self._again = node.engine.wait_time.total_seconds()
         self.listening = True
+        self._thread = 0
+        self._wrapper: Any = None
         self._connection: Any = None
         self._version: int | None = None
-        self._soon_until = self._rang_at = 0.0
+        self._changed_at = self._rang_at = 0.0
         self._job: Any = None
         self._owed = False
         self._due: Any = None
@@ -62,7 +65,7 @@ class CommitWatch:
     def turn(self) -> float:
         if not self.listening:
             return _AFTER_ERROR
-        return _SOON if time.monotonic() < self._soon_until else _IDLE
+        return min(_MOST, max(_LEAST, _GROWTH * (time.monotonic() - self._changed_at)))
 
     def ask(self) -> None:
         try:
@@ -78,16 +81,18 @@ class CommitWatch:
             self._ring()
 
     def _changed(self) -> bool:
-        connection = connections[self._using]
-        connection.ensure_connection()
-        raw = connection.connection
+        # To ask Django for the thread's connection each time would take longer than all the rest.
+        if self._thread != threading.get_ident() or self._wrapper.connection is None:
+            self._thread, self._wrapper = threading.get_ident(), connections[self._using]
+            self._wrapper.ensure_connection()
+        raw = self._wrapper.connection
         if raw is not self._connection:  # versions of two connections cannot be compared
             self._connection, self._version = raw, None
         before, self._version = self._version, raw.execute("PRAGMA data_version").fetchone()[0]
         return self._version != before
 
     def _look(self) -> None:
-        self._soon_until = time.monotonic() + _SOON_FOR
+        self._changed_at = time.monotonic()
         before, self._job = self._job, self._first(self._first_job)
         self._owed = self._job is not None
         if self._job != before and self._owed:

@@ -9,7 +9,9 @@ _REGISTER, _LEAVE = 60.0, 10.0
 
 
 class Heartbeat(Loop):
-    """Renews the lease of one engine every HEARTBEAT_INTERVAL."""
+    """Renews the lease of one engine every HEARTBEAT_INTERVAL, and looks on the way what other loops wait for."""
+
+    keeps_connection = True  # to connect takes longer than the one statement
 
     def __init__(self, node: Node) -> None:
         super().__init__(f"jobexec-heartbeat-{node.using}")

@@ -10,16 +10,19 @@ from jobexec.operations.progress import clear_old_progress
 from jobexec.operations.recover import recover_expired_locks, recover_node
 
 from .node import Node
-from .service import Loop, logger
+from .service import Loop, logger, own_interval
 
 
 class Recovery(Loop):
-    """Looks for nodes of one engine whose lease has run out; every node does, and none needs to be the leader."""
+    """Looks for nodes of one engine whose lease has run out; every node does, and none needs to be the leader.
+
+    Woken by the heartbeat, which sees them first if it comes as often.
+    """
 
     def __init__(self, node: Node, recovered: Callable[[], None]) -> None:
         super().__init__(f"jobexec-recovery-{node.using}")
         self.node, self._recovered = node, recovered
-        self._interval = node.settings.recovery_interval.total_seconds()
+        self._interval = own_interval(node.settings)
         self._next_look_at_locks = 0.0
 
     def run_once(self) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from jobexec import clock
+from jobexec.conf import Settings
 
 from .bell import Bell
 from .connections import close_connections, refresh_connections, rest_connections
@@ -16,6 +17,19 @@ logger = logging.getLogger("jobexec.executor")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _IDLE_CONNECTION = 5.0
+
+#: Seconds after which a loop looks for itself, if somebody else looks for it meanwhile.
+SELDOM = 300.0
+
+
+def own_interval(settings: Settings) -> float:
+    """After how many seconds a loop looks for itself that is woken by what a heartbeat sees.
+
+    Every RECOVERY_INTERVAL, if heartbeats do not come as often; else seldom, and the heartbeat's one statement looks
+    for all.
+    """
+    often = settings.recovery_interval < settings.heartbeat_interval
+    return settings.recovery_interval.total_seconds() if often else SELDOM
 
 
 def spawn(name: str, target: Callable[[], None]) -> threading.Thread:

@@ -7,7 +7,7 @@ from jobexec.operations.errors import is_conflict
 from jobexec.operations.sweep import next_suspension_date, sweep_suspensions
 
 from .node import Node
-from .service import Loop, logger
+from .service import Loop, logger, own_interval
 
 _SHORTLY = 0.1
 
@@ -16,13 +16,14 @@ class SuspensionSweep(Loop):
     """Sleeps until the next suspension of one engine begins or ends; every node does, and none needs to be the leader.
 
     A loop of its own, because a sweep over a million jobs must delay neither timers nor recovery. A date that somebody
-    sets while it sleeps is noticed within RECOVERY_INTERVAL; what is suspended does not run even before that.
+    sets while it sleeps is noticed within RECOVERY_INTERVAL, by the heartbeat if that comes as often; what is suspended
+    does not run even before that.
     """
 
     def __init__(self, node: Node) -> None:
         super().__init__(f"jobexec-suspensions-{node.using}")
         self.node = node
-        self._interval = node.settings.recovery_interval.total_seconds()
+        self._interval = own_interval(node.settings)
 
     def run_once(self) -> float:
         using = self.node.using

@@ -10,7 +10,7 @@ from jobexec.operations.timers import next_due_date, trigger_due_timers
 from jobexec.operations.unreadable import UNREADABLE
 
 from .node import Node
-from .service import Loop
+from .service import SELDOM, Loop
 
 _PAGE = 200
 
@@ -42,5 +42,5 @@ class TimerAcquisition(Loop):
             return clock.now(self.node.using)
 
     def _longest(self) -> float:
-        engine = self.node.engine
-        return (engine.max_wait_when_listening if self._listening() else engine.max_wait).total_seconds()
+        # What a notification that was lost would have said is seen by the heartbeat.
+        return SELDOM if self._listening() else self.node.engine.max_wait.total_seconds()

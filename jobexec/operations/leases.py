@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
+
+from django.db import connections
+from django.db.models import QuerySet
+from django.db.models.sql import UpdateQuery
 
 from jobexec import clock, signals
 from jobexec.exceptions import NodeRefused
@@ -16,6 +20,16 @@ from jobexec.models import ExecutorNode, NodeState
 
 from .announce import announce
 from .locking import atomic, database_time, is_single_writer, lock_rows
+
+Answer: TypeAlias = tuple[Any, ...]
+Answers: TypeAlias = QuerySet[ExecutorNode, Answer]
+Rows: TypeAlias = QuerySet[ExecutorNode]
+
+#: By so much the time of a lease may be wrong; and if the statement takes as long, it is sent again.
+_CLOCK_ERROR = timedelta(seconds=0.1)
+
+_BEAT = """WITH beat AS ({beat} RETURNING 1)
+SELECT clock_timestamp(), EXISTS (SELECT 1 FROM beat), look.* FROM ({question}) AS look"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +115,61 @@ def live_namesakes(using: str, node: ExecutorNode) -> int:
     return others.filter(lease_expiration_time__gt=clock.now(using)).count()
 
 
-def renew_lease(using: str, node: ExecutorNode, lease_time: timedelta, **load: Any) -> bool:
-    """Heartbeat: extend the lease if nobody has declared the node dead; False if somebody has.
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """A lease that is good again, and which of the questions that went with it were answered by yes."""
+
+    answers: frozenset[str] = frozenset()
+
+
+def renew_lease(
+    using: str, node: ExecutorNode, lease_time: timedelta, *, questions: Mapping[str, Any] | None = None, **load: Any
+) -> Renewal | None:
+    """Heartbeat: extend the lease if nobody has declared the node dead; None if somebody has.
 
     Compare-and-set on the node's row, which is also what declares a node dead: of the two, one wins. ``load`` are
     further columns (``busy_threads``, ``queued_jobs``, ``state``, ``deployments``). A lease that has run out but was
-    not taken is good again: nobody has touched its jobs.
+    not taken is good again: nobody has touched its jobs. ``questions`` are asked on the way (:mod:`~.look`).
     """
+    row, names = ExecutorNode.objects.using(using).filter(pk=node.pk), tuple(questions or ())
+    asked: Answers = row.annotate(**questions or {}).values_list("pk", *names)
+    renew = _renew_in_one_statement if connections[using].vendor == "postgresql" else _renew
+    answers = renew(using, row.exclude(state=NodeState.DEAD), asked, lease_time, load)
+    if answers is None:
+        return None
+    return Renewal(frozenset(name for name, yes in zip(names, answers[1:], strict=True) if yes))
+
+
+def _renew(using: str, row: Rows, asked: Answers, lease_time: timedelta, load: dict[str, Any]) -> Answer | None:
     now = synchronise_clock(using)
-    row = ExecutorNode.objects.using(using).filter(pk=node.pk).exclude(state=NodeState.DEAD)
-    return bool(row.update(heartbeat_time=now, lease_expiration_time=now + lease_time, **load))
+    if not row.update(heartbeat_time=now, lease_expiration_time=now + lease_time, **load):
+        return None
+    return asked.first()
+
+
+def _renew_in_one_statement(
+    using: str, row: Rows, asked: Answers, lease_time: timedelta, load: dict[str, Any]
+) -> Answer | None:
+    """The same in one round trip where UPDATE can stand in a WITH, and with the time of the last heartbeat.
+
+    Done again if that turns out to be wrong: the machine was suspended, or somebody has set the database's clock.
+    """
+    question, parameters = asked.query.get_compiler(using).as_sql()
+    for _ in range(2):
+        now = clock.now(using)
+        update: Any = row.query.chain(UpdateQuery)
+        update.add_update_values({"heartbeat_time": now, "lease_expiration_time": now + lease_time, **load})
+        beat, values = update.get_compiler(using).as_sql()
+        with connections[using].cursor() as cursor:
+            cursor.execute(_BEAT.format(beat=beat, question=question), (*values, *parameters))
+            found = cursor.fetchone()
+        if found is None or not found[1]:
+            return None
+        clock.synchronise(using, found[0], clock.monotonic())
+        if abs(clock.now(using) - now) < _CLOCK_ERROR:
+            break
+    answers: Answer = found[2:]
+    return answers
 
 
 def declare_dead(using: str, *, but: str = "") -> list[ExecutorNode]:
@@ -119,15 +178,22 @@ def declare_dead(using: str, *, but: str = "") -> list[ExecutorNode]:
     ``but`` is the lock owner of the node that asks: who can ask is alive, and if nobody else has minded that its
     lease ran out (a database that was away or busy, a process that was paused), its next heartbeat makes it good.
     """
-    now = clock.now(using)
-    expired = ExecutorNode.objects.using(using).exclude(state=NodeState.DEAD).filter(lease_expiration_time__lt=now)
-    expired = expired.exclude(lock_owner=but)
-    for node in expired:
+    for node in _expired(using, but):
         # Compare and set: a heartbeat that came in between has moved the lease, and this finds no row.
         seen = ExecutorNode.objects.using(using).filter(pk=node.pk, lease_expiration_time=node.lease_expiration_time)
         if seen.exclude(state=NodeState.DEAD).update(state=NodeState.DEAD):
             announce(signals.node_lost, using, ExecutorNode, node=node)
     return list(ExecutorNode.objects.using(using).filter(state=NodeState.DEAD))
+
+
+def dead_nodes(using: str, but: str = "") -> QuerySet[ExecutorNode]:
+    """The nodes that :func:`declare_dead` would return."""
+    return ExecutorNode.objects.using(using).filter(state=NodeState.DEAD) | _expired(using, but)
+
+
+def _expired(using: str, but: str) -> QuerySet[ExecutorNode]:
+    late = ExecutorNode.objects.using(using).filter(lease_expiration_time__lt=clock.now(using))
+    return late.exclude(state=NodeState.DEAD).exclude(lock_owner=but)
 
 
 def remove_node(using: str, node: ExecutorNode) -> None:

@@ -30,12 +30,16 @@ def sweep_suspensions(using: str) -> int:
     table of suspensions themselves. Camunda: TimerSuspendJobDefinitionHandler, TimerActivateJobDefinitionHandler.
     """
     now, count = clock.now(using), 0
-    begun = Q(swept=False) & (Q(suspend_time=None) | Q(suspend_time__lte=now))
-    over = Q(live=None) | Q(activate_time__lte=now)
-    due = Suspension.objects.using(using).filter(begun | over, scope__in=Scope.values)
-    for suspension in due.order_by("pk"):
+    for suspension in due_suspensions(using, now).order_by("pk"):
         count += end(suspension) if suspension.over(now) else begin(suspension)
     return count
+
+
+def due_suspensions(using: str, at: datetime) -> QuerySet[Suspension]:
+    """The suspensions that have begun or ended until then, and leave something to do."""
+    begun = Q(swept=False) & (Q(suspend_time=None) | Q(suspend_time__lte=at))
+    over = Q(live=None) | Q(activate_time__lte=at)
+    return Suspension.objects.using(using).filter(begun | over, scope__in=Scope.values)
 
 
 def next_suspension_date(using: str) -> datetime | None:

@@ -54,7 +54,7 @@ def _tell_leases(journal: Journal) -> None:
         return row
 
     @wraps(renew)
-    def renew_lease(using: str, node: Any, lease_time: timedelta, **load: Any) -> bool:
+    def renew_lease(using: str, node: Any, lease_time: timedelta, **load: Any) -> Any:
         start = now()
         renewed = renew(using, node, lease_time, **load)
         if renewed:

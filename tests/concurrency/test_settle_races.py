@@ -19,7 +19,7 @@ from jobexec.operations import (
     set_priority,
     trigger_due_timers,
 )
-from jobexec.operations.leases import declare_dead, renew_lease
+from jobexec.operations.leases import Renewal, declare_dead, renew_lease
 from jobexec.operations.move import move, move_to_dead_letter, move_to_timer
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_node, make_row, tables_of, work
 from tests.support.threads import finish, held, start, together, undo, wait_until_waiting
@@ -94,7 +94,7 @@ def test_of_a_heartbeat_and_a_declaration_of_death_one_wins(alias, first):
         loser = start(alias, then)
         wait_until_waiting(alias, loser)
     lost = finish(loser)
-    assert (won, lost) == ((True, []) if first == "heartbeat" else ([node], False))
+    assert (won, lost) == ((Renewal(), []) if first == "heartbeat" else ([node], None))
 
 
 @servers

@@ -92,7 +92,7 @@ def test_the_stated_number_is_never_exceeded_and_not_much_too_great(alias, make_
     handle(fail, name="tests.fail", retries="R2/PT0.01S")
     handle(use_together, name="tests.together")
     quick = {"WAIT_TIME": 0.01, "MAX_WAIT": 0.05, "MAX_WAIT_WHEN_LISTENING": 0.05}
-    executor = make_executor(quick, THREADS=THREADS, HEARTBEAT_INTERVAL=0.05, RECOVERY_INTERVAL=0.05, LEASE_TIME=60)
+    executor = make_executor(quick, THREADS=THREADS, HEARTBEAT_INTERVAL=0.05, RECOVERY_INTERVAL=0.02, LEASE_TIME=60)
     stated = connections_needed(executor.settings, executor.settings.engine(alias)).total
     over = UntilEmpty(executor)
     with Counter(alias) as counter:

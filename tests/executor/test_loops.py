@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from django.db import OperationalError, connections
@@ -10,6 +11,7 @@ from jobexec import signals
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
 from jobexec.executor.heartbeat import Heartbeat
+from jobexec.executor.job_executor import JobExecutor
 from jobexec.executor.node import Node
 from jobexec.executor.recovery import Recovery
 from jobexec.executor.suspensions import SuspensionSweep
@@ -53,9 +55,9 @@ def test_timers_wait_exactly_until_the_next_due_date(alias, node, frozen):
 
 def test_timers_wait_longer_while_somebody_listens(alias, node):
     loop = TimerAcquisition(node, lambda: True)
-    assert loop.run_once() == 30.0
-    make_job(alias, due_date=NOW + timedelta(seconds=29))
-    assert loop.run_once() == 29.0
+    assert loop.run_once() == 300.0
+    make_job(alias, due_date=NOW + timedelta(seconds=299))
+    assert loop.run_once() == 299.0
 
 
 @pytest.mark.transactional
@@ -91,7 +93,7 @@ def test_recovery_frees_what_a_dead_node_held_and_wakes_acquisition(alias, node,
     assert len(acquire(alias, dead.lock_owner)) == 1
     woken = []
     loop = Recovery(node, lambda: woken.append(1))
-    assert loop.run_once() == 10.0
+    assert loop.run_once() == 300.0
     assert (woken, Job.objects.using(alias).get().lock_owner) == ([], dead.lock_owner)
     frozen.tick(10.5)
     loop.run_once()
@@ -144,6 +146,44 @@ def test_the_heartbeat_renews_the_lease_and_tells_the_load(alias, node, frozen):
     assert ExecutorNode.objects.using(alias).get().state == NodeState.ACTIVE
 
 
+def test_loops_that_look_oftener_than_heartbeats_come_look_for_themselves(alias, configure):
+    configure(RECOVERY_INTERVAL=3)
+    settings = get_settings()
+    node = Node(settings, settings.engine(alias), dict)
+    node.register()
+    assert (Recovery(node, lambda: None).run_once(), SuspensionSweep(node).run_once()) == (3.0, 3.0)
+
+
+def test_the_heartbeat_sees_what_loops_that_sleep_long_wait_for(alias, configure, frozen):
+    configure(RECOVERY_INTERVAL=60)
+    engine = JobExecutor().engines[alias]
+    engine.node.register()
+    woken = []
+    for loop in (engine.recovery, engine.suspensions, engine.timers):
+        loop.wake = partial(woken.append, loop)
+
+    def seen():
+        woken.clear()
+        assert engine.heartbeat.run_once() == 10.0
+        return set(woken)
+
+    assert seen() == set()
+    make_job(alias, due_date=NOW + timedelta(minutes=5))
+    suspend(tenant_id="x", at=NOW + timedelta(minutes=10), until=NOW + timedelta(minutes=15), using=alias)
+    lease = {"start_time": NOW, "heartbeat_time": NOW, "lease_expiration_time": NOW + timedelta(minutes=20)}
+    ExecutorNode.objects.using(alias).create(name="other", lock_owner="other:1", **lease)
+    assert seen() == set(), "nothing is near"
+    for minutes, loops in (
+        (4.8, {engine.timers}),
+        (9.8, {engine.timers, engine.suspensions}),
+        (20.1, {engine.timers, engine.suspensions, engine.recovery}),
+    ):
+        frozen.tick(NOW + timedelta(minutes=minutes) - frozen.now)
+        assert seen() == loops
+    declare_dead(alias, but=engine.node.owner)
+    assert engine.recovery in seen(), "until its recovery is finished"
+
+
 def test_a_lease_that_was_taken_begins_a_new_boot(alias, node, frozen, caplog):
     old = node.owner
     frozen.tick(31)
@@ -165,13 +205,13 @@ def test_a_heartbeat_that_comes_too_late_does_not_bring_a_node_back_that_has_lef
     node.leave()
     assert node.renew() is False
     node._row = row  # the heartbeat had read it just before
-    real = node._scope
+    real = node._report
 
     def leave_meanwhile():
         node._row = None
         return real()
 
-    node._scope = leave_meanwhile
+    node._report = leave_meanwhile
     assert node.renew() is False
     assert not ExecutorNode.objects.using(alias).exists()
 
@@ -230,7 +270,7 @@ def test_receivers_that_fail_do_not_keep_a_node_from_starting_or_stopping(alias)
 
 def test_suspensions_wait_exactly_until_the_next_one_begins_or_ends(alias, node, frozen):
     loop, job = SuspensionSweep(node), make_job(alias, tenant_id="x")
-    assert loop.run_once() == 10.0
+    assert loop.run_once() == 300.0
     suspend(tenant_id="x", at=NOW + timedelta(seconds=3.25), until=NOW + timedelta(seconds=5), using=alias)
     assert loop.run_once() == 3.25
     frozen.tick(3.2)
@@ -240,7 +280,7 @@ def test_suspensions_wait_exactly_until_the_next_one_begins_or_ends(alias, node,
     assert loop.run_once() == 1.75
     assert table_of(alias, job) is SuspendedJob
     frozen.tick(1.75)
-    assert loop.run_once() == 10.0
+    assert loop.run_once() == 300.0
     assert table_of(alias, job) is Job
 
 

@@ -2,8 +2,11 @@
 
 import pytest
 
+from jobexec import clock
+from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
 from jobexec.executor.node import Node
+from jobexec.models import ExecutorNode
 from jobexec.operations import acquire_jobs, deploy, register_deployment, release_jobs, unregister_deployment
 from tests.support.factories import LOCK_TIME, make_job
 
@@ -55,6 +58,37 @@ def test_a_node_that_is_not_takes_the_jobs_of_all_deployments(alias, serve):
     rows |= {make_job(alias, deployment_id=name).pk for name in ("shop:2", "nobody:7", "nobody:8", "nobody:8")}
     assert node.renew()
     assert taken(node) == rows, "also those of deployments that no node has ever recorded"
+
+
+def test_a_heartbeat_reads_the_deployments_only_if_there_are_others(alias, serve, configure, monkeypatch):
+    for name in ("shop:1", "other:1"):
+        deploy(name, [], using=alias)
+    configure(CATEGORIES=["default", "mail"])
+    node = serve()
+    make_job(alias, deployment_id="shop:1")
+    read, real = [], node._scope
+    monkeypatch.setattr(node, "_scope", lambda: read.append(1) or real())
+
+    def reads():
+        read.clear()
+        assert node.renew()
+        return len(read)
+
+    assert reads() == 0
+    for name in ("aaa:1", "pop:1", "zzz:1"):  # before, between and behind those that are known
+        make_job(alias, deployment_id=name)
+        assert (reads(), reads()) == (1, 0)
+        assert ExecutorNode.objects.using(alias).get().deployments == list(node.scope.deployments)
+    assert node.scope.deployments == ("aaa:1", "other:1", "pop:1", "shop:1", "zzz:1")
+    deploy("shop:2", [], using=alias)
+    assert (reads(), reads()) == (1, 0)
+    with FrozenClock(clock.now(alias)) as frozen:
+        reads()
+        frozen.tick(301)
+        assert (reads(), reads()) == (1, 0), "some may have gone"
+    for number in range(20):
+        deploy(f"many:{number}", [], using=alias)
+    assert (reads(), reads()) == (1, 1), "so many are read rather than asked for"
 
 
 @pytest.mark.parametrize(("bounds", "expected"), [((None, None), {-7, 0, 7}), ((0, None), {0, 7}), ((-7, 0), {-7, 0})])

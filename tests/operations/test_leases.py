@@ -7,12 +7,14 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
+from django.db.models import Exists, Value
 
 from jobexec import clock, signals
 from jobexec.exceptions import NodeRefused
 from jobexec.models import ExecutorNode, NodeState
 from jobexec.operations.leases import (
     NodeProfile,
+    Renewal,
     declare_dead,
     live_namesakes,
     register_node,
@@ -191,3 +193,41 @@ def test_a_wrong_clock_of_the_node_does_not_matter(alias, monkeypatch, frozen):
     finally:
         clock.forget(alias)
         frozen.__enter__()
+
+
+@servers
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_lease_is_right_although_the_clock_was_wrong(alias, frozen, hours):
+    """The machine was suspended since the last heartbeat, or somebody has set the clock of the database."""
+    frozen.__exit__(None, None, None)
+    try:
+        node = make_node(alias)
+        clock.synchronise(alias, database_time(alias) + timedelta(hours=hours), clock.monotonic())
+        before = database_time(alias)
+        assert renew_lease(alias, node, LEASE_TIME)
+        after = database_time(alias)
+        slack = timedelta(seconds=0.2)
+        assert before - slack <= stored(node).lease_expiration_time - LEASE_TIME <= after + slack
+        assert abs(clock.now(alias) - after) < timedelta(seconds=30)
+    finally:
+        clock.forget(alias)
+        frozen.__enter__()
+
+
+def test_a_heartbeat_answers_questions_on_its_way_unless_it_comes_too_late(alias, frozen):
+    node, other = make_node(alias), Exists(ExecutorNode.objects.using(alias).filter(name="x"))
+    questions = {"yes": ~other, "no": other, "always": Value(True)}
+    assert renew_lease(alias, node, LEASE_TIME, questions=questions) == Renewal(frozenset({"yes", "always"}))
+    assert renew_lease(alias, node, LEASE_TIME, questions={}) == Renewal()
+    ExecutorNode.objects.using(alias).update(state=NodeState.DEAD)
+    assert renew_lease(alias, node, LEASE_TIME, questions=questions) is None
+    remove_node(alias, node)
+    assert renew_lease(alias, node, LEASE_TIME, questions=questions) is None
+
+
+@pytest.mark.databases("postgresql")
+def test_a_heartbeat_is_one_statement(alias, frozen, django_assert_num_queries):
+    node = make_node(alias)
+    questions = {"yes": Exists(ExecutorNode.objects.using(alias).all())}
+    with django_assert_num_queries(1, using=alias):
+        assert renew_lease(alias, node, LEASE_TIME, questions=questions, busy_threads=3)
