@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -27,6 +27,8 @@ from .work import AcquiredJob, Acquisition, Scope, columns, from_row
 
 #: So many pages are not tried in one statement after one that was not plain.
 _NOT_PLAIN = 20
+#: With so many siblings each process instance is reckoned, when a page is filled up with them.
+_PER_INSTANCE = 10
 
 
 def acquire_jobs(
@@ -94,10 +96,10 @@ def _acquire(request: Request) -> Acquisition:
     else:
         jobs = lock_plain_page(request.using, request.owner, request.limit, request.scope, request.until, position)
         if jobs:
-            walk.ended(jobs, request.limit)
+            walk.ended(jobs, full=len(jobs) >= request.limit)
             return Acquisition(jobs, found=len(jobs))
         if position is None and not _any(request):
-            walk.ended(jobs, request.limit)
+            walk.ended(jobs, full=False)
             return Acquisition()
         walk.not_plain = _NOT_PLAIN
     several = _acquire_skip_locked if has_skip_locked(request.using) else _acquire_optimistic
@@ -113,9 +115,10 @@ def _acquire_skip_locked(request: Request, position: Position | None = None) -> 
     using, owner = request.using, request.owner
     with atomic(using):
         jobs = _candidates(request, position, lock=True)
-        request.walk.ended(jobs, request.limit)
         result = Acquisition(found=len(jobs))
-        jobs = _without_suspended(using, jobs, result)
+        page, count = _with_siblings(request, jobs)
+        request.walk.ended(jobs[:count], full=len(jobs) >= request.limit)
+        jobs = _without_suspended(using, page, result)
         jobs = _lock_instances(using, owner, jobs, result)
         if jobs:
             locked = Job.objects.using(using).filter(pk__in=[job.id for job in jobs])
@@ -127,7 +130,7 @@ def _acquire_skip_locked(request: Request, position: Position | None = None) -> 
 def _acquire_optimistic(request: Request, position: Position | None = None) -> Acquisition:
     using, owner = request.using, request.owner
     jobs = _candidates(request, position, lock=False)
-    request.walk.ended(jobs, request.limit)
+    request.walk.ended(jobs, full=len(jobs) >= request.limit)
     result = Acquisition(found=len(jobs))
     if not jobs:
         return result
@@ -230,6 +233,39 @@ def _run(request: Request, pair: tuple[str, str], position: Position | None) -> 
     if position is not None:
         jobs = jobs.filter(rank__gte=position.rank).exclude(rank=position.rank, id__lte=position.id)
     return jobs.order_by("rank", "id")
+
+
+def _with_siblings(request: Request, jobs: list[AcquiredJob]) -> tuple[list[AcquiredJob], int]:
+    """The page with the exclusive siblings of its jobs, and how many jobs were gone through for it.
+
+    So a process instance is locked once for as many of its jobs as a page holds, and not for each of them anew. What
+    falls off the end of the page is not locked this time. Rows that others are just locking are passed over.
+    """
+    instances = list(dict.fromkeys(job.serial_key for job in jobs if job.serial_key))
+    if not instances:
+        return jobs, len(jobs)
+    siblings = _siblings(request, instances[: max(1, request.limit // _PER_INSTANCE)])
+    page: dict[UUID, AcquiredJob] = {}
+    count = 0
+    for job in jobs:
+        count += 1
+        page.setdefault(job.id, job)
+        page |= {sibling.id: sibling for sibling in siblings.pop(job.serial_key, [])}
+        if len(page) >= request.limit:
+            break
+    return list(page.values())[: request.limit], count
+
+
+def _siblings(request: Request, instances: Collection[str]) -> dict[str, list[AcquiredJob]]:
+    """What could be acquired of these process instances, by rank; locked until the transaction ends."""
+    scope, found = request.scope, dict[str, list[AcquiredJob]]()
+    rows = acquirable(request.using, scope).filter(~Q(process_instance_id=""), exclusive=True)
+    rows = rows.filter(category__in=scope.categories, deployment_id__in=("", *scope.deployments))
+    rows = rows.filter(process_instance_id__in=instances).order_by("rank", "id")
+    for row in lock_rows(rows, skip_locked=True).values_list(*columns())[: request.limit]:
+        job = from_row(row, request.using, request.owner)
+        found.setdefault(job.process_instance_id, []).append(job)
+    return found
 
 
 def _without_suspended(using: str, jobs: list[AcquiredJob], result: Acquisition) -> list[AcquiredJob]:

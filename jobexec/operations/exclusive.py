@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from uuid import uuid4
 
+from django.db import connections
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from jobexec import clock
 from jobexec.models import ExclusiveLock, Job
 
-from .locking import delete_rows
+from .locking import delete_rows, returns_rows
 from .wake import wake_on_commit
 
 
@@ -54,18 +56,37 @@ def unlock_instances(using: str, owner: str, instances: Collection[str]) -> None
     """
     if not instances:
         return
+    free = _free_in_one_statement if returns_rows(using) else _free_one_by_one
+    _wake_for_siblings(using, free(using, owner, instances))
+
+
+def _free_one_by_one(using: str, owner: str, instances: Collection[str]) -> Collection[str]:
     siblings = _exclusive_jobs(using).filter(process_instance_id=OuterRef("process_instance_id"), lock_owner=owner)
     held = ExclusiveLock.objects.using(using).filter(process_instance_id__in=instances, lock_owner=owner)
     freed = sorted(held.filter(~Exists(siblings)).values_list("process_instance_id", flat=True))
     for instance in freed:
         delete_rows(held.filter(process_instance_id=instance))
-    _wake_for_siblings(using, freed)
+    return freed
+
+
+def _free_in_one_statement(using: str, owner: str, instances: Collection[str]) -> Collection[str]:
+    connection = connections[using]
+    lock, job = ExclusiveLock._meta.db_table, Job._meta.db_table
+    sqlite = connection.vendor == "sqlite"
+    among = "IN (SELECT value FROM json_each(%s))" if sqlite else "= ANY(%s)"
+    statement = f"""
+        DELETE FROM {lock} AS held WHERE process_instance_id {among} AND lock_owner = %s AND NOT EXISTS (
+          SELECT 1 FROM {job} WHERE process_instance_id = held.process_instance_id AND process_instance_id <> ''
+          AND exclusive AND lock_owner = held.lock_owner)
+        RETURNING process_instance_id"""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [json.dumps(list(instances)) if sqlite else list(instances), owner])
+        return [instance for (instance,) in cursor.fetchall()]
 
 
 def _wake_for_siblings(using: str, freed: Collection[str]) -> None:
     """Acquirers that are idle because all they saw was locked must not sleep on when it is free."""
-    waiting = _exclusive_jobs(using).filter(process_instance_id__in=freed, lock_owner=None)
-    if freed and waiting.exists():
+    if freed and _exclusive_jobs(using).filter(process_instance_id__in=freed, lock_owner=None).exists():
         wake_on_commit(using)
 
 

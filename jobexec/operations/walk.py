@@ -49,9 +49,9 @@ class Walk:
             self._position = None
         return self._position
 
-    def ended(self, jobs: Sequence[AcquiredJob], limit: int) -> None:
-        """These jobs, in order, were the page, of ``limit`` jobs at the most."""
-        self._full = len(jobs) >= limit
+    def ended(self, jobs: Sequence[AcquiredJob], *, full: bool) -> None:
+        """These jobs, in order, were gone through; ``full``: more may follow them."""
+        self._full = full
         if self._position is None:
             self._head_at = clock.monotonic()
             self._head_cost = self._head_at - self._began
