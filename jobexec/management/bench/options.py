@@ -56,7 +56,7 @@ class CaseOption:
     def add_to(self, group: Any) -> None:
         """Declare it."""
         told = "" if self.default is None else f" (default: {_said(self.default)})"
-        more: dict[str, Any] = {"choices": self.choices} if self.choices else {"type": self.type}
+        more: dict[str, Any] = {"choices": self.choices} if self.choices else {"type": self.type, "metavar": "N"}
         group.add_argument(self.flag, help=f"{', '.join(self.cases)}: {self.help}{told}.", **more)
 
 
@@ -81,14 +81,15 @@ CASE_OPTIONS: tuple[CaseOption, ...] = (
 def add_options(parser: ArgumentParser) -> None:
     """Declare all of them."""
     add = parser.add_argument
-    add("case", choices=CASES, help="What to measure; see below.")
-    add("--engine", help="The engine, a database alias (default: the first of JOBEXEC['ENGINES']).")
-    add("--jobs", type=positive, help="Jobs in each run (default: depends on the case).")
-    add("--repeat", type=positive, help="Runs of each contender, in turn (default: depends on the case, mostly 3).")
-    add("--threads", type=int, help="Worker threads (setting THREADS).")
-    add("--queue-size", type=int, help="Jobs that may wait for a thread (setting QUEUE_SIZE).")
+    add("case", choices=CASES, metavar="CASE", help="What to measure; see below.")
+    add("--engine", metavar="ALIAS", help="The engine, a database alias (default: the first of JOBEXEC['ENGINES']).")
+    add("--jobs", type=positive, metavar="N", help="Jobs in each run (default: depends on the case).")
+    runs = "Runs of each contender, in turn (default: depends on the case, mostly 3)."
+    add("--repeat", type=positive, metavar="N", help=runs)
+    add("--threads", type=int, metavar="N", help="Worker threads (setting THREADS).")
+    add("--queue-size", type=int, metavar="N", help="Jobs that may wait for a thread (setting QUEUE_SIZE).")
     page = f"Jobs locked in one round, ours and raw (default: MAX_JOBS_PER_ACQUISITION and {RAW_PAGE})."
-    add("--page", type=positive, help=page)
+    add("--page", type=positive, metavar="N", help=page)
     levels = ("none", "failures", "activity", "full")
     add("--history", choices=levels, help="What the job log keeps (default: failures).")
     add("--json", action="store_true", help="Print one JSON object instead of a table.")

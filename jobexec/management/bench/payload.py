@@ -16,7 +16,7 @@ from .noop import CATEGORY, HANDLER, Ledger, registered_as
 from .raw import Row
 from .raw_queue import RawQueue
 from .report import Shown
-from .sampler import Sampler, memory
+from .sampler import Sampler, give_back_memory, memory
 from .sandbox import tidy
 
 _LOOK = 0.005
@@ -87,6 +87,7 @@ class Payload(Case):
             raise BenchError(f"An argument has {len(text)} characters, expected {self._size}.")
 
     def _watched(self, page: int, run: Callable[[], Sample]) -> Sample:
+        give_back_memory()
         with Sampler(memory, _LOOK) as looks:
             sample = run()
         ours.check_nothing_left(self.plan.alias)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -23,6 +25,13 @@ def memory() -> float:
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / _MB
     except OSError:
         return 0.0
+
+
+def give_back_memory() -> None:
+    """Let the operating system have what this process has freed, so that it is not taken for room that is in use."""
+    gc.collect()
+    with suppress(OSError, AttributeError):  # of glibc alone
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class Sampler(AbstractContextManager["Sampler"]):
