@@ -12,7 +12,7 @@ from jobexec.operations.unreadable import UNREADABLE
 from .node import Node
 from .service import SELDOM, Loop
 
-_PAGE = 200
+_PAGE = 500
 
 
 class TimerAcquisition(Loop):
