@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from django.db import connections
+
 from jobexec import clock, signals
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidJob
@@ -53,7 +55,7 @@ def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[Job | TimerJ
         groups.setdefault((table, tuple(values)), []).append(tuple(values.values()))
     with atomic(using):
         for (table, names), group in groups.items():
-            insert_rows(using, table, names, group)
+            insert_rows(connections[using], table, names, group)
         _log(using, jobs)
         for table in (Job, TimerJob):
             _tell(using, table, [job for job in jobs if type(job) is table])
@@ -87,19 +89,19 @@ class Pattern:
             made["deployment_id"] = settings.deployment
         self.using = using
         self._columns = made | dict(columns)
-        self._values = parameters(using, Job, self._columns)
+        self._values = parameters(connections[using], Job, self._columns)
 
     def create(self, handler_configuration: Any = None, encoded: str | None = None, **own: Any) -> Job | TimerJob:
         """Insert one job, as :func:`create_job`; see :meth:`job` for the arguments."""
-        using = self.using
+        using, connection = self.using, connections[self.using]
         table, columns, values = self.job(handler_configuration, encoded, **own)
         row = instance(using, table, columns)
         if history.wants(LogState.CREATED):
             with atomic(using):
-                insert_row(using, table, values)
+                insert_row(connection, table, values)
                 _log(using, [row])
         else:
-            insert_row(using, table, values)
+            insert_row(connection, table, values)
         _tell(using, table, [row])
         return row  # type: ignore[no-any-return]
 
@@ -116,7 +118,7 @@ class Pattern:
         if jobs:
             rows = [(id.hex, text) for id, text in zip(jobs.ids, encoded, strict=True)]
             with atomic(using):
-                insert_rows(using, table, ("id", "handler_configuration"), rows, values)
+                insert_rows(connections[using], table, ("id", "handler_configuration"), rows, values)
                 _log(using, jobs)
                 _tell(using, table, jobs)
         return jobs
@@ -146,7 +148,7 @@ class Pattern:
             columns["type"] = JobType.TIMER
         else:
             columns["rank"] = rank(using, due_date or now, self._columns.get("priority", 0))
-        values = parameters(using, table, columns)
+        values = parameters(connections[using], table, columns)
         columns["handler_configuration"] = {} if handler_configuration is None else handler_configuration
         values["handler_configuration"] = json_text(columns["handler_configuration"]) if encoded is None else encoded
         # In this order: a timer may have been given another type.

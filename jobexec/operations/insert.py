@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connections, models, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from jobexec.models import AbstractJob
 
@@ -30,13 +32,13 @@ _MAX_ROWS = 1000  # in one statement
 _MAX_LENGTH = 1_000_000  # of the texts in one statement: servers refuse one of several megabytes
 
 
-def parameters(using: str, table: Table, columns: Mapping[str, Any]) -> dict[str, Any]:
+def parameters(connection: BaseDatabaseWrapper, table: Table, columns: Mapping[str, Any]) -> dict[str, Any]:
     """The columns as drivers take them: what the fields of the model make of them. JSON is a text."""
     fields = _fields(table)
     made = {}
     for name, value in columns.items():
         plain, prepare = fields[name]
-        made[name] = value if value is None or type(value) is plain else prepare(value, using)
+        made[name] = value if value is None or type(value) is plain else prepare(value, connection)
     return made
 
 
@@ -45,9 +47,8 @@ def json_text(value: Any) -> str:
     return json.dumps(value, cls=DjangoJSONEncoder)
 
 
-def insert_row(using: str, table: Table, values: Mapping[str, Any]) -> None:
+def insert_row(connection: BaseDatabaseWrapper, table: Table, values: Mapping[str, Any]) -> None:
     """One INSERT; ``values`` are :func:`parameters`."""
-    connection = connections[using]
     statement = _statement(connection.vendor, table, tuple(values))
     try:
         with connection.cursor() as cursor:
@@ -56,19 +57,23 @@ def insert_row(using: str, table: Table, values: Mapping[str, Any]) -> None:
             else:
                 cursor.execute(statement.one, tuple(values.values()))
     except Exception:
-        with transaction.mark_for_rollback_on_error(using):  # as Model.save() does
+        with transaction.mark_for_rollback_on_error(connection.alias):  # as Model.save() does
             raise
 
 
 def insert_rows(
-    using: str, table: Table, names: Sequence[str], rows: Sequence[Row], shared: Mapping[str, Any] | None = None
+    connection: BaseDatabaseWrapper,
+    table: Table,
+    names: Sequence[str],
+    rows: Sequence[Row],
+    shared: Mapping[str, Any] | None = None,
 ) -> None:
     """Many rows, in as few statements as the database likes best; call it in a transaction.
 
     ``names`` are the columns that ``rows`` bring; ``shared`` is the same for all of them. All values are
     :func:`parameters`.
     """
-    connection, shared = connections[using], shared or {}
+    shared = shared or {}
     if connection.vendor == "postgresql":  # pays from the second row on
         copy_rows(connection, table, names, rows, {**_constants(table, (*names, *shared)), **shared})
         return
@@ -134,7 +139,7 @@ def _constants(table: Table, given: Iterable[str]) -> dict[str, Any]:
 def _defaults(table: Table) -> dict[str, Any]:
     """As parameters; but for ``id`` and ``create_time``, which are made for each row."""
     defaults = {field.name: field.get_default() for field in table._meta.concrete_fields}
-    return parameters("default", table, defaults | {"id": None, "create_time": None})
+    return parameters(connections["default"], table, defaults | {"id": None, "create_time": None})
 
 
 def _literal(value: Any) -> str:
@@ -148,7 +153,7 @@ def _literal(value: Any) -> str:
 
 
 @cache
-def _fields(table: Table) -> dict[str, tuple[type | None, Callable[[Any, str], Any]]]:
+def _fields(table: Table) -> dict[str, tuple[type | None, Callable[[Any, BaseDatabaseWrapper], Any]]]:
     """By name: the type of values that need no preparation, and what prepares the others."""
     return {field.name: (_plain(field), partial(_prepare(field), field)) for field in table._meta.concrete_fields}
 
@@ -157,26 +162,26 @@ def _plain(field: Any) -> type | None:
     return next((plain for kind, plain in _PLAIN if isinstance(field, kind)), None)
 
 
-def _prepare(field: Any) -> Callable[[Any, Any, str], Any]:
+def _prepare(field: Any) -> Callable[[Any, Any, BaseDatabaseWrapper], Any]:
     special = {models.JSONField: _json, models.UUIDField: _uuid, models.DateTimeField: _moment}
     return special.get(type(field), _any)
 
 
-def _json(field: Any, value: Any, using: str) -> str:
+def _json(field: Any, value: Any, connection: BaseDatabaseWrapper) -> str:
     return json_text(value)
 
 
-def _uuid(field: Any, value: Any, using: str) -> str:
+def _uuid(field: Any, value: Any, connection: BaseDatabaseWrapper) -> str:
     # SQLite stores it so, and the others read it.
-    return field.to_python(value).hex  # type: ignore[no-any-return]
+    return str(value.hex if type(value) is UUID else field.to_python(value).hex)
 
 
-def _moment(field: Any, value: Any, using: str) -> Any:
+def _moment(field: Any, value: Any, connection: BaseDatabaseWrapper) -> Any:
     if type(value) is datetime and value.tzinfo is not None:  # all that the field does is for those that are not
-        return connections[using].ops.adapt_datetimefield_value(value)
-    return _any(field, value, using)
+        return connection.ops.adapt_datetimefield_value(value)
+    return _any(field, value, connection)
 
 
-def _any(field: Any, value: Any, using: str) -> Any:
-    prepared = field.get_db_prep_save(value, connections[using])
+def _any(field: Any, value: Any, connection: BaseDatabaseWrapper) -> Any:
+    prepared = field.get_db_prep_save(value, connection)
     return str.__str__(prepared) if isinstance(prepared, str) else prepared  # a member of TextChoices is a str, too

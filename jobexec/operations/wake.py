@@ -49,7 +49,7 @@ def wake_on_commit(using: str, *, timers: bool = False) -> None:
     if pending is not None:
         pending.also(content)
         return
-    connection.on_commit(_Wake(using, content), robust=True)
+    connection.on_commit(_Wake(connection, content), robust=True)
 
 
 def _pending(connection: BaseDatabaseWrapper) -> _Wake | None:
@@ -69,8 +69,8 @@ def _pending(connection: BaseDatabaseWrapper) -> _Wake | None:
 
 
 class _Wake:
-    def __init__(self, using: str, content: str) -> None:
-        self.using, self.content = using, content
+    def __init__(self, connection: BaseDatabaseWrapper, content: str) -> None:
+        self.connection, self.using, self.content = connection, connection.alias, content
 
     def also(self, content: str) -> None:
         """The transaction brings this, too."""
@@ -83,14 +83,14 @@ class _Wake:
                 listener(self.using, self.content)
             except Exception:  # the job is committed, and the other listeners want to know
                 logger.exception("A listener failed on %s", self.using)
-        if connections[self.using].vendor == "postgresql" and get_settings().engine(self.using).notify:
+        if self.connection.vendor == "postgresql" and get_settings().engine(self.using).notify:
             self._notify()
 
     def _notify(self) -> None:
         # On its own, after the commit: NOTIFY inside a transaction takes a lock that serialises all commits
         # of the database.
         try:
-            with connections[self.using].cursor() as cursor:
+            with self.connection.cursor() as cursor:
                 cursor.execute(f"NOTIFY {CHANNEL}" + (f", '{self.content}'" if self.content else ""))
         except Exception:  # the job is committed; whoever enqueued it must not see an error for a lost wake-up
             logger.warning("NOTIFY failed on %s; executors will find the job by polling", self.using, exc_info=True)

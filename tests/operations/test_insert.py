@@ -86,7 +86,7 @@ def way(request):
             return create_jobs(alias, [columns] * MANY)[MANY // 2]
         columns = dict(columns)
         configuration = columns.pop("handler_configuration", {})
-        encoded = parameters(alias, Job, {"handler_configuration": configuration})["handler_configuration"]
+        encoded = parameters(connections[alias], Job, {"handler_configuration": configuration})["handler_configuration"]
         return create_alike(alias, [encoded] * MANY, **columns)[MANY // 2]
 
     return create
@@ -335,8 +335,11 @@ def test_a_default_that_would_need_quotes_is_refused():
 
 
 def test_shared_columns_and_own_ones(alias):
-    values = [parameters(alias, Job, {"id": uuid7(), "create_time": NOW, "priority": number}) for number in range(3)]
+    values = [
+        parameters(connections[alias], Job, {"id": uuid7(), "create_time": NOW, "priority": number})
+        for number in range(3)
+    ]
     rows = [tuple(one.values()) for one in values]
-    insert_rows(alias, Job, tuple(values[0]), rows, {"handler_type": HANDLER, "tenant_id": "t"})
+    insert_rows(connections[alias], Job, tuple(values[0]), rows, {"handler_type": HANDLER, "tenant_id": "t"})
     found = Job.objects.using(alias).order_by("pk").values_list("priority", "tenant_id", "handler_type")
     assert list(found) == [(number, "t", HANDLER) for number in range(3)]
