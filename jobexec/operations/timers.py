@@ -21,7 +21,8 @@ def trigger_due_timers(using: str, limit: int) -> int:
     """Move up to ``limit`` due timers to the executable jobs, or to the suspended ones if a suspension covers them.
 
     Several nodes may do this at once: each passes over the rows that another is just moving. Returns how many rows
-    moved; ``limit`` of them means that there may be more. Rows that cannot be read or moved become dead letters.
+    moved; ``limit`` of them means that there may be more. Rows that cannot be read or moved become dead letters;
+    what is wrong with one that moved unread is found by whoever acquires it.
     """
     try:
         return _trigger(using, limit)

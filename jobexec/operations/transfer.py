@@ -1,7 +1,7 @@
 """Moves inside the database: rows go from table to table without being read, built and sent again.
 
-The fast form of :func:`~jobexec.operations.move.move_all`, which defines what a move means and serves the databases
-that cannot do this. For rows that the caller has locked, and knows to be as it decided about them.
+The fast form of :func:`~jobexec.operations.move.move_all`, which defines what a move means, and serves MySQL and
+whoever needs the rows. For rows that the caller has locked, and knows to be as it decided about them.
 """
 
 from __future__ import annotations
