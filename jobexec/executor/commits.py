@@ -16,9 +16,9 @@ from jobexec.operations.wake import EVERYTHING, JOBS, TIMERS
 
 from .node import Node
 
-#: Seconds between two looks: the least, soon after a commit, and the most; for each second since the last commit they
-#: grow by so much. A look takes some 2 µs and waiting for it 10 or more, because everything else has left the cache:
-#: each 2 ms is half a per cent of a processor, each 8 ms a fifth.
+#: Seconds between two looks: the least, soon after a job has come, and the most; for each second since then they grow
+#: by so much. (Any commit would not do: heartbeats are commits, too.) A look takes some 2 µs and waiting for it 10 or
+#: more, because everything else has left the cache: each 2 ms is half a per cent of a processor, each 8 ms a fifth.
 _LEAST, _MOST, _GROWTH = 0.002, 0.008, 0.0005
 _AFTER_ERROR = 1.0
 
@@ -51,7 +51,7 @@ class CommitWatch:
         self._wrapper: Any = None
         self._connection: Any = None
         self._version: int | None = None
-        self._changed_at = self._rang_at = 0.0
+        self._rang_at = 0.0
         self._job: Any = None
         self._owed = False
         self._due: Any = None
@@ -65,7 +65,7 @@ class CommitWatch:
     def turn(self) -> float:
         if not self.listening:
             return _AFTER_ERROR
-        return min(_MOST, max(_LEAST, _GROWTH * (time.monotonic() - self._changed_at)))
+        return min(_MOST, max(_LEAST, _GROWTH * (time.monotonic() - self._rang_at)))
 
     def ask(self) -> None:
         try:
@@ -92,7 +92,6 @@ class CommitWatch:
         return self._version != before
 
     def _look(self) -> None:
-        self._changed_at = time.monotonic()
         before, self._job = self._job, self._first(self._first_job)
         self._owed = self._job is not None
         if self._job != before and self._owed:

@@ -114,10 +114,13 @@ def test_a_job_that_nobody_takes_is_no_reason_to_look_at_every_commit(alias, wat
     assert watch.ask() == [], "there is none any more"
 
 
-def test_looks_sooner_after_a_commit(alias, watch, time):
+def test_looks_sooner_after_a_job_has_come(alias, watch, time):
     time.now += 100
     seldom = watch.it.turn()
     elsewhere(lambda: Group.objects.using(alias).create(name="x"))
+    watch.ask()
+    assert watch.it.turn() == seldom, "not for a heartbeat, say"
+    elsewhere(lambda: make_job(alias))
     watch.ask()
     often = watch.it.turn()
     time.now += 5
