@@ -62,6 +62,8 @@ class Settings:
     engines: Mapping[str, EngineSettings]
     threads: int = field(default=10, metadata=_by(values.integer(1, 10_000)))
     queue_size: int = field(default=3000, metadata=_by(values.integer(1, 1_000_000)))
+    async_jobs: int = field(default=1000, metadata=_by(values.integer(0, 1_000_000)))
+    async_threads: int = field(default=2, metadata=_by(values.integer(1, 1000)))
     node_name: str = field(default="", metadata=_by(values.node_name))
     lease_time: timedelta = field(default=_seconds(30), metadata=_by(values.duration()))
     heartbeat_interval: timedelta = field(default=_seconds(10), metadata=_by(values.duration()))

@@ -25,8 +25,8 @@ class ConnectionCount:
     """The most connections of one process to one engine's database at the same moment.
 
     ``ordinary`` are made by Django (and come from its pool, if it has one): one for each worker thread, whichever
-    engine's job it runs, and one for each of the executor's own threads. ``listening`` is 1 if a connection of its own
-    LISTENs, on LISTEN_DATABASE or else here; it never comes from a pool.
+    engine's job it runs, one for each thread that async handlers use, and one for each of the executor's own threads.
+    ``listening`` is 1 if a connection of its own LISTENs, on LISTEN_DATABASE or else here; it never comes from a pool.
     """
 
     ordinary: int
@@ -48,8 +48,9 @@ def connections_needed(settings: Settings, engine: EngineSettings) -> Connection
 
 
 def ordinary_connections(settings: Settings) -> int:
-    """Those of one engine that Django makes: worker threads, loops and helpers."""
-    return settings.threads + len(LOOPS) + len(HELPERS)
+    """Those of one engine that Django makes: worker threads, threads for async handlers, loops and helpers."""
+    threads_for_async = settings.async_threads if settings.async_jobs else 0
+    return settings.threads + threads_for_async + len(LOOPS) + len(HELPERS)
 
 
 def can_listen(engine: EngineSettings) -> bool:

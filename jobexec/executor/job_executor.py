@@ -15,6 +15,7 @@ from jobexec.operations.work import AcquiredJob
 
 from .engine import Engine
 from .execution import execute_batch
+from .lane import AsyncLane
 from .outcomes import Outcome
 from .pool import Pool
 from .running import RunningJobs
@@ -27,6 +28,7 @@ logger = logging.getLogger("jobexec.executor")
 _LOOP_STOP = 10.0
 _GIVE_BACK = 10.0
 _SETTLE_STOP = 10.0
+_LANE_STOP = 2.0
 
 
 class JobExecutor(Service):
@@ -46,7 +48,16 @@ class JobExecutor(Service):
         self._started = False
         self._lifecycle = threading.RLock()
         settings, names = self.settings, list(self.settings.engines)
-        self.pool = Pool(settings.threads, settings.queue_size, self._run, self._give_back, names)
+        self.lane = AsyncLane(self, self._left_lane, settings.async_threads)
+        self.pool = Pool(
+            settings.threads,
+            settings.queue_size,
+            self._run,
+            self._give_back,
+            names,
+            lane=self.lane,
+            lane_size=settings.async_jobs,
+        )
         self.running = RunningJobs(hurry=lambda: self.timeouts.wake())
         self.timeouts = Timeouts(
             self.running, self.pool, self.submit, self._restart, self.node_name, settings.max_stuck_threads
@@ -64,7 +75,8 @@ class JobExecutor(Service):
         """In the order of starting; :meth:`stop` goes backwards: acquisition first, the lease last."""
         engines = self.engines.values()
         heartbeats, settlements = [each.heartbeat for each in engines], [each.settlement for each in engines]
-        return [*heartbeats, *settlements, *(each.monitor for each in engines), self.timeouts, self.pool, *engines]
+        first = [*heartbeats, *settlements, *(each.monitor for each in engines)]
+        return [*first, self.timeouts, self.lane, self.pool, *engines]
 
     def start(self) -> None:
         """Start everything; if something cannot start, what has started is stopped and the reason raised."""
@@ -97,6 +109,7 @@ class JobExecutor(Service):
         for engine in engines:
             engine.stop(_LOOP_STOP)
         drained = self.pool.stop(grace)
+        drained = self.lane.stop(_LOOP_STOP if drained else _LANE_STOP) and drained
         self.timeouts.stop(_LOOP_STOP)
         for engine in engines:
             engine.monitor.stop(_LOOP_STOP)
@@ -126,6 +139,12 @@ class JobExecutor(Service):
         execute_batch(batch, self)
         if self._hinted:
             self.engines[batch[0].using].acquisition.waiting.batch_ended()
+
+    def _left_lane(self, batches: Sequence[Batch]) -> None:
+        if self._hinted:
+            for batch in batches:
+                self.engines[batch[0].using].acquisition.waiting.batch_ended()
+        self.pool.leave(batches)
 
     def _give_back(self, batches: Sequence[Batch]) -> None:
         try:
@@ -171,6 +190,13 @@ class JobExecutor(Service):
             if node.owner != work.lock_owner:
                 return False
         return False
+
+    def verdict(self, work: AcquiredJob) -> bool | None:
+        """Whether this job may begin; None if a heartbeat has to find out first whether its lock is good."""
+        node = self.engines[work.using].node
+        if self.shutting_down or node.owner != work.lock_owner:
+            return False
+        return True if node.good else None
 
     def submit(self, outcome: Outcome) -> None:
         self.engines[outcome.work.using].settlement.submit(outcome)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from jobexec import clock
 from jobexec.operations.work import ALONE_FROM, AcquiredJob
 
+from .boarding import Boarding, Lane
 from .chunk import Chunk
 from .connections import rest_connections_outside
 from .pace import Pace
@@ -21,6 +22,7 @@ logger = logging.getLogger("jobexec.executor")
 _IDLE_SECONDS = 5.0
 _WORKER_STOP = 5.0
 _STUCK_STOP = 0.5
+_CANCEL_STOP = 2.0
 #: A job that takes longer than this (seconds) is not tiny: others take over what its thread was to run after it.
 _STALL = 0.005
 
@@ -37,6 +39,9 @@ class Pool(Service):
     How long jobs take is measured (:class:`~jobexec.executor.pace.Pace`). Tiny ones go to few threads, in chunks, for
     in one Python more threads would only get in each other's way; an idle thread takes over what is held up by a job
     that turns out not to be tiny. ``on_idle`` is called when the last job has left its thread and none waits.
+
+    Jobs of async handlers go to ``lane``, if there is one: up to ``lane_size`` batches at once, which take no places
+    and no threads.
     """
 
     def __init__(
@@ -46,6 +51,8 @@ class Pool(Service):
         run: Callable[[Batch], None],
         release: Callable[[Sequence[Batch]], None],
         engines: Sequence[str] = (),
+        lane: Lane | None = None,
+        lane_size: int = 0,
     ) -> None:
         self.threads, self.capacity = threads, threads + queue_size
         self._run, self._release = run, release
@@ -53,8 +60,9 @@ class Pool(Service):
         self._changed = threading.Condition()
         self._pace = Pace(threads)
         self._shares = Shares(threads, self.capacity, engines, self._pace)
+        self._boarding = Boarding(lane, lane_size, threads) if lane is not None and lane_size else None
         self._suspect_runs = False
-        self._lone: Batch | None = None  # waits until all threads are idle, or runs
+        self._lone: Batch | None = None  # waits until nothing else runs, or runs
         self._active: list[Chunk] = []
         self._stuck: list[Chunk] = []
         self._parked: dict[int, Batch] = {}
@@ -76,7 +84,9 @@ class Pool(Service):
         run alone or does: whatever was acquired would wait here for its end, and other nodes could not have it.
         """
         with self._changed:
-            idle = self._staff - len(self._active)
+            idle, boarding = self._staff - len(self._active), self._boarding
+            if boarding is not None:
+                wanted, idle = min(wanted, boarding.limit(using)), max(idle, boarding.extra(using))
             granted = 0 if self._closed or self._lone is not None else self._shares.reserve(using, wanted, idle)
             if not granted:
                 self._refused[using] = on_room
@@ -88,8 +98,10 @@ class Pool(Service):
         A pool that was closed meanwhile gives them back.
         """
         with self._changed:
-            accepted = not self._closed
-            self._shares.submit(using, batches if accepted else [], reserved)
+            accepted, boarding = not self._closed, self._boarding
+            own = batches if boarding is None or not accepted else boarding.sort(using, batches)
+            self._shares.submit(using, own if accepted else [], reserved)
+            self._board()
             self._call_threads()
             waiting = self._with_room()
         if not accepted and batches:
@@ -100,7 +112,8 @@ class Pool(Service):
         """Busy and stuck threads and waiting jobs, as columns of the node's row."""
         with self._changed:
             busy, stuck = len(self._active), len(self._stuck)
-            waiting = sum(map(len, (*self._lone_waits(), *self._parked.values())))
+            others = self._boarding.waiting() if self._boarding is not None else ()
+            waiting = sum(map(len, (*self._lone_waits(), *self._parked.values(), *others)))
             queued = self._shares.queued + waiting + sum(chunk.waiting_jobs for chunk in self._active)
             return {"busy_threads": busy, "stuck_threads": stuck, "queued_jobs": queued}
 
@@ -109,18 +122,25 @@ class Pool(Service):
         with self._changed:
             waiting = (*self._shares.waiting(), *self._lone_waits(), *self._parked.values())
             running = [batch for chunk in (*self._active, *self._stuck) for batch in chunk.batches()]
+            if self._boarding is not None:
+                running += [*self._boarding.waiting(), *self._boarding.within()]
             return [job for batch in (*waiting, *running) for job in batch]
+
+    @property
+    def in_lane(self) -> int:
+        """How many async handlers run, or wait for something."""
+        return self._boarding.busy if self._boarding is not None else 0
 
     @property
     def empty(self) -> bool:
         """Nothing reserved, queued or running. What is stuck does not count: it has been given up."""
         with self._changed:
-            return self._shares.empty
+            return self._shares.empty and (self._boarding is None or self._boarding.empty)
 
     @property
     def busy(self) -> bool:
         """Whether outcomes of jobs may come soon."""
-        return bool(self._active or self._shares.queued)
+        return bool(self._active or self._shares.queued or self.in_lane)
 
     @property
     def alive(self) -> bool:
@@ -142,19 +162,28 @@ class Pool(Service):
         self._staff += 1
 
     def stop(self, timeout: float) -> bool:
-        """Give back what has not begun and wait for what runs; for what is stuck there is no use in waiting long."""
+        """Give back what has not begun and wait for what runs; for what is stuck there is no use in waiting long.
+
+        An async handler that has not ended by then is cancelled, and its job given back.
+        """
         with self._changed:
             self._closed = True
             for chunk in self._active:
                 self._shares.put_back(chunk.using, chunk.take_back())
             waiting = [*self._shares.clear(), *self._lone_waits()]
+            if self._boarding is not None:
+                waiting += self._boarding.clear()
             for batch in self._lone_waits():
                 self._leave(batch[0].using, len(batch), batch)
             self._changed.notify_all()
         if waiting:
             self._release(waiting)
         with self._changed:
-            drained = self._changed.wait_for(lambda: not self._active, timeout)
+            drained = self._changed.wait_for(lambda: not (self._active or self.in_lane), timeout)
+            if self._boarding is not None and self.in_lane:
+                self._boarding.lane.cancel()
+                self._changed.wait_for(lambda: not self.in_lane, _CANCEL_STOP)
+                drained = not (self._active or self.in_lane)
             drained = drained and self._changed.wait_for(lambda: not self._stuck, _STUCK_STOP)
         deadline = Deadline(_WORKER_STOP if drained else 0)  # those without work end at once
         for worker in self._workers:
@@ -184,6 +213,27 @@ class Pool(Service):
         _call(waiting)
         return stuck
 
+    # What the lane uses.
+
+    def leave(self, batches: Sequence[Batch]) -> None:
+        """These have left the lane."""
+        with self._changed:
+            if self._boarding is not None:
+                self._boarding.leave(batches)
+            self.done += sum(map(len, batches))
+            self._board()
+            if self._closed or self._lone is not None:
+                self._changed.notify_all()
+            idle = not self.busy
+            waiting = self._with_room()
+        if idle:
+            self.on_idle()
+        _call(waiting)
+
+    def _board(self) -> None:
+        if self._boarding is not None and self._lone is None and not self._closed:
+            self._boarding.go()
+
     # Siblings that wait for a commit.
 
     def park(self, siblings: Batch) -> None:
@@ -197,12 +247,16 @@ class Pool(Service):
         """Let parked jobs go on; a pool that was closed meanwhile gives them back. Not ``go_on``: forget them."""
         with self._changed:
             closed = self._closed
+            # Once each: the settlement calls again if something failed after this.
+            batches = [batch for batch in batches if self._parked.pop(id(batch), None) is not None]
             for batch in batches:
-                del self._parked[id(batch)]
-                self._shares.resume(batch, queue=go_on and not closed)
+                queue = go_on and not closed
+                boards = queue and self._boarding is not None and self._boarding.sort_sibling(batch)
+                self._shares.resume(batch, queue=queue and not boards)
+            self._board()
             self._call_threads()
             waiting = self._with_room()
-        if go_on and closed:
+        if go_on and closed and batches:
             self._release(batches)
         _call(waiting)
 
@@ -230,11 +284,13 @@ class Pool(Service):
                 self._wait()
             self._active.append(chunk)
             self._taken_at = clock.monotonic()
+            if not self._watched and self._to_be_watched():
+                self._changed.notify()  # who has watched until now has work itself
             return chunk
 
     def _wait(self) -> None:
         """Until somebody calls, or until it is time to see whether the others are held up: one thread watches that."""
-        if not self._watched and (self._shares.queued or any(chunk.waiting for chunk in self._active)):
+        if not self._watched and self._to_be_watched():
             self._watched = True
             try:
                 self._changed.wait(_STALL)
@@ -243,13 +299,19 @@ class Pool(Service):
         elif not self._changed.wait(_IDLE_SECONDS):
             rest_connections_outside(self._changed)
 
+    def _to_be_watched(self) -> bool:
+        """Whether anything could be held up."""
+        return bool(self._shares.queued) or any(chunk.waiting for chunk in self._active)
+
     def _next(self, fresh: bool) -> Chunk | None:
         if self._lone is None:
             if not fresh and self._enough():
                 return None
+            if held_up := self._take_over():  # first: it has waited longer than what is queued
+                return held_up
             batches = self._shares.next(with_suspects=not self._suspect_runs, most=self._most())
             if not batches:
-                return self._take_over()
+                return None
             if not is_suspect(batches[0]):
                 return Chunk(batches)
             self._suspect_runs = True
@@ -257,7 +319,7 @@ class Pool(Service):
                 return Chunk(batches, suspect=batches[0])
             self._lone = batches[0]
         # It begins when all else has ended, and nothing begins before it has ended.
-        return None if self._active else Chunk([self._lone], suspect=self._lone)
+        return None if self._active or self.in_lane else Chunk([self._lone], suspect=self._lone)
 
     def _most(self) -> int:
         """How many batches a thread takes: not so many that others have nothing, unless they are tiny."""
@@ -273,11 +335,10 @@ class Pool(Service):
         """Half of what waits behind a job that takes long."""
         now = clock.monotonic()
         for chunk in self._active:
-            if chunk.waiting and now - chunk.since >= _STALL:
-                batches = chunk.take_back(0.5)
-                if batches:
-                    self._shares.take_over(chunk.using)
+            if chunk.waiting and now - chunk.since >= _STALL and self._shares.take_over(chunk.using):
+                if batches := chunk.take_back(0.5):
                     return Chunk(batches)
+                self._shares.done(chunk.using, 0)  # its thread has just gone on
         return None
 
     def _call_threads(self) -> None:
@@ -289,7 +350,7 @@ class Pool(Service):
     def _lone_waits(self) -> list[Batch]:
         """The batch that waits to run alone, if there is one."""
         lone = self._lone
-        return [] if lone is None or any(chunk.current is lone for chunk in self._active) else [lone]
+        return [] if lone is None or any(chunk.suspect is lone for chunk in self._active) else [lone]
 
     def _done(self, chunk: Chunk) -> bool:
         """Whether the thread was stuck and another has taken its place; if none has, it goes on itself."""
@@ -307,7 +368,7 @@ class Pool(Service):
                 self._leave(chunk.using, chunk.jobs, chunk.suspect)
             if self._closed:
                 self._changed.notify_all()
-            idle = not (self._active or self._shares.queued)
+            idle = not self.busy
             waiting = self._with_room()
         if idle:
             self.on_idle()
@@ -322,6 +383,7 @@ class Pool(Service):
             self._suspect_runs = False
             if suspect is self._lone:
                 self._lone = None
+                self._board()
                 self._changed.notify_all()
         if suspect is not None or self._shares.waits_for_a_turn():
             self._changed.notify()
@@ -331,8 +393,16 @@ class Pool(Service):
         """Whom to tell that there is room: those who were refused, once their part of the queue is half empty."""
         if self._closed or self._lone is not None:
             return []
-        ready = [using for using in self._refused if self._shares.has_room(using)]
+        ready = [using for using in self._refused if self._has_room(using)]
         return [self._refused.pop(using) for using in ready]
+
+    def _has_room(self, using: str) -> bool:
+        boarding = self._boarding
+        if boarding is None:
+            return self._shares.has_room(using)
+        extra = boarding.extra(using)
+        worth = self._shares.has_room(using) or self._shares.queued < extra // 2
+        return worth and boarding.limit(using) > self.threads // 2
 
 
 def _runs_alone(batch: Batch) -> bool:

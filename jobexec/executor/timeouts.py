@@ -63,6 +63,10 @@ class Timeouts(Loop):
     def _give_up(self, running: RunningJob) -> None:
         work = running.context.work
         running.context.interrupt()
+        if not running.context.holds_thread:
+            text = "%s %s ran longer than its timeout of %s; it is cancelled"
+            logger.error(text, work.handler_type, work.id, work.timeout)
+            return
         stuck = self._pool.give_up(work, self._most_stuck)
         text = "%s %s ran longer than its timeout of %s; its thread is stuck (%d of this process)"
         logger.error(text, work.handler_type, work.id, work.timeout, stuck)

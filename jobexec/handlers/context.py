@@ -35,6 +35,9 @@ class JobContext:
     run has failed already, and nothing that the handler still does counts.
     """
 
+    #: Whether a thread is kept by the handler until it ends.
+    holds_thread = True
+
     def __init__(self, work: AcquiredJob, host: Host, started_at: datetime | None = None) -> None:
         self.work = work
         self._host = host

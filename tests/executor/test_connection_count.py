@@ -139,9 +139,13 @@ def test_every_thread_that_uses_the_database_is_counted(alias, configure):
 def test_every_alias_has_its_number(alias, configure):
     configure(THREADS=3)
     listening = int(connections[alias].vendor == "postgresql")
-    assert connections_by_alias(get_settings()) == {alias: 12 + listening}
+    assert connections_by_alias(get_settings()) == {alias: 14 + listening}
     configure({"NOTIFY": False}, THREADS=3)
-    assert connections_by_alias(get_settings()) == {alias: 12}
+    assert connections_by_alias(get_settings()) == {alias: 14}
+    configure({"NOTIFY": False}, THREADS=3, ASYNC_THREADS=5)
+    assert connections_by_alias(get_settings()) == {alias: 17}
+    configure({"NOTIFY": False}, THREADS=3, ASYNC_JOBS=0)
+    assert connections_by_alias(get_settings()) == {alias: 12}, "async handlers run in the worker threads"
 
 
 def test_the_number_in_the_documentation_is_right():

@@ -1,0 +1,155 @@
+"""Which jobs go to the lane of async handlers, and how many: plain counting, under the pool's lock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from jobexec import clock
+from jobexec.handlers.registry import async_handlers
+
+from .pace import Pace
+from .shares import Batch, is_suspect
+
+_AHEAD = 0.1  # of what the lane ends in a second may wait for it
+_PART = 0.02  # less than this of what came lately is nothing
+_NO_LIMIT = 1_000_000_000
+
+
+class Lane(Protocol):
+    """What runs async handlers without threads. Neither call blocks."""
+
+    def begin(self, batches: Sequence[Batch]) -> None:
+        """Run these, and let the pool know by ``leave`` when each has ended."""
+        ...
+
+    def cancel(self) -> None:
+        """Ask whatever runs to end now, and give back what does."""
+        ...
+
+
+class Boarding:
+    """What waits for the lane, by turns of the engines, and what is in it: at most ``size`` batches.
+
+    They take no places of threads. While the lane is full little is acquired for it, so that other nodes have the
+    rest; as long as it is not, pages for it grow, also when all threads are busy with jobs that take long.
+    """
+
+    def __init__(self, lane: Lane, size: int, threads: int) -> None:
+        self.lane = lane
+        self._size, self._threads = size, threads
+        self._pace = Pace(size)
+        self._handlers = async_handlers()
+        self._waiting: dict[str, deque[Batch]] = {}
+        self._within: dict[int, tuple[Batch, float]] = {}
+        #: Which part of an engine's last pages was for the lane, and how many more than threads have room for it may
+        #: ask for.
+        self._part: dict[str, float] = {}
+        self._page: dict[str, int] = {}
+
+    def sort(self, using: str, batches: Sequence[Batch]) -> Sequence[Batch]:
+        """Keep those whose first job the lane can run; returns the others, for threads.
+
+        Not the atomic ones, whose transaction needs a thread of its own; and no suspects, which run one at a time.
+        """
+        if not self._handlers or not batches:
+            return batches
+        mine: list[Batch] = []
+        others: list[Batch] = []
+        for batch in batches:
+            job = batch[0]
+            fits = job.handler_type in self._handlers and not job.atomic and not is_suspect(batch)
+            (mine if fits else others).append(batch)
+        if mine:
+            self._waiting.setdefault(using, deque()).extend(mine)
+        self._learn(using, len(mine), len(others))
+        return others
+
+    def _learn(self, using: str, mine: int, others: int) -> None:
+        part = (self._part.get(using, 0.0) + mine / (mine + others)) / 2
+        if mine and not others:
+            part, page = 1.0, 2 * self._page.get(using, self._threads)
+        else:
+            page = self._threads
+        self._part[using] = part if part >= _PART else 0.0
+        self._page[using] = min(page, self._size)
+
+    def sort_sibling(self, siblings: Batch) -> bool:
+        """Take siblings that may go on now, in front; False if they need a thread."""
+        job = siblings[0]
+        if job.handler_type not in self._handlers or job.atomic or is_suspect(siblings):
+            return False
+        self._waiting.setdefault(job.using, deque()).appendleft(siblings)
+        return True
+
+    def go(self) -> None:
+        """Let into the lane whatever has room there."""
+        going = []
+        while len(self._within) < self._size and (batch := self._next()) is not None:
+            self._within[id(batch)] = batch, clock.monotonic()
+            going.append(batch)
+        if going:
+            self.lane.begin(going)
+
+    def _next(self) -> Batch | None:
+        for using, waiting in self._waiting.items():
+            if waiting:
+                batch = waiting.popleft()
+                self._waiting[using] = self._waiting.pop(using)  # to the end: its next turn comes after the others
+                return batch
+        return None
+
+    def leave(self, batches: Sequence[Batch]) -> None:
+        """These have ended."""
+        now = clock.monotonic()
+        for batch in batches:
+            _, began = self._within.pop(id(batch))
+            self._pace.note(1, now - began)
+
+    def clear(self) -> list[Batch]:
+        """Take all out that wait."""
+        waiting = list(self.waiting())
+        self._waiting.clear()
+        return waiting
+
+    def waiting(self) -> Iterator[Batch]:
+        """Those that wait for room in the lane."""
+        for each in self._waiting.values():
+            yield from each
+
+    def within(self) -> list[Batch]:
+        """Those in the lane."""
+        return [batch for batch, _ in self._within.values()]
+
+    @property
+    def busy(self) -> int:
+        """How many handlers are in the lane."""
+        return len(self._within)
+
+    @property
+    def empty(self) -> bool:
+        """Nothing waits for it and nothing is in it."""
+        return not self._within and not any(self._waiting.values())
+
+    # How many jobs may be acquired.
+
+    def limit(self, using: str) -> int:
+        """The most that an engine may acquire, as far as the lane is concerned."""
+        waiting = sum(map(len, self._waiting.values()))
+        part = max(self._part.get(using, 0.0), _PART if waiting else 0.0)
+        if not part:
+            return _NO_LIMIT
+        room = self._size - len(self._within) + self._ahead() - waiting
+        return max(0, int(room / part))
+
+    def extra(self, using: str) -> int:
+        """How many jobs may be acquired although threads have no room, since the lane has and its jobs come."""
+        room = self._size - len(self._within)
+        if not self._part.get(using) or room <= 0:
+            return 0
+        return min(self._page[using], room)
+
+    def _ahead(self) -> int:
+        """How many may wait for a full lane: what it ends while more is fetched."""
+        return max(self._threads, int(min(self._pace.most(), 10_000) * _AHEAD))

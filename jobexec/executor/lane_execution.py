@@ -1,0 +1,93 @@
+"""The lane's whole work on one batch: what ``execution`` does in a thread, without one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from asgiref.sync import sync_to_async
+
+from jobexec import clock
+from jobexec.exceptions import HandlerNotFound, JobCancelled
+from jobexec.handlers.base import AsyncJobHandler
+from jobexec.handlers.context import JobContext
+from jobexec.handlers.registry import async_handlers
+from jobexec.operations.work import AcquiredJob
+
+from .execution import Host, caught, ended, hand_on, interruption
+from .outcomes import Outcome
+
+_UNDECIDED = 0.1
+
+
+class LaneHost(Host, Protocol):
+    """What the lane asks of the executor it runs in. Nothing here blocks."""
+
+    def verdict(self, work: AcquiredJob) -> bool | None:
+        """Whether this job may begin; None if a heartbeat has to find out first."""
+        ...
+
+
+class End(Protocol):
+    """How the lane ends: ``cancelling``, handlers that are cancelled give their jobs back; ``dropped``, without."""
+
+    cancelling: bool
+    dropped: bool
+
+
+async def execute_batch_async(batch: list[AcquiredJob], host: LaneHost, end: End) -> None:
+    """Run a single job, or the first of exclusive siblings, as ``execute_batch`` does; never raises.
+
+    The siblings come back to the pool when its outcome is committed. What may not start any more is given back.
+    """
+    left = batch
+    try:
+        if await _may_start(batch[0], host):
+            outcome = await _execute(batch[0], host, end)
+            if outcome.run is not None and not outcome.timed_out and not end.dropped:
+                left = hand_on(outcome, batch[1:], host)
+    finally:
+        for unbegun in () if end.dropped else left:
+            host.submit(Outcome(unbegun))
+
+
+async def _may_start(work: AcquiredJob, host: LaneHost) -> bool:
+    while (verdict := host.verdict(work)) is None:
+        await asyncio.sleep(_UNDECIDED)
+    return verdict
+
+
+async def _execute(work: AcquiredJob, host: LaneHost, end: End) -> Outcome:
+    """One job from handler look-up to outcome; never raises. An outcome without a run gives back what did not begin,
+    or was cancelled because the executor ends."""
+    started_at, start = clock.now(work.using), clock.monotonic()
+    outcome = Outcome(work)
+    handler: AsyncJobHandler | None = None
+    try:
+        if work.cancel_requested:
+            raise JobCancelled("It was cancelled before it began.")
+        handler = async_handlers().get(work.handler_type)
+        if handler is None:
+            raise HandlerNotFound(f"No async handler {work.handler_type!r} is registered in this process.")
+        # Long arguments are still in the database.
+        text = work.configuration if work.configuration is not None else await sync_to_async(work.arguments)()
+        await _call(handler, JobContext(work, host, started_at), handler.read(text), host, outcome)
+    except BaseException as error:  # no loop dies of a job
+        if end.cancelling and isinstance(error, asyncio.CancelledError) and not outcome.timed_out:
+            return outcome
+        if not caught(outcome, error, handler):
+            return outcome
+    return ended(outcome, host, started_at, start)
+
+
+async def _call(handler: AsyncJobHandler, context: JobContext, arguments: object, host: Host, outcome: Outcome) -> None:
+    context.holds_thread = False
+    outcome.began = True
+    host.begin(context, handler)
+    try:
+        await handler.execute_async(context, arguments)
+    finally:
+        host.end(context)
+        outcome.timed_out = context.timed_out
+    if context.timed_out or context.saw_cancellation:
+        raise interruption(context)
