@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -71,6 +71,10 @@ def acquire_jobs(
         return Acquisition(found=limit)
 
 
+def _in_order(job: AcquiredJob) -> tuple[int, int]:
+    return job.rank, job.id.int
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What is asked of one acquisition."""
@@ -94,21 +98,39 @@ def _acquire(request: Request) -> Acquisition:
     if walk.not_plain:
         walk.not_plain -= 1
     else:
-        jobs = lock_plain_page(request.using, request.owner, request.limit, request.scope, request.until, position)
-        if jobs:
-            walk.ended(jobs, full=len(jobs) >= request.limit)
+        limit = request.limit
+        jobs, others = lock_plain_page(request.using, request.owner, limit, request.scope, request.until, position)
+        if jobs and not others:
+            walk.ended(jobs, full=len(jobs) >= limit)
             return Acquisition(jobs, found=len(jobs))
-        if position is None and not _any(request):
+        if not (others or _any(request, position)):
             walk.ended(jobs, full=False)
             return Acquisition()
         walk.not_plain = _NOT_PLAIN
-    several = _acquire_skip_locked if has_skip_locked(request.using) else _acquire_optimistic
-    return several(request, position)
+        if jobs:
+            return _completed(request, position, jobs)
+    return _acquire_in_several(request, position)
 
 
-def _any(request: Request) -> bool:
-    """Whether anything could be acquired; asked without a lock and outside of a transaction."""
-    return any(_run(request, pair, None).exists() for pair in request.scope.pairs())
+def _acquire_in_several(request: Request, position: Position | None) -> Acquisition:
+    if has_skip_locked(request.using):
+        return _acquire_skip_locked(request, position)
+    return _acquire_optimistic(request, position)
+
+
+def _completed(request: Request, position: Position | None, plain: list[AcquiredJob]) -> Acquisition:
+    """The page whose plain jobs are locked already, with as many others as have their place on it."""
+    result = Acquisition()
+    if len(plain) < request.limit:
+        result = _acquire_in_several(replace(request, limit=request.limit - len(plain)), position)
+    result.jobs = sorted([*plain, *result.jobs], key=_in_order)
+    result.found += len(plain)
+    return result
+
+
+def _any(request: Request, position: Position | None) -> bool:
+    """Whether anything could be acquired there; asked without a lock and outside of a transaction."""
+    return any(_run(request, pair, position).exists() for pair in request.scope.pairs())
 
 
 def _acquire_skip_locked(request: Request, position: Position | None = None) -> Acquisition:
@@ -223,7 +245,7 @@ def _first(
             page = lock_rows(page, skip_locked=True)
         rows = page.values_list(*columns())[:limit]
         found += [from_row(row, request.using, request.owner) for row in rows]
-    found.sort(key=lambda job: (job.rank, job.id.int))
+    found.sort(key=_in_order)
     return found[:limit]
 
 
@@ -249,8 +271,9 @@ def _with_siblings(request: Request, jobs: list[AcquiredJob]) -> tuple[list[Acqu
     count = 0
     for job in jobs:
         count += 1
-        page.setdefault(job.id, job)
+        # Before the job itself: where the walk goes on, or categories decide, some may stand in front of it.
         page |= {sibling.id: sibling for sibling in siblings.pop(job.serial_key, [])}
+        page.setdefault(job.id, job)
         if len(page) >= request.limit:
             break
     return list(page.values())[: request.limit], count
