@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import traceback
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -37,6 +36,7 @@ from jobexec.retry import RetryPlan
 
 from .connections import clean_connections
 from .outcomes import Outcome
+from .stack import stack_of
 
 logger = logging.getLogger("jobexec.execution")
 
@@ -236,7 +236,7 @@ def _failure_of(error: BaseException, work: AcquiredJob, handler: JobHandler | N
         return Failure(message, kind="unknown")
     if isinstance(error, JobCancelled):
         return Failure(message, kind="cancelled", error=error)
-    stack = "".join(traceback.format_exception(error))
+    stack = stack_of(error)
     if isinstance(error, UnreadableJob | DoNotRetry):
         return Failure(message, stack, kind="fatal", error=error)
     if isinstance(error, RetryIn):

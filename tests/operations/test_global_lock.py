@@ -126,7 +126,7 @@ def test_an_error_frees_it(alias, monkeypatch):
     def fail(*args, **kwargs):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(acquire, "_candidates", fail)
+    monkeypatch.setattr(acquire, "_acquire", fail)
     with pytest.raises(ZeroDivisionError):
         acquire_under_lock(alias, "a")
     assert lock(alias).lock_owner is None

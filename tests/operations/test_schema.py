@@ -75,7 +75,7 @@ def test_the_siblings_of_a_process_instance_are_found_by_their_index(alias, plan
     lock_instances(alias, "one", ["p", "q"])
     make_job(alias, process_instance_id="p")
     seen = plans(lambda: unlock_instances(alias, "one", ["p", "q"]))
-    assert len(seen) == 2
+    assert seen
     for plan in [*seen, *plans(lambda: list(Job.objects.using(alias).filter(process_instance_id="p")))]:
         assert "jobexec_job_instance" in plan, plan
 

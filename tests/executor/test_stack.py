@@ -1,0 +1,83 @@
+"""The text of a stack trace is Python's own, however often it is asked for."""
+
+import traceback
+
+import pytest
+
+from jobexec.executor import stack
+from jobexec.executor.stack import stack_of
+
+
+def deep(depth, error):
+    if depth:
+        deep(depth - 1, error)
+    raise error
+
+
+def plain():
+    raise ValueError("no")
+
+
+def without_message():
+    raise KeyError
+
+
+def chained():
+    try:
+        plain()
+    except ValueError as error:
+        raise RuntimeError("worse") from error
+
+
+def in_passing():
+    try:
+        plain()
+    except ValueError:
+        len(3)
+
+
+def noted():
+    error = ValueError("no")
+    error.add_note("at noon")
+    raise error
+
+
+def grouped():
+    raise ExceptionGroup("several", [ValueError("one"), KeyError("two")])
+
+
+def broken_source():
+    compile("a b", "<text>", "exec")
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [plain, without_message, chained, in_passing, noted, grouped, broken_source, lambda: deep(20, OSError(2, "gone"))],
+)
+def test_it_is_what_python_says(fail):
+    for _ in range(2):  # the second time from memory
+        with pytest.raises(Exception) as caught:
+            fail()
+        assert stack_of(caught.value) == "".join(traceback.format_exception(caught.value))
+
+
+def test_the_same_place_with_another_message():
+    for message in ("first", "second"):
+        with pytest.raises(ValueError) as caught:
+            deep(1, ValueError(message))
+        assert stack_of(caught.value).endswith(f"ValueError: {message}\n")
+
+
+def test_an_exception_that_was_never_raised():
+    assert stack_of(ValueError("no")) == "".join(traceback.format_exception(ValueError("no")))
+
+
+def test_what_is_remembered_is_bounded(monkeypatch):
+    monkeypatch.setattr(stack, "_MOST", 3)
+    for number in range(10):
+        scope = {}
+        exec(f"def fail():\n    raise ValueError({number})", scope)
+        with pytest.raises(ValueError) as caught:
+            scope["fail"]()
+        assert f"ValueError: {number}" in stack_of(caught.value)
+        assert len(stack._known) <= 3
