@@ -1,5 +1,6 @@
 """What ``manage.py jobbench`` runs: one file per case, each with the raw SQL of the same work beside it."""
 
+from .async_handlers import AsyncHandlers
 from .atomic import Atomic
 from .backlog import Backlog
 from .bloat import Bloat
@@ -35,6 +36,7 @@ _ALL: tuple[type[Case], ...] = (
     Retries,
     Timers,
     Payload,
+    AsyncHandlers,
     Cluster,
 )
 

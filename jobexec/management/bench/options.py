@@ -32,6 +32,17 @@ def count(text: str) -> int:
     return _at_least(0, text)
 
 
+def seconds(text: str) -> float:
+    """A time greater than 0."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise ArgumentTypeError(f"expected a number of seconds greater than 0, got {text!r}")
+    return found
+
+
 def _at_least(least: int, text: str) -> int:
     if not text.isdigit() or int(text) < least:
         raise ArgumentTypeError(f"expected a number of at least {least}, got {text!r}")
@@ -72,6 +83,7 @@ CASE_OPTIONS: tuple[CaseOption, ...] = (
     CaseOption("foreign", ("backlog",), "executable jobs of another deployment, before ours", 200_000, count),
     CaseOption("seconds", ("idle",), "how long each run is", 30),
     CaseOption("payload", ("payload",), "kilobytes of arguments of each job", 1024),
+    CaseOption("wait", ("async",), "seconds that each job waits", 2, seconds),
     CaseOption("nodes", ("cluster",), "nodes, each a process of its own", _NODES),
     CaseOption("strategy", ("cluster",), "how they acquire", ALL, str, (*STRATEGIES, ALL)),
     CaseOption("seed", ("cluster",), "of the jobs' service times and priorities", 1, int),
