@@ -79,8 +79,9 @@ def test_jobs_of_all_kinds_are_done_and_the_connections_go_back(alias, pooled, h
         make_job(alias, handler_type="tests.atomic", atomic=True, process_instance_id=f"order-{number % 3}")
     for name in ("tests.fail", "tests.leave_open"):
         make_job(alias, handler_type=name, retries=2)
-    until(lambda: TimerJob.objects.using(alias).count() == 2 and executor.idle)
-    assert not Job.objects.using(alias).exists()
+    until(
+        lambda: TimerJob.objects.using(alias).count() == 2 and not Job.objects.using(alias).exists() and executor.idle
+    )
     assert JobLog.objects.using(alias).filter(state="successful").count() == THREADS + 20
     # The executor goes on polling, and yet between two polls every connection is in the pool.
     connections[alias].close()
