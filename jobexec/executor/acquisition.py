@@ -86,6 +86,9 @@ class JobAcquisition(Loop):
         text = "%s: asked for %d jobs, %d there, %d acquired, %d lost to other nodes; %d threads busy, %d jobs queued"
         numbers = round.requested, round.found, len(acquisition.jobs), round.lock_failures
         logger.debug(text, self.name, *numbers, pool["busy_threads"], pool["queued_jobs"])
+        unseen = self._walk.unseen() if round.requested and not round.lock_failures else None
+        if unseen is not None:
+            wait = min(wait, unseen)
         if acquisition.lock_taken:
             return self._poll_rate
         # Who has had the global lock stays away from it for a while, so that others get in.

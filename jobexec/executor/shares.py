@@ -122,9 +122,13 @@ class Shares:
         share.running -= jobs
         share.queued += jobs
 
-    def take_over(self, using: str) -> None:
-        """One more thread works for an engine, on what another had taken."""
-        self._of(using).busy += 1
+    def take_over(self, using: str) -> bool:
+        """Let one more thread work for an engine, on what another had taken; False if it has as many as it may."""
+        share = self._of(using)
+        if share.busy >= self._most_busy:
+            return False
+        share.busy += 1
+        return True
 
     def park(self, using: str, jobs: int) -> None:
         """So many siblings keep their places without a thread."""
@@ -173,8 +177,8 @@ class Shares:
 
     @property
     def queued(self) -> int:
-        """How many jobs wait for a thread."""
-        return sum(share.queued for share in self._shares.values())
+        """How many jobs wait for a thread. Any thread may ask, also one without the pool's lock."""
+        return sum([share.queued for share in list(self._shares.values())])
 
     @property
     def empty(self) -> bool:

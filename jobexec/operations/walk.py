@@ -38,6 +38,7 @@ class Walk:
         self._position: Position | None = None
         self._head_at = self._head_cost = self._began = 0.0
         self._full = False
+        self._at_head = True
         #: So many pages more are not even tried as plain ones.
         self.not_plain = 0
 
@@ -47,7 +48,19 @@ class Walk:
         goes_on = self._full or self._head_cost >= _DEAR
         if not goes_on or self._began - self._head_at >= _SHARE * self._head_cost:
             self._position = None
+        self._at_head = self._position is None
         return self._position
+
+    def unseen(self) -> float | None:
+        """After how many seconds to look at the head, if the last page came to the end and had not begun there.
+
+        What came to stand in front meanwhile may have been announced before that page, and would not be again.
+        """
+        if self._full or self._at_head:
+            return None
+        if self._head_cost < _DEAR:
+            return 0.0
+        return max(0.0, self._head_at + _SHARE * self._head_cost - clock.monotonic())
 
     def ended(self, jobs: Sequence[AcquiredJob], *, full: bool) -> None:
         """These jobs, in order, were gone through; ``full``: more may follow them."""

@@ -1,41 +1,11 @@
 """The pool: places are reserved before jobs are locked, suspects run alone, stopping gives back what has not begun."""
 
 import threading
-from types import SimpleNamespace
-from uuid import uuid4
 
 import pytest
 
-from jobexec.executor.pool import Pool
+from tests.support.pool import Bench
 from tests.support.waiting import TIMEOUT, passed, threads, until
-
-
-class Bench:
-    """A pool whose batches run until they are let go."""
-
-    def __init__(self, threads, queue_size):
-        self.began, self.given_back, self.ended = [], [], []
-        self.go = {}
-        self.pool = Pool(threads, queue_size, self.run, self.given_back.extend)
-
-    def batch(self, *lost_runs):
-        batch = [SimpleNamespace(id=uuid4(), lost_runs=count, using="default") for count in lost_runs or (0,)]
-        self.go[batch[0].id] = threading.Event()
-        return batch
-
-    def submit(self, *batches):
-        count = sum(map(len, batches))
-        assert self.pool.reserve(count, lambda: None) == count
-        self.pool.submit(batches, count)
-
-    def run(self, batch):
-        self.began.append(batch)
-        assert self.go[batch[0].id].wait(TIMEOUT)
-        self.ended.append(batch)
-
-    def let_go(self, *batches):
-        for batch in batches:
-            self.go[batch[0].id].set()
 
 
 def in_hand(bench):

@@ -1,0 +1,321 @@
+"""Tiny jobs travel in chunks, and nobody waits behind a job that turns out to take long."""
+
+import itertools
+import sys
+import threading
+
+import pytest
+
+from jobexec import clock
+from jobexec.executor import pool as module
+from jobexec.executor.chunk import Chunk
+from tests.support.pool import Bench
+from tests.support.waiting import TIMEOUT, passed, threads, until
+
+SOON = TIMEOUT / 2
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    """A function that starts a pool that takes its jobs to be tiny; whoever waits without a reason waits too long."""
+    monkeypatch.setattr(module, "_IDLE_SECONDS", 2 * TIMEOUT)
+    benches = []
+
+    def make(threads=1, queue_size=100, engines=(), seconds=0.00001):
+        benches.append(Bench(threads, queue_size, engines))
+        benches[-1].pool._pace.seconds = seconds
+        benches[-1].pool.start()
+        return benches[-1]
+
+    yield make
+    for each in benches:
+        for event in each.go.values():
+            event.set()
+        assert each.pool.stop(TIMEOUT)
+        assert each.pool.empty
+    assert not threads()
+
+
+def in_hand(b):
+    return sorted(map(id, b.pool.jobs_in_hand()))
+
+
+def reserved(pool, count):
+    """Whether that many places could be reserved; less are given up again."""
+    granted = pool.reserve(count, lambda: None)
+    if granted < count:
+        pool.submit([], granted)
+    return granted == count
+
+
+def jobs_of(*batches):
+    return sorted(id(job) for batch in batches for job in batch)
+
+
+def test_a_thread_takes_half_of_what_waits(bench):
+    b = bench(threads=1)
+    long, rest = b.batch(), b.quick(9)
+    b.submit(long, *rest)
+    until(lambda: b.began)
+    (chunk,) = b.pool._active
+    assert chunk.batches() == [long, *rest[:4]]
+    assert b.pool.load() == {"busy_threads": 1, "stuck_threads": 0, "queued_jobs": 9}
+    assert in_hand(b) == jobs_of(long, *rest)
+    b.let_go(long)
+    until(lambda: b.pool.empty)
+    assert b.ended == [long, *rest]
+    assert b.pool.done == 10
+
+
+def test_jobs_that_are_not_tiny_go_one_by_one(bench):
+    b = bench(threads=1, seconds=0.02)
+    long, rest = b.batch(), b.quick(9)
+    b.submit(long, *rest)
+    until(lambda: b.began)
+    (chunk,) = b.pool._active
+    assert chunk.batches() == [long]
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_a_job_that_takes_long_holds_nobody_up_as_long_as_a_thread_is_idle(bench, count):
+    b = bench(threads=count)
+    long = [b.batch() for _ in range(count - 1)]
+    rest = b.quick(30)
+    # Each long one stands before others, so that each of the threads that took over has one of them in its way again.
+    b.submit(*itertools.chain.from_iterable(zip(long, *[iter(rest[: 2 * len(long)])] * 2, strict=True)))
+    b.submit(*rest[2 * len(long) :])
+    until(lambda: len(b.ended) == len(rest), SOON)
+    assert sorted(map(id, b.ended)) == sorted(map(id, rest))
+    assert in_hand(b) == jobs_of(*long)
+
+
+def test_what_is_held_up_comes_before_what_has_waited_less(bench):
+    b = bench(threads=2)
+    until(lambda: len(b.pool._changed._waiters) == 2)
+    long, rest = b.batch(), b.quick(39)
+    b.submit(long, *rest)
+    until(lambda: len(b.ended) == len(rest), SOON)
+    taken = rest[:19]  # what the first thread took behind the long one
+    assert max(b.ended.index(batch) for batch in taken) < b.ended.index(rest[-1])
+
+
+def test_what_is_held_up_takes_no_thread_that_is_kept_for_another_engine(bench):
+    b = bench(threads=4, engines=["default", "other"])
+    long = [b.batch() for _ in range(8)]
+    b.submit(*long)
+    until(lambda: len(b.began) == 3, SOON)
+    begun = clock.monotonic()
+    until(lambda: clock.monotonic() - begun > 2 * module._STALL)
+    with b.pool._changed:
+        assert b.pool._take_over() is None
+    others = b.quick(20, using="other")
+    b.submit(*others)
+    until(lambda: len(b.ended) == 20, SOON)
+    assert len(b.began) == 23
+
+
+def test_a_stuck_thread_gives_back_the_rest_of_its_chunk(bench):
+    b = bench(threads=1)
+    stuck, rest = b.batch(), b.quick(9)
+    b.submit(stuck, *rest)
+    until(lambda: b.began)
+    assert b.pool._active[0].waiting_jobs == 4
+    assert b.pool.give_up(stuck[0], 1) == 1
+    until(lambda: len(b.ended) == 9, SOON)
+    assert b.ended == rest
+    assert in_hand(b) == jobs_of(stuck)
+    assert b.pool.empty
+    b.let_go(stuck)
+    until(lambda: b.pool.load()["stuck_threads"] == 0)
+    assert b.pool.done == 10
+
+
+def test_nobody_is_given_up_for_a_job_that_has_not_begun(bench):
+    b = bench(threads=1)
+    long, waiting = b.batch(), b.quick(3)
+    b.submit(long, *waiting)
+    until(lambda: b.began)
+    assert b.pool.give_up(waiting[0][0], 1) == 0
+    assert b.pool.load()["busy_threads"] == 1
+
+
+def test_stopping_gives_back_what_a_thread_has_taken_and_not_begun(bench):
+    b = bench(threads=1)
+    long, rest = b.batch(), b.quick(9)
+    b.submit(long, *rest)
+    until(lambda: b.began)
+    assert b.pool.stop(0) is False
+    assert b.given_back == rest
+    assert in_hand(b) == jobs_of(long)
+    b.let_go(long)
+    assert b.pool.stop(TIMEOUT)
+    assert b.ended == [long]
+    assert b.pool.empty
+
+
+@pytest.mark.parametrize("lost_runs", [0, 1, 2])
+def test_stopping_before_a_thread_begins_what_it_has_taken_counts_it_once(bench, monkeypatch, lost_runs):
+    taken, go = threading.Event(), threading.Event()
+
+    class Slow(Chunk):
+        def next(self):
+            taken.set()
+            assert go.wait(TIMEOUT)
+            return super().next()
+
+    monkeypatch.setattr(module, "Chunk", Slow)
+    b = bench(threads=1)
+    batch = b.batch(lost_runs)
+    b.submit(batch)
+    passed(taken)
+    assert in_hand(b) == jobs_of(batch)
+    assert b.pool.stop(0) is False
+    assert b.given_back == [batch]
+    go.set()
+    assert b.pool.stop(TIMEOUT)
+    assert b.began == []
+    share = b.pool._shares._of("default")
+    assert (share.held, share.busy) == (0, 0)
+    monkeypatch.undo()
+    b.pool.start()
+    again = b.batch(lost_runs)
+    b.let_go(again)
+    b.submit(again)
+    until(lambda: b.ended == [again])
+
+
+def test_suspects_share_a_chunk_with_nobody(bench, monkeypatch):
+    made = []
+
+    class Seen(Chunk):
+        def __init__(self, batches, suspect=None):
+            made.append(list(batches))
+            super().__init__(batches, suspect)
+
+    monkeypatch.setattr(module, "Chunk", Seen)
+    b = bench(threads=2)
+    batches = [b.batch(number % 3) for number in range(60)]
+    b.let_go(*batches)
+    b.submit(*batches)
+    until(lambda: len(b.ended) == 60, SOON)
+    with_suspects = [each for each in made if any(job.lost_runs for batch in each for job in batch)]
+    assert sum(map(len, with_suspects)) >= 40
+    assert all(len(each) == 1 for each in with_suspects)
+
+
+# Siblings that wait for a commit.
+
+
+def parked(b):
+    """A job that has left its thread, and the siblings for whom its outcome is not committed yet."""
+    first, siblings = b.quick(1)[0], b.batch(0, 0)
+    b.pool._run = lambda batch: (b.pool.park(siblings), b.ended.append(batch))
+    b.submit(first)
+    until(lambda: b.ended == [first])
+    until(lambda: not b.pool._active)
+    b.pool._run = b.run
+    return siblings
+
+
+def test_parked_siblings_keep_their_places_and_no_thread(bench):
+    b = bench(threads=1, queue_size=4)
+    siblings = parked(b)
+    assert b.pool.load() == {"busy_threads": 0, "stuck_threads": 0, "queued_jobs": 2}
+    assert in_hand(b) == jobs_of(siblings)
+    assert not b.pool.empty
+    assert b.pool.reserve(9, lambda: None) == 3
+    b.pool.submit([], 3)
+    waiting = b.quick(1)[0]
+    with b.pool._changed:  # the thread cannot take one before both are there
+        b.submit(waiting)
+        b.pool.resume([siblings])
+    until(lambda: b.began == [siblings])
+    b.let_go(siblings)
+    until(lambda: b.pool.empty)
+    assert b.began == [siblings, waiting]
+    assert b.pool.done == 1 - 2 + 2 + 1
+
+
+def test_siblings_that_are_given_up_are_forgotten(bench):
+    b = bench(threads=1)
+    siblings = parked(b)
+    b.pool.resume([siblings], go_on=False)
+    assert b.pool.empty
+    assert in_hand(b) == []
+    assert b.given_back == []
+
+
+def test_a_pool_that_was_closed_meanwhile_gives_siblings_back(bench):
+    b = bench(threads=1)
+    siblings = parked(b)
+    assert b.pool.stop(TIMEOUT)
+    assert in_hand(b) == jobs_of(siblings)
+    b.pool.resume([siblings])
+    assert b.given_back == [siblings]
+    assert b.pool.empty
+
+
+def test_siblings_go_on_once_however_often_they_are_called(bench):
+    b = bench(threads=1)
+    siblings = parked(b)
+    b.let_go(siblings)
+    for _ in range(2):
+        b.pool.resume([siblings])
+    until(lambda: b.ended[1:] == [siblings])
+    assert b.pool.stop(TIMEOUT)
+    assert b.began == [siblings]
+    b.pool.resume([siblings])
+    assert b.given_back == []
+
+
+def test_who_collects_outcomes_is_told_when_the_last_job_has_left(bench):
+    b = bench(threads=2)
+    told, first, last = [], b.batch(), b.batch()
+    b.pool.on_idle = lambda: told.append(len(b.ended))
+    b.submit(first, last)
+    until(lambda: len(b.began) == 2)
+    b.let_go(first)
+    until(lambda: b.pool.load()["busy_threads"] == 1)
+    assert told == []
+    b.let_go(last)
+    until(lambda: told)
+    assert told == [2]
+
+
+@pytest.mark.parametrize("seconds", [0.000001, 0.0005, 0.05])
+def test_all_that_has_not_ended_is_in_hand_at_every_moment(bench, seconds):
+    b = bench(threads=4, queue_size=400, seconds=seconds)
+    submitted, finished, missing = set(), set(), []
+    stop = threading.Event()
+
+    def run(batch):
+        finished.update(map(id, batch))
+
+    def look():
+        while not stop.is_set():
+            before = set(submitted.copy())
+            hand = {id(job) for job in b.pool.jobs_in_hand()}
+            missing.extend(before - finished.copy() - hand)
+
+    b.pool._run = run
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    looking = threading.Thread(target=look)
+    looking.start()
+    kept = []
+    try:
+        for _ in range(40):
+            batches = [b.batch(*[0] * (1 + number % 3)) for number in range(20)]
+            kept.append(batches)
+            count = sum(map(len, batches))
+            until(lambda: reserved(b.pool, count), SOON)  # noqa: B023
+            b.pool.submit(batches, count)
+            submitted.update(id(job) for batch in batches for job in batch)
+            if b.pool._pace.seconds > 0.001:
+                b.pool._pace.seconds = seconds
+        until(lambda: len(finished) == len(submitted), SOON)
+    finally:
+        stop.set()
+        looking.join(TIMEOUT)
+        sys.setswitchinterval(interval)
+    assert missing == []
