@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db import connections
 from django.db.models import F, Q, QuerySet
 
 from jobexec import clock
@@ -16,7 +17,8 @@ from jobexec.models import Job, SuspendedJob
 from . import global_lock
 from .categories import Turns
 from .exclusive import lock_instances, without_locked_instances
-from .locking import atomic, has_skip_locked, lock_rows
+from .id_list import among, as_parameter
+from .locking import atomic, has_skip_locked, lock_rows, returns_rows
 from .move import move_all
 from .one_statement import lock_plain_page
 from .release import give_back
@@ -143,8 +145,7 @@ def _acquire_skip_locked(request: Request, position: Position | None = None) -> 
         jobs = _without_suspended(using, page, result)
         jobs = _lock_instances(using, owner, jobs, result)
         if jobs:
-            locked = Job.objects.using(using).filter(pk__in=[job.id for job in jobs])
-            locked.update(**_lock_columns(owner, request.until))
+            _lock(using, [job.id for job in jobs], owner, request.until)
     result.jobs = _raised(jobs)
     return result
 
@@ -193,8 +194,28 @@ def _compare_and_set(using: str, owner: str, jobs: Iterable[AcquiredJob], until:
     rows = lock_rows(Job.objects.using(using).filter(pk__in=read, lock_owner=None).order_by("pk"))
     taken = {pk for pk, revision in rows.values_list("pk", "revision") if read[pk] == revision}
     if taken:
-        Job.objects.using(using).filter(pk__in=taken).update(**_lock_columns(owner, until))
+        _lock(using, taken, owner, until)
     return taken
+
+
+def _lock(using: str, ids: Collection[UUID], owner: str, until: datetime) -> None:
+    """Lock rows that this transaction holds."""
+    if not returns_rows(using):
+        Job.objects.using(using).filter(pk__in=ids).update(**_lock_columns(owner, until))
+        return
+    connection = connections[using]
+    parameters = {
+        "owner": owner,
+        "until": connection.ops.adapt_datetimefield_value(until),
+        "ids": as_parameter(connection.vendor, ids),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_LOCK.format(among=among(connection.vendor, "ids")), parameters)
+
+
+_LOCK = f"""
+    UPDATE {Job._meta.db_table}
+    SET lock_owner = %(owner)s, lock_expiration_time = %(until)s, revision = revision + 1 WHERE {{among}}"""
 
 
 def _lock_columns(owner: str, until: datetime) -> dict[str, Any]:

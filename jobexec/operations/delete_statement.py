@@ -17,6 +17,7 @@ from jobexec import clock
 from jobexec.models import Job, JobLog, LogState
 
 from .history import COPIED
+from .id_list import among, as_parameter
 from .locking import atomic
 from .run import Run
 from .work import AcquiredJob
@@ -41,7 +42,7 @@ def delete_ours(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mappi
     connection = connections[using]
     sqlite = connection.vendor == "sqlite"
     parameters: dict[str, Any] = {"owner": owner}
-    condition = _ours(jobs, parameters, sqlite)
+    condition = _ours(jobs, parameters, connection.vendor)
     if runs:
         parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
     with connection.cursor() as cursor:
@@ -55,22 +56,17 @@ def delete_ours(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mappi
         return _lost(cursor, jobs)
 
 
-def _ours(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], sqlite: bool) -> str:
+def _ours(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], vendor: str) -> str:
     """The condition, by revision: nearly always one or two of them."""
-    ids: dict[int, list[str]] = {}
+    ids: dict[int, list[UUID]] = {}
     for job in jobs:
         if (group := ids.get(job.revision)) is None:
             group = ids[job.revision] = []
-        group.append(job.id.hex)
+        group.append(job.id)
     terms = []
     for number, (revision, group) in enumerate(ids.items()):
-        if sqlite:
-            parameters[f"ids{number}"] = json.dumps(group)
-            among = f"id IN (SELECT value FROM json_each(%(ids{number})s))"
-        else:
-            parameters[f"ids{number}"] = f"{{{','.join(group)}}}"
-            among = f"id = ANY(%(ids{number})s::uuid[])"
-        terms.append(f"(revision = {int(revision)} AND {among})")
+        parameters[f"ids{number}"] = as_parameter(vendor, group)
+        terms.append(f"(revision = {int(revision)} AND {among(vendor, f'ids{number}')})")
     return f"lock_owner = %(owner)s AND ({' OR '.join(terms)})"
 
 
