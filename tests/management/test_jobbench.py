@@ -20,10 +20,13 @@ from jobexec.management.bench.bulk import multiply
 from jobexec.management.bench.exclusive import Siblings
 from jobexec.management.bench.idle import Statements
 from jobexec.management.bench.measure import BenchError, Sample
-from jobexec.management.bench.noop import BACKLOG_HANDLER, CATEGORY, Ledger, check_once
+from jobexec.management.bench.noop import BACKLOG_HANDLER, CATEGORY, Ledger, check_once, fill, registered
 from jobexec.management.bench.progress import Bar
+from jobexec.management.bench.raw import RawConnection
+from jobexec.management.bench.raw_drain import number_of
 from jobexec.management.bench.raw_log import LoggingQueue
 from jobexec.management.bench.raw_queue import RawQueue
+from jobexec.management.bench.raw_resuming import ResumingQueue
 from jobexec.management.bench.report import Report
 from jobexec.management.bench.retries import RetryQueue
 from jobexec.management.bench.sampler import Sampler, slope
@@ -177,6 +180,20 @@ class TestExactlyOnce:
         with pytest.raises(CommandError, match="Not each job became executable exactly once: 5 jobs, 3 counted"):
             bench("timers", alias)
         assert rows(alias) == 0
+
+    def test_a_loop_that_resumes_takes_each_job_once(self, alias):
+        found = json.loads(bench("bloat", alias, json=True, jobs=23, page=4))
+        assert found["details"]["runs"]["raw, resumed"]["median"] > 0
+
+    def test_a_loop_that_resumes_begins_where_it_was(self, alias):
+        with overridden(build_settings(alias)), registered(alias, lambda number: None) as handler:
+            fill(handler, 6)
+        with RawConnection(alias) as connection:
+            queue = ResumingQueue(alias, connection, 4)
+            first = queue.lock()
+            Job.objects.using(alias).filter(pk=first[0][0]).update(lock_owner=None)
+            numbers = sorted(number_of(row) for row in first), sorted(number_of(row) for row in queue.lock())
+        assert numbers == ([0, 1, 2, 3], [4, 5])
 
     def test_a_retry_that_does_not_wait_is_told(self, alias, monkeypatch):
         monkeypatch.setattr(RetryQueue, "settling", RawQueue.settling)

@@ -15,6 +15,8 @@ from .case import Case, Contenders
 from .measure import Sample
 from .noop import Ledger, fill, registered
 from .raw import RawConnection
+from .raw_queue import RawQueue
+from .raw_resuming import ResumingQueue
 from .report import Shown
 from .sampler import Sampler
 from .sandbox import tidy
@@ -29,11 +31,16 @@ _BEGIN = {
 
 
 class Bloat(Case):
-    """A drain in twentieths: whether the last ones are as fast as the first."""
+    """A drain in twentieths: whether the last ones are as fast as the first.
+
+    ``raw`` looks for each page from the beginning, as the plain statement does; ``raw, resumed`` goes on where its last
+    page ended.
+    """
 
     name: ClassVar[str] = "bloat"
     summary: ClassVar[str] = "execute no-op jobs while a transaction elsewhere keeps dead rows from being removed"
     default_jobs: ClassVar[int] = 200_000
+    ratios = (("ours", "raw, resumed"),)
     shown = Shown(
         {"first_tenth": "jobs/s", "last_tenth": "jobs/s", "last_to_first": ""},
         across="twentieths of the jobs",
@@ -41,7 +48,7 @@ class Bloat(Case):
     )
 
     def contenders(self) -> Contenders:
-        return {"ours": self.ours, "raw": self.raw}
+        return {"ours": self.ours, "raw": self.raw, "raw, resumed": self.raw_resumed}
 
     def ours(self) -> Sample:
         alias, ledger = self.plan.alias, self.ledger()
@@ -50,12 +57,15 @@ class Bloat(Case):
             tidy(alias)
             return self._watched(ledger, lambda: ours.execute(self.plan.settings, alias, ledger))
 
-    def raw(self) -> Sample:
+    def raw_resumed(self) -> Sample:
+        return self.raw(ResumingQueue)
+
+    def raw(self, queue: raw_drain.Queue = RawQueue) -> Sample:
         alias, ledger = self.plan.alias, self.ledger()
         with registered(alias, ledger.note) as handler:
             fill(handler, ledger.wanted)
         tidy(alias)
-        return self._watched(ledger, lambda: raw_drain.drain(alias, ledger, self.plan.raw_page))
+        return self._watched(ledger, lambda: raw_drain.drain(alias, ledger, self.plan.raw_page, queue=queue))
 
     def _watched(self, ledger: Ledger, run: Callable[[], Sample]) -> Sample:
         with snapshot_held(self.plan.alias), Sampler(ledger.count, _LOOK) as pace:

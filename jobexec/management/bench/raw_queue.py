@@ -18,7 +18,6 @@ from .raw import RawConnection, Row
 _OWNER = "jobbench raw"
 TABLE = Job._meta.db_table
 _LOCK = "lock_owner = %s, lock_expiration_time = %s, revision = revision + 1"
-_COLUMNS = "id, handler_type, handler_configuration"
 
 _DUE = f"FROM {TABLE} WHERE category = %s AND deployment_id = '' AND lock_owner IS NULL ORDER BY {{rank}}, id LIMIT %s"
 
@@ -41,6 +40,8 @@ class RawQueue:
         self._lock_values = [_OWNER, operations.adapt_datetimefield_value(lock_time)]
         self._due = _DUE.format(rank=operations.quote_name("rank"))
         self._skip_locked = " FOR UPDATE SKIP LOCKED" if has_skip_locked(alias) else ""
+        self._text = "handler_configuration" + ("::text" if self._is_postgresql else "")
+        self._columns = f"id, handler_type, {self._text}"
         self._locker, self._settler = connection.fast_cursor(), connection.fast_cursor()
 
     # The whole turn.
@@ -99,6 +100,19 @@ class RawQueue:
             return "id = ANY(%s)", [list(ids)]
         return f"id IN ({_marks(ids)})", list(ids)
 
+    @property
+    def _which(self) -> list[Any]:
+        return [CATEGORY, *self._place, self._page]
+
+    @property
+    def _place(self) -> list[Any]:
+        """Where a page begins, for subclasses that know it."""
+        return []
+
+    def _found(self, rows: list[Row]) -> list[Row]:
+        """A page was locked."""
+        return rows
+
     def _settle(self, ids: Sequence[Any]) -> None:
         for statement, values in self.settling(ids):
             if self._is_postgresql:
@@ -112,19 +126,19 @@ class RawQueue:
     def _lock_in_postgresql(self) -> list[Row]:
         statement = (
             f"UPDATE {TABLE} SET {_LOCK} WHERE ctid = ANY(ARRAY(SELECT ctid {self._due}{self._skip_locked})) "
-            f"RETURNING {_COLUMNS}::text"
+            f"RETURNING {self._columns}"
         )
-        cursor = self._locker.execute(statement, [*self._lock_values, CATEGORY, self._page], binary=True)
-        return cursor.fetchall()  # type: ignore[no-any-return]
+        cursor = self._locker.execute(statement, [*self._lock_values, *self._which], binary=True)
+        return self._found(cursor.fetchall())
 
     def _lock_in_sqlite(self) -> list[Row]:
-        statement = f"UPDATE {TABLE} SET {_LOCK} WHERE id IN (SELECT id {self._due}) RETURNING {_COLUMNS}"
-        values = [*self._lock_values, CATEGORY, self._page]
-        return self._connection.execute(statement, values).fetchall()  # type: ignore[no-any-return]
+        statement = f"UPDATE {TABLE} SET {_LOCK} WHERE id IN (SELECT id {self._due}) RETURNING {self._columns}"
+        values = [*self._lock_values, *self._which]
+        return self._found(self._connection.execute(statement, values).fetchall())
 
     def _lock_in_two(self) -> list[Row]:
-        found = self._connection.execute(f"SELECT {_COLUMNS} {self._due}{self._skip_locked}", [CATEGORY, self._page])
-        rows: list[Row] = found.fetchall()
+        found = self._connection.execute(f"SELECT {self._columns} {self._due}{self._skip_locked}", self._which)
+        rows = self._found(found.fetchall())
         if rows:
             ids = [row[0] for row in rows]
             statement = f"UPDATE {TABLE} SET {_LOCK} WHERE id IN ({_marks(ids)})"

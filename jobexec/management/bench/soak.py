@@ -17,7 +17,7 @@ from .measure import BenchError, Sample, Stopwatch
 from .noop import Ledger, registered, wait_for
 from .raw import Insert, RawConnection
 from .raw_drain import Loop, calling, check_loops
-from .raw_queue import RawQueue
+from .raw_resuming import ResumingQueue
 from .report import Shown
 from .sampler import Sampler, memory, slope
 
@@ -93,7 +93,8 @@ class Soak(Case):
         with registered(alias, ledger.note) as handler:
             insert = Insert(handler, alias)
         with RawConnection(alias) as producer, RawConnection(alias) as consumer:
-            worker = _Worker(Loop(RawQueue(alias, consumer, self.plan.raw_page), calling(ledger.note)), ledger)
+            # All come in order from one producer, so it may go on where it was.
+            worker = _Worker(Loop(ResumingQueue(alias, consumer, self.plan.raw_page), calling(ledger.note)), ledger)
             thread = spawn("jobbench-raw", worker)
             try:
                 sample = self._watched(
