@@ -58,6 +58,6 @@ class LaneWatch(Loop):
         if self._asked is None or now - self._warned.get(handler, -_SELDOM) < _SELDOM:
             return
         self._warned[handler] = now
-        stack = "".join(traceback.format_stack(frame, limit=-5)) if frame is not None else ""
+        stack = "".join(traceback.format_stack(frame, limit=5)) if frame is not None else ""
         text = "%s keeps the event loop busy for %.1f s, and all other async jobs of this process waiting:\n%s"
         logger.warning(text, handler, now - self._asked, stack)
