@@ -98,16 +98,17 @@ class JobAcquisition(Loop):
         engine, owner = self._engine, self.node.owner
         self._in_doubt = True
         try:
-            acquisition = acquire_jobs(
-                engine.alias,
-                owner,
-                limit,
-                self.node.scope,
-                lock_time=engine.lock_time,
-                strategy=engine.acquisition,
-                force_after=engine.global_lock_force_acquire_after,
-                walk=self._walk,
-            )
+            with self.node.writing:
+                acquisition = acquire_jobs(
+                    engine.alias,
+                    owner,
+                    limit,
+                    self.node.scope,
+                    lock_time=engine.lock_time,
+                    strategy=engine.acquisition,
+                    force_after=engine.global_lock_force_acquire_after,
+                    walk=self._walk,
+                )
         except Exception as error:
             if not is_conflict(error):
                 raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from jobexec import clock, signals
@@ -13,7 +14,7 @@ from jobexec.handlers.registry import all_handlers
 from jobexec.models import ExecutorNode, NodeState
 from jobexec.operations import deployments, leases, look, recover
 from jobexec.operations.categories import Turns
-from jobexec.operations.locking import atomic
+from jobexec.operations.locking import atomic, is_single_writer
 from jobexec.operations.work import Scope
 
 logger = logging.getLogger("jobexec.executor")
@@ -41,6 +42,9 @@ class Node:
         self._good_until = 0.0
         self._draining = False
         self._decided = threading.Condition()
+        #: Held while pages are locked or outcomes are written, where one writer locks the whole database: who waits for
+        #: the other here wakes at once, and who waits in SQLite sleeps for up to a tenth of a second.
+        self.writing = threading.Lock() if is_single_writer(self.using) else nullcontext()
         self._scope_read = 0.0
         #: Called after each heartbeat with the names of the questions (``operations.look``) that were answered by yes.
         self.looked: Callable[[frozenset[str]], None] = lambda answers: None

@@ -190,7 +190,8 @@ class Settlement(Service):
         """Write a group; returns what could not be written, to be tried again, and why."""
         using = self._node.using
         try:
-            write(using, group)
+            with self._node.writing:
+                write(using, group)
         except Exception as error:
             for outcome in group:
                 outcome.in_doubt = True
