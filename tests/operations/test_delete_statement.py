@@ -1,0 +1,122 @@
+"""Completion in one statement means what its portable form means, to the last column of the log."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import transaction
+
+from jobexec.models import Job, JobLog
+from jobexec.operations import complete, complete_jobs, release_jobs
+from jobexec.operations.run import Run
+from tests.support.columns import VALUES
+from tests.support.factories import acquire, make_row
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ROWS = [
+    VALUES | {"suspend_requested": False, "process_instance_id": "", "category": "default", "deployment_id": ""},
+    {"due_date": None, "create_time": NOW - timedelta(milliseconds=1234)},
+    {"due_date": NOW + timedelta(hours=1)},  # it began before: no wait is negative
+    {"due_date": NOW - timedelta(days=400, milliseconds=7), "attempts": 9, "retries": 0},
+    {"tenant_id": "ä'\"\\", "job_definition_id": "{,}", "process_definition_key": "%s"},
+    {"process_instance_id": "p", "exclusive": True},
+    {"process_instance_id": "p", "exclusive": True},
+    {"process_instance_id": "q", "exclusive": False},
+]
+
+
+class Undo(Exception):
+    pass
+
+
+def completed(alias, monkeypatch, portable, act):
+    """What ``act`` returns, the log rows by job, and the jobs that are left; all is undone."""
+    names = [field.attname for field in JobLog._meta.concrete_fields if not field.primary_key]
+    with monkeypatch.context() as patch, pytest.raises(Undo), transaction.atomic(using=alias):
+        if portable:
+            patch.setattr(complete, "returns_rows", lambda using: False)
+        result = act()
+        logged = [dict(zip(names, row, strict=True)) for row in JobLog.objects.using(alias).values_list(*names)]
+        left = set(Job.objects.using(alias).values_list("pk", "lock_owner", "revision"))
+        raise Undo
+    return result, {row.pop("job_id"): row for row in logged}, left
+
+
+def both(alias, monkeypatch, act):
+    return [completed(alias, monkeypatch, portable, act) for portable in (False, True)]
+
+
+@pytest.fixture
+def jobs(alias):
+    for number, row in enumerate(ROWS):
+        make_row(Job, alias, rank=number, **{"create_time": NOW - timedelta(seconds=number)} | row)
+    return acquire(alias)
+
+
+def runs(jobs):
+    """A different run for each of them."""
+    return [
+        (job, Run(NOW + timedelta(milliseconds=37 * number), 0.1 * number, f"nöde {number}'"))
+        for number, job in enumerate(jobs)
+    ]
+
+
+@pytest.mark.parametrize("level", ["none", "failures", "activity", "full"])
+def test_rows_of_the_log_are_the_same_in_every_column(alias, configure, monkeypatch, jobs, level):
+    configure(HISTORY_LEVEL=level)
+    assert len(jobs) == len(ROWS)
+    (fast, fast_log, fast_left), (portable, log, left) = both(
+        alias, monkeypatch, lambda: complete_jobs(alias, runs(jobs))
+    )
+    assert fast == portable == {job.id for job in jobs}
+    assert fast_left == left == set()
+    assert fast_log.keys() == log.keys()
+    successes = {pk for pk, row in log.items() if row["state"] == "successful"}
+    assert successes == ({job.id for job in jobs} if level in ("activity", "full") else set())
+    for pk, row in log.items():
+        assert fast_log[pk].pop("wait") == (None if row["wait"] is None else pytest.approx(row["wait"], abs=0.002))
+        row.pop("wait")
+        assert fast_log[pk] == row
+
+
+@pytest.mark.parametrize("level", ["none", "activity"])
+def test_what_is_not_ours_stays_and_is_not_logged(alias, configure, monkeypatch, jobs, level):
+    configure(HISTORY_LEVEL=level)
+    again = jobs[:3]
+    release_jobs(alias, again)
+    fresh = acquire(alias, "one", limit=1)  # at a higher revision than the others
+    taken = acquire(alias, "two")
+    assert (len(fresh), len(taken)) == (1, 2)
+    late = [again[0], *again[1:], *jobs[4:], replace(jobs[3], lock_owner="gone")]
+    (fast, fast_log, fast_left), (portable, log, left) = both(
+        alias, monkeypatch, lambda: complete_jobs(alias, runs(late))
+    )
+    assert fast == portable == {job.id for job in jobs[4:]}
+    assert fast_left == left
+    assert {pk for pk, _, _ in left} == {fresh[0].id, *(job.id for job in taken), jobs[3].id}
+    assert fast_log.keys() == log.keys() == (fast if level == "activity" else set())
+
+
+@pytest.mark.parametrize("level", ["none", "activity"])
+def test_a_commit_in_doubt_that_is_repeated_changes_nothing(alias, configure, monkeypatch, jobs, level):
+    configure(HISTORY_LEVEL=level)
+
+    def twice():
+        return complete_jobs(alias, runs(jobs)), complete_jobs(alias, runs(jobs))
+
+    (fast, fast_log, _), (portable, log, _) = both(alias, monkeypatch, twice)
+    assert fast == portable == ({job.id for job in jobs}, set())
+    assert fast_log.keys() == log.keys() == (fast[0] if level == "activity" else set())
+
+
+def test_revisions_that_are_all_different(alias, monkeypatch):
+    for number in range(40):
+        make_row(Job, alias, rank=number, revision=1 + number % 13)
+    made = acquire(alias)
+    stale = [replace(job, revision=job.revision - 1) for job in made[:5]]
+    (fast, _, fast_left), (portable, _, left) = both(
+        alias, monkeypatch, lambda: complete_jobs(alias, runs([*stale, *made[5:]]))
+    )
+    assert fast == portable == {job.id for job in made[5:]}
+    assert fast_left == left
+    assert len(left) == 5
