@@ -1,5 +1,6 @@
 """The handlers. Each writes where it begins and ends into the journal of its process."""
 
+import asyncio
 import os
 import signal
 import time
@@ -69,6 +70,15 @@ def work(context: JobContext, seconds: float) -> None:
     """Takes some time and ends well."""
     with _told(context):
         _take_time(seconds)
+
+
+@job(retries=PLAN)
+async def waits(context: JobContext, seconds: float, failures: int) -> None:
+    """Takes some time without a thread, and perhaps fails a number of times."""
+    with _told(context):
+        await asyncio.sleep(seconds)
+        if context.attempt <= failures:
+            raise (RetryIn(0.2) if context.attempt % 2 else Injected("not yet"))
 
 
 @job(retries=PLAN)

@@ -6,6 +6,10 @@ from dataclasses import dataclass, field, replace
 ALL = {
     "work": 6,
     "slow": 2,
+    "async": 3,
+    "async-slow": 2,
+    "async-flaky": 1,
+    "async-late": 0.7,
     "careful": 1,
     "late": 0.7,
     "flaky": 2,

@@ -82,6 +82,10 @@ class People:
         makers: dict[str, Callable[[], tuple[str, list[Any], dict[str, Any]]]] = {
             "work": lambda: ("work", [short], {}),
             "slow": lambda: ("work", [long], {}),
+            "async": lambda: ("waits", [short, 0], {}),
+            "async-slow": lambda: ("waits", [long, 0], {}),
+            "async-flaky": lambda: ("waits", [short, chance.randint(1, 2)], {}),
+            "async-late": lambda: ("waits", [long, 0], {"timeout": timedelta(seconds=0.4 * long)}),
             "careful": lambda: ("careful", [long], {}),
             "late": lambda: ("work", [long], {"exclusive": True, "timeout": timedelta(seconds=0.4 * long)}),
             "flaky": lambda: ("flaky", [short, chance.randint(1, 2)], {}),

@@ -1,5 +1,6 @@
 """Handlers of the executors that are started as processes; files tell the test what happened, and when to go on."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -30,6 +31,15 @@ def wait(path: str, text: str, go: str) -> None:
     end = time.monotonic() + 60
     while not Path(go).exists() and time.monotonic() < end:
         time.sleep(0.01)
+    _append(path, f"ended {text}")
+
+
+@job
+async def await_go(path: str, text: str, go: str) -> None:
+    """The same, without a thread."""
+    _append(path, f"begun {text}")
+    while not Path(go).exists():
+        await asyncio.sleep(0.05)
     _append(path, f"ended {text}")
 
 

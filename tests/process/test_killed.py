@@ -31,6 +31,26 @@ def test_kill_9_in_the_middle_of_many_jobs(alias, run, enqueue, trace):
     assert not (ExecutorNode.objects.using(alias).exists() or ExclusiveLock.objects.using(alias).exists())
 
 
+@pytest.mark.databases("postgresql", "mariadb")
+def test_kill_9_with_async_jobs_in_hand(alias, run, enqueue, trace):
+    for number in range(60):
+        enqueue("await_go", f"n{number}", str(trace.go), process_instance_id=f"order-{number % 40}")
+    first = run("--node", "one", "--threads", "2").started()
+    until(lambda: len(trace.lines()) == 40)
+    assert Job.objects.using(alias).exclude(lock_owner=None).count() >= 40
+    first.send(signal.SIGKILL)
+    first.ended()
+    trace.go.touch()
+    second = run("--node", "two", "--threads", "2", "--until-empty")
+    assert second.ended() == 0, second.text
+    assert tables_of(alias) == {}
+    assert {line for line in trace.lines() if line.startswith("ended")} == {f"ended n{number}" for number in range(60)}
+    assert len(trace.lines()) == 40 + 2 * 60
+    assert JobLog.objects.using(alias).filter(state="successful").count() == 60
+    assert not JobLog.objects.using(alias).filter(state="failed").exists(), "no innocent was charged"
+    assert not (ExecutorNode.objects.using(alias).exists() or ExclusiveLock.objects.using(alias).exists())
+
+
 @pytest.mark.databases("postgresql")
 def test_jobs_that_kill_their_process_end_as_dead_letters_and_their_neighbours_are_done(alias, run, enqueue, trace):
     killers = {enqueue("die", how, retries=1, priority=-1).pk for how in ("exit", "kill")}

@@ -49,6 +49,20 @@ def test_the_second_signal_leaves_at_once_and_recovery_gives_the_jobs_back(alias
     assert any("died with 1 jobs" in line for line in other.err)
 
 
+@pytest.mark.databases("sqlite", "postgresql")
+def test_async_jobs_that_outlast_the_grace_period_are_given_back(alias, run, enqueue, trace):
+    for text in ("a", "b"):
+        enqueue("await_go", text, str(trace.go))
+    executor = run(GRACE_PERIOD=0.5).started()
+    until(lambda: len(trace.lines()) == 2)
+    executor.send(signal.SIGTERM)
+    assert executor.ended() == 0, executor.text
+    assert any("2 async jobs have not ended in time" in line for line in executor.err)
+    left = Job.objects.using(alias).values_list("lock_owner", "lost_runs", "retries")
+    assert list(left) == [(None, 0, 3)] * 2
+    assert not ExecutorNode.objects.using(alias).exists()
+
+
 @pytest.mark.databases("postgresql")
 def test_a_grace_period_that_is_over_exits_with_4(alias, run, enqueue, trace):
     enqueue("wait", "a", str(trace.go))
