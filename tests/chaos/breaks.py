@@ -51,6 +51,7 @@ def lock_row() -> None:
 def lease() -> None:
     """A node past its lease goes on as if it were good."""
     node.Node.good = property(lambda self: self._row is not None)  # type: ignore[method-assign,assignment]
+    node.Node.owns = lambda self, lock_owner: lock_owner == self.owner  # type: ignore[method-assign]
 
 
 def recover_living() -> None:

@@ -74,19 +74,19 @@ def test_jobs_that_kill_their_process_end_as_dead_letters_and_their_neighbours_a
 
 @pytest.mark.slow
 @pytest.mark.databases("postgresql")
-def test_the_neighbours_of_a_killer_on_a_page_of_200_never_pay(alias, run, enqueue, trace):
+def test_the_neighbours_of_a_killer_on_its_page_never_pay(alias, run, enqueue, trace):
     killer = enqueue("die", "kill", retries=1, priority=10).pk
     neighbours = {enqueue("note", f"n{number}", process_instance_id=f"order-{number % 3}").pk for number in range(100)}
     neighbours |= {enqueue("note", f"n{number}").pk for number in range(100, 200)}
-    page = {"MAX_JOBS_PER_ACQUISITION": 250, "QUEUE_SIZE": 300}
     for turn in range(6):
-        executor = run("--node", f"node-{turn}", "--until-empty", "--threads", "2", **page)
+        executor = run("--node", f"node-{turn}", "--until-empty", "--threads", "2")
         code = executor.ended()
         if code == 0:
             break
         if turn == 0:
             in_hand = Job.objects.using(alias).exclude(lock_owner=None).count()
-            assert in_hand > 150, "the page was in hand when its killer struck"
+            # A node takes about 100 jobs at most, as long as it does not know how long jobs take.
+            assert in_hand > 40, "the page was in hand when its killer struck"
     assert code == 0, executor.text
     assert turn == 3, "the first loss makes suspects, the second one lonely, the third proves who it is"
     assert tables_of(alias) == {killer: [DeadLetterJob]}

@@ -138,7 +138,8 @@ def test_an_executor_does_jobs_of_all_kinds_and_leaves_no_session_state(alias, e
             make_job(alias, handler_type="tests.atomic", atomic=True)
         for _ in range(5):
             make_job(alias, handler_type="tests.fail", retries=2)
-        until(lambda: DeadLetterJob.objects.using(alias).count() == 5 and executor.idle)
+        rows = Job.objects.using(alias)
+        until(lambda: DeadLetterJob.objects.using(alias).count() == 5 and not rows.exists() and executor.idle)
         assert executor.stop(TIMEOUT)
     finally:
         connection_created.disconnect(watch)
