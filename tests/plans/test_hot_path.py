@@ -81,7 +81,7 @@ def multiply(alias: str, table: type[Any], rows: int, **computed: str) -> None:
 
 
 def crowd(alias: str, rows: int) -> None:
-    """Rows that a hot path must not look at: foreign jobs and our own ones far behind, timers, dead letters, the log."""
+    """Rows that a hot path must not look at: jobs of other deployments, timers, dead letters, the log."""
     far = (clock.now() + timedelta(days=30)).replace(microsecond=0)
     concat = {"postgresql": "'elsewhere:' || ({n} % 50)", "mysql": "concat('elsewhere:', {n} % 50)"}
     make_row(Job, alias, category="default", rank=-1)
@@ -217,7 +217,11 @@ def hot_path(alias: str, configure: Any) -> dict[str, Reads]:
     def run(jobs: list[AcquiredJob]) -> list[Any]:
         return [(job, a_run(alias)) for job in jobs]
 
-    forms = {"one statement": {}, "portable": {"portable": True}, "optimistic": {"strategy": "optimistic"}}
+    forms: dict[str, dict[str, Any]] = {
+        "one statement": {},
+        "portable": {"portable": True},
+        "optimistic": {"strategy": "optimistic"},
+    }
     for (form, how), level in zip(forms.items(), ("none", "activity", "none"), strict=True):
         configure(HISTORY_LEVEL=level)
         ours(alias)
