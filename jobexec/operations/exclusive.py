@@ -85,8 +85,12 @@ def _free_in_one_statement(using: str, owner: str, instances: Collection[str]) -
 
 
 def _wake_for_siblings(using: str, freed: Collection[str]) -> None:
-    """Acquirers that are idle because all they saw was locked must not sleep on when it is free."""
-    if freed and _exclusive_jobs(using).filter(process_instance_id__in=freed, lock_owner=None).exists():
+    """Acquirers that are idle because all they saw was locked must not sleep on when it is free.
+
+    Also for a sibling that is locked: an acquirer may hold it for the moment in which it sees that the page is not
+    plain, unlock it, look again before this commit, and find the instance locked.
+    """
+    if freed and _exclusive_jobs(using).filter(process_instance_id__in=freed).exists():
         wake_on_commit(using)
 
 
