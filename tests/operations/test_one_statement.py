@@ -1,6 +1,7 @@
 """Acquisition in one statement means what its portable form means, for whatever is in the tables."""
 
 import os
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -100,7 +101,8 @@ def acquired(alias, limit, scope, position, portable):
         walk.ended([], full=True)
         walk._position, walk._head_at = position, clock.monotonic() + 1
     found = acquire_jobs(alias, "one", limit, scope, lock_time=LOCK_TIME, strategy="skip_locked", walk=walk)
-    jobs = [(job, job.arguments()) for job in found.jobs]
+    # Which arguments come along at once may differ: what is compressed is measured as it is stored.
+    jobs = [(replace(job, configuration=None), job.arguments()) for job in found.jobs]
     return jobs, found.suspended
 
 
