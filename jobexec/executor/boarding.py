@@ -10,11 +10,12 @@ from jobexec import clock
 from jobexec.handlers.registry import async_handlers
 
 from .pace import Pace
-from .shares import Batch, is_suspect
+from .shares import Batch, runs_alone
 
 _AHEAD = 0.1  # of what the lane ends in a second may wait for it
 _PART = 0.02  # less than this of what came lately is nothing
 _NO_LIMIT = 1_000_000_000
+_SELDOM = 5.0
 
 
 class Lane(Protocol):
@@ -47,11 +48,16 @@ class Boarding:
         #: ask for.
         self._part: dict[str, float] = {}
         self._page: dict[str, int] = {}
+        #: When an engine last tried one, and whether that is on its way.
+        self._tried: dict[str, float] = {}
+        self._trying: set[str] = set()
 
     def sort(self, using: str, batches: Sequence[Batch]) -> Sequence[Batch]:
         """Keep those whose first job the lane can run; returns the others, for threads.
 
-        Not the atomic ones, whose transaction needs a thread of its own; and no suspects, which run one at a time.
+        Not the atomic ones, whose transaction needs a thread of its own; nor those that must run alone. Those that were
+        lost once are welcome: thousands may have been, when their process was killed, and one after the other they
+        would take as many times as long.
         """
         if not self._handlers or not batches:
             return batches
@@ -59,7 +65,7 @@ class Boarding:
         others: list[Batch] = []
         for batch in batches:
             job = batch[0]
-            fits = job.handler_type in self._handlers and not job.atomic and not is_suspect(batch)
+            fits = job.handler_type in self._handlers and not job.atomic and not runs_alone(batch)
             (mine if fits else others).append(batch)
         if mine:
             self._waiting.setdefault(using, deque()).extend(mine)
@@ -78,7 +84,7 @@ class Boarding:
     def sort_sibling(self, siblings: Batch) -> bool:
         """Take siblings that may go on now, in front; False if they need a thread."""
         job = siblings[0]
-        if job.handler_type not in self._handlers or job.atomic or is_suspect(siblings):
+        if job.handler_type not in self._handlers or job.atomic or runs_alone(siblings):
             return False
         self._waiting.setdefault(job.using, deque()).appendleft(siblings)
         return True
@@ -149,6 +155,28 @@ class Boarding:
         if not self._part.get(using) or room <= 0:
             return 0
         return min(self._page[using], room)
+
+    def may_try(self, using: str) -> bool:
+        """Whether to acquire one job although threads have no room, only to see whether the lane has something to do.
+
+        Else async jobs would wait for the end of other jobs that take long. One for threads is given back at once,
+        for others to have it, and so nobody tries often.
+        """
+        rests = using in self._tried and clock.monotonic() < self._tried[using]
+        return bool(self._handlers) and len(self._within) < self._size and not rests
+
+    def tries(self, using: str, granted: int) -> None:
+        """An engine acquires one job to see what it is, if there was a place for it."""
+        if granted:
+            self._tried[using] = clock.monotonic() + _SELDOM
+            self._trying.add(using)
+
+    def has_tried(self, using: str) -> bool:
+        """Whether what comes now was acquired only to see what it is."""
+        if using not in self._trying:
+            return False
+        self._trying.remove(using)
+        return True
 
     def _ahead(self) -> int:
         """How many may wait for a full lane: what it ends while more is fetched."""

@@ -8,13 +8,14 @@ from typing import Protocol
 from asgiref.sync import sync_to_async
 
 from jobexec import clock
-from jobexec.exceptions import HandlerNotFound, JobCancelled
+from jobexec.exceptions import HandlerNotFound, JobCancelled, LockLost
 from jobexec.handlers.base import AsyncJobHandler
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.registry import async_handlers
+from jobexec.operations.recover import mark_suspect_started
 from jobexec.operations.work import AcquiredJob
 
-from .execution import Host, caught, ended, hand_on, interruption
+from .execution import Host, caught, ended, interruption
 from .outcomes import Outcome
 
 _UNDECIDED = 0.1
@@ -45,10 +46,19 @@ async def execute_batch_async(batch: list[AcquiredJob], host: LaneHost, end: End
         if await _may_start(batch[0], host):
             outcome = await _execute(batch[0], host, end)
             if outcome.run is not None and not outcome.timed_out and not end.dropped:
-                left = hand_on(outcome, batch[1:], host)
+                left = []
+                _hand_on(outcome, batch[1:], host)
     finally:
         for unbegun in () if end.dropped else left:
             host.submit(Outcome(unbegun))
+
+
+def _hand_on(outcome: Outcome, siblings: list[AcquiredJob], host: LaneHost) -> None:
+    """As in a thread, but nobody waits here for the commit of a suspect: none runs alone in the lane."""
+    if siblings:
+        host.settle_before(outcome, siblings)
+    else:
+        host.submit(outcome)
 
 
 async def _may_start(work: AcquiredJob, host: LaneHost) -> bool:
@@ -71,6 +81,8 @@ async def _execute(work: AcquiredJob, host: LaneHost, end: End) -> Outcome:
             raise HandlerNotFound(f"No async handler {work.handler_type!r} is registered in this process.")
         # Long arguments are still in the database.
         text = work.configuration if work.configuration is not None else await sync_to_async(work.arguments)()
+        if work.lost_runs and not await sync_to_async(mark_suspect_started)(work):
+            raise LockLost()
         await _call(handler, JobContext(work, host, started_at), handler.read(text), host, outcome)
     except BaseException as error:  # no loop dies of a job
         if end.cancelling and isinstance(error, asyncio.CancelledError) and not outcome.timed_out:

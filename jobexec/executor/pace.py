@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _AHEAD = 1.0  # seconds of work that a node keeps for itself
 _CHUNK = 0.0025  # seconds of work that a thread takes at once
-_UNKNOWN = 100  # jobs beside those of its threads that a node keeps as long as it knows nothing
+_UNKNOWN = 20  # jobs beside those in threads, as long as a node knows nothing; or two for each thread, if that is more
 _WEIGHT = 0.2  # seconds after which half of what was known is forgotten
 _FEW = 10.0  # and jobs after which
 
@@ -32,7 +32,7 @@ class Pace:
     def most(self) -> int:
         """How many jobs, running ones included, are a second's work; without regard to the room that there is."""
         if self.seconds is None:
-            return self._threads + _UNKNOWN
+            return self._threads + max(_UNKNOWN, 2 * self._threads)
         return int(min(_AHEAD * self._threads / max(self.seconds, 1e-7), 1e7))
 
     def chunk(self) -> int:

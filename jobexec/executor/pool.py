@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from jobexec import clock
-from jobexec.operations.work import ALONE_FROM, AcquiredJob
+from jobexec.operations.work import AcquiredJob
 
 from .boarding import Boarding, Lane
 from .chunk import Chunk
 from .connections import rest_connections_outside
 from .pace import Pace
 from .service import Deadline, Service, spawn
-from .shares import Batch, Shares, is_suspect
+from .shares import Batch, Shares, is_suspect, runs_alone
 
 logger = logging.getLogger("jobexec.executor")
 
@@ -87,7 +87,11 @@ class Pool(Service):
             idle, boarding = self._staff - len(self._active), self._boarding
             if boarding is not None:
                 wanted, idle = min(wanted, boarding.limit(using)), max(idle, boarding.extra(using))
-            granted = 0 if self._closed or self._lone is not None else self._shares.reserve(using, wanted, idle)
+            open_to_all = not self._closed and self._lone is None
+            granted = self._shares.reserve(using, wanted, idle) if open_to_all else 0
+            if not granted and open_to_all and wanted and boarding is not None and boarding.may_try(using):
+                granted = self._shares.reserve(using, 1, 1)
+                boarding.tries(using, granted)
             if not granted:
                 self._refused[using] = on_room
             return granted
@@ -95,17 +99,23 @@ class Pool(Service):
     def submit(self, batches: Sequence[Batch], reserved: int, using: str = "default") -> None:
         """Queue batches for which ``reserved`` places were granted; places not used are free again.
 
-        A pool that was closed meanwhile gives them back.
+        A pool that was closed meanwhile gives them back, as it does with a job that was acquired only to see whether
+        it is for the lane.
         """
         with self._changed:
             accepted, boarding = not self._closed, self._boarding
-            own = batches if boarding is None or not accepted else boarding.sort(using, batches)
-            self._shares.submit(using, own if accepted else [], reserved)
+            refused: Sequence[Batch] = [] if accepted else batches
+            own = batches if accepted else []
+            if boarding is not None and accepted:
+                own = boarding.sort(using, batches)
+                if boarding.has_tried(using) and len(self._active) >= self._staff:
+                    own, refused = [], own
+            self._shares.submit(using, own, reserved)
             self._board()
             self._call_threads()
             waiting = self._with_room()
-        if not accepted and batches:
-            self._release(batches)
+        if refused:
+            self._release(refused)
         _call(waiting)
 
     def load(self) -> dict[str, int]:
@@ -315,7 +325,7 @@ class Pool(Service):
             if not is_suspect(batches[0]):
                 return Chunk(batches)
             self._suspect_runs = True
-            if not _runs_alone(batches[0]):
+            if not runs_alone(batches[0]):
                 return Chunk(batches, suspect=batches[0])
             self._lone = batches[0]
         # It begins when all else has ended, and nothing begins before it has ended.
@@ -403,10 +413,6 @@ class Pool(Service):
         extra = boarding.extra(using)
         worth = self._shares.has_room(using) or self._shares.queued < extra // 2
         return worth and boarding.limit(using) > self.threads // 2
-
-
-def _runs_alone(batch: Batch) -> bool:
-    return any(job.lost_runs >= ALONE_FROM for job in batch)
 
 
 def _nothing() -> None:

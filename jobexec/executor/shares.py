@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.work import ALONE_FROM, AcquiredJob
 
 from .pace import Pace
 
@@ -19,6 +19,11 @@ def is_suspect(batch: Batch) -> bool:
         if job.lost_runs:
             return True
     return False
+
+
+def runs_alone(batch: Batch) -> bool:
+    """Whether a job of the batch was lost twice while it ran."""
+    return any(job.lost_runs >= ALONE_FROM for job in batch)
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from jobexec.clock import FrozenClock
 from jobexec.executor.boarding import Boarding
 
 SYNC, ASYNC = "tests.sync", "tests.async"
@@ -31,8 +32,8 @@ def boarding(handle):
 
 
 def test_takes_what_it_can_run_and_leaves_the_rest_in_order(boarding):
-    suspect, atomic, sync = batch(lost_runs=1), batch(atomic=True), batch(SYNC)
-    siblings = [*batch(), *batch(lost_runs=1)]
+    suspect, atomic, sync = batch(lost_runs=2), batch(atomic=True), batch(SYNC)
+    siblings = [*batch(), *batch(lost_runs=2)]
     one, other = batch(), [*batch(), *batch(SYNC)]
     assert boarding.sort("a", [suspect, one, atomic, sync, siblings, other]) == [suspect, atomic, sync, siblings]
     boarding.go()
@@ -63,7 +64,7 @@ def test_siblings_that_go_on_come_first(boarding):
     assert boarding.sort_sibling(siblings)
     assert next(boarding.waiting()) is siblings
     assert not boarding.sort_sibling(batch(SYNC))
-    assert not boarding.sort_sibling(batch(lost_runs=1))
+    assert not boarding.sort_sibling(batch(lost_runs=2))
 
 
 def test_without_async_jobs_it_says_nothing_about_pages(boarding):
@@ -90,6 +91,25 @@ def test_what_waits_counts_also_after_pages_without_async_jobs(boarding):
     for _ in range(20):
         boarding.sort("a", [batch(SYNC)])
     assert boarding.limit("a") == 0
+
+
+def test_one_is_tried_now_and_then(boarding):
+    with FrozenClock() as clock:
+        assert boarding.may_try("a")
+        boarding.tries("a", 0)
+        assert not boarding.has_tried("a"), "there was no place"
+        assert boarding.may_try("a")
+        boarding.tries("a", 1)
+        assert boarding.has_tried("a")
+        assert not boarding.has_tried("a")
+        assert not boarding.may_try("a")
+        assert boarding.may_try("b")
+        clock.tick(5)
+        assert boarding.may_try("a")
+        boarding.sort("a", [batch() for _ in range(3)])
+        boarding.go()
+        clock.tick(5)
+        assert not boarding.may_try("a"), "the lane is full"
 
 
 def test_pages_grow_while_all_of_them_is_for_the_lane(handle):

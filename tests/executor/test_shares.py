@@ -5,7 +5,8 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobexec.executor.shares import Shares
+from jobexec.executor.pace import Pace
+from jobexec.executor.shares import Shares, is_suspect
 
 
 def batch(using, size=1, lost_runs=0):
@@ -75,7 +76,7 @@ def test_threads_take_turns_between_engines():
 
 def test_with_threads_enough_each_engine_leaves_one_to_every_other():
     shares = Shares(6, 60, ["a", "b", "c"])
-    fill(shares, "a", 30)
+    fill(shares, "a", 20)
     assert run(shares, 6) == ["a"] * 4 + [None] * 2
     fill(shares, "b", 1)
     fill(shares, "c", 1)
@@ -139,3 +140,95 @@ def test_nothing_is_counted_twice_or_lost(data, engines, threads, queue_size):
         assert shares.queued == sum(waiting.values()) == len(shares.waiting())
         assert shares.empty == (held == 0)
     assert sum(map(len, shares.clear())) == sum(waiting.values())
+
+
+# With a measured pace.
+
+
+def paced(seconds, threads=4, queue_size=1000, engines=("a",)):
+    pace = Pace(threads)
+    pace.seconds = seconds
+    return Shares(threads, threads + queue_size, engines, pace)
+
+
+def test_no_more_is_kept_than_a_seconds_work_whatever_room_there_is():
+    assert fill(paced(None), "a", 5000) == 4 + 100
+    assert fill(paced(0.00001), "a", 5000) == 1004
+    assert fill(paced(0.02), "a", 5000) == 200
+    assert fill(paced(0.5), "a", 5000) == 8
+    assert fill(paced(60), "a", 5000) == 0
+
+
+def test_an_idle_thread_gets_a_job_however_long_they_take():
+    shares = paced(60)
+    assert shares.reserve("a", 9, idle=3) == 3
+    assert shares.reserve("a", 9, idle=3) == 0, "they are on their way"
+    shares.submit("a", [batch("a"), batch("a")], 3)
+    assert shares.reserve("a", 9, idle=3) == 1
+    shares.submit("a", [], 1)
+    take(shares), take(shares)
+    assert shares.reserve("a", 9, idle=1) == 1
+    assert shares.reserve("a", 9, idle=0) == 0
+
+
+def test_idle_threads_are_no_reason_to_take_more_than_there_are_places():
+    shares = paced(60, threads=2, queue_size=1)
+    assert shares.reserve("a", 9, idle=9) == 3
+    assert shares.reserve("a", 9, idle=9) == 0
+
+
+def test_parked_siblings_count_until_they_go_on_or_are_given_up():
+    shares = paced(None, queue_size=6)
+    siblings, others = batch("a", 2), batch("a", 3)
+    for each in (siblings, others):
+        shares.park("a", len(each))
+    assert not shares.empty
+    assert shares.reserve("a", 99) == 10 - 5
+    shares.submit("a", [batch("a")], 5)
+    shares.resume(siblings, queue=True)
+    shares.resume(others, queue=False)
+    assert shares.queued == 3
+    assert take(shares) is siblings
+    assert shares.reserve("a", 99) == 10 - 3
+
+
+def test_what_a_thread_has_not_begun_goes_to_the_front_again():
+    shares = paced(0.00001)
+    first, second, third = batch("a"), batch("a", 2), batch("a")
+    shares.reserve("a", 4)
+    shares.submit("a", [first, second, third], 4)
+    assert shares.next(with_suspects=True, most=2) == [first, second]
+    shares.put_back("a", [second])
+    assert (shares.queued, shares.waiting()) == (3, [second, third])
+    shares.done("a", 1)
+    assert shares.next(with_suspects=True, most=9) == [second, third]
+    shares.done("a", 3)
+    assert shares.empty
+
+
+def test_a_thread_that_takes_over_counts_as_one_of_the_engines_threads():
+    shares = paced(0.00001, threads=4, engines=("a", "b"))
+    shares.reserve("a", 6)
+    shares.submit("a", [batch("a") for _ in range(6)], 6)
+    assert len(shares.next(with_suspects=True, most=6)) == 6
+    assert [shares.take_over("a") for _ in range(3)] == [True, True, False]
+    shares.done("a", 1)
+    assert shares.take_over("a") is True
+    assert shares.next(with_suspects=True) == []
+
+
+@given(st.lists(st.integers(0, 2), max_size=20), st.integers(1, 6), st.booleans())
+def test_a_suspect_never_shares_a_chunk(lost_runs, most, with_suspects):
+    shares = paced(0.00001)
+    batches = [batch("a", lost_runs=count) for count in lost_runs]
+    shares.reserve("a", len(batches))
+    shares.submit("a", batches, len(batches))
+    taken = []
+    while chunk := shares.next(with_suspects, most=most):
+        assert len(chunk) <= most
+        assert len(chunk) == 1 or not any(map(is_suspect, chunk))
+        taken += chunk
+    left = shares.waiting()
+    assert sorted(map(id, taken + left)) == sorted(map(id, batches))
+    assert all(map(is_suspect, left))
+    assert not (with_suspects and left)

@@ -85,8 +85,8 @@ def test_the_neighbours_of_a_killer_on_its_page_never_pay(alias, run, enqueue, t
             break
         if turn == 0:
             in_hand = Job.objects.using(alias).exclude(lock_owner=None).count()
-            # A node takes about 100 jobs at most, as long as it does not know how long jobs take.
-            assert in_hand > 40, "the page was in hand when its killer struck"
+            # A node takes some twenty jobs, as long as it does not know how long jobs take.
+            assert in_hand > 10, "the page was in hand when its killer struck"
     assert code == 0, executor.text
     assert turn == 3, "the first loss makes suspects, the second one lonely, the third proves who it is"
     assert tables_of(alias) == {killer: [DeadLetterJob]}
