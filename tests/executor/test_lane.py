@@ -44,10 +44,11 @@ def gate(handle):
 
 @pytest.fixture
 def start(make_executor):
-    """A function that starts an executor."""
+    """A function that starts an executor; `pace` is how many seconds jobs are known to take."""
 
-    def run(engine=quick, **keys):
+    def run(engine=quick, pace=None, **keys):
         executor = make_executor(engine, **keys)
+        executor.pool._pace.seconds = pace
         executor.start()
         return executor
 
@@ -376,7 +377,7 @@ class TestThreads:
         ("columns", "keys"),
         [
             ({"handler_type": "tests.where", "atomic": True}, {}),
-            ({"handler_type": "tests.where", "lost_runs": 1}, {}),
+            ({"handler_type": "tests.where", "lost_runs": 2}, {}),
             ({"handler_type": "tests.hidden"}, {}),
             ({"handler_type": "tests.where"}, {"ASYNC_JOBS": 0}),
         ],
@@ -429,6 +430,33 @@ class TestLimit:
             make_job(alias, handler_type="tests.wait")
         until(lambda: gate.now == 200)
         go.set()
+
+    def test_they_come_although_all_threads_are_busy_and_jobs_are_known_to_take_long(self, alias, start, handle, gate):
+        go, held = threading.Event(), []
+        handle(lambda: held.append(1) or go.wait(TIMEOUT), name="tests.hold")
+        executor = start(pace=100.0, THREADS=2, ASYNC_JOBS=500)
+        for _ in range(2):
+            make_job(alias, handler_type="tests.hold")
+        until(lambda: executor.pool.load()["busy_threads"] == 2)
+        for _ in range(200):
+            make_job(alias, handler_type="tests.wait")
+        until(lambda: gate.now == 200)
+        go.set()
+
+    def test_one_that_is_tried_and_needs_a_thread_is_given_back(self, alias, start, handle, gate):
+        go = threading.Event()
+        handle(lambda: go.wait(TIMEOUT), name="tests.hold")
+        executor = start(pace=100.0, THREADS=1, ASYNC_JOBS=500)
+        boarding, tries = executor.pool._boarding, []
+        may_try = boarding.may_try
+        boarding.may_try = lambda using: may_try(using) and not tries.append(using)
+        for _ in range(3):
+            make_job(alias, handler_type="tests.hold")
+        until(lambda: tries and executor.pool.load()["busy_threads"])
+        until(lambda: Job.objects.using(alias).exclude(lock_owner=None).count() == 1)
+        assert executor.pool.load()["queued_jobs"] == 0
+        go.set()
+        until(lambda: executor.idle and all_gone(alias))
 
 
 class TestContext:
