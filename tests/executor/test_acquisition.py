@@ -6,6 +6,7 @@ import pytest
 from django.db import OperationalError
 
 from jobexec import signals
+from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
 from jobexec.executor import acquisition as module
 from jobexec.executor.acquisition import JobAcquisition
@@ -238,3 +239,21 @@ def test_each_round_is_a_line_for_whoever_debugs(alias, build, caplog, monkeypat
         "asked for 4 jobs, 4 there, 4 acquired, 2 lost to other nodes; 0 threads busy, 4 jobs queued",
         "asked for 0 jobs, 0 there, 0 acquired, 0 lost to other nodes; 0 threads busy, 4 jobs queued",
     ]
+
+
+@pytest.mark.parametrize("waiting", ["ladder", "backoff", "polling"])
+def test_after_a_walk_to_the_end_the_head_is_looked_at_without_waiting(alias, build, waiting):
+    """What came to stand there was perhaps announced before that page, and would not be announced again."""
+    loop = build(queue_size=20, MAX_JOBS_PER_ACQUISITION=5, WAITING=waiting, WAIT_TIME=3)
+    for _ in range(7):
+        make_job(alias)
+    with FrozenClock():
+        loop.run_once()
+        loop._walk._head_cost = 0.01  # a full page, and the head has just been seen
+        first = make_job(alias, priority=1000)
+        assert loop.run_once() == 0.0
+        assert len(locked_ids(alias)) == 7
+        assert first.pk not in locked_ids(alias)
+        assert loop.run_once() > 0.0
+        assert first.pk in locked_ids(alias)
+        assert loop.run_once() > 0.0

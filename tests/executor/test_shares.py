@@ -152,7 +152,8 @@ def paced(seconds, threads=4, queue_size=1000, engines=("a",)):
 
 
 def test_no_more_is_kept_than_a_seconds_work_whatever_room_there_is():
-    assert fill(paced(None), "a", 5000) == 4 + 100
+    assert fill(paced(None), "a", 5000) == Pace(4).most() == 4 + 20
+    assert fill(paced(None, threads=50), "a", 5000) == Pace(50).most() == 50 + 100
     assert fill(paced(0.00001), "a", 5000) == 1004
     assert fill(paced(0.02), "a", 5000) == 200
     assert fill(paced(0.5), "a", 5000) == 8
@@ -219,7 +220,7 @@ def test_a_thread_that_takes_over_counts_as_one_of_the_engines_threads():
 
 @given(st.lists(st.integers(0, 2), max_size=20), st.integers(1, 6), st.booleans())
 def test_a_suspect_never_shares_a_chunk(lost_runs, most, with_suspects):
-    shares = paced(0.00001)
+    shares = paced(0.00001, threads=100)
     batches = [batch("a", lost_runs=count) for count in lost_runs]
     shares.reserve("a", len(batches))
     shares.submit("a", batches, len(batches))
