@@ -10,7 +10,7 @@ from jobexec import clock
 from jobexec.handlers.registry import async_handlers
 
 from .pace import Pace
-from .shares import Batch, is_suspect
+from .shares import Batch, runs_alone
 
 _AHEAD = 0.1  # of what the lane ends in a second may wait for it
 _PART = 0.02  # less than this of what came lately is nothing
@@ -55,7 +55,9 @@ class Boarding:
     def sort(self, using: str, batches: Sequence[Batch]) -> Sequence[Batch]:
         """Keep those whose first job the lane can run; returns the others, for threads.
 
-        Not the atomic ones, whose transaction needs a thread of its own; and no suspects, which run one at a time.
+        Not the atomic ones, whose transaction needs a thread of its own; nor those that must run alone. Those that were
+        lost once are welcome: thousands may have been, when their process was killed, and one after the other they
+        would take as many times as long.
         """
         if not self._handlers or not batches:
             return batches
@@ -63,7 +65,7 @@ class Boarding:
         others: list[Batch] = []
         for batch in batches:
             job = batch[0]
-            fits = job.handler_type in self._handlers and not job.atomic and not is_suspect(batch)
+            fits = job.handler_type in self._handlers and not job.atomic and not runs_alone(batch)
             (mine if fits else others).append(batch)
         if mine:
             self._waiting.setdefault(using, deque()).extend(mine)
@@ -82,7 +84,7 @@ class Boarding:
     def sort_sibling(self, siblings: Batch) -> bool:
         """Take siblings that may go on now, in front; False if they need a thread."""
         job = siblings[0]
-        if job.handler_type not in self._handlers or job.atomic or is_suspect(siblings):
+        if job.handler_type not in self._handlers or job.atomic or runs_alone(siblings):
             return False
         self._waiting.setdefault(job.using, deque()).appendleft(siblings)
         return True

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from jobexec import clock
-from jobexec.operations.work import ALONE_FROM, AcquiredJob
+from jobexec.operations.work import AcquiredJob
 
 from .boarding import Boarding, Lane
 from .chunk import Chunk
 from .connections import rest_connections_outside
 from .pace import Pace
 from .service import Deadline, Service, spawn
-from .shares import Batch, Shares, is_suspect
+from .shares import Batch, Shares, is_suspect, runs_alone
 
 logger = logging.getLogger("jobexec.executor")
 
@@ -325,7 +325,7 @@ class Pool(Service):
             if not is_suspect(batches[0]):
                 return Chunk(batches)
             self._suspect_runs = True
-            if not _runs_alone(batches[0]):
+            if not runs_alone(batches[0]):
                 return Chunk(batches, suspect=batches[0])
             self._lone = batches[0]
         # It begins when all else has ended, and nothing begins before it has ended.
@@ -413,10 +413,6 @@ class Pool(Service):
         extra = boarding.extra(using)
         worth = self._shares.has_room(using) or self._shares.queued < extra // 2
         return worth and boarding.limit(using) > self.threads // 2
-
-
-def _runs_alone(batch: Batch) -> bool:
-    return any(job.lost_runs >= ALONE_FROM for job in batch)
 
 
 def _nothing() -> None:
