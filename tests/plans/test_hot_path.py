@@ -321,7 +321,8 @@ def test_a_recovery_reads_all_jobs_a_few_times_and_not_for_each_of_them(alias: s
     acquire_jobs(alias, node.lock_owner, PAGE, SCOPE, lock_time=LOCK_TIME)
     with reading(alias) as recovery:
         assert recover_node(alias, node) == PAGE
-    assert sum(touched > MOST for touched, _ in strays) <= 1, [touched for touched, _ in strays]
+    # The look at all locked rows; small tables MariaDB may read as a whole again to lock them.
+    assert sum(touched > MOST for touched, _ in strays) <= 2, [touched for touched, _ in strays]
     assert sum(touched > MOST for touched, _ in recovery) <= 3, [touched for touched, _ in recovery]
 
 

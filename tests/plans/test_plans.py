@@ -57,11 +57,13 @@ def plans(alias: str, table: type[Any], act: Any) -> list[str]:
     connection = connections[alias]
     with CaptureQueriesContext(connection) as captured:
         act()
-    selects = [query["sql"] for query in captured if f"FROM {quoted(alias, table)}" in query["sql"]]
+    # In statements of our own the table's name is not quoted.
+    reads = tuple(f"FROM {name}" for name in (quoted(alias, table), f"{table._meta.db_table} "))
+    statements = [query["sql"].strip() for query in captured if any(read in query["sql"] for read in reads)]
     found = []
     with connection.cursor() as cursor:
-        for sql in selects:
-            if sql.startswith("SELECT"):
+        for sql in statements:
+            if sql.startswith(("SELECT", "UPDATE")):
                 cursor.execute(f"{EXPLAIN[connection.vendor]} {sql}", None)
                 found.append("\n".join(str(row) for row in cursor.fetchall()))
     return found
@@ -76,7 +78,9 @@ def test_a_page_reads_nothing_of_other_categories_and_deployments(alias: str) ->
     fill(alias, Job, category="default", deployment_id="elsewhere:1")
     ours = [make_row(Job, alias, rank=number).pk for number in range(3)]
     got: list[Any] = []
-    page, *_ = plans(alias, Job, lambda: got.extend(acquire(alias)))
+    # PostgreSQL's form in one statement has its parameters bound by the server; test_hot_path.py explains it.
+    strategy = "optimistic" if connections[alias].vendor == "postgresql" else "auto"
+    page, *_ = plans(alias, Job, lambda: got.extend(acquire(alias, strategy=strategy)))
     assert [job.id for job in got] == ours
     assert "jobexec_job_acquisition" in page, page
 
