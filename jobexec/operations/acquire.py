@@ -140,7 +140,7 @@ def _acquire_skip_locked(request: Request, position: Position | None = None) -> 
     with atomic(using):
         jobs = _candidates(request, position, lock=True)
         result = Acquisition(found=len(jobs))
-        page, count = _with_siblings(request, jobs)
+        page, count = _with_siblings(request, jobs, lock=True)
         request.walk.ended(jobs[:count], full=len(jobs) >= request.limit)
         jobs = _without_suspended(using, page, result)
         jobs = _lock_instances(using, owner, jobs, result)
@@ -153,12 +153,13 @@ def _acquire_skip_locked(request: Request, position: Position | None = None) -> 
 def _acquire_optimistic(request: Request, position: Position | None = None) -> Acquisition:
     using, owner = request.using, request.owner
     jobs = _candidates(request, position, lock=False)
-    request.walk.ended(jobs, full=len(jobs) >= request.limit)
     result = Acquisition(found=len(jobs))
+    page, count = _with_siblings(request, jobs, lock=False)
+    request.walk.ended(jobs[:count], full=len(jobs) >= request.limit)
     if not jobs:
         return result
     with atomic(using):
-        jobs = _without_suspended(using, jobs, result)
+        jobs = _without_suspended(using, page, result)
         taken = _compare_and_set(using, owner, jobs, request.until)
         result.lock_failures = len(jobs) - len(taken)
         jobs = [job for job in jobs if job.id in taken]
@@ -278,7 +279,7 @@ def _run(request: Request, pair: tuple[str, str], position: Position | None) -> 
     return jobs.order_by("rank", "id")
 
 
-def _with_siblings(request: Request, jobs: list[AcquiredJob]) -> tuple[list[AcquiredJob], int]:
+def _with_siblings(request: Request, jobs: list[AcquiredJob], *, lock: bool) -> tuple[list[AcquiredJob], int]:
     """The page with the exclusive siblings of its jobs, and how many jobs were gone through for it.
 
     So a process instance is locked once for as many of its jobs as a page holds, and not for each of them anew. What
@@ -287,7 +288,7 @@ def _with_siblings(request: Request, jobs: list[AcquiredJob]) -> tuple[list[Acqu
     instances = list(dict.fromkeys(job.serial_key for job in jobs if job.serial_key))
     if not instances:
         return jobs, len(jobs)
-    siblings = _siblings(request, instances[: max(1, request.limit // _PER_INSTANCE)])
+    siblings = _siblings(request, instances[: max(1, request.limit // _PER_INSTANCE)], lock)
     page: dict[UUID, AcquiredJob] = {}
     count = 0
     for job in jobs:
@@ -300,13 +301,15 @@ def _with_siblings(request: Request, jobs: list[AcquiredJob]) -> tuple[list[Acqu
     return list(page.values())[: request.limit], count
 
 
-def _siblings(request: Request, instances: Collection[str]) -> dict[str, list[AcquiredJob]]:
-    """What could be acquired of these process instances, by rank; locked until the transaction ends."""
+def _siblings(request: Request, instances: Collection[str], lock: bool) -> dict[str, list[AcquiredJob]]:
+    """What could be acquired of these process instances, by rank; with ``lock`` until the transaction ends."""
     scope, found = request.scope, dict[str, list[AcquiredJob]]()
     rows = acquirable(request.using, scope).filter(~Q(process_instance_id=""), exclusive=True)
     rows = rows.filter(category__in=scope.categories, deployment_id__in=("", *scope.deployments))
     rows = rows.filter(process_instance_id__in=instances).order_by("rank", "id")
-    for row in lock_rows(rows, skip_locked=True).values_list(*columns())[: request.limit]:
+    if lock:
+        rows = lock_rows(rows, skip_locked=True)
+    for row in rows.values_list(*columns())[: request.limit]:
         job = from_row(row, request.using, request.owner)
         found.setdefault(job.process_instance_id, []).append(job)
     return found

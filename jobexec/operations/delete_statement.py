@@ -120,6 +120,7 @@ _RUN = ", ".join(
     f"json_extract(value, '$[{number}]') AS {name}"
     for number, name in enumerate(("run_id", "started", "duration", "node"))
 )
+# CROSS: SQLite takes the tables in the order written. Else it reads the whole list for each job of the table.
 _LOGGED_ON_SQLITE = f"""
     {_INSERT} SELECT {_VALUES.format(wait=_WAIT, rest=_EMPTY)}
-    FROM (SELECT {_RUN} FROM json_each(%(runs)s)) JOIN {_JOB} ON id = run_id WHERE {{condition}}"""
+    FROM (SELECT {_RUN} FROM json_each(%(runs)s)) CROSS JOIN {_JOB} ON id = run_id WHERE {{condition}}"""
