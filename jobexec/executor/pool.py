@@ -234,8 +234,11 @@ class Pool(Service):
             self._board()
             if self._closed or self._lone is not None:
                 self._changed.notify_all()
-            idle = not self.busy
-            waiting = self._with_room()
+            idle, waiting = not self.busy, self._with_room()
+        self._tell(idle, waiting)
+
+    def _tell(self, idle: bool, waiting: Sequence[Callable[[], None]]) -> None:
+        """Who wants to know; without the lock."""
         if idle:
             self.on_idle()
         _call(waiting)
@@ -378,11 +381,8 @@ class Pool(Service):
                 self._leave(chunk.using, chunk.jobs, chunk.suspect)
             if self._closed:
                 self._changed.notify_all()
-            idle = not self.busy
-            waiting = self._with_room()
-        if idle:
-            self.on_idle()
-        _call(waiting)
+            idle, waiting = not self.busy, self._with_room()
+        self._tell(idle, waiting)
         return replaced
 
     def _leave(self, using: str, jobs: int, suspect: Batch | None) -> None:

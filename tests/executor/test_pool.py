@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from tests.support.executor import stop_all
 from tests.support.pool import Bench
 from tests.support.waiting import TIMEOUT, passed, threads, until
 
@@ -22,10 +23,7 @@ def bench():
         return benches[-1]
 
     yield make
-    for each in benches:
-        for event in each.go.values():
-            event.set()
-        assert each.pool.stop(TIMEOUT)
+    stop_all(benches)
     assert not threads()
 
 

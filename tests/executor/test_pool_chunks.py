@@ -9,6 +9,7 @@ import pytest
 from jobexec import clock
 from jobexec.executor import pool as module
 from jobexec.executor.chunk import Chunk
+from tests.support.executor import stop_all
 from tests.support.pool import Bench
 from tests.support.waiting import TIMEOUT, passed, threads, until
 
@@ -28,11 +29,8 @@ def bench(monkeypatch):
         return benches[-1]
 
     yield make
-    for each in benches:
-        for event in each.go.values():
-            event.set()
-        assert each.pool.stop(TIMEOUT)
-        assert each.pool.empty
+    stop_all(benches)
+    assert all(each.pool.empty for each in benches)
     assert not threads()
 
 

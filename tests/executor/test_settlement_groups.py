@@ -10,6 +10,7 @@ import pytest
 from jobexec.executor import settlement as module
 from jobexec.executor.outcomes import Outcome
 from jobexec.executor.settlement import Settlement
+from tests.support.executor import stop_all
 from tests.support.pool import Bench
 from tests.support.waiting import TIMEOUT, passed, threads, until
 
@@ -57,10 +58,7 @@ def bench():
         return benches[-1]
 
     yield make
-    for each in benches:
-        for event in each.go.values():
-            event.set()
-        assert each.pool.stop(TIMEOUT)
+    stop_all(benches)
 
 
 @pytest.fixture

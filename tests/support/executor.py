@@ -1,6 +1,6 @@
 """Running jobs in a test, without the threads of an executor."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -57,6 +57,14 @@ class Host:
         else:
             for sibling in siblings:
                 self.submit(Outcome(sibling))
+
+
+def stop_all(benches: Iterable[Any]) -> None:
+    """Let everything go that benches of a pool hold, and stop their pools."""
+    for bench in benches:
+        for event in bench.go.values():
+            event.set()
+        assert bench.pool.stop(TIMEOUT)
 
 
 @contextmanager

@@ -27,6 +27,12 @@ _VERSION = {
 }
 
 
+def _waking(plan: Plan) -> str:
+    if not plan.settings.engine(plan.alias).notify:
+        return "polling"
+    return {"postgresql": "NOTIFY", "sqlite": "watching commits"}.get(connections[plan.alias].vendor, "polling")
+
+
 def settings_of(plan: Plan) -> dict[str, Any]:
     """The settings that decide how fast it is."""
     settings, engine = plan.settings, plan.settings.engine(plan.alias)
@@ -39,7 +45,7 @@ def settings_of(plan: Plan) -> dict[str, Any]:
         "raw page": plan.raw_page,
         "history": settings.history_level,
         "acquisition": "skip locked" if skip_locked else "optimistic",
-        "waking": "NOTIFY" if plan.listens else "polling",
+        "waking": _waking(plan),
         **{name: _ask(plan.alias, statement) for name, statement in _DURABILITY[vendor].items()},
     }
 

@@ -7,22 +7,12 @@ from typing import Any
 
 from jobexec import clock
 from jobexec.models import JobLog, LogState
+from jobexec.operations.history import COPIED
 
 from .copying import Statement, as_they_are, insert_from, moment
 from .raw_queue import TABLE, RawQueue
 
-_COPIED = (
-    "job_definition_id",
-    "handler_type",
-    "category",
-    "process_instance_id",
-    "process_definition_key",
-    "deployment_id",
-    "tenant_id",
-    "priority",
-    "due_date",
-    "retries",
-)
+_COPIED = (*COPIED, "retries")
 
 
 def log_statement(queue: RawQueue, ids: Sequence[Any], state: str, **values: Any) -> Statement:
