@@ -21,6 +21,8 @@ from .service import Deadline, Service, is_alive, spawn
 logger = logging.getLogger("jobexec.settlement")
 
 _GROUP = 500
+#: Seconds that a sibling waits for a commit while others end: dozens of them in one commit are worth it.
+_SOON = 0.002
 _IDLE_SECONDS = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
@@ -41,6 +43,8 @@ class Settlement(Service):
         self._committing: list[Outcome] = []
         #: Its thread waits for the first outcome, or for more of them.
         self._rests = self._gathers = False
+        #: Among what it gathers there is something that somebody waits for.
+        self._hurries = False
         self._flushed = False
         self._stopping = False
         self._give_up = threading.Event()
@@ -53,7 +57,8 @@ class Settlement(Service):
         """Take an outcome over; returns at once, and nearly always without a lock."""
         self._buffer.append(outcome)
         # In this order: who is about to rest says so first, and then looks at the buffer.
-        if self._rests or (self._gathers and (len(self._buffer) >= _GROUP or outcome.urgent)):
+        hurry = outcome.urgent and not self._hurries
+        if self._rests or (self._gathers and (len(self._buffer) >= _GROUP or hurry)):
             self._rests = self._gathers = False  # one call is enough
             with self._changed:
                 self._changed.notify_all()
@@ -165,21 +170,21 @@ class Settlement(Service):
             return group
 
     def _gather(self) -> None:
-        """Let a group grow while jobs end faster than commits; what somebody waits for is never kept waiting."""
-        deadline = Deadline(self._within)
-        while deadline.left:
+        """Let a group grow while jobs end faster than commits; what somebody waits for is kept waiting briefly only."""
+        deadline, soon = Deadline(self._within), Deadline(min(self._within, _SOON))
+        while True:
             self._gathers = True
-            if not self._more_may_come():
+            self._hurries = self._hurries or any(outcome.urgent for outcome in _copy(self._buffer))
+            left = (soon if self._hurries else deadline).left
+            if not left or not self._more_may_come():
                 break
-            self._changed.wait(deadline.left)
-        self._gathers = self._flushed = False
+            self._changed.wait(left)
+        self._gathers = self._hurries = self._flushed = False
 
     def _more_may_come(self) -> bool:
         if self._stopping or self._flushed or len(self._buffer) >= _GROUP:
             return False
-        if self._pool is None or not self._pool.busy:
-            return False
-        return not any(outcome.urgent for outcome in _copy(self._buffer))
+        return self._pool is not None and self._pool.busy
 
     def _lease_decided(self, group: Sequence[Outcome]) -> bool:
         """Past its lease a node settles nothing until a heartbeat has found out whether the rows are still its own."""

@@ -138,10 +138,7 @@ def _any(request: Request, position: Position | None) -> bool:
 def _acquire_skip_locked(request: Request, position: Position | None = None) -> Acquisition:
     using, owner = request.using, request.owner
     with atomic(using):
-        jobs = _candidates(request, position, lock=True)
-        result = Acquisition(found=len(jobs))
-        page, count = _with_siblings(request, jobs, lock=True)
-        request.walk.ended(jobs[:count], full=len(jobs) >= request.limit)
+        page, result = _page(request, position, lock=True)
         jobs = _without_suspended(using, page, result)
         jobs = _lock_instances(using, owner, jobs, result)
         if jobs:
@@ -152,11 +149,8 @@ def _acquire_skip_locked(request: Request, position: Position | None = None) -> 
 
 def _acquire_optimistic(request: Request, position: Position | None = None) -> Acquisition:
     using, owner = request.using, request.owner
-    jobs = _candidates(request, position, lock=False)
-    result = Acquisition(found=len(jobs))
-    page, count = _with_siblings(request, jobs, lock=False)
-    request.walk.ended(jobs[:count], full=len(jobs) >= request.limit)
-    if not jobs:
+    page, result = _page(request, position, lock=False)
+    if not page:
         return result
     with atomic(using):
         jobs = _without_suspended(using, page, result)
@@ -237,6 +231,21 @@ def acquirable(using: str, scope: Scope) -> QuerySet[Job]:
     if scope.priority_max is not None:
         jobs = jobs.filter(priority__lte=scope.priority_max)
     return jobs
+
+
+def _page(request: Request, position: Position | None, *, lock: bool) -> tuple[list[AcquiredJob], Acquisition]:
+    """The candidates with their siblings, and what was found.
+
+    Not more candidates than the last page needed, twice over: each that falls off the end was read and locked in vain.
+    """
+    walk, limit = request.walk, request.limit
+    most = min(limit, 2 * walk.heads) if walk.heads else limit
+    jobs = _candidates(replace(request, limit=most), position, lock=lock)
+    page, count = _with_siblings(request, jobs, lock=lock)
+    full = len(jobs) >= most
+    walk.ended(jobs[:count], full=full)
+    walk.heads = count if len(page) >= limit > count else None
+    return page, Acquisition(found=max(len(jobs), limit if full else len(page)))
 
 
 def _candidates(request: Request, position: Position | None, *, lock: bool) -> list[AcquiredJob]:

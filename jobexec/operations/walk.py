@@ -41,6 +41,8 @@ class Walk:
         self._at_head = True
         #: So many pages more are not even tried as plain ones.
         self.not_plain = 0
+        #: So many jobs, with their siblings, filled the last page that had any; None if they did not fill it.
+        self.heads: int | None = None
 
     def begin(self) -> Position | None:
         """Where the next page starts; None is the head."""
