@@ -24,7 +24,8 @@ class RawConnection(AbstractContextManager["RawConnection"]):
 
     def __init__(self, alias: str) -> None:
         self._wrapper: Any = connections[alias].copy()
-        self._wrapper.connect()
+        with self._wrapper.wrap_database_errors:  # too many connections are an answer for people, and no traceback
+            self._wrapper.connect()
         self.vendor = self._wrapper.vendor
         self.driver: Any = self._wrapper.connection
         self.cursor: Any = self.driver.cursor()
