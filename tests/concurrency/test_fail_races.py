@@ -8,8 +8,9 @@ import pytest
 
 from jobexec import clock
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog, SuspendedJob, TimerJob
-from jobexec.operations import fail_jobs, recover_node, release_jobs, set_priority, suspend, transfer
+from jobexec.operations import fail_jobs, recover_node, release_jobs, set_priority, suspend
 from jobexec.operations.leases import declare_dead
+from tests.support import forms
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_node, tables_of
 from tests.support.threads import finish, held, start, together, undo, wait_until_waiting
 
@@ -17,13 +18,10 @@ pytestmark = pytest.mark.transactional
 servers = pytest.mark.databases("postgresql", "mariadb")
 
 
-@pytest.fixture(autouse=True, params=["inside", "through Python"])
+@pytest.fixture(autouse=True, params=forms.MOVES)
 def form(request, monkeypatch, alias):
     """Both ways of moving, where there are two."""
-    if request.param != "inside":
-        monkeypatch.setattr(transfer, "is_possible", lambda using: False)
-    elif not transfer.is_possible(alias):
-        pytest.skip("this database moves through Python only")
+    forms.move(request.param, alias, monkeypatch)
 
 
 def failed(alias, jobs, **values):

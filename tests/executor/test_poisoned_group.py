@@ -7,19 +7,16 @@ import pytest
 from jobexec import clock
 from jobexec.executor.outcomes import Outcome
 from jobexec.models import DeadLetterJob, TimerJob
-from jobexec.operations import transfer
+from tests.support import forms
 from tests.support.factories import a_failure, a_run, make_job, tables_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.transactional
 
 
-@pytest.mark.parametrize("inside", [True, False])
-def test_a_row_that_cannot_be_moved_does_not_hold_up_its_group(alias, service, jobs, monkeypatch, inside):
-    if not inside:
-        monkeypatch.setattr(transfer, "is_possible", lambda using: False)
-    elif not transfer.is_possible(alias):
-        pytest.skip("this database moves through Python only")
+@pytest.mark.parametrize("form", forms.MOVES)
+def test_a_row_that_cannot_be_moved_does_not_hold_up_its_group(alias, service, jobs, monkeypatch, form):
+    forms.move(form, alias, monkeypatch)
     works = jobs(5)
     twin = make_job(alias, due_date=clock.now(alias) + timedelta(days=1))
     TimerJob.objects.using(alias).filter(pk=twin.pk).update(id=works[2].id)

@@ -88,12 +88,18 @@ class TestRecorder:
         assert recorder.statements.seconds > 0
 
 
+def server_thread(alias):
+    """The thread of the server that serves this connection; a server elsewhere has its times elsewhere."""
+    thread = ServerThread.of(alias)
+    if thread is None:
+        pytest.skip("the server runs elsewhere")
+    return thread
+
+
 class TestServerThread:
     @pytest.mark.databases(*SERVERS)
     def test_its_time_passes_while_the_server_works(self, alias):
-        thread = ServerThread.of(alias)
-        if thread is None:
-            pytest.skip("the server runs elsewhere")
+        thread = server_thread(alias)
         before = thread.seconds()
         until(lambda: Job.objects.using(alias).count() == 0 and thread.seconds() > before, TIMEOUT)
 
@@ -114,8 +120,7 @@ class TestServerCpu:
     @pytest.mark.transactional
     @pytest.mark.databases(*SERVERS)
     def test_counts_what_connections_use_that_are_there_at_the_last_look(self, alias):
-        if ServerThread.of(alias) is None:
-            pytest.skip("the server runs elsewhere")
+        server_thread(alias)
         cpu = ServerCpu(alias)
         cpu.start()
         other = connections[alias].copy()

@@ -11,7 +11,8 @@ from django.test.utils import CaptureQueriesContext
 
 from jobexec import clock
 from jobexec.models import Job, TimerJob
-from jobexec.operations import fail_jobs, transfer, trigger_due_timers
+from jobexec.operations import fail_jobs, trigger_due_timers
+from tests.support import forms
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row
 
 from .test_plans import EXPLAIN, fill
@@ -27,13 +28,10 @@ def engines(settings: Any) -> None:
     settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}}
 
 
-@pytest.fixture(params=["inside", "through Python"], autouse=True)
+@pytest.fixture(params=forms.MOVES, autouse=True)
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, alias: str) -> None:
     """Both ways of moving, where there are two."""
-    if request.param != "inside":
-        monkeypatch.setattr(transfer, "is_possible", lambda using: False)
-    elif not transfer.is_possible(alias):
-        pytest.skip("this database moves through Python only")
+    forms.move(request.param, alias, monkeypatch)
 
 
 def explained(alias: str, act: Any) -> list[tuple[str, str]]:

@@ -59,12 +59,9 @@ class AsyncHandlers(Case):
         crowd = Crowd(ledger, self._seconds)
         with registered(alias, ledger.note) as handler:
             fill(handler, ledger.wanted)
-        tidy(alias)
         settings = self.plan.settings.replace(async_jobs=ledger.wanted)
         with registered_as(alias, crowd.wait):
-            sample = ours.execute(settings, alias, ledger, lambda: {"at_once": crowd.most})
-        ours.check_nothing_left(alias)
-        return sample
+            return ours.execute_all(settings, alias, ledger, lambda: {"at_once": crowd.most})
 
     def raw(self) -> Sample:
         alias, ledger = self.plan.alias, self.ledger()

@@ -39,10 +39,7 @@ class Atomic(Case):
         alias, ledger = self.plan.alias, self.ledger()
         with registered(alias, ledger.note, atomic=True) as handler:
             fill(handler, ledger.wanted)
-            tidy(alias)
-            sample = ours.execute(self.plan.settings, alias, ledger)
-        ours.check_nothing_left(alias)
-        return sample
+            return ours.execute_all(self.plan.settings, alias, ledger)
 
     def raw(self) -> Sample:
         alias, ledger = self.plan.alias, self.ledger()

@@ -76,12 +76,8 @@ class Exclusive(Case):
             return self._execute(ledger, exclusive=False)
 
     def _execute(self, ledger: Ledger, exclusive: bool) -> Sample:
-        alias = self.plan.alias
         self._fill(exclusive)
-        tidy(alias)
-        sample = ours.execute(self.plan.settings, alias, ledger)
-        ours.check_nothing_left(alias)
-        return sample
+        return ours.execute_all(self.plan.settings, self.plan.alias, ledger)
 
     def raw(self) -> Sample:
         alias, ledger = self.plan.alias, self.ledger()

@@ -9,7 +9,7 @@ from jobexec.executor.job_executor import JobExecutor
 
 from .measure import BenchError, Sample, Stopwatch
 from .noop import Ledger, wait_for
-from .sandbox import jobs_left
+from .sandbox import jobs_left, tidy
 
 Figures = Callable[[], Mapping[str, float]]
 
@@ -31,6 +31,14 @@ def execute(settings: Settings, alias: str, ledger: Ledger, figures: Figures = d
         executor.stop()
     ledger.check()
     return watch.sample(ledger.wanted, figures=told)
+
+
+def execute_all(settings: Settings, alias: str, ledger: Ledger, figures: Figures = dict) -> Sample:
+    """:func:`execute` on a tidy table, after which no job may be there."""
+    tidy(alias)
+    sample = execute(settings, alias, ledger, figures)
+    check_nothing_left(alias)
+    return sample
 
 
 def check_nothing_left(alias: str) -> None:
