@@ -20,6 +20,7 @@ from jobexec.models import ExclusiveLock, Job, Suspension
 
 from .binary import binary_cursor
 from .locking import returns_rows
+from .page import in_order
 from .unreadable import UNREADABLE
 from .walk import Position
 from .work import LONG, AcquiredJob, Scope
@@ -184,7 +185,7 @@ def _plain(using: str, owner: str, jobs: list[AcquiredJob], until: datetime) -> 
         (others if job.suspend_requested or (job.process_instance_id and job.exclusive) else plain).append(job)
     if others:
         _unlock(using, owner, until, pk__in=[job.id for job in others])
-    plain.sort(key=lambda job: (job.rank, job.id.int))
+    plain.sort(key=in_order)
     return PlainPage(plain, bool(others))
 
 

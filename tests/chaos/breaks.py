@@ -8,7 +8,7 @@ from typing import Any
 
 from jobexec.executor import execution, job_executor, node, recovery
 from jobexec.models import ExecutorNode, Job, NodeState
-from jobexec.operations import acquire, complete, recover, settle
+from jobexec.operations import acquire, complete, page, recover, settle
 from jobexec.operations.exclusive import unlock_instances
 from jobexec.operations.locking import atomic, lock_rows
 
@@ -44,7 +44,7 @@ def atomic_fence() -> None:
 
 def lock_row() -> None:
     """No lock of a process instance is looked at or taken."""
-    acquire.without_locked_instances = lambda queryset: queryset
+    page.without_locked_instances = lambda queryset: queryset
     acquire.lock_instances = lambda using, owner, instances: set(instances)
 
 

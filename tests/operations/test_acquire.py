@@ -208,7 +208,7 @@ def test_a_job_that_is_gone_cannot_be_loaded(alias):
 
 
 def test_optimistic_leaves_what_changed_between_reading_and_locking(alias, monkeypatch):
-    from jobexec.operations import acquire as module
+    from jobexec.operations import page as module
 
     rows = [make_job(alias) for _ in range(3)]
     read = module._candidates

@@ -73,7 +73,7 @@ def test_every_end_gives_the_instance_up(alias, strategy, end):
 
 def test_an_instance_that_is_locked_between_the_look_and_the_insert_costs_nothing(alias, strategy, monkeypatch):
     """The filter is only a help; the primary key decides."""
-    from jobexec.operations import acquire as module
+    from jobexec.operations import page as module
 
     rows = [make_job(alias, process_instance_id="p"), make_job(alias, process_instance_id="q"), make_job(alias)]
     read = module._candidates
