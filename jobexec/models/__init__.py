@@ -2,14 +2,19 @@
 
 from .acquisition_lock import AcquisitionLock
 from .base import SHARED_COLUMNS, AbstractJob, JobType
+from .batch import Batch, BatchFailure, BatchPart, BatchState
 from .dead_letter_job import DeadLetterJob
 from .deployment import Deployment, DeploymentRegistration
 from .exclusive_lock import ExclusiveLock
 from .executor_node import ExecutorNode, NodeState
+from .failure_group import FailureGroup
+from .history_job import HistoryJob
+from .incident import Incident, IncidentState
 from .job import Job
 from .job_definition import JobDefinition
 from .job_log import JobLog, LogState
 from .job_progress import JobProgress
+from .meter_log import MeterLog
 from .suspended_job import SuspendedJob
 from .suspension import Scope, Suspension
 from .timer_job import TimerJob
@@ -21,17 +26,26 @@ __all__ = [
     "SHARED_COLUMNS",
     "AbstractJob",
     "AcquisitionLock",
+    "Batch",
+    "BatchFailure",
+    "BatchPart",
+    "BatchState",
     "DeadLetterJob",
     "Deployment",
     "DeploymentRegistration",
     "ExclusiveLock",
     "ExecutorNode",
+    "FailureGroup",
+    "HistoryJob",
+    "Incident",
+    "IncidentState",
     "Job",
     "JobDefinition",
     "JobLog",
     "JobProgress",
     "JobType",
     "LogState",
+    "MeterLog",
     "NodeState",
     "Scope",
     "SuspendedJob",

@@ -50,6 +50,7 @@ class JobType(models.TextChoices):
 
     MESSAGE = "message", _("message")
     TIMER = "timer", _("timer")
+    HISTORY = "history", _("history")
 
 
 class AbstractJob(models.Model):

@@ -18,9 +18,15 @@ class DeadLetterJob(AbstractJob):
     state: ClassVar[str] = "dead letter"
 
     died_at = models.DateTimeField(default=clock.now, db_index=True)
+    fingerprint = models.CharField(
+        max_length=32, blank=True, default="", help_text=_("Alike for failures that look alike.")
+    )
 
     class Meta(AbstractJob.Meta):
         verbose_name = _("dead letter job")
         verbose_name_plural = _("dead letter jobs")
-        indexes: ClassVar = [process_instance_index("jobexec_deadletterjob_instance")]
+        indexes: ClassVar = [
+            process_instance_index("jobexec_deadletterjob_instance"),
+            models.Index(fields=["fingerprint", "died_at"], name="jobexec_deadletterjob_alike"),
+        ]
         permissions: ClassVar = [("requeue_deadletterjob", _("Can requeue dead letter jobs"))]

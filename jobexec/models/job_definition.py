@@ -26,6 +26,10 @@ class JobDefinition(models.Model):
     retry_plan = models.CharField(max_length=255, blank=True, default="")
     exclusive = models.BooleanField(default=True)
     atomic = models.BooleanField(default=False)
+    overriding_priority = models.IntegerField(
+        null=True, blank=True, help_text=_("Instead of the priority that its jobs were created with.")
+    )
+    sensitive = models.JSONField(default=list, help_text=_("Arguments that are never shown."))
     last_registered = models.DateTimeField(default=clock.now)
 
     class Meta:

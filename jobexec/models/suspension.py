@@ -41,6 +41,7 @@ class Suspension(models.Model):
     create_time = models.DateTimeField(default=clock.now)
     suspend_time = models.DateTimeField(null=True, blank=True, help_text=_("In force from then on."))
     activate_time = models.DateTimeField(null=True, blank=True, help_text=_("In force until then."))
+    include_jobs = models.BooleanField(default=True, help_text=_("Also the jobs that were there before it began."))
     swept = models.BooleanField(default=True, help_text=_("The jobs that existed then have been moved."))
     # NULL and not False: a unique constraint lets any number of NULLs pass, on every database.
     live = models.BooleanField(

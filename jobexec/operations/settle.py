@@ -19,6 +19,7 @@ from . import history, unread
 from .cancel import remove_cancelled
 from .errors import storable
 from .exclusive import unlock_instances
+from .fingerprint import fingerprint
 from .locking import atomic, lock_rows
 from .move import move_all
 from .release import by_owner
@@ -155,10 +156,17 @@ def _move_on(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJob]:
         Departure(covered, SuspendedJob, {"suspended_at": now}),
         Departure(dead, DeadLetterJob, {"died_at": now}),
     ]
+    alike = {row.pk: {"fingerprint": fingerprint_of(row, failure)} for row, failure, _ in ended}
     changes = {pk: verdict.columns for pk, verdict in verdicts.items()}
+    changes |= {row.pk: changes[row.pk] | alike[row.pk] for row in dead}
     told = [(row, run) for row, failure, run in ended if failure.kind != "unknown" or not verdicts[row.pk].due_date]
     depart = unread.depart if unread.is_possible(using) else _depart
-    return depart(using, departures, changes, {row.pk: timing(row, run) for row, run in told})
+    return depart(using, departures, changes, {row.pk: timing(row, run) | alike[row.pk] for row, run in told})
+
+
+def fingerprint_of(row: AbstractJob, failure: Failure) -> str:
+    """What this failure has in common with those that look alike."""
+    return fingerprint(row.handler_type, storable(failure.message), failure.stack)
 
 
 def _depart(

@@ -78,7 +78,7 @@ def _complete(rows: Sequence[AbstractJob], changes: Changes) -> dict[UUID, Mappi
     return {
         row.pk: changes[row.pk]
         if len(changes[row.pk]) == len(names)
-        else {name: changes[row.pk].get(name, getattr(row, name)) for name in names}
+        else {name: changes[row.pk][name] if name in changes[row.pk] else getattr(row, name) for name in names}
         for row in rows
     }
 

@@ -21,6 +21,7 @@ from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob
 from .announce import announce
 from .errors import storable
 from .exclusive import unlock_instances
+from .fingerprint import fingerprint
 from .locking import atomic, delete_rows
 
 #: What reading or moving a page raises because of one of its rows; never what a database raises that is away.
@@ -116,6 +117,7 @@ def bury(
     instance = values["process_instance_id"] if values["exclusive"] else ""
     fresh = {"id": pk, "retries": 0, "exception_message": storable(text)[:4000], "revision": max(1, revision) + 1}
     fresh |= {"died_at": clock.now(using), "exception_stack": _raw_arguments(using, table, pk)}
+    fresh["fingerprint"] = fingerprint(values["handler_type"], fresh["exception_message"])
     with atomic(using):
         if not delete_rows(rows.filter(revision=revision)):
             return False

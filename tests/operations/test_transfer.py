@@ -50,7 +50,7 @@ def both(alias, act, monkeypatch):
 def test_every_move(alias, source, to, columns):
     rows = [make_row(source, alias, **columns) for _ in range(3)]
     ids = [row.pk for row in rows]
-    common = {SuspendedJob: {"suspended_at": NOW}, Job: {}, TimerJob: {}}.get(to, {"died_at": NOW})
+    common = {SuspendedJob: {"suspended_at": NOW}, Job: {}, TimerJob: {}}.get(to, {"died_at": NOW, "fingerprint": "f"})
     changes = {**common, "failed_activity_id": "x"}
     each = {pk: {"attempts": number, "conflicts": 7, "exception_stack": "ä" * number} for number, pk in enumerate(ids)}
 

@@ -1,0 +1,36 @@
+"""Failures that look alike."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from .fields import NameField
+
+
+class FailureGroup(models.Model):
+    """All failures of one fingerprint: the same handler, kind of exception and place in the code.
+
+    Nodes count failures in memory and write here what they have counted together with their meters, so a storm of
+    failures costs a few statements a minute and never a count of rows.
+    """
+
+    fingerprint = models.CharField(max_length=32, primary_key=True)
+    handler_type = NameField(max_length=255)
+    exception = models.CharField(max_length=255, blank=True, default="")
+    message = models.CharField(max_length=1000, blank=True, default="", help_text=_("Of the latest of them."))
+    job_id = models.UUIDField(null=True, help_text=_("The latest job that failed so."))
+    first_time = models.DateTimeField()
+    last_time = models.DateTimeField()
+    count = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        verbose_name = _("group of failures")
+        verbose_name_plural = _("groups of failures")
+        default_permissions = ("view",)
+        indexes: ClassVar = [models.Index(fields=["last_time"], name="jobexec_failuregroup_last")]
+
+    def __str__(self) -> str:
+        return f"{self.handler_type}: {self.exception}"

@@ -1,0 +1,25 @@
+"""Audit work, done by a loop of its own."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from .base import AbstractJob
+
+
+class HistoryJob(AbstractJob):
+    """History that is still to be written (Flowable: ACT_RU_HISTORY_JOB, its asynchronous history).
+
+    Never locked by an owner: a node's history loop holds the rows by the transaction in which it writes the history
+    and deletes them, so each is written exactly once.
+    """
+
+    state: ClassVar[str] = "history"
+
+    class Meta(AbstractJob.Meta):
+        verbose_name = _("history job")
+        verbose_name_plural = _("history jobs")
+        indexes: ClassVar = [models.Index(fields=["due_date", "id"], name="jobexec_historyjob_due")]

@@ -1,0 +1,33 @@
+"""What nodes have counted."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from .fields import NameField
+
+
+class MeterLog(models.Model):
+    """How much a meter of one node grew until ``timestamp`` (ACT_RU_METER_LOG): deltas, flushed now and then.
+
+    ``key`` tells apart what one meter counts: a handler, a fingerprint, a bucket of a histogram. Old rows are rolled
+    up into fewer; the sum over all rows of a meter never shrinks.
+    """
+
+    name = models.CharField(max_length=64)
+    key = NameField(max_length=255, blank=True, default="")
+    reporter = NameField(max_length=200, blank=True, default="")
+    timestamp = models.DateTimeField()
+    value = models.BigIntegerField()
+
+    class Meta:
+        verbose_name = _("meter log entry")
+        verbose_name_plural = _("meter log")
+        default_permissions = ("view",)
+        indexes: ClassVar = [models.Index(fields=["name", "timestamp"], name="jobexec_meterlog_name")]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.key}: {self.value}"
