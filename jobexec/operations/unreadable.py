@@ -115,7 +115,7 @@ def bury(
     values, problems = _salvage(using, table, pk)
     text = " ".join(filter(None, [message, _MESSAGE.format(problems="; ".join(problems)) if problems else ""]))
     instance = values["process_instance_id"] if values["exclusive"] else ""
-    fresh = {"id": pk, "retries": 0, "exception_message": storable(text)[:4000], "revision": max(1, revision) + 1}
+    fresh: dict[str, Any] = {"id": pk, "retries": 0, "exception_message": storable(text)[:4000], "revision": max(1, revision) + 1}
     fresh |= {"died_at": clock.now(using), "exception_stack": _raw_arguments(using, table, pk)}
     fresh["fingerprint"] = fingerprint(values["handler_type"], fresh["exception_message"])
     with atomic(using):
