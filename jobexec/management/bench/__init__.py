@@ -1,5 +1,6 @@
 """What ``manage.py jobbench`` runs: one file per case, each with the raw SQL of the same work beside it."""
 
+from .admin_pages import AdminPages
 from .async_handlers import AsyncHandlers
 from .atomic import Atomic
 from .backlog import Backlog
@@ -37,6 +38,7 @@ _ALL: tuple[type[Case], ...] = (
     Timers,
     Payload,
     AsyncHandlers,
+    AdminPages,
     Cluster,
 )
 

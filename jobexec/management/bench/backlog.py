@@ -55,7 +55,7 @@ class Backlog(Drain):
         ended = {"timestamp": now - timedelta(days=30), "state": LogState.SUCCESSFUL, "job_id": uuid4()}
         self._rows("log", JobLog(**ended, **_COMMON), later="timestamp", distinct=["job_id"])
         self._rows("foreign", Job(deployment_id=_ELSEWHERE, rank=0, **_COMMON))
-        _analyze(alias, TimerJob, DeadLetterJob, JobLog, Job)
+        analyze(alias, TimerJob, DeadLetterJob, JobLog, Job)
 
     def unload(self) -> None:
         """Empty them again."""
@@ -69,8 +69,8 @@ class Backlog(Drain):
             multiply(row, count, **more)
 
 
-def _analyze(alias: str, *tables: type[models.Model]) -> None:
-    """The database knows what it has, as it would after an hour."""
+def analyze(alias: str, *tables: type[models.Model]) -> None:
+    """Let the database know what it has, as it would after an hour."""
     tidy(alias, *tables)
     if connections[alias].vendor == "mysql":
         with connections[alias].cursor() as cursor:

@@ -15,7 +15,7 @@ from django.db.models import Model, QuerySet
 
 from jobexec import conf
 from jobexec.conf import Settings, get_settings
-from jobexec.models import JOB_TABLES, ExecutorNode, Job, JobDefinition, JobLog, NodeState, TimerJob
+from jobexec.models import JOB_TABLES, ExecutorNode, Incident, Job, JobDefinition, JobLog, NodeState, TimerJob
 from jobexec.operations.leases import is_gone_from_this_host, synchronise_clock
 from jobexec.operations.locking import delete_rows
 
@@ -107,7 +107,7 @@ def remove_rows(alias: str) -> None:
 
 def remove_everything(alias: str) -> None:
     """Delete whatever the benchmark has written, also what one that was killed left behind."""
-    tables: list[type[Model]] = [*JOB_TABLES, JobLog]
+    tables: list[type[Model]] = [*JOB_TABLES, JobLog, Incident]
     for table in tables:
         remove_many(table, alias, BACKLOG_HANDLER)
     remove_rows(alias)
