@@ -40,6 +40,9 @@ from tests.support.factories import make_job, make_node, make_row
 #: The cases that have the raw SQL of the same work beside them; test_cluster.py has the other one.
 SIDE_BY_SIDE = [name for name in CASES if name != "cluster"]
 
+#: Those whose jobs are not run, or not by the queue of the raw SQL.
+OF_ANOTHER_KIND = ("enqueue", "enqueue_many", "latency", "idle", "timers", "admin")
+
 
 @pytest.fixture(autouse=True)
 def engines(settings):
@@ -130,8 +133,7 @@ class TestExactlyOnce:
     """A contender that loses or repeats a job is refused, whoever it is."""
 
     #: Cases in which jobs are run, and so could be lost or repeated.
-    OTHERS = ("enqueue", "enqueue_many", "latency", "idle", "timers", "admin")
-    RUNNING = [case for case in SIDE_BY_SIDE if case not in OTHERS]
+    RUNNING = [case for case in SIDE_BY_SIDE if case not in OF_ANOTHER_KIND]
 
     @pytest.mark.parametrize("case", RUNNING)
     def test_ours_that_repeats_a_job_is_refused(self, alias, case, monkeypatch):
