@@ -10,40 +10,17 @@ from urllib.parse import urlencode
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Model
-from django.utils import formats, timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from jobexec import clock
+from jobexec.operations.wording import NONE as NONE
+from jobexec.operations.wording import absolute as absolute
+from jobexec.operations.wording import distance
+from jobexec.operations.wording import duration as duration
 
 MAX_TEXT = 100_000
-NONE = "–"  # noqa: RUF001 (an empty cell)
-
-_UNITS = (
-    (86_400, gettext_lazy("%d d")),
-    (3_600, gettext_lazy("%d h")),
-    (60, gettext_lazy("%d min")),
-    (1, gettext_lazy("%d s")),
-)
-
-
-def duration(seconds: float | None) -> str:
-    """A length of time in its two largest units: "250 ms", "12 s", "3 min 5 s", "2 d 4 h"; negative ones too."""
-    if seconds is None:
-        return NONE
-    if seconds < 0:
-        return f"−{duration(-seconds)}"  # noqa: RUF001 (a minus sign)
-    if seconds < 1:
-        return _("%d ms") % round(seconds * 1000)
-    parts: list[str] = []
-    rest = round(seconds)
-    for size, unit in _UNITS:
-        count, rest = divmod(rest, size)
-        if count or parts:
-            parts.append(unit % count if count else "")
-    return " ".join(part for part in parts[:2] if part)
 
 
 def now(row: Model) -> datetime:
@@ -55,9 +32,7 @@ def relative(moment: datetime | None, reference: datetime) -> str | SafeString:
     """A moment as seen from another: "in 3 min", "2 h ago"; the exact time is the tooltip."""
     if moment is None:
         return NONE
-    seconds = (moment - reference).total_seconds()
-    template = _("in %s") if seconds > 0 else _("%s ago")
-    return _time(moment, template % duration(abs(seconds)))
+    return _time(moment, distance(moment, reference))
 
 
 def age(moment: datetime, reference: datetime) -> SafeString:
@@ -75,12 +50,6 @@ def exact(moment: datetime | None, reference: datetime) -> str | SafeString:
     if moment is None:
         return NONE
     return format_html("{} ({})", absolute(moment), relative(moment, reference))
-
-
-def absolute(moment: datetime) -> str:
-    """Date and time with seconds in the current time zone."""
-    local = timezone.localtime(moment)
-    return f"{formats.date_format(local, 'SHORT_DATE_FORMAT')} {local:%H:%M:%S}"
 
 
 def _time(moment: datetime, text: str) -> SafeString:

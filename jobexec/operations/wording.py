@@ -1,0 +1,52 @@
+"""Times and lengths of time in words, for whatever people read: the admin, commands, reasons."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.utils import formats, timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+NONE = "–"  # noqa: RUF001 (an empty cell)
+
+_UNITS = (
+    (86_400, gettext_lazy("%d d")),
+    (3_600, gettext_lazy("%d h")),
+    (60, gettext_lazy("%d min")),
+    (1, gettext_lazy("%d s")),
+)
+
+
+def duration(seconds: float | None) -> str:
+    """A length of time in its two largest units: "250 ms", "12 s", "3 min 5 s", "2 d 4 h"; negative ones too."""
+    if seconds is None:
+        return NONE
+    if seconds < 0:
+        return f"−{duration(-seconds)}"  # noqa: RUF001 (a minus sign)
+    if seconds < 1:
+        return _("%d ms") % round(seconds * 1000)
+    parts: list[str] = []
+    rest = round(seconds)
+    for size, unit in _UNITS:
+        count, rest = divmod(rest, size)
+        if count or parts:
+            parts.append(unit % count if count else "")
+    return " ".join(part for part in parts[:2] if part)
+
+
+def absolute(moment: datetime) -> str:
+    """Date and time with seconds in the current time zone."""
+    local = timezone.localtime(moment)
+    return f"{formats.date_format(local, 'SHORT_DATE_FORMAT')} {local:%H:%M:%S}"
+
+
+def distance(moment: datetime, reference: datetime) -> str:
+    """A moment as seen from another: "in 3 min", "2 h ago"."""
+    seconds = (moment - reference).total_seconds()
+    return (_("in %s") if seconds > 0 else _("%s ago")) % duration(abs(seconds))
+
+
+def both(moment: datetime, reference: datetime) -> str:
+    """A moment, and how far away it is."""
+    return _("%(moment)s (%(distance)s)") % {"moment": absolute(moment), "distance": distance(moment, reference)}
