@@ -15,6 +15,7 @@ from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
+from django.utils.module_loading import import_string
 
 from jobexec import conf
 from jobexec.conf import EngineSettings, Settings
@@ -41,7 +42,7 @@ EngineCheck = Callable[[Settings, EngineSettings], Iterator[CheckMessage]]
 
 def register_checks() -> None:
     """Register all checks with Django, under the tag ``jobexec``. May be called more than once."""
-    for check in (check_settings, check_project, check_engines, check_handlers):
+    for check in (check_settings, check_project, check_engines, check_handlers, check_hooks):
         register(check, TAG)
     register(check_deployment, TAG, deploy=True)
 
@@ -89,6 +90,22 @@ def check_handlers(**kwargs: Any) -> list[CheckMessage]:
     ]
 
 
+def check_hooks(**kwargs: Any) -> list[CheckMessage]:
+    """E008: what ADMIN_TENANTS names can be imported and called."""
+    if conf.problems(conf.raw_settings()):
+        return []  # said by check_settings
+    path = conf.get_settings().admin_tenants
+    if path is None:
+        return []
+    try:
+        problem = "" if callable(import_string(path)) else "cannot be called"
+    except ImportError as error:
+        problem = f"cannot be imported: {error}"
+    if not problem:
+        return []
+    return [Error(f"JOBEXEC['ADMIN_TENANTS']: {path!r} {problem}.", hint=_HINT_HOOK, id="jobexec.E008")]
+
+
 def check_engines(**kwargs: Any) -> list[CheckMessage]:
     """E004, E007 and all warnings: does each engine's database suit its settings?"""
     if conf.problems(conf.raw_settings()):
@@ -113,6 +130,7 @@ def check_deployment(**kwargs: Any) -> list[CheckMessage]:
     return [message for alias in engines if not list(_vendor(engines[alias])) for message in _patience(alias)]
 
 
+_HINT_HOOK = "Name a function of the request that returns tenant ids, or None for all."
 _HINT_USE_TZ = "With naive datetimes, a due date would mean another moment on a node in another time zone."
 
 

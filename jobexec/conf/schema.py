@@ -81,6 +81,7 @@ class Settings:
     max_stuck_threads: int = field(default=10, metadata=_by(values.integer(0)))
     max_conflicts: int = field(default=10, metadata=_by(values.integer(0)))
     conflict_delay: timedelta = field(default=_seconds(1), metadata=_by(values.duration(zero=True)))
+    admin_tenants: str | None = field(default=None, metadata=_by(values.dotted_path))
     #: What CATEGORIES says of each category; 1 where it is a list. In CATEGORIES itself, and so no key of its own.
     category_weights: Mapping[str, int] = field(default_factory=dict)
     #: The JOBEXEC dict that this was made from.

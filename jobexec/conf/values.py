@@ -151,6 +151,14 @@ def database(value: Any) -> str | None:
     return value
 
 
+def dotted_path(value: Any) -> str | None:
+    """Where something importable is (whether it can be imported is checked elsewhere), or None."""
+    parts = value.split(".") if isinstance(value, str) else []
+    if value is not None and (len(parts) < 2 or not all(part.isidentifier() for part in parts)):
+        raise ValueError("a dotted path such as 'shop.admin.tenants_of', or None")
+    return value
+
+
 def priority_range(value: Any) -> tuple[int | None, int | None]:
     """A pair of lowest and highest priority, each a whole number or None."""
     expected = "a pair (lowest, highest) of whole numbers or None, the lowest not above the highest"

@@ -39,6 +39,7 @@ def site(settings, monkeypatch):
             *checks.check_project(app_configs=None),
             *checks.check_engines(app_configs=None),
             *checks.check_handlers(app_configs=None),
+            *checks.check_hooks(app_configs=None),
         ]
         by_id = {str(message.id): message for message in found}
         assert len(by_id) == len(found)
@@ -113,6 +114,22 @@ def test_e006_for_a_bad_default_retry_plan(site):
 @pytest.mark.parametrize(("acquisition", "expected"), [("skip_locked", ["jobexec.E007"]), ("optimistic", [])])
 def test_e007_for_skip_locked_on_sqlite(site, acquisition, expected):
     assert list(site(ACQUISITION=acquisition)) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("jobexec.conf.get_settings", None),
+        ("jobexec.nowhere.tenants_of", "cannot be imported: No module named 'jobexec.nowhere'"),
+        ("jobexec.conf.tenants_of", "cannot be imported"),
+        ("jobexec.conf.MAX_NAME_LENGTH", "cannot be called"),
+        (None, None),
+    ],
+)
+def test_e008_for_a_hook_that_is_none(site, path, words):
+    found = site(ADMIN_TENANTS=path)
+    assert list(found) == (["jobexec.E008"] if words else [])
+    assert not words or words in found["jobexec.E008"].msg
 
 
 @pytest.mark.parametrize(
@@ -249,7 +266,7 @@ def test_every_id_is_documented_and_no_other():
     source = Path(checks.__file__).read_text() + Path(validation.__file__).read_text()
     page = (Path(__file__).parents[2] / "docs/reference/checks.md").read_text()
     said = set(re.findall(r'"(jobexec\.[EW]\d+)"', source))
-    assert len(said) == 14
+    assert len(said) == 15
     assert set(re.findall(r"^`(jobexec\.[EW]\d+)`$", page, re.MULTILINE)) == said
 
 

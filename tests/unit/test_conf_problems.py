@@ -53,6 +53,7 @@ BAD: dict[str, list[Any]] = {
     "PRIORITY_RANGE": [5, (1,), (2, 1), (1.5, 2), (True, None), "ab", None],
     "LISTEN_DATABASE": ["", 5],
     "MAX_CONFLICTS": [-1, None],
+    "ADMIN_TENANTS": ["", "tenants_of", "shop..tenants", "shop.the tenants", 5, print],
 }
 
 
