@@ -16,11 +16,12 @@ from django.db import router
 from jobexec import clock
 from jobexec.conf import Settings, get_settings
 from jobexec.exceptions import InvalidJob, UnreadableJob
+from jobexec.json_values import check_json, encode_json
 from jobexec.retry import RetryPlan
 
 from . import registry
 from .context import JobContext
-from .options import JobOptions, check_json, check_options, due_date, encode_json, to_columns
+from .options import JobOptions, check_options, due_date, to_columns
 
 if TYPE_CHECKING:
     from datetime import datetime
