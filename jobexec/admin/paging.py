@@ -4,35 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
-from django.utils.formats import number_format
 from django.utils.functional import cached_property
 
-COUNT_LIMIT = 10_000
-"""Where counting ends. With more rows a list shows "10,000+" and pages over the first 10,000 only."""
+from jobexec.operations.counts import CappedCount
 
-
-class CappedCount(int):
-    """A number of rows; where counting was ended, it reads "10,000+" in templates and messages."""
-
-    capped = False
-
-    @classmethod
-    def of(cls, queryset: QuerySet[Any]) -> CappedCount:
-        """Count up to :data:`COUNT_LIMIT` rows: the database stops reading at the LIMIT of the subquery."""
-        found = queryset.order_by().values("pk")[: COUNT_LIMIT + 1].count()
-        count = cls(min(found, COUNT_LIMIT))
-        count.capped = found > COUNT_LIMIT
-        return count
-
-    def __str__(self) -> str:
-        # With USE_THOUSAND_SEPARATOR Django regroups the text that we return, so it must consist of digits.
-        if settings.USE_THOUSAND_SEPARATOR or not self.capped:
-            return int.__repr__(self)
-        return f"{number_format(int(self), force_grouping=True)}+"
+__all__ = ["CappedCount", "CappedPaginator", "LightChangeList"]
 
 
 class CappedPaginator(Paginator):  # type: ignore[type-arg]

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connections
+from django.db.models import BigIntegerField, F, Value
+from django.db.models.expressions import CombinedExpression
 
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidJob
@@ -54,6 +56,15 @@ _RANK = {
         " - cast(source.priority AS decimal(20)) * %s"
     ),
 }
+
+
+def due_by_rank(using: str) -> CombinedExpression:
+    """Since when an executable job has been due, as an expression over its row, in milliseconds since 1970.
+
+    Its rank knows better than its dates: a job that was requeued has been due since then. For priorities of no more
+    than :data:`MAX_PRIORITY`; others may end in more than 64 bits.
+    """
+    return F("rank") + F("priority") * Value(_interval(using), output_field=BigIntegerField())
 
 
 def reranked(using: str, old: int, change: int) -> int:

@@ -5,9 +5,9 @@ from django.core.paginator import Paginator
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from jobexec.admin import paging
 from jobexec.admin.paging import CappedCount, CappedPaginator
 from jobexec.models import JOB_TABLES, DeadLetterJob, Job, JobLog, TimerJob
+from jobexec.operations import counts
 
 from . import data
 from .conftest import TABLES, list_url
@@ -154,7 +154,7 @@ def test_the_order_is_total(admin):
 class TestCappedCount:
     @pytest.fixture
     def limit(self, monkeypatch):
-        monkeypatch.setattr(paging, "COUNT_LIMIT", 10)
+        monkeypatch.setattr(counts, "COUNT_LIMIT", 10)
 
     @pytest.mark.parametrize(("rows", "count", "text"), [(0, 0, "0"), (10, 10, "10"), (11, 10, "10+"), (15, 10, "10+")])
     def test_it_ends_at_the_limit(self, db, limit, rows, count, text):

@@ -1,0 +1,195 @@
+"""What an operator wants to see first, in few statements, whatever is in the tables. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.db.models import F, Q
+
+from jobexec import clock
+from jobexec.models import Batch, BatchState, ExecutorNode, NodeState, Scope, Suspension, TimerJob
+
+from .counts import COUNT_LIMIT, CappedCount, JobCounts, job_counts, open_incidents
+
+if TYPE_CHECKING:
+    from .batches import BatchProgress
+
+TIMERS_SHOWN = 10
+BATCHES_SHOWN = 5
+NODES_SHOWN = 100
+SUSPENSIONS_SHOWN = 20
+GROUPS_SHOWN = 8
+
+PARTS = frozenset({"counts", "incidents", "timers", "nodes", "suspensions", "batches", "failure_groups", "traffic"})
+"""What :func:`overview` can be limited to."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextTimer:
+    """A job that waits for its due date."""
+
+    id: UUID
+    handler_type: str
+    due_date: datetime
+    attempts: int
+    """0 for a timer, more for a waiting retry."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One executor: its signs of life and what it has to do."""
+
+    id: UUID
+    name: str
+    state: NodeState
+    heartbeat_age: timedelta
+    lease_left: timedelta
+    """Negative once the lease has run out."""
+    busy_threads: int
+    threads: int
+    stuck_threads: int
+    queued_jobs: int
+    queue_size: int
+
+    @property
+    def lease_good(self) -> bool:
+        """Its locks count."""
+        return self.lease_left > timedelta(0) and self.state != NodeState.DEAD
+
+    @property
+    def taking(self) -> bool:
+        """It lives, and takes jobs."""
+        return self.lease_good and self.state == NodeState.ACTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBatch:
+    """A batch that is not over, with its progress."""
+
+    batch: Batch
+    progress: BatchProgress
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The state of one engine at ``now``; None for what was not asked for or is not for the tenants' eyes.
+
+    Lists are cut off at the numbers above; ``counts`` at :data:`~jobexec.operations.counts.COUNT_LIMIT`.
+    """
+
+    using: str
+    now: datetime
+    period: timedelta
+    tenants: frozenset[str] | None
+    counts: JobCounts | None = None
+    incidents: CappedCount | None = None
+    timers: list[NextTimer] | None = None
+    nodes: list[NodeStatus] | None = None
+    suspensions: list[Suspension] | None = None
+    """Those in force."""
+    planned: list[Suspension] | None = None
+    batches: list[RunningBatch] | None = None
+
+    @property
+    def oldest_due(self) -> datetime | None:
+        """Since when the job that waits longest has been due: an executable one that is free, or a timer."""
+        moments = [] if self.counts is None else [self.counts.oldest_due]
+        moments += [timer.due_date for timer in (self.timers or [])[:1]]
+        return min((moment for moment in moments if moment is not None and moment <= self.now), default=None)
+
+
+def overview(
+    using: str,
+    *,
+    tenants: Iterable[str] | None = None,
+    period: timedelta = timedelta(hours=1),
+    parts: Collection[str] = PARTS,
+) -> Overview:
+    """Look at everything, or at ``parts`` of it.
+
+    ``tenants``: count only their rows, and leave out what no row says of which tenant it is: nodes, meters and groups
+    of failures. ``period`` is how far back the meters are read.
+    """
+    unknown = set(parts) - PARTS
+    if unknown:
+        raise ValueError(f"parts: expected some of {', '.join(sorted(PARTS))}, got {', '.join(sorted(unknown))}.")
+    ours = None if tenants is None else frozenset(tenants)
+    now = clock.now(using)
+    found: dict[str, Any] = {}
+    for name, look in _LOOKS.items():
+        if name in parts:
+            found |= look(using, now, ours)
+    return Overview(using, now, period, ours, **found)
+
+
+def _counts(using: str, now: datetime, tenants: frozenset[str] | None) -> dict[str, Any]:
+    return {"counts": job_counts(using, tenants)}
+
+
+def _incidents(using: str, now: datetime, tenants: frozenset[str] | None) -> dict[str, Any]:
+    return {"incidents": open_incidents(using, tenants)}
+
+
+def _timers(using: str, now: datetime, tenants: frozenset[str] | None) -> dict[str, Any]:
+    rows = TimerJob.objects.using(using).filter(due_date__isnull=False).order_by("due_date", "id")
+    columns = ("pk", "handler_type", "due_date", "attempts")
+    if tenants is None:
+        return {"timers": [NextTimer(*row) for row in rows.values_list(*columns)[:TIMERS_SHOWN]]}
+    # No index leads to a tenant's rows, so a fixed number of the next ones is looked through.
+    found = rows.values_list("tenant_id", *columns)[:COUNT_LIMIT]
+    return {"timers": [NextTimer(*row) for tenant, *row in found if tenant in tenants][:TIMERS_SHOWN]}
+
+
+def _nodes(using: str, now: datetime, tenants: frozenset[str] | None) -> dict[str, Any]:
+    if tenants is not None:
+        return {}
+    rows = ExecutorNode.objects.using(using).order_by("name", "start_time", "id")[:NODES_SHOWN]
+    return {"nodes": [_status(row, now) for row in rows]}
+
+
+def _status(row: ExecutorNode, now: datetime) -> NodeStatus:
+    return NodeStatus(
+        id=row.pk,
+        name=row.name,
+        state=NodeState(row.state),
+        heartbeat_age=now - row.heartbeat_time,
+        lease_left=row.lease_expiration_time - now,
+        busy_threads=row.busy_threads,
+        threads=row.threads,
+        stuck_threads=row.stuck_threads,
+        queued_jobs=row.queued_jobs,
+        queue_size=row.queue_size,
+    )
+
+
+def _suspensions(using: str, now: datetime, tenants: frozenset[str] | None) -> dict[str, Any]:
+    ours = Q() if tenants is None else Q(scope=Scope.TENANT, value__in=tenants)
+    rows = Suspension.objects.using(using).filter(ours, live=True).exclude(activate_time__lte=now)
+    begun = Q(suspend_time=None) | Q(suspend_time__lte=now)
+    return {
+        "suspensions": list(rows.filter(begun).order_by("-pk")[:SUSPENSIONS_SHOWN]),
+        "planned": list(rows.exclude(begun).order_by(F("suspend_time").asc(), "pk")[:SUSPENSIONS_SHOWN]),
+    }
+
+
+def _batches(using: str, now: datetime, tenants: frozenset[str] | None) -> dict[str, Any]:
+    from .batches import batch_progress
+
+    ours = Q() if tenants is None else Q(tenant_id__in=tenants)
+    open_states = (BatchState.SEEDING, BatchState.RUNNING)
+    rows = Batch.objects.using(using).filter(ours, state__in=open_states).order_by("-create_time")[:BATCHES_SHOWN]
+    return {"batches": [RunningBatch(row, batch_progress(row)) for row in rows]}
+
+
+_LOOKS = {
+    "counts": _counts,
+    "incidents": _incidents,
+    "timers": _timers,
+    "nodes": _nodes,
+    "suspensions": _suspensions,
+    "batches": _batches,
+}
