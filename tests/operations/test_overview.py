@@ -5,10 +5,23 @@ from datetime import timedelta
 import pytest
 
 from jobexec import clock
-from jobexec.models import DeadLetterJob, HistoryJob, Job, SuspendedJob, TimerJob
-from jobexec.operations import counts, requeue
+from jobexec.identifiers import uuid7
+from jobexec.models import (
+    DeadLetterJob,
+    ExecutorNode,
+    HistoryJob,
+    Incident,
+    IncidentState,
+    Job,
+    NodeState,
+    SuspendedJob,
+    TimerJob,
+)
+from jobexec.operations import counts, requeue, suspend
+from jobexec.operations.leases import declare_dead
 from jobexec.operations.overview import overview
-from tests.support.factories import acquire, make_job, make_row
+from jobexec.operations.problems import problems
+from tests.support.factories import HANDLER, acquire, make_job, make_node, make_row
 
 MINUTE = timedelta(minutes=1)
 
@@ -82,3 +95,148 @@ def test_what_is_not_asked_for_is_none(alias, parts, django_assert_num_queries):
 def test_unknown_parts_are_named():
     with pytest.raises(ValueError, match=r"parts: expected some of .*timers.*, got colours\."):
         overview("default", parts=["colours"])
+
+
+def test_timers_come_in_the_order_of_their_dates(alias):
+    moments = [clock.now(alias) + MINUTE * number for number in (5, -1, 3)]
+    for moment in moments:
+        make_row(TimerJob, alias, due_date=moment, attempts=1)
+    found = looked(alias, "timers")
+    assert [timer.due_date for timer in found.timers] == sorted(moments)
+    assert found.timers[0].handler_type == HANDLER
+    assert found.oldest_due == moments[1]
+
+
+def test_no_more_timers_than_fit(alias):
+    for number in range(12):
+        make_row(TimerJob, alias, due_date=clock.now(alias) + MINUTE * number)
+    assert len(looked(alias, "timers").timers) == 10
+
+
+class TestTenants:
+    def test_only_their_jobs_count(self, alias):
+        for tenant in ("acme", "acme", "other", ""):
+            make_job(alias, tenant_id=tenant)
+            make_job(alias, tenant_id=tenant, due_date=clock.now(alias) + MINUTE)
+            make_row(DeadLetterJob, alias, tenant_id=tenant)
+        found = looked(alias, "counts", "timers", tenants=["acme"])
+        assert (found.counts.free, found.counts.timers, found.counts.dead_letters) == (2, 2, 2)
+        assert len(found.timers) == 2
+        assert looked(alias, "counts", tenants=["acme", ""]).counts.free == 3
+        assert looked(alias, "counts", tenants=[]).counts.free == 0
+
+    def test_nobody_elses_job_is_the_oldest(self, alias, frozen):
+        make_job(alias, tenant_id="other")
+        make_row(TimerJob, alias, tenant_id="other", due_date=clock.now(alias))
+        frozen.tick(MINUTE)
+        make_job(alias, tenant_id="acme")
+        assert looked(alias, "counts", "timers", tenants=["acme"]).oldest_due == clock.now(alias)
+
+    def test_a_number_is_the_least_that_there_is_where_the_table_is_larger(self, alias, monkeypatch):
+        monkeypatch.setattr(counts, "COUNT_LIMIT", 3)
+        for tenant in ("acme", "other", "other", "other", "acme"):
+            make_row(DeadLetterJob, alias, tenant_id=tenant)
+        assert str(looked(alias, "counts", tenants=["acme"]).counts.dead_letters) == "1+"
+
+    def test_only_their_incidents_and_suspensions(self, alias):
+        for tenant in ("acme", "other"):
+            an_incident(alias, tenant_id=tenant)
+            suspend(tenant_id=tenant, using=alias)
+        suspend(process_instance_id="order-1", using=alias)
+        found = looked(alias, "incidents", "suspensions", tenants=["acme"])
+        assert found.incidents == 1
+        assert [row.value for row in found.suspensions] == ["acme"]
+
+    def test_what_belongs_to_no_tenant_is_left_out(self, alias):
+        make_node(alias)
+        found = looked(alias, "nodes", tenants=["acme"])
+        assert found.nodes is None
+        assert problems(found) == []
+
+
+def test_suspensions_in_force_and_planned(alias, frozen):
+    now = clock.now(alias)
+    suspend(tenant_id="now", using=alias)
+    suspend(tenant_id="later", at=now + MINUTE * 2, using=alias)
+    suspend(tenant_id="sooner", at=now + MINUTE, using=alias)
+    suspend(tenant_id="short", until=now + MINUTE / 2, using=alias)
+    found = looked(alias, "suspensions")
+    assert {row.value for row in found.suspensions} == {"now", "short"}
+    assert [row.value for row in found.planned] == ["sooner", "later"]
+    frozen.tick(MINUTE)
+    found = looked(alias, "suspensions")
+    assert {row.value for row in found.suspensions} == {"now", "sooner"}
+
+
+def test_incidents_that_are_open(alias):
+    an_incident(alias)
+    an_incident(alias, state=IncidentState.RESOLVED)
+    assert looked(alias, "incidents").incidents == 1
+
+
+class TestProblems:
+    """What they say; the codes are for programs."""
+
+    def of(self, alias):
+        return [(problem.code, problem.text) for problem in problems(looked(alias, "counts", "timers", *AROUND))]
+
+    def test_none(self, alias):
+        make_node(alias)
+        make_job(alias)
+        make_job(alias, due_date=clock.now(alias) + MINUTE)
+        assert self.of(alias) == []
+
+    def test_no_node(self, alias):
+        command = "python manage.py runjobexecutor" + ("" if alias == "default" else f" --engine {alias}")
+        assert self.of(alias) == [("no_node", f"No executor is running, so no job runs. Start one: {command}")]
+
+    def test_all_nodes_stop(self, alias):
+        make_node(alias)
+        ExecutorNode.objects.using(alias).update(state=NodeState.DRAINING)
+        assert self.of(alias) == [("no_node", "Every executor is stopping: no new job is begun.")]
+
+    def test_a_job_waits(self, alias, frozen):
+        make_job(alias)
+        frozen.tick(90)
+        make_node(alias)
+        assert self.of(alias) == [("late", "The oldest due job has been waiting for 1 min 30 s.")]
+
+    def test_a_timer_is_not_triggered(self, alias, frozen):
+        make_job(alias, due_date=clock.now(alias) + MINUTE)
+        frozen.tick(MINUTE * 3)
+        make_node(alias)
+        assert self.of(alias) == [("late", "The oldest due job has been waiting for 2 min.")]
+
+    def test_incidents(self, alias):
+        make_node(alias)
+        an_incident(alias)
+        assert self.of(alias) == [("incidents", "1 incident is open.")]
+        an_incident(alias)
+        assert self.of(alias) == [("incidents", "2 incidents are open.")]
+
+    def test_a_lease_ran_out(self, alias, frozen):
+        make_node(alias, "gone")
+        frozen.tick(MINUTE)
+        if alias != "default":  # SQLite bears one node
+            make_node(alias, "alive")
+        assert ("lease", "The lease of gone ran out 30 s ago: it does not answer.") in self.of(alias)
+        declare_dead(alias)
+        text = "gone is dead, its lease ran out 30 s ago; its jobs are being recovered."
+        assert ("lease", text) in self.of(alias)
+        assert ("no_node" in dict(self.of(alias))) is (alias == "default")
+
+    def test_stuck_threads(self, alias):
+        make_node(alias, "busy")
+        ExecutorNode.objects.using(alias).update(stuck_threads=2)
+        text = "2 threads of busy are stuck: their jobs go on after their timeouts."
+        assert self.of(alias) == [("stuck", text)]
+
+
+AROUND = ("nodes", "incidents", "suspensions")
+
+
+def an_incident(alias, **columns):
+    job = uuid7()
+    return Incident.objects.using(alias).create(
+        **{"timestamp": clock.now(alias), "job_id": job, "handler_type": HANDLER, "category": "default", **columns}
+    )

@@ -1,0 +1,79 @@
+"""What is wrong now, out of an overview: the first thing to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import DEFAULT_DB_ALIAS
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from jobexec.models import NodeState
+
+from .overview import NodeStatus, Overview
+from .wording import duration
+
+LATE = timedelta(minutes=1)
+"""A job that has been due for longer is a problem."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that somebody should look at. ``code`` is for programs, ``text`` (translated) for people."""
+
+    code: str
+    text: str
+
+
+def problems(seen: Overview) -> list[Problem]:
+    """Everything that is wrong, the worst first; empty if all is well. What was not looked at is not judged."""
+    return [*_of_the_cluster(seen), *_of_jobs(seen), *_of_nodes(seen)]
+
+
+def start_command(using: str) -> str:
+    """The command that starts an executor for this engine."""
+    engine = "" if using == DEFAULT_DB_ALIAS else f" --engine {using}"
+    return f"python manage.py runjobexecutor{engine}"
+
+
+def _of_the_cluster(seen: Overview) -> Iterator[Problem]:
+    if seen.nodes is None or any(node.taking for node in seen.nodes):
+        return
+    if any(node.lease_good for node in seen.nodes):
+        yield Problem("no_node", _("Every executor is stopping: no new job is begun."))
+        return
+    text = _("No executor is running, so no job runs. Start one: %(command)s")
+    yield Problem("no_node", text % {"command": start_command(seen.using)})
+
+
+def _of_jobs(seen: Overview) -> Iterator[Problem]:
+    if seen.oldest_due is not None and seen.now - seen.oldest_due > LATE:
+        text = _("The oldest due job has been waiting for %(time)s.")
+        yield Problem("late", text % {"time": duration((seen.now - seen.oldest_due).total_seconds())})
+    if seen.incidents:
+        text = ngettext("%(count)s incident is open.", "%(count)s incidents are open.", int(seen.incidents))
+        yield Problem("incidents", text % {"count": str(seen.incidents)})
+
+
+def _of_nodes(seen: Overview) -> Iterator[Problem]:
+    for node in seen.nodes or []:
+        if not node.lease_good:
+            yield Problem("lease", _about_lease(node))
+        if node.stuck_threads:
+            text = ngettext(
+                "%(count)d thread of %(node)s is stuck: its job goes on after its timeout.",
+                "%(count)d threads of %(node)s are stuck: their jobs go on after their timeouts.",
+                node.stuck_threads,
+            )
+            yield Problem("stuck", text % {"count": node.stuck_threads, "node": node.name})
+
+
+def _about_lease(node: NodeStatus) -> str:
+    values = {"node": node.name, "time": duration(abs(node.lease_left.total_seconds()))}
+    if node.lease_left > timedelta(0):
+        return _("%(node)s was declared dead; its jobs are being recovered.") % values
+    if node.state == NodeState.DEAD:
+        return _("%(node)s is dead, its lease ran out %(time)s ago; its jobs are being recovered.") % values
+    return _("The lease of %(node)s ran out %(time)s ago: it does not answer.") % values
