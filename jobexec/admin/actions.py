@@ -80,7 +80,7 @@ class Action:
         """What the admin's log says about each row."""
         return str(self.label)
 
-    def whereabouts(self, keys: Iterable[str], using: str) -> dict[str, str]:
+    def whereabouts(self, request: HttpRequest, keys: Iterable[str], using: str) -> dict[str, str]:
         """Why rows that were chosen are no longer in the list."""
         return dict.fromkeys(keys, _("it is gone"))
 
@@ -137,7 +137,7 @@ class Action:
         except JobExecError as error:
             modeladmin.message_user(request, str(error), messages.ERROR)
             return
-        outcome.skipped |= self.whereabouts(_vanished(request, names), queryset.db)
+        outcome.skipped |= self.whereabouts(request, _vanished(request, names), queryset.db)
         rows = self._rows(modeladmin.model, outcome.changed, names)
         modeladmin.log_operation(request, rows, self.flag, self.remembered(data))
         self._tell(modeladmin, request, outcome, data)

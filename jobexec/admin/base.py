@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin, messages
@@ -11,11 +11,12 @@ from django.contrib.admin.utils import quote
 from django.core.exceptions import ValidationError
 from django.db import router
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.text import capfirst
 
 from .paging import CappedPaginator, LightChangeList
+from .tenancy import is_restricted, of_tenants
 
 if TYPE_CHECKING:
     from .actions import Action
@@ -34,6 +35,8 @@ class TableAdmin(ModelAdmin):
 
     deferred: ClassVar[tuple[str, ...]] = ()
     """Columns that the list does not load."""
+    tenant_column: ClassVar[str | None] = None
+    """The column that holds a row's tenant. Who may see only some tenants does not see a table without one."""
 
     actions: Any = ()
     list_per_page = 50
@@ -45,6 +48,22 @@ class TableAdmin(ModelAdmin):
 
     class Media:
         css: ClassVar = {"all": ["jobexec/admin.css"]}
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        queryset: QuerySet[Any] = super().get_queryset(request)
+        if self.tenant_column is None:
+            return queryset.none() if is_restricted(request) else queryset
+        return of_tenants(queryset, request, self.tenant_column)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        hidden = self.tenant_column is None and is_restricted(request)
+        return not hidden and bool(super().has_view_permission(request, obj))
+
+    def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
+        if is_restricted(request):
+            raise Http404  # the same for what never was and for what is another tenant's
+        redirect: HttpResponse = super()._get_obj_does_not_exist_redirect(request, opts, object_id)  # type: ignore[misc]
+        return redirect
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -66,6 +85,9 @@ class TableAdmin(ModelAdmin):
         bridge_nonce(request)
         title = capfirst(str(self.opts.verbose_name_plural))
         return super().changelist_view(request, {"title": title, **(extra_context or {})})
+
+    def complete(self, rows: Sequence[Any]) -> None:
+        """Read what rows that are about to be shown need from other tables, for all of them at once."""
 
     def render_change_form(
         self,

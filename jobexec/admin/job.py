@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.contrib import admin
-from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 
 from jobexec.models import Job, JobProgress
@@ -16,12 +17,6 @@ from .job_page import JobTableAdmin
 @admin.register(Job)
 class JobAdmin(JobTableAdmin):
     """Jobs that may run now, newest first."""
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
-        """With what running jobs say of their progress: one look-up by primary key for each row that is shown."""
-        said = JobProgress.objects.filter(job_id=OuterRef("pk"))
-        jobs: QuerySet[Job] = super().get_queryset(request)
-        return jobs.annotate(progress_done=Subquery(said.values("done")), progress_total=Subquery(said.values("total")))
 
     list_display = (
         "state_and_owner",
@@ -43,3 +38,18 @@ class JobAdmin(JobTableAdmin):
     sortable_by = ("age",)
     ordering = ("-id",)
     actions = (ResetRetries(), Suspend(), Activate(), Reschedule(), SetPriority(), Cancel(), Delete())
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Job | None:
+        job: Job | None = super().get_object(request, object_id, from_field)
+        if job is not None:
+            self.complete([job])
+        return job
+
+    def complete(self, rows: Sequence[Job]) -> None:
+        """With what running jobs say of their progress; beside the query, which actions take as it is."""
+        held = {row.pk: row for row in rows if row.locked}
+        if not held:
+            return
+        said = JobProgress.objects.using(rows[0]._state.db).filter(job_id__in=held)
+        for job_id, done, total in said.values_list("job_id", "done", "total"):
+            held[job_id].progress_done, held[job_id].progress_total = done, total  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.contrib.admin.models import DELETION
 from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
@@ -18,6 +19,7 @@ from . import display
 from .actions import Action, Outcome
 from .forms import ConfirmForm, DueDateForm, PriorityForm, RetriesForm, SuspendForm
 from .search import as_uuid
+from .tenancy import is_restricted
 
 
 class JobAction(Action):
@@ -33,9 +35,11 @@ class JobAction(Action):
         """Call the operation."""
         raise NotImplementedError
 
-    def whereabouts(self, keys: Iterable[str], using: str) -> dict[str, str]:
+    def whereabouts(self, request: HttpRequest, keys: Iterable[str], using: str) -> dict[str, str]:
         ids = {key: as_uuid(key) for key in keys}
-        states = operations.find_states([id for id in ids.values() if id is not None], using) if ids else {}
+        # Who may see only some tenants' jobs is told no more of another's than of one that never was.
+        tell = ids and not is_restricted(request)
+        states = operations.find_states([id for id in ids.values() if id is not None], using) if tell else {}
         reasons = {}
         for key, id in ids.items():
             table = states.get(id) if id else None

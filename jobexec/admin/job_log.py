@@ -18,6 +18,7 @@ from . import display, filters, search
 from .base import TableAdmin
 from .job_columns import instance_link
 from .job_log_columns import log_badge
+from .tenancy import COLUMN
 
 
 @admin.register(JobLog)
@@ -37,6 +38,7 @@ class JobLogAdmin(TableAdmin):
         "exception",
     )
     list_display_links = ("time",)
+    tenant_column = COLUMN
     list_filter = ("state", filters.TIMESTAMP, filters.CategoryFilter, filters.HandlerFilter)
     sortable_by = ("time",)
     ordering = ("-timestamp", "-id")

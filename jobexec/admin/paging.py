@@ -28,3 +28,7 @@ class LightChangeList(ChangeList):
     def get_queryset(self, request: Any, exclude_parameters: Any = None) -> QuerySet[Any]:
         queryset: QuerySet[Any] = super().get_queryset(request, exclude_parameters)
         return queryset.defer(*self.model_admin.deferred)  # type: ignore[attr-defined]
+
+    def get_results(self, request: Any) -> None:
+        super().get_results(request)
+        self.model_admin.complete(list(self.result_list))  # type: ignore[attr-defined]

@@ -124,10 +124,10 @@ def leave_an_old_incident_out(page):
 
 def read_the_first(page):
     page.click("#result_list tbody tr th a")
-    page.wait_for_selector("text=Log of attempts")
+    page.wait_for_selector("text=Timeline")
     assert page.locator("pre", has_text="GatewayTimeout").first.is_visible()
-    page.click("#jobexec-attempts summary")
-    assert page.locator("#jobexec-attempts pre").is_visible()
+    page.click("#jobexec-timeline summary")
+    assert page.locator("#jobexec-timeline pre").is_visible()
 
 
 def requeue_the_first(page):

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import flatten_fieldsets
 from django.contrib.auth import get_user_model
 from django.db import connection
@@ -11,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from jobexec import clock, operations
 from jobexec.admin import display
 from jobexec.admin.job_page import JobTableAdmin
-from jobexec.models import JOB_TABLES, DeadLetterJob, ExecutorNode, Job, JobLog, LogState
+from jobexec.models import JOB_TABLES, DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog, LogState, TimerJob
 
 from . import data
 from .conftest import TABLES, list_url, page_url
@@ -81,7 +82,7 @@ def test_a_job_that_never_failed_has_no_section_for_it(admin):
 def test_the_log_needs_its_own_permission(staff):
     job = data.dead_letter_with_log()
     content = staff("view_deadletterjob", view=False).get(page_url(job)).content.decode()
-    assert "Log of attempts" not in content
+    assert "waited 42 ms" not in content
     assert "shop.gateway.GatewayTimeout" in content  # on the row itself
 
 
@@ -90,8 +91,60 @@ def test_a_long_log_is_cut_and_linked(admin):
     for number in range(60):
         data.log(job, minutes_ago=number)
     response = admin.get(page_url(job))
-    assert len(response.context["attempts"]["rows"]) == 50
+    assert len(response.context["story"].events) == 50
     assert f"{list_url(JobLog)}?q={job.pk}" in response.content.decode()
+
+
+def test_the_timeline_is_in_the_order_of_time(admin):
+    job = data.dead_letter(create_time=clock.now() - timedelta(hours=2))
+    data.log(job, attempt=1, retries=2, minutes_ago=60)
+    admin.act(DeadLetterJob, "set_priority", [job], priority="4")
+    LogEntry.objects.update(action_time=clock.now() - timedelta(minutes=30))
+    data.log(job, attempt=2, retries=1, minutes_ago=10)
+    events = admin.get(page_url(job)).context["story"].events
+    assert [event.facts[:1] for event in events] == [("attempt 2",), ("Priority set to 4.",), ("attempt 1",), ()]
+    assert events[0].facts == ("attempt 2", "on worker-1", "waited 42 ms", "ran 30 s", "retries left: 1")
+    assert "created" in events[-1].badge
+
+
+def test_a_job_that_is_held_says_by_whom_and_how_long_that_holds(admin):
+    node = data.node()
+    job = data.running(lock_owner=node.lock_owner)
+    locked = clock.now() - timedelta(minutes=3)
+    ExclusiveLock.objects.create(
+        process_instance_id=job.process_instance_id, lock_owner=node.lock_owner, acquisition=job.pk, lock_time=locked
+    )
+    lock = admin.get(page_url(job)).context["lock"]
+    assert page_url(node) in lock.owner
+    assert "3 min" in lock.since
+    assert "good for 2" in lock.good  # the node's lease, and not the five minutes of the lock
+    node.delete()
+    good = admin.get(page_url(job)).context["lock"].good
+    assert "good for 4 min" in good or "good for 5 min" in good
+    assert admin.get(page_url(data.make(Job))).context["lock"] is None
+
+
+def test_the_lock_of_a_lease_that_is_over(admin):
+    node = data.node(beat=100)
+    job = data.running(lock_owner=node.lock_owner, process_instance_id="")
+    assert "expired 1 min 1" in admin.get(page_url(job)).context["lock"].good
+
+
+def test_siblings_are_listed_with_state_and_lock(admin, staff):
+    job = data.make(Job)
+    held, waiting = data.running(), data.make(TimerJob, due_date=clock.now() + timedelta(hours=1))
+    data.make(Job, process_instance_id="order-4712")
+    response = admin.get(page_url(job))
+    assert [row["url"] for row in response.context["siblings"]] == [page_url(held), page_url(waiting)]
+    assert [data.OWNER in row["lock"] for row in response.context["siblings"]] == [True, False]
+    assert not response.context["more_siblings"]
+    seen = staff("view_job", view=False).get(page_url(job)).context["siblings"]
+    assert [row["url"] for row in seen] == [page_url(held)]
+    for _ in range(20):
+        data.make(Job)
+    response = admin.get(page_url(job))
+    assert len(response.context["siblings"]) == 10
+    assert response.context["more_siblings"]
 
 
 def test_few_queries(admin):
@@ -99,8 +152,8 @@ def test_few_queries(admin):
     admin.get(page_url(job))
     with CaptureQueriesContext(connection) as captured:
         admin.get(page_url(job))
-    # session, user, the job (twice: is it still here?), its log, what people did
-    assert len(captured) <= 7, [query["sql"][:150] for query in captured]
+    # session, user, the job (twice: is it still here?), its log, what people did, its siblings
+    assert len(captured) <= 8, [query["sql"][:150] for query in captured]
 
 
 def test_a_job_that_moved_is_shown_where_it_is(admin):
@@ -148,9 +201,9 @@ def test_the_admins_log_names_who_did_it(admin):
     job = data.dead_letter()
     admin.act(DeadLetterJob, "set_priority", [job], priority="4")
     content = admin.get(page_url(job)).content.decode()
-    assert "What people did" in content
+    person = f'<span class="jobexec-badge jobexec-person">{get_user_model().objects.get().username}</span>'
+    assert person in content.split('id="jobexec-timeline"')[1]
     assert "Priority set to 4." in content
-    assert get_user_model().objects.get().username in content
 
 
 class TestDisplay:

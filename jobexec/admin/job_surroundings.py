@@ -1,0 +1,180 @@
+"""What stands around a job on its page: its siblings, its lock, its incidents, its batch, failures like its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import CharField, Model, Value
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from jobexec.conf import get_settings
+from jobexec.models import (
+    JOB_TABLES,
+    AbstractJob,
+    Batch,
+    ExclusiveLock,
+    ExecutorNode,
+    FailureGroup,
+    Incident,
+    JobLog,
+)
+
+from . import display
+from .base import TableAdmin
+from .incident_columns import incident_badge
+from .job_columns import state_badge
+
+SIBLINGS_SHOWN = 10
+INCIDENTS_SHOWN = 5
+_IN_INSTANCES: tuple[type[Model], ...] = (*JOB_TABLES, JobLog)
+_COLUMNS = ("pk", "handler_type", "lock_owner", "attempts", "cancel_requested", "suspend_requested", "due_date")
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """Who holds the job, since when, and how long that holds."""
+
+    owner: str | SafeString
+    since: SafeString
+    good: SafeString
+
+
+class Surroundings:
+    """Looks at other tables through their own admins: what the user may not see there is not seen from here."""
+
+    def __init__(self, page: TableAdmin, request: HttpRequest, job: AbstractJob) -> None:
+        self._page, self._request, self._job = page, request, job
+
+    def context(self) -> dict[str, Any]:
+        """For the template."""
+        siblings = self.siblings()
+        return {
+            "lock": self.lock(),
+            "siblings": siblings[:SIBLINGS_SHOWN],
+            "more_siblings": len(siblings) > SIBLINGS_SHOWN,
+            "sibling_lists": self.sibling_lists(),
+            "incidents": self.incidents(),
+            "links": self.links(),
+        }
+
+    def _admin(self, table: type[Any]) -> TableAdmin | None:
+        table_admin = self._page.admin_site._registry.get(table)
+        visible = isinstance(table_admin, TableAdmin) and table_admin.has_view_permission(self._request)
+        return table_admin if visible else None  # type: ignore[return-value]
+
+    def lock(self) -> Lock | None:
+        """None for a job that nobody holds."""
+        job = self._job
+        if job.lock_owner is None:
+            return None
+        using, now = job._state.db or "default", display.now(job)
+        node = ExecutorNode.objects.using(using).filter(lock_owner=job.lock_owner).first()
+        nodes = self._admin(ExecutorNode)
+        owner = display.lock_owner(job.lock_owner)
+        if node is not None and nodes is not None:
+            owner = display.link(nodes.page_url(node.pk), node.name)
+        return Lock(owner, display.age(self._locked_at(using) or now, now), _good(job, node, now))
+
+    def _locked_at(self, using: str) -> datetime | None:
+        job = self._job
+        if job.exclusive and job.process_instance_id:
+            locks = ExclusiveLock.objects.using(using).filter(pk=job.process_instance_id, lock_owner=job.lock_owner)
+            moment = locks.values_list("lock_time", flat=True).first()
+            if moment is not None:
+                return moment
+        # A lock is written as its expiration.
+        lock_time = get_settings().engines.get(using)
+        if job.lock_expiration_time is None or lock_time is None:
+            return None
+        return job.lock_expiration_time - lock_time.lock_time
+
+    def siblings(self) -> list[dict[str, Any]]:
+        """The first jobs of the process instance besides this one, those that may run before those that wait."""
+        admins = [(table, self._admin(table)) for table in JOB_TABLES] if self._job.process_instance_id else []
+        parts = [
+            admin.get_queryset(self._request)
+            .using(self._job._state.db)
+            .filter(process_instance_id=self._job.process_instance_id)
+            .exclude(pk=self._job.pk)
+            .order_by()
+            .annotate(in_table=Value(table.state, output_field=CharField()))
+            .values_list("in_table", *_COLUMNS)
+            for table, admin in admins
+            if admin is not None
+        ]
+        if not parts:
+            return []
+        # One statement, and no order over the whole: an instance may have very many jobs.
+        first, *others = parts
+        found = list((first.union(*others, all=True) if others else first)[: SIBLINGS_SHOWN + 1])
+        return [self._sibling(*row) for row in found]
+
+    def _sibling(self, state: str, *values: Any) -> dict[str, Any]:
+        table = next(table for table in JOB_TABLES if table.state == state)
+        row = table(**dict(zip(("id", *_COLUMNS[1:]), values, strict=True)))
+        row._state.db = self._job._state.db
+        name = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
+        url = reverse(name, args=[row.pk], current_app=self._page.admin_site.name)
+        return {
+            "url": url,
+            "handler": display.handler(row.handler_type),
+            "badge": state_badge(row),
+            "lock": display.lock_owner(row.lock_owner),
+            "due": display.relative(row.due_date, display.now(row)),
+        }
+
+    def sibling_lists(self) -> list[dict[str, Any]]:
+        """Links to all of the process instance, table by table."""
+        if not self._job.process_instance_id:
+            return []
+        query = urlencode({"q": self._job.process_instance_id})
+        return [
+            {"name": table._meta.verbose_name_plural, "url": f"{self._page.list_url(table)}?{query}"}
+            for table in _IN_INSTANCES
+            if self._admin(table) is not None
+        ]
+
+    def incidents(self) -> list[dict[str, Any]]:
+        """The latest incidents of the job."""
+        incidents = self._admin(Incident)
+        if incidents is None:
+            return []
+        rows = incidents.get_queryset(self._request).using(self._job._state.db).filter(job_id=self._job.pk)
+        return [
+            {
+                "url": incidents.page_url(row.pk),
+                "badge": incident_badge(row),
+                "time": display.relative(row.timestamp, display.now(row)),
+                "message": display.shortened(row.message, 120),
+                "annotation": row.annotation,
+            }
+            for row in rows.order_by("-timestamp", "-pk")[:INCIDENTS_SHOWN]
+        ]
+
+    def links(self) -> list[SafeString]:
+        """To the job's batch, and to the failures that look like its own."""
+        found: list[SafeString] = []
+        batches, groups = self._admin(Batch), self._admin(FailureGroup)
+        if self._job.batch_id is not None and batches is not None:
+            found.append(display.link(batches.page_url(self._job.batch_id), _("The batch that it belongs to")))
+        fingerprint = getattr(self._job, "fingerprint", "")
+        if fingerprint and groups is not None:
+            found.append(display.link(groups.page_url(fingerprint), _("All failures that look like its own")))
+        return found
+
+
+def _good(job: AbstractJob, node: ExecutorNode | None, now: datetime) -> SafeString:
+    """Until when the lock is good: as long as the lease of the node, or, of another owner, until it expires."""
+    until = node.lease_expiration_time if node is not None else job.lock_expiration_time
+    if until is None:
+        return display.badge("warn", _("without end"))
+    left = (until - now).total_seconds()
+    if left > 0:
+        return display.badge("ok", _("good for %s, then renewed or taken away") % display.duration(left))
+    return display.badge("bad", _("expired %s ago") % display.duration(-left))

@@ -1,0 +1,48 @@
+"""Who may call which operation: the permissions of the models, under the names that actions ask for."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest
+
+
+class OperationPermissions:
+    """``has_<name>_permission`` for every operation on jobs; mixed into the admin of each table that has actions.
+
+    Those of the model Job count for all job tables, because a job keeps nothing of them when it moves.
+    """
+
+    def has_retry_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.retry_job")
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.cancel_job")
+
+    def has_suspend_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.suspend_job")
+
+    def has_activate_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.activate_job")
+
+    def has_reschedule_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.reschedule_job")
+
+    def has_prioritize_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.prioritize_job")
+
+    def has_unlock_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.unlock_job")
+
+    def has_bury_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.bury_job")
+
+    def has_requeue_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.requeue_deadletterjob")
+
+    def has_register_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.register_deployment")
+
+    def has_manage_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.manage_batch")
+
+    def has_annotate_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.annotate_incident")
