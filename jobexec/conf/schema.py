@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import timedelta
+from datetime import time, timedelta
 from typing import Any
 
 from jobexec.conf import values
@@ -20,6 +20,17 @@ def _seconds(number: float) -> timedelta:
 
 
 ACQUISITIONS = ("auto", "skip_locked", "optimistic", "global_lock")
+SENSITIVE = (
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "api_key",
+    "private_key",
+    "authorization",
+    "credential",
+)
 WAITINGS = ("auto", "ladder", "backoff", "polling")
 
 
@@ -74,13 +85,29 @@ class Settings:
     category_order: str = field(default="rank", metadata=_by(values.choice("rank", "strict", "weighted")))
     atomic_jobs: bool = field(default=False, metadata=_by(values.boolean))
     history_level: str = field(default="activity", metadata=_by(values.choice("none", "failures", "activity", "full")))
+    history_job_retries: int = field(default=10, metadata=_by(values.integer(1, 1000)))
+    history_job_wait: timedelta = field(default=_seconds(10), metadata=_by(values.duration()))
+    history_time_to_live: timedelta | None = field(
+        default=timedelta(days=30), metadata=_by(values.duration(none=True))
+    )
+    history_max_rows: int | None = field(default=None, metadata=_by(values.integer(1, 2**53, none=True)))
+    history_cleanup_window: tuple[time, time] | None = field(default=None, metadata=_by(values.time_window))
+    history_cleanup_batch_size: int = field(default=500, metadata=_by(values.integer(1, 10_000)))
     deployment: str | None = field(default=None, metadata=_by(values.deployment))
     default_retry_plan: Any = field(default="R3/PT10S", metadata=_by(values.retry_plan))
     unknown_handler_delay: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))
     unknown_handler_timeout: timedelta = field(default=timedelta(days=1), metadata=_by(values.duration(zero=True)))
     max_stuck_threads: int = field(default=10, metadata=_by(values.integer(0)))
+    sensitive_arguments: tuple[str, ...] = field(default=SENSITIVE, metadata=_by(values.words))
     max_conflicts: int = field(default=10, metadata=_by(values.integer(0)))
     conflict_delay: timedelta = field(default=_seconds(1), metadata=_by(values.duration(zero=True)))
+    batch_jobs_per_seed: int = field(default=100, metadata=_by(values.integer(1, 1000)))
+    invocations_per_batch_job: int = field(default=100, metadata=_by(values.integer(1, 1000)))
+    batch_poll_time: timedelta = field(default=_seconds(5), metadata=_by(values.duration()))
+    batch_category: str | None = field(default=None, metadata=_by(values.category))
+    batch_priority: int = field(default=0, metadata=_by(values.integer(-1_000_000, 1_000_000)))
+    meter_interval: timedelta = field(default=_seconds(15), metadata=_by(values.duration()))
+    meter_time_to_live: timedelta = field(default=timedelta(days=30), metadata=_by(values.duration()))
     admin_tenants: str | None = field(default=None, metadata=_by(values.dotted_path))
     #: What CATEGORIES says of each category; 1 where it is a list. In CATEGORIES itself, and so no key of its own.
     category_weights: Mapping[str, int] = field(default_factory=dict)

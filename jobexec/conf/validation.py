@@ -59,6 +59,7 @@ def replaced(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
         problems += _keep_engines(raw, given.pop("ENGINES"))
     if "CATEGORIES" in given:
         problems += _known_categories(settings, given["CATEGORIES"])
+        raw.pop("BATCH_CATEGORY", None)  # it names one of all categories, and these are those that one node serves
         if isinstance(raw.get("CATEGORIES"), Mapping):  # the chosen ones keep their weights
             given["CATEGORIES"] = {name: settings.category_weights.get(name, 1) for name in given["CATEGORIES"]}
     _override_engines(raw, given)
@@ -130,6 +131,10 @@ def _between_globals(settings: Settings) -> Iterable[Problem]:
             f"a list, since CATEGORY_ORDER is {settings.category_order!r} and weights count only with 'weighted'",
             categories,
         )
+    category = settings.batch_category
+    if category is not None and category not in settings.categories:
+        known = ", ".join(map(repr, settings.categories))
+        yield _mismatch("JOBEXEC['BATCH_CATEGORY']", f"one of CATEGORIES, {known}, or None", category)
     # Two heartbeats must fit into a lease: one that is late or lost must not cost the node its jobs.
     half = settings.lease_time / 2
     if settings.heartbeat_interval > half:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import socket
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import time, timedelta
 from typing import Any, TypeAlias
 
 import isodate
@@ -57,12 +57,14 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def integer(minimum: int, maximum: int = 2**31 - 1) -> Parser:
-    """A whole number in this range."""
+def integer(minimum: int, maximum: int = 2**31 - 1, *, none: bool = False) -> Parser:
+    """A whole number in this range; None only if said so."""
 
-    def parse(value: Any) -> int:
+    def parse(value: Any) -> int | None:
+        if value is None and none:
+            return None
         if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
-            raise ValueError(f"a whole number from {minimum} to {maximum}")
+            raise ValueError(f"a whole number from {minimum} to {maximum}{', or None' if none else ''}")
         return value
 
     return parse
@@ -110,6 +112,14 @@ def names(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def words(value: Any) -> tuple[str, ...]:
+    """A list of different texts, none of them empty; the list may be."""
+    valid = isinstance(value, (list, tuple)) and all(isinstance(word, str) and word.strip() for word in value)
+    if not valid or len(set(value)) != len(value):
+        raise ValueError("a list of different texts, none of them empty")
+    return tuple(value)
+
+
 def categories(value: Any) -> dict[str, int]:
     """A list of different names, or a dict of names to weights; at least one. Stored as the latter."""
     weights = value if isinstance(value, Mapping) else {}
@@ -124,6 +134,13 @@ def categories(value: Any) -> dict[str, int]:
             f"of 1 to {MAX_NAME_LENGTH} printable characters"
         ) from None
     return {name: weights.get(name, 1) for name in listed}
+
+
+def category(value: Any) -> str | None:
+    """The name of a category (whether there is such a one is checked elsewhere), or None."""
+    if value is not None and not is_name(value):
+        raise ValueError(f"a name of 1 to {MAX_NAME_LENGTH} printable characters, or None")
+    return None if value is None else str(value)
 
 
 def node_name(value: Any) -> str:
@@ -156,7 +173,7 @@ def dotted_path(value: Any) -> str | None:
     parts = value.split(".") if isinstance(value, str) else []
     if value is not None and (len(parts) < 2 or not all(part.isidentifier() for part in parts)):
         raise ValueError("a dotted path such as 'shop.admin.tenants_of', or None")
-    return value
+    return None if value is None else str(value)
 
 
 def priority_range(value: Any) -> tuple[int | None, int | None]:
@@ -170,6 +187,22 @@ def priority_range(value: Any) -> tuple[int | None, int | None]:
     if low is not None and high is not None and low > high:
         raise ValueError(expected)
     return low, high
+
+
+def time_window(value: Any) -> tuple[time, time] | None:
+    """A pair of times of the day, each a text ``"22:00"`` or a naive time, or None for all day."""
+    if value is None:
+        return None
+    expected = "a pair (begin, end) of different times of the day such as ('22:00', '06:00'), or None"
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise ValueError(expected)
+    try:
+        begin, end = (each if isinstance(each, time) else time.fromisoformat(each) for each in value)
+    except (TypeError, ValueError):
+        raise ValueError(expected) from None
+    if begin.tzinfo or end.tzinfo or begin == end:
+        raise ValueError(expected)
+    return begin, end
 
 
 def retry_plan(value: Any) -> Any:
