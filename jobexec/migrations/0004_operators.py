@@ -184,6 +184,10 @@ class Migration(migrations.Migration):
                 'default_permissions': ('view',),
             },
         ),
+        migrations.AlterModelOptions(
+            name='job',
+            options={'default_permissions': ('view', 'delete'), 'permissions': [('retry_job', 'Can set retries and retry jobs now'), ('cancel_job', 'Can cancel jobs'), ('suspend_job', 'Can suspend jobs'), ('activate_job', 'Can activate jobs'), ('reschedule_job', 'Can change due dates of jobs'), ('prioritize_job', 'Can change priorities of jobs'), ('unlock_job', 'Can unlock jobs'), ('bury_job', 'Can move jobs to the dead letters')], 'verbose_name': 'job', 'verbose_name_plural': 'jobs'},
+        ),
         migrations.AddField(
             model_name='deadletterjob',
             name='fingerprint',
@@ -262,5 +266,9 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='meterlog',
             index=models.Index(fields=['name', 'timestamp'], name='jobexec_meterlog_name'),
+        ),
+        migrations.AddIndex(
+            model_name='meterlog',
+            index=models.Index(fields=['reporter', 'timestamp'], name='jobexec_meterlog_reporter'),
         ),
     ]

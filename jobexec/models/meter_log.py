@@ -14,7 +14,7 @@ class MeterLog(models.Model):
     """How much a meter of one node grew until ``timestamp`` (ACT_RU_METER_LOG): deltas, flushed now and then.
 
     ``key`` tells apart what one meter counts: a handler, a fingerprint, a bucket of a histogram. Old rows are rolled
-    up into fewer; the sum over all rows of a meter never shrinks.
+    up into fewer, of no reporter; the sum over all rows of a meter never shrinks.
     """
 
     name = models.CharField(max_length=64)
@@ -27,7 +27,11 @@ class MeterLog(models.Model):
         verbose_name = _("meter log entry")
         verbose_name_plural = _("meter log")
         default_permissions = ("view",)
-        indexes: ClassVar = [models.Index(fields=["name", "timestamp"], name="jobexec_meterlog_name")]
+        indexes: ClassVar = [
+            models.Index(fields=["name", "timestamp"], name="jobexec_meterlog_name"),
+            # Finds the rows that are still to be rolled up, which have a reporter, among those that were.
+            models.Index(fields=["reporter", "timestamp"], name="jobexec_meterlog_reporter"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.name} {self.key}: {self.value}"
