@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -29,22 +29,30 @@ def _states(table: type[AbstractJob], ids: list[UUID], using: str) -> Any:
     return rows.annotate(table_state=Value(table.state, output_field=CharField())).values_list("pk", "table_state")
 
 
-def find_job(id: UUID | str, using: str = "default") -> AbstractJob:
+def as_id(id: UUID | str) -> UUID | None:
+    """The id of a job, as somebody has written it; None for a text that is no UUID."""
+    try:
+        return id if isinstance(id, UUID) else UUID(str(id))
+    except ValueError:
+        return None
+
+
+def find_job(id: UUID | str, using: str = "default", *, defer: Sequence[str] = ()) -> AbstractJob:
     """The row of this job: a Job, TimerJob, SuspendedJob or DeadLetterJob.
 
-    Raises :class:`~jobexec.exceptions.JobNotFound` if it is in no table: done, deleted, or never there; also for
-    texts that are no UUID.
+    The columns in ``defer`` stay in the database until they are asked for. Raises
+    :class:`~jobexec.exceptions.JobNotFound` if it is in no table: done, deleted, or never there; also for texts that
+    are no UUID.
     """
-    try:
-        wanted = id if isinstance(id, UUID) else UUID(str(id))
-    except ValueError:
-        raise JobNotFound(f"There is no job {id!r}: expected a UUID.") from None
+    wanted = as_id(id)
+    if wanted is None:
+        raise JobNotFound(f"There is no job {id!r}: expected a UUID.")
     # It may move between the two statements; then the next look finds it where it went.
     for _ in range(1000):
         table = find_states([wanted], using).get(wanted)
         if table is None:
             break
-        row = table._base_manager.using(using).filter(pk=wanted).first()
+        row = table._base_manager.using(using).filter(pk=wanted).defer(*defer).first()
         if row is not None:
             return row
     raise JobNotFound(f"There is no job {wanted} in {using!r}.")

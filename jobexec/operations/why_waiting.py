@@ -1,0 +1,134 @@
+"""Why a job that nobody holds is not acquired: executable jobs, timers, suspended jobs, history jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from jobexec.conf import get_settings
+from jobexec.models import ExclusiveLock, HistoryJob, Job, SuspendedJob
+
+from . import why_nodes, why_suspended
+from .why_facts import MOST_IN_FRONT, Facts, Reason, iso, node_of
+
+
+def reasons(facts: Facts) -> list[Reason]:
+    """The reasons of a job that nobody holds and that is no dead letter."""
+    job = facts.job
+    if isinstance(job, HistoryJob):
+        return [_history(facts), *why_nodes.no_node(facts)]
+    found = [*why_suspended.in_force(facts), *_unknown_since(facts)]
+    if not isinstance(job, Job):
+        found += _not_due(facts)
+    found += why_nodes.reasons(facts)
+    if isinstance(job, Job):
+        found += [*_sibling(facts), *why_nodes.busy(facts), *_in_front(facts)]
+    return [*(found or [_soon(facts)]), *why_suspended.planned(facts)]
+
+
+def _history(facts: Facts) -> Reason:
+    due = facts.job.due_date
+    if due is not None and due > facts.now:
+        text = _("It is history that is written on %(due)s.") % {"due": facts.said(due)}
+    else:
+        text = _("It is history that a living node writes at its next look.")
+    return Reason("history_waiting", text, {"due_date": iso(due)})
+
+
+def _unknown_since(facts: Facts) -> list[Reason]:
+    job, since = facts.job, facts.job.unknown_since
+    if since is None:
+        return []
+    until = since + get_settings().unknown_handler_timeout
+    text = _(
+        "A node that took it did not know its handler %(handler)s, for the first time on %(since)s. It is tried again "
+        "until a node knows it, and is a dead letter from %(until)s on."
+    ) % {"handler": job.handler_type, "since": facts.said(since), "until": facts.said(until)}
+    details = {"handler": job.handler_type, "since": iso(since), "until": iso(until)}
+    return [Reason("handler_unknown", text, details)]
+
+
+def _not_due(facts: Facts) -> list[Reason]:
+    """Of a timer and of a suspended job, which keeps its due date."""
+    job, due = facts.job, facts.job.due_date
+    if due is None or (due <= facts.now and isinstance(job, SuspendedJob)):
+        return []
+    details: dict[str, Any] = {"due_date": iso(due), "attempts": job.attempts, "retries": job.retries}
+    if due <= facts.now:
+        text = _("It came due on %(due)s. A living node makes it executable at its next look at the timers.")
+        return [Reason("due", text % {"due": facts.said(due)}, details)]
+    if not job.attempts:
+        return [Reason("not_due", _("It is not due before %(due)s.") % {"due": facts.said(due)}, details)]
+    text = ngettext(
+        "Attempt %(made)d failed; the next one is due on %(due)s, with %(count)d retry left: %(exception)s",
+        "Attempt %(made)d failed; the next one is due on %(due)s, with %(count)d retries left: %(exception)s",
+        job.retries,
+    ) % {"made": job.attempts, "due": facts.said(due), "count": job.retries, "exception": job.exception_message}
+    return [Reason("waits_for_retry", text, details | {"exception": job.exception_message})]
+
+
+def _sibling(facts: Facts) -> list[Reason]:
+    lock = facts.exclusive_lock
+    if lock is None:
+        return []
+    sibling = facts.sibling(lock)
+    details = {
+        "process_instance": lock.process_instance_id,
+        "lock_owner": lock.lock_owner,
+        "node": node_of(lock.lock_owner),
+        "since": iso(lock.lock_time),
+        "job": str(sibling.pk) if sibling else None,
+        "handler": sibling.handler_type if sibling else None,
+    }
+    values = details | {"since": facts.said(lock.lock_time)}
+    if sibling is not None:
+        text = _(
+            "It is exclusive, and another job of its process instance %(process_instance)s is in the hands of node "
+            "%(node)s since %(since)s: %(job)s, %(handler)s."
+        )
+        return [Reason("exclusive_sibling", text % values, details)]
+    text = _(
+        "It is exclusive, and node %(node)s holds its process instance %(process_instance)s since %(since)s with no "
+        "other job of it in hand%(why)s."
+    )
+    return [Reason("exclusive_lock", text % (values | {"why": _without_job(facts, lock)}), details)]
+
+
+def _without_job(facts: Facts, lock: ExclusiveLock) -> str:
+    """What may hold a process instance when no job does, as far as the node's row says."""
+    holder = next((node for node in facts.nodes if node.lock_owner == lock.lock_owner), None)
+    if holder is None or not facts.lives(holder):
+        return _(": the node is gone, and a living one clears this at its next look for dead nodes")
+    if holder.stuck_threads:
+        return ngettext(
+            ": it has %(count)d thread that is stuck in a job past its timeout, which may be one of these",
+            ": it has %(count)d threads that are stuck in jobs past their timeout, which may be of these",
+            holder.stuck_threads,
+        ) % {"count": holder.stuck_threads}
+    return _(": an outcome is being written at this moment")
+
+
+def _in_front(facts: Facts) -> list[Reason]:
+    count = facts.in_front
+    if not count:
+        return []
+    many = count > MOST_IN_FRONT
+    text = ngettext(
+        "About %(count)s job of category %(category)s stands in front of it.",
+        "About %(count)s jobs of category %(category)s stand in front of it.",
+        count,
+    )
+    if many:
+        text = _("More than %(count)s jobs of category %(category)s stand in front of it.")
+    shown = min(count, MOST_IN_FRONT)
+    text %= {"count": shown, "category": facts.job.category}
+    details = {"count": shown, "more": many, "category": facts.job.category, "priority": facts.job.priority}
+    return [Reason("jobs_in_front", text, details)]
+
+
+def _soon(facts: Facts) -> Reason:
+    names = sorted({node.name for node in facts.takers})
+    text = _("Nothing keeps it: a node that serves it (%(nodes)s) acquires it at its next look.")
+    return Reason("soon", text % {"nodes": ", ".join(names)}, {"nodes": names})

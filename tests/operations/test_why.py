@@ -1,0 +1,550 @@
+"""Why a job is not running: every reason, made true by the verbs where there is one."""
+
+import json
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
+
+from jobexec import clock
+from jobexec.models import (
+    AcquisitionLock,
+    DeadLetterJob,
+    Deployment,
+    ExecutorNode,
+    HistoryJob,
+    Incident,
+    Job,
+    JobDefinition,
+    JobLog,
+    JobProgress,
+    SuspendedJob,
+    TimerJob,
+)
+from jobexec.operations import (
+    activate,
+    cancel,
+    complete_jobs,
+    delete_jobs,
+    fail_job,
+    recover_node,
+    register_deployment,
+    requeue,
+    suspend,
+    unregister_deployment,
+)
+from jobexec.operations import why as why_module
+from jobexec.operations.global_lock import ACQUIRE_JOBS
+from jobexec.operations.recover import lock_for
+from jobexec.operations.why import why
+from tests.support.factories import HANDLER, a_failure, a_run, acquire, make_job, make_node, make_row, work
+
+DAY = timedelta(days=1)
+MINUTE = timedelta(minutes=1)
+
+
+def codes(id, alias):
+    return [reason.code for reason in why(getattr(id, "id", id), using=alias).reasons]
+
+
+def reason(id, alias, code=None):
+    """The decisive reason, or that with this code."""
+    found = why(getattr(id, "id", id), using=alias).reasons
+    return found[0] if code is None else next(each for each in found if each.code == code)
+
+
+def live(alias, name="berlin", **columns):
+    """A node that serves everything and knows the handler."""
+    JobDefinition.objects.using(alias).get_or_create(id=HANDLER, handler_type=HANDLER, defaults={"category": "default"})
+    node = make_node(alias, name)
+    columns.setdefault("categories", ["default"])
+    ExecutorNode.objects.using(alias).filter(pk=node.pk).update(**columns)
+    node.refresh_from_db(using=alias)
+    return node
+
+
+def also(alias, **columns):
+    """One more node beside others, also where the database bears but one."""
+    now = clock.now(alias)
+    values = {"start_time": now, "heartbeat_time": now, "lease_expiration_time": now + MINUTE} | columns
+    return ExecutorNode.objects.using(alias).create(lock_owner=f"{columns['name']}:{uuid4()}", **values)
+
+
+class TestNobodyHoldsIt:
+    def test_nothing_keeps_it(self, alias):
+        live(alias)
+        job = make_job(alias)
+        found = why(job.pk, using=alias)
+        assert [each.code for each in found.reasons] == ["soon"]
+        assert "berlin" in found.reasons[0].text
+        assert (found.job.pk, type(found.job), found.state, found.id) == (job.pk, Job, "executable", str(job.pk))
+
+    def test_no_node_was_ever_there(self, alias):
+        assert reason(make_job(alias), alias).code == "no_node"
+        assert "none has a row" in reason(make_job(alias), alias).text
+
+    def test_no_node_lives(self, alias, frozen):
+        live(alias)
+        job = make_job(alias)
+        frozen.tick(31)
+        found = reason(job, alias)
+        assert (found.code, found.details["nodes"][0]["node"]) == ("no_node", "berlin")
+        assert "berlin" in found.text and "(1 s ago)" in found.text
+        assert codes(job, alias) == ["no_node"]
+
+    def test_a_node_that_was_declared_dead_does_not_live(self, alias):
+        live(alias, state="dead")
+        assert codes(make_job(alias), alias) == ["no_node"]
+
+    def test_every_node_is_stopping(self, alias):
+        live(alias, state="draining")
+        found = reason(make_job(alias), alias)
+        assert (found.code, found.details) == ("nodes_draining", {"nodes": ["berlin"]})
+
+    def test_its_category_is_served_by_none(self, alias, configure):
+        configure(CATEGORIES=["default", "mail"])
+        live(alias)
+        job = make_job(alias, category="mail")
+        found = reason(job, alias)
+        assert (found.code, found.details) == (
+            "category_not_served",
+            {"category": "mail", "served": {"berlin": ["default"]}},
+        )
+        assert codes(job, alias) == ["category_not_served"]
+
+    def test_its_deployment_is_registered_on_none(self, alias):
+        live(alias, deployment_aware=True)
+        job = make_job(alias, deployment_id="shop:2")
+        found = reason(job, alias)
+        assert found.code == "deployment_not_registered"
+        assert found.details["nodes"] == [{"node": "berlin", "refusal": "not registered", "since": None}]
+        Deployment.objects.using(alias).create(id="shop:2", name="shop", version="2")
+        unregister_deployment("shop:2", "berlin", using=alias)
+        found = reason(job, alias)
+        assert "unregistered by an operator" in found.text
+        assert found.details["nodes"][0]["since"] == clock.now(alias).isoformat()
+        register_deployment("shop:2", "berlin", using=alias)
+        assert codes(job, alias) == ["soon"]
+
+    def test_a_node_that_is_not_aware_takes_every_deployment(self, alias):
+        live(alias, deployment_aware=True)
+        also(alias, name="oslo", categories=["default"])
+        assert codes(make_job(alias, deployment_id="shop:2"), alias) == ["soon"]
+
+    def test_one_that_takes_its_deployment_must_serve_its_category_too(self, alias, configure):
+        configure(CATEGORIES=["default", "mail"])
+        live(alias, deployment_aware=True, categories=["mail"])
+        also(alias, name="oslo", categories=["default"])
+        job = make_job(alias, category="mail", deployment_id="shop:2")
+        assert codes(job, alias) == ["deployment_not_registered"]
+
+    def test_no_node_knows_its_handler(self, alias):
+        live(alias)
+        job = make_job(alias, handler_type="shop.forgotten")
+        found = reason(job, alias)
+        assert (found.code, found.details) == ("handler_unknown", {"handler": "shop.forgotten"})
+
+    def test_its_priority_is_out_of_range(self, alias, configure):
+        live(alias)
+        configure(engine={"PRIORITY_RANGE": (5, None)})
+        found = reason(make_job(alias), alias)
+        assert (found.code, found.details) == ("priority_out_of_range", {"priority": 0, "least": 5, "most": None})
+        configure(engine={"PRIORITY_RANGE": (None, -1)})
+        assert codes(make_job(alias, priority=-1, exclusive=False), alias)[0] != "priority_out_of_range"
+
+    def test_the_global_lock_is_held_by_who_does_not_live(self, alias, configure, frozen):
+        node = live(alias)
+        job = make_job(alias)
+        until = clock.now(alias) + MINUTE
+        table = AcquisitionLock.objects.using(alias)
+        table.create(name=ACQUIRE_JOBS, lock_owner="oslo:1", token=1, lock_expiration_time=until)
+        assert codes(job, alias) == ["soon"]
+        configure(engine={"ACQUISITION": "global_lock"})
+        assert codes(job, alias) == ["acquisition_locked"]
+        assert reason(job, alias).details == {"lock_owner": "oslo:1", "until": until.isoformat()}
+        table.update(lock_owner=node.lock_owner)
+        assert codes(job, alias) == ["soon"]
+
+    def test_all_threads_are_busy(self, alias):
+        live(alias, threads=4, busy_threads=4, queued_jobs=7)
+        job = make_job(alias)
+        assert codes(job, alias) == ["nodes_busy"]
+        assert "berlin (4 of 4 threads, 7 jobs queued)" in reason(job, alias).text
+        also(alias, name="oslo", categories=["default"], threads=2, busy_threads=1)
+        assert codes(job, alias) == ["soon"]
+
+
+class TestInFront:
+    def test_what_is_acquired_before_it_is_counted(self, alias, frozen, configure):
+        configure(CATEGORIES=["default", "mail"])
+        live(alias, deployments=["shop:1"])
+        make_job(alias, priority=5)
+        make_job(alias, deployment_id="shop:1", priority=5)
+        make_job(alias, priority=5, category="mail")
+        frozen.tick(1)
+        job = make_job(alias)
+        frozen.tick(1)
+        make_job(alias)
+        found = reason(job, alias)
+        assert (found.code, found.details["count"], found.details["more"]) == ("jobs_in_front", 2, False)
+        assert "About 2 jobs of category default" in found.text
+
+    def test_what_is_held_is_not_in_front(self, alias):
+        live(alias)
+        work(alias)
+        assert codes(make_job(alias), alias) == ["soon"]
+
+    def test_of_one_rank_the_older_is_first(self, alias):
+        live(alias)
+        first, second = make_job(alias), make_job(alias)
+        assert first.rank == second.rank
+        assert (codes(first, alias), codes(second, alias)) == (["soon"], ["jobs_in_front"])
+        assert "About 1 job of" in reason(second, alias).text
+
+    def test_counting_ends(self, alias, monkeypatch):
+        monkeypatch.setattr("jobexec.operations.why_facts.MOST_IN_FRONT", 2)
+        monkeypatch.setattr("jobexec.operations.why_waiting.MOST_IN_FRONT", 2)
+        live(alias)
+        for _ in range(5):
+            job = make_job(alias)
+        found = reason(job, alias)
+        assert (found.details["count"], found.details["more"]) == (2, True)
+        assert found.text.startswith("More than 2 jobs")
+
+
+class TestExclusive:
+    def test_a_sibling_is_in_hand(self, alias):
+        node = live(alias)
+        sibling = work(alias, node.lock_owner, process_instance_id="order-1")
+        job = make_job(alias, process_instance_id="order-1")
+        found = reason(job, alias)
+        assert found.code == "exclusive_sibling"
+        assert found.details["job"] == str(sibling.id) and found.details["node"] == "berlin"
+        assert str(sibling.id) in found.text and HANDLER in found.text and "order-1" in found.text
+        assert codes(make_job(alias, process_instance_id="order-1", exclusive=False), alias)[0] != "exclusive_sibling"
+        complete_jobs(alias, [(sibling, a_run(alias))])
+        assert codes(job, alias)[0] == "soon"
+
+    def test_a_stuck_thread_keeps_the_instance(self, alias):
+        node = live(alias)
+        running = work(alias, node.lock_owner, process_instance_id="order-1")
+        fail_job(alias, running, a_failure(keeps_instance=True), a_run(alias))
+        job = make_job(alias, process_instance_id="order-1")
+        assert reason(job, alias).code == "exclusive_lock"
+        assert "an outcome is being written" in reason(job, alias).text
+        ExecutorNode.objects.using(alias).update(stuck_threads=1)
+        assert "1 thread that is stuck" in reason(job, alias).text
+
+    def test_the_holder_is_gone(self, alias, frozen):
+        node = live(alias)
+        running = work(alias, node.lock_owner, process_instance_id="order-1")
+        fail_job(alias, running, a_failure(keeps_instance=True), a_run(alias))
+        job = make_job(alias, process_instance_id="order-1")
+        ExecutorNode.objects.using(alias).update(state="dead")
+        assert "the node is gone" in reason(job, alias, "exclusive_lock").text
+        recover_node(alias, ExecutorNode.objects.using(alias).get())
+        assert codes(job, alias) == ["no_node"]
+
+
+class TestSuspended:
+    def test_by_itself(self, alias):
+        live(alias)
+        job = make_job(alias)
+        suspend(job.pk, using=alias)
+        found = why(job.pk, using=alias)
+        assert ([each.code for each in found.reasons], found.state) == (["suspended"], "suspended")
+        assert found.reasons[0].details == {"suspended_at": clock.now(alias).isoformat()}
+
+    def test_by_itself_until_a_date(self, alias):
+        live(alias)
+        job = make_job(alias)
+        suspend(job.pk, using=alias, until=clock.now(alias) + DAY)
+        found = reason(job, alias)
+        assert (found.code, found.details["until"]) == ("suspended", (clock.now(alias) + DAY).isoformat())
+        assert "(in 1 d)" in found.text
+
+    @pytest.mark.parametrize(
+        ("scope", "said"),
+        [
+            ("process_instance_id", "process instance"),
+            ("process_definition_key", "process definition"),
+            ("job_definition_id", "job definition"),
+            ("tenant_id", "tenant"),
+        ],
+    )
+    def test_by_a_scope(self, alias, scope, said):
+        live(alias)
+        job = make_job(alias, **{scope: "x-1"})
+        suspend(using=alias, **{scope: "x-1"}, until=clock.now(alias) + DAY)
+        suspend(using=alias, **{scope: "x-2"})
+        found = reason(job, alias)
+        assert (found.code, found.details["scope"], found.details["value"]) == ("suspended_by_scope", scope, "x-1")
+        assert f"{said} x-1" in found.text and "(in 1 d)" in found.text
+        assert len(codes(job, alias)) == 1
+
+    def test_by_several(self, alias):
+        live(alias)
+        job = make_job(alias, tenant_id="acme", process_instance_id="order-1")
+        suspend(using=alias, tenant_id="acme")
+        suspend(using=alias, process_instance_id="order-1")
+        suspend(job.pk, using=alias)
+        found = why(job.pk, using=alias).reasons
+        assert [each.code for each in found] == ["suspended", "suspended_by_scope", "suspended_by_scope"]
+        assert [each.details.get("scope") for each in found] == [None, "process_instance_id", "tenant_id"]
+        assert "without an end" in found[1].text
+
+    def test_a_scope_whose_date_has_come_suspends_what_nobody_has_moved_yet(self, alias, frozen):
+        live(alias)
+        job = make_job(alias, tenant_id="acme")
+        suspend(using=alias, tenant_id="acme", at=clock.now(alias) + timedelta(seconds=5))
+        assert codes(job, alias) == ["soon", "suspension_planned"]
+        assert "(in 5 s)" in reason(job, alias, "suspension_planned").text
+        frozen.tick(6)
+        assert codes(job, alias) == ["suspended_by_scope"]
+        assert why(job.pk, using=alias).state == "executable"
+
+    def test_one_that_is_planned_for_a_single_job(self, alias, frozen):
+        live(alias)
+        job = make_job(alias)
+        suspend(job.pk, using=alias, at=clock.now(alias) + timedelta(seconds=5))
+        assert "by itself" in reason(job, alias, "suspension_planned").text
+        frozen.tick(6)
+        assert codes(job, alias) == ["suspended"]
+
+    def test_what_is_over_and_not_yet_brought_back(self, alias, frozen):
+        live(alias)
+        job = make_job(alias, tenant_id="acme")
+        suspend(using=alias, tenant_id="acme", until=clock.now(alias) + timedelta(seconds=5))
+        frozen.tick(6)
+        assert codes(job, alias) == ["activating"]
+        activate(using=alias, tenant_id="acme")
+        assert codes(job, alias) == ["soon"]
+
+    def test_it_keeps_its_due_date(self, alias):
+        live(alias)
+        job = make_job(alias, due_date=clock.now(alias) + DAY)
+        suspend(job.pk, using=alias)
+        assert codes(job, alias) == ["suspended", "not_due"]
+
+
+class TestTimers:
+    def test_not_due(self, alias):
+        live(alias)
+        job = make_job(alias, due_date=clock.now(alias) + DAY)
+        found = why(job.pk, using=alias)
+        assert (found.state, [each.code for each in found.reasons]) == ("timer", ["not_due"])
+        assert found.reasons[0].details["due_date"] == (clock.now(alias) + DAY).isoformat()
+        assert "(in 1 d)" in found.reasons[0].text
+
+    def test_waits_for_a_retry(self, alias):
+        live(alias)
+        job = work(alias, retries=3)
+        fail_job(alias, job, a_failure("ValueError: no"), a_run(alias))
+        found = reason(job.id, alias)
+        assert (found.code, found.details["attempts"], found.details["retries"]) == ("waits_for_retry", 1, 2)
+        assert "2 retries left: ValueError: no" in found.text
+
+    def test_due_and_not_moved_yet(self, alias, frozen):
+        live(alias)
+        job = make_job(alias, due_date=clock.now(alias) + timedelta(seconds=5))
+        frozen.tick(6)
+        assert codes(job, alias) == ["due"]
+
+    def test_what_will_keep_it_when_it_is_due_is_said_too(self, alias):
+        job = make_job(alias, due_date=clock.now(alias) + DAY)
+        assert codes(job, alias) == ["not_due", "no_node", "handler_unknown"]
+
+    def test_a_node_did_not_know_its_handler(self, alias, configure):
+        live(alias)
+        configure(UNKNOWN_HANDLER_TIMEOUT=3600)
+        job = work(alias)
+        fail_job(alias, job, a_failure("HandlerNotFound: no", kind="unknown"), a_run(alias))
+        found = reason(job.id, alias)
+        assert codes(job.id, alias) == ["handler_unknown", "not_due"]
+        assert found.details["until"] == (clock.now(alias) + timedelta(hours=1)).isoformat()
+
+
+class TestHeld:
+    def test_in_hand(self, alias):
+        node = live(alias, busy_threads=3, queued_jobs=2)
+        since = clock.now(alias)
+        job = work(alias, node.lock_owner)
+        found = reason(job.id, alias)
+        assert codes(job.id, alias) == ["in_hand"]
+        assert (found.details["node"], found.details["since"]) == ("berlin", since.isoformat())
+        assert found.details["lease_until"] == node.lease_expiration_time.isoformat()
+        assert "3 threads were busy and 2 jobs waited" in found.text
+
+    def test_runs_because_nothing_waited_there_after_it_had_come(self, alias, frozen):
+        node = live(alias, busy_threads=1)
+        job = work(alias, node.lock_owner)
+        assert codes(job.id, alias) == ["in_hand"]
+        frozen.tick(1)
+        ExecutorNode.objects.using(alias).update(heartbeat_time=clock.now(alias))
+        assert codes(job.id, alias) == ["running"]
+
+    def test_runs_because_it_says_so(self, alias):
+        node = live(alias, queued_jobs=2)
+        job = work(alias, node.lock_owner)
+        row = JobProgress(job_id=job.id, attempt=1, done=3, total=7, update_time=clock.now(alias))
+        row.save(using=alias)
+        found = reason(job.id, alias)
+        assert (found.code, found.details["progress"]["done"], found.details["progress"]["total"]) == ("running", 3, 7)
+        JobProgress.objects.using(alias).update(attempt=2)
+        assert codes(job.id, alias) == ["in_hand"]
+
+    def test_asked_to_stop_suspended_and_its_node_stopping(self, alias):
+        node = live(alias, state="draining", stuck_threads=2, queued_jobs=1)
+        job = work(alias, node.lock_owner, tenant_id="acme")
+        cancel(job.id, using=alias)
+        suspend(using=alias, tenant_id="acme")
+        expected = ["in_hand", "node_draining", "threads_stuck", "cancel_requested", "suspended_by_scope"]
+        assert codes(job.id, alias) == expected
+
+    def test_its_node_is_dead(self, alias, frozen):
+        node = live(alias)
+        job = work(alias, node.lock_owner)
+        frozen.tick(31)
+        assert codes(job.id, alias) == ["node_dead", "no_node"]
+        assert "berlin" in reason(job.id, alias).text
+        also(alias, name="oslo", categories=["default"])
+        assert codes(job.id, alias) == ["node_dead"]
+
+    def test_somebody_runs_it_himself(self, alias, frozen):
+        live(alias)
+        row = make_job(alias)
+        assert lock_for(alias, row, "execute now:1", MINUTE)
+        assert codes(row, alias) == ["held_without_node"]
+        frozen.tick(61)
+        assert codes(row, alias) == ["lock_expired", "no_node"]
+        also(alias, name="oslo", categories=["default"])
+        assert codes(row, alias) == ["lock_expired"]
+
+
+class TestOver:
+    def test_a_dead_letter(self, alias):
+        live(alias)
+        job = work(alias, retries=1)
+        fail_job(alias, job, a_failure("ValueError: no"), a_run(alias))
+        Incident.objects.using(alias).all().delete()
+        found = why(job.id, using=alias)
+        assert ([each.code for each in found.reasons], found.state) == (["dead_letter"], "dead letter")
+        assert "ValueError: no" in found.reasons[0].text and "1 attempts" not in found.reasons[0].text
+        assert found.reasons[0].details["incident"] is None
+
+    def test_a_dead_letter_with_its_incident(self, alias):
+        job = make_row(DeadLetterJob, alias, tenant_id="acme", attempts=3)
+        made = Incident(timestamp=clock.now(alias), job_id=job.pk, handler_type=HANDLER, annotation="asked the bank")
+        made.save(using=alias)
+        suspend(using=alias, tenant_id="acme")
+        assert codes(job, alias) == ["dead_letter", "annotation", "suspended_by_scope"]
+        assert reason(job, alias).details["incident"] == str(made.pk)
+        assert "asked the bank" in reason(job, alias, "annotation").text
+
+    def test_requeued_it_is_no_dead_letter(self, alias):
+        live(alias)
+        job = make_row(DeadLetterJob, alias)
+        requeue(job.pk, using=alias)
+        assert codes(job, alias) == ["soon"]
+
+    def test_done(self, alias):
+        job = work(alias)
+        complete_jobs(alias, [(job, a_run(alias))])
+        found = why(job.id, using=alias)
+        assert ([each.code for each in found.reasons], found.state, found.job) == (["done"], "over", None)
+        assert "attempt 1 succeeded" in found.reasons[0].text and found.reasons[0].details["node"] == "node"
+
+    def test_deleted_and_cancelled(self, alias):
+        deleted, cancelled = make_job(alias), make_job(alias)
+        delete_jobs(deleted, using=alias)
+        cancel(cancelled, using=alias)
+        assert (codes(deleted, alias), codes(cancelled, alias)) == (["deleted"], ["cancelled"])
+
+    @pytest.mark.parametrize("state", ["failed", "created"])
+    def test_ends_are_not_logged(self, alias, state):
+        id = uuid4()
+        JobLog.objects.using(alias).create(
+            job_id=id, state=state, timestamp=clock.now(alias), handler_type=HANDLER, category="default"
+        )
+        assert codes(id, alias) == ["gone"]
+
+    @pytest.mark.parametrize("id", [uuid4(), "no id", ""])
+    def test_nothing_knows_it(self, alias, id):
+        found = why(id, using=alias)
+        assert ([each.code for each in found.reasons], found.state, found.id) == (["not_found"], "unknown", str(id))
+
+    def test_history(self, alias):
+        row = make_row(HistoryJob, alias)
+        assert codes(row, alias) == ["history_waiting", "no_node"]
+        later = make_row(HistoryJob, alias, due_date=clock.now(alias) + DAY)
+        assert "(in 1 d)" in reason(later, alias).text
+
+
+class TestTheWhole:
+    def test_as_json(self, alias):
+        node = live(alias)
+        work(alias, node.lock_owner, process_instance_id="order-1")
+        job = make_job(alias, process_instance_id="order-1", tenant_id="acme")
+        suspend(using=alias, tenant_id="acme", at=clock.now(alias) + DAY)
+        found = why(job.pk, using=alias)
+        told = json.loads(json.dumps(found.as_json()))
+        assert [each["code"] for each in told["reasons"]] == ["exclusive_sibling", "suspension_planned"]
+        assert (told["id"], told["state"], told["handler"], told["database"]) == (
+            str(job.pk),
+            "executable",
+            HANDLER,
+            alias,
+        )
+        assert told["at"] == clock.now(alias).isoformat()
+
+    def test_few_statements(self, alias, configure):
+        configure(engine={"ACQUISITION": "global_lock"})
+        live(alias, deployment_aware=True)
+        jobs = [
+            make_job(alias, deployment_id="shop:2", process_instance_id="order-1", tenant_id="acme"),
+            make_job(alias, due_date=clock.now(alias) + DAY),
+            make_row(SuspendedJob, alias),
+            make_row(TimerJob, alias, due_date=clock.now(alias)),
+            make_row(DeadLetterJob, alias),
+        ]
+        work(alias, "oslo:1", process_instance_id="order-1")
+        jobs.append(Job.objects.using(alias).get(lock_owner="oslo:1"))
+        for job in jobs:
+            with CaptureQueriesContext(connections[alias]) as queries:
+                why(job.pk, using=alias)
+            assert len(queries) <= 13, [query["sql"] for query in queries]
+
+    def test_what_is_large_stays_in_the_database(self, alias):
+        job = make_job(alias)
+        with CaptureQueriesContext(connections[alias]) as queries:
+            why(job.pk, using=alias)
+        assert not [query for query in queries if "handler_configuration" in query["sql"]]
+
+    def test_a_job_that_moves_meanwhile_is_looked_at_again(self, alias, monkeypatch):
+        live(alias)
+        job = make_job(alias)
+        look, moves = why_module._reasons, iter([lambda: suspend(job.pk, using=alias)])
+
+        def reasons(facts):
+            found = look(facts)
+            next(moves, lambda: None)()
+            return found
+
+        monkeypatch.setattr(why_module, "_reasons", reasons)
+        assert codes(job, alias) == ["suspended"]
+
+    def test_a_job_that_never_stands_still_is_explained_as_it_was(self, alias, monkeypatch):
+        live(alias)
+        job = make_job(alias)
+        monkeypatch.setattr(why_module, "_still", lambda explanation: False)
+        assert codes(job, alias) == ["soon"]
+
+    def test_nothing_is_changed(self, alias):
+        node = live(alias)
+        job = work(alias, node.lock_owner)
+        before = Job.objects.using(alias).values().get(pk=job.id)
+        why(job.id, using=alias)
+        assert Job.objects.using(alias).values().get(pk=job.id) == before
+        assert acquire(alias) == []
