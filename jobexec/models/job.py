@@ -33,4 +33,6 @@ class Job(AbstractJob):
             ("activate_job", _("Can activate jobs")),
             ("reschedule_job", _("Can change due dates of jobs")),
             ("prioritize_job", _("Can change priorities of jobs")),
+            ("unlock_job", _("Can unlock jobs")),
+            ("bury_job", _("Can move jobs to the dead letters")),
         ]
