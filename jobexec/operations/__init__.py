@@ -16,6 +16,7 @@ from .deployments import (
     registered_deployments,
     unregister_deployment,
 )
+from .incidents import annotate_incident
 from .lookup import find_job, find_states
 from .recover import recover_expired_locks, recover_node
 from .release import release_jobs
@@ -29,6 +30,7 @@ __all__ = [
     "OperationResult",
     "acquire_jobs",
     "activate",
+    "annotate_incident",
     "cancel",
     "complete_jobs",
     "create_job",

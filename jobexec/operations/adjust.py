@@ -10,6 +10,7 @@ from jobexec.models import AbstractJob, DeadLetterJob, Job, LogState, SuspendedJ
 
 from . import history
 from .announce import announce
+from .incidents import delete_incidents
 from .locking import delete_rows
 from .moments import check_moment
 from .move import move
@@ -106,6 +107,8 @@ def delete_jobs(target: Target, *, using: str | None = None) -> OperationResult:
         _refuse_running(row)
         history.write(database, LogState.DELETED, [history.entry(row, LogState.DELETED)])
         delete_rows(type(row)._base_manager.using(database).filter(pk=row.pk))
+        if isinstance(row, DeadLetterJob):
+            delete_incidents(database, [row.pk])
         return None
 
     return for_each(target, database, verb, Job, TimerJob, SuspendedJob, DeadLetterJob)

@@ -10,7 +10,7 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.models import AbstractJob, JobLog, LogState
 
-from .transfer import Sql, insert_from
+from .insert_select import Sql, insert_from
 
 _LEVELS = {
     "none": frozenset[str](),

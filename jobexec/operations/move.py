@@ -9,6 +9,7 @@ from uuid import UUID
 from jobexec import clock
 from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, Job, SuspendedJob, TimerJob
 
+from .incidents import open_incidents, resolve_incidents
 from .locking import atomic, delete_rows, lock_rows
 from .ranking import rank
 
@@ -31,7 +32,8 @@ def move_all(
     """Move rows of one table, that the caller has locked or does not mind losing, to another in few statements.
 
     ``changes`` are columns of all of them, ``each`` has further ones by id. Returns the new rows; rows that changed
-    since they were read stay where they are and are left out.
+    since they were read stay where they are and are left out. Dead letters get an incident, and what was one has its
+    incident resolved.
     """
     if not rows:
         return []
@@ -41,6 +43,10 @@ def move_all(
         own = each or {}
         moved = [_copy(row, to, using, {**changes, **own.get(row.pk, {})}) for row in rows if row.pk in gone]
         to._base_manager.using(using).bulk_create(moved)
+        if to is DeadLetterJob:
+            open_incidents(using, moved)
+        elif source is DeadLetterJob:
+            resolve_incidents(using, gone)
     return moved
 
 

@@ -6,35 +6,23 @@ whoever needs the rows. For rows that the caller has locked, and knows to be as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Collection, Mapping
+from typing import Any
 from uuid import UUID
 
-from django.db import connections, models
-
 from jobexec import clock
-from jobexec.models import SHARED_COLUMNS, AbstractJob, Job
+from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, Job
 
+from . import insert_select
+from .incidents import copy_incidents, resolve_incidents
+from .insert_select import Sql, insert_from
 from .locking import delete_rows
 from .ranking import rank, rank_sql
 
-Table: TypeAlias = type[models.Model]
-Own: TypeAlias = Mapping[str, list[Any]]
-Dialect: TypeAlias = Callable[[Any, Table, list[UUID], Own], tuple[str, str, list[Any]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Sql:
-    """What a column gets, as SQL over the columns of ``source``, the row that it comes from."""
-
-    text: str
-    parameters: tuple[Any, ...] = ()
-
 
 def is_possible(using: str) -> bool:
-    """Whether this database takes the statements below."""
-    return _dialect(using) is not None
+    """Whether this database takes the statements of :mod:`~jobexec.operations.insert_select`."""
+    return insert_select.is_possible(using)
 
 
 def transfer(
@@ -47,7 +35,8 @@ def transfer(
 ) -> None:
     """Move these rows, which the caller has locked, in two statements; with what :func:`move_all` changes.
 
-    ``changes`` are columns of all of them, ``each`` has further ones by id: the same columns for every row.
+    ``changes`` are columns of all of them, ``each`` has further ones by id: the same columns for every row. A third
+    statement sees to their incidents, where there is to be one, or was.
     """
     if not ids:
         return
@@ -62,6 +51,10 @@ def transfer(
             columns["rank"] = Sql(*in_sql)
     insert_from(using, source, to, ids, columns, each)
     delete_rows(source._base_manager.using(using).filter(pk__in=ids))
+    if to is DeadLetterJob:
+        copy_incidents(using, ids)
+    elif source is DeadLetterJob:
+        resolve_incidents(using, ids)
 
 
 def _ranked(
@@ -70,136 +63,3 @@ def _ranked(
     now = clock.now(using)
     rows = source._base_manager.using(using).filter(pk__in=ids).values_list("pk", "due_date", "priority")
     return {pk: {**each.get(pk, {}), "rank": rank(using, due or now, priority)} for pk, due, priority in rows}
-
-
-def insert_from(
-    using: str,
-    source: Table,
-    to: Table,
-    ids: Collection[UUID],
-    columns: Mapping[str, Any],
-    each: Mapping[UUID, Mapping[str, Any]] | None = None,
-) -> None:
-    """INSERT INTO ``to`` one row for each of these rows of ``source``, in one statement if the database takes it.
-
-    ``columns`` says what the columns get: a value, or :class:`Sql`; ``each`` has further values by id.
-    """
-    rows = list(each or ids)
-    own = len(each[rows[0]]) if each else 0
-    most = connections[using].features.max_query_params
-    size = max(1, (most - len(columns)) // (1 + own)) if most else len(rows)
-    for start in range(0, len(rows), size):
-        page = rows[start : start + size]
-        _insert_from(using, source, to, page, columns, {pk: each[pk] for pk in page} if each else {})
-
-
-def _insert_from(
-    using: str,
-    source: Table,
-    to: Table,
-    ids: list[UUID],
-    columns: Mapping[str, Any],
-    each: Mapping[UUID, Mapping[str, Any]],
-) -> None:
-    dialect = _dialect(using)
-    assert dialect is not None, "ask is_possible() first"
-    shared, own = _split(each)
-    values = {name: value for name, value in {**columns, **shared}.items() if name not in own}
-    connection = connections[using]
-    quote = connection.ops.quote_name
-    expressions = [_expression(connection, to, name, value) for name, value in values.items()]
-    texts = [*(text for text, _ in expressions), *(f"given.{quote(name)}" for name in own)]
-    given, origin, given_parameters = dialect(connection, to, ids, own)
-    names = ", ".join(map(quote, [*values, *own]))
-    statement = f"INSERT INTO {to._meta.db_table} ({names}) {given} SELECT {', '.join(texts)} FROM {origin}"
-    parameters = [parameter for _, parameters in expressions for parameter in parameters]
-    ordered = [*given_parameters, *parameters] if given else [*parameters, *given_parameters]
-    with connection.cursor() as cursor:
-        cursor.execute(statement.format(source=source._meta.db_table), ordered)
-
-
-def _split(each: Mapping[UUID, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """What is the same for all rows, and what is not, by column: a storm of failures has most things in common."""
-    rows = list(each.values())
-    shared: dict[str, Any] = {}
-    own: dict[str, list[Any]] = {}
-    for name in rows[0] if rows else ():
-        values = [row[name] for row in rows]
-        first = values[0]
-        if all(value == first for value in values):
-            shared[name] = first
-        else:
-            own[name] = values
-    return shared, own
-
-
-def _expression(connection: Any, to: Table, name: str, value: Any) -> tuple[str, tuple[Any, ...]]:
-    if isinstance(value, Sql):
-        return value.text, value.parameters
-    if value is None:
-        return "NULL", ()
-    return "%s", (_field(to, name).get_db_prep_save(value, connection),)
-
-
-def _postgresql(connection: Any, to: Table, ids: list[UUID], own: Own) -> tuple[str, str, list[Any]]:
-    if not own:
-        return "", "{source} AS source WHERE source.id = ANY(%s)", [ids]
-    types = ["uuid", *(_field(to, name).db_type(connection) for name in own)]
-    arrays = ", ".join(f"%s::{type}[]" for type in types)
-    given = f"WITH given({_names(connection, own)}) AS (SELECT * FROM unnest({arrays}))"
-    return given, _JOIN, [ids, *_prepared(connection, to, own)]
-
-
-def _mariadb(connection: Any, to: Table, ids: list[UUID], own: Own) -> tuple[str, str, list[Any]]:
-    keys = [Job._meta.pk.get_db_prep_value(id, connection) for id in ids]
-    if not own:
-        return "", f"{{source}} AS source WHERE source.id IN ({', '.join(['%s'] * len(keys))})", keys
-    key = "CAST(%s AS UUID)" if connection.features.has_native_uuid_field else "%s"
-    row = f"({', '.join([key, *['%s'] * len(own)])})"
-    given = f"WITH given({_names(connection, own)}) AS (VALUES {', '.join([row] * len(keys))})"
-    values = [value for line in zip(keys, *_prepared(connection, to, own), strict=True) for value in line]
-    # In this order: it takes a small table for one that is best read as a whole.
-    return (
-        given,
-        _JOIN.replace("JOIN {source} AS source", "STRAIGHT_JOIN {source} AS source FORCE INDEX (PRIMARY)"),
-        values,
-    )
-
-
-_JOIN = "given JOIN {source} AS source ON source.id = given.job"
-
-
-def _sqlite(connection: Any, to: Table, ids: list[UUID], own: Own) -> tuple[str, str, list[Any]]:
-    keys = [id.hex for id in ids]
-    if not own:
-        return "", f"{{source}} AS source WHERE source.id IN ({', '.join(['%s'] * len(keys))})", keys
-    row = f"({', '.join(['%s'] * (1 + len(own)))})"
-    given = f"WITH given({_names(connection, own)}) AS (VALUES {', '.join([row] * len(keys))})"
-    values = [value for line in zip(keys, *_prepared(connection, to, own), strict=True) for value in line]
-    return given, _JOIN.replace("JOIN", "CROSS JOIN"), values  # in this order
-
-
-def _names(connection: Any, own: Own) -> str:
-    return ", ".join(["job", *map(connection.ops.quote_name, own)])
-
-
-def _prepared(connection: Any, to: Table, own: Own) -> list[list[Any]]:
-    return [
-        [None if value is None else _field(to, name).get_db_prep_save(value, connection) for value in values]
-        for name, values in own.items()
-    ]
-
-
-def _field(table: Table, name: str) -> models.Field[Any, Any]:
-    return table._meta.get_field(name)  # type: ignore[return-value]
-
-
-def _dialect(using: str) -> Dialect | None:
-    """How this database is told which rows are meant, and what each of them is given.
-
-    The beginning of the statement, what follows its FROM, and the parameters of both. MySQL spells it otherwise again.
-    """
-    connection: Any = connections[using]
-    if connection.vendor == "mysql":
-        return _mariadb if connection.mysql_is_mariadb else None
-    return {"postgresql": _postgresql, "sqlite": _sqlite}.get(connection.vendor)

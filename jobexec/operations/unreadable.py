@@ -22,6 +22,8 @@ from .announce import announce
 from .errors import storable
 from .exclusive import unlock_instances
 from .fingerprint import fingerprint
+from .hidden import hide_text_by_definition
+from .incidents import open_incidents
 from .locking import atomic, delete_rows
 
 #: What reading or moving a page raises because of one of its rows; never what a database raises that is away.
@@ -115,13 +117,19 @@ def bury(
     values, problems = _salvage(using, table, pk)
     text = " ".join(filter(None, [message, _MESSAGE.format(problems="; ".join(problems)) if problems else ""]))
     instance = values["process_instance_id"] if values["exclusive"] else ""
-    fresh: dict[str, Any] = {"id": pk, "retries": 0, "exception_message": storable(text)[:4000], "revision": max(1, revision) + 1}
-    fresh |= {"died_at": clock.now(using), "exception_stack": _raw_arguments(using, table, pk)}
+    fresh: dict[str, Any] = {
+        "id": pk,
+        "retries": 0,
+        "exception_message": storable(text)[:4000],
+        "revision": max(1, revision) + 1,
+    }
+    fresh |= {"died_at": clock.now(using), "exception_stack": _raw_arguments(using, table, pk, values)}
     fresh["fingerprint"] = fingerprint(values["handler_type"], fresh["exception_message"])
     with atomic(using):
         if not delete_rows(rows.filter(revision=revision)):
             return False
         dead = _insert(using, values | fresh, fresh)
+        open_incidents(using, [dead])
         announce(signals.job_dead_lettered, using, DeadLetterJob, job=dead, error=UnreadableJob(text))
         if lock_owner and instance and not keeps_instance:
             unlock_instances(using, lock_owner, {instance})
@@ -137,12 +145,13 @@ def _insert(using: str, values: dict[str, Any], fresh: dict[str, Any]) -> DeadLe
         return table.create(**{name: values[name] for name in _ESSENTIAL} | fresh)
 
 
-def _raw_arguments(using: str, table: type[AbstractJob], pk: UUID) -> str:
-    """The arguments as they stand in the row, for whoever repairs it."""
+def _raw_arguments(using: str, table: type[AbstractJob], pk: UUID, values: dict[str, Any]) -> str:
+    """The arguments as they stand in the row, for whoever repairs it; without what is sensitive."""
     try:
         rows = table._base_manager.using(using).filter(pk=pk)
         text = rows.values_list(Cast("handler_configuration", TextField()), flat=True).first()
-        return storable(f"Arguments in the row: {str(text)[:10_000]}")
+        shown = hide_text_by_definition(values["handler_type"], str(text), using)
+        return storable(f"Arguments in the row: {shown[:10_000]}")
     except UNREADABLE:
         return ""
 
