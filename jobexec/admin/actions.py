@@ -20,6 +20,7 @@ from django.utils.translation import ngettext
 from jobexec.exceptions import JobExecError
 
 from .base import FROM_PAGE, TableAdmin
+from .batching import is_large, select_across, start
 from .paging import CappedCount
 
 REASONS_SHOWN = 5
@@ -54,6 +55,8 @@ class Action:
     flag = CHANGE
     dangerous = False
     do_not_call_in_templates = True
+    operation: ClassVar[str | None] = None
+    """What a batch of it is called in ``jobexec.operations.batches``; None for what only runs in the request."""
     name_column = "pk"
     """The column besides the key that the text of a row needs."""
 
@@ -71,6 +74,10 @@ class Action:
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         """Call the operation. ``data`` is what the form asked for."""
         raise NotImplementedError
+
+    def batch_arguments(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of the operation, out of what the form asked for."""
+        return dict(data)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         """A sentence on what was done to ``count`` rows."""
@@ -98,16 +105,20 @@ class Action:
         using = modeladmin.write_alias(queryset)
         queryset = queryset.using(using)
         data: Mapping[str, Any] = {}
-        if self.form_class is not None:
-            form = self.form_class(request.POST if "_apply" in request.POST else None)
+        large = self.operation is not None and is_large(request, queryset)
+        form_class = self.form_class or (forms.Form if large else None)
+        if form_class is not None:
+            form = form_class(request.POST if "_apply" in request.POST else None)
             if not form.is_valid():
-                return self._ask(modeladmin, request, queryset, form)
+                return self._ask(modeladmin, request, queryset, form, large)
             data = form.cleaned_data
+        if large:
+            return start(modeladmin, request, self, queryset, data)
         self._run(modeladmin, request, queryset, data)
         return self.respond(modeladmin, request)
 
     def _ask(
-        self, modeladmin: TableAdmin, request: HttpRequest, queryset: QuerySet[Any], form: forms.Form
+        self, modeladmin: TableAdmin, request: HttpRequest, queryset: QuerySet[Any], form: forms.Form, large: bool
     ) -> TemplateResponse:
         context = {
             **modeladmin.admin_site.each_context(request),
@@ -117,11 +128,12 @@ class Action:
             "opts": modeladmin.opts,
             "media": modeladmin.media,
             "count": CappedCount.of(queryset),
+            "large": large,
             "rows": queryset.only("pk", self.name_column)[:ROWS_SHOWN],
             "choices": self.choices(queryset.db),
             "checkbox_name": ACTION_CHECKBOX_NAME,
             "selected": request.POST.getlist(ACTION_CHECKBOX_NAME),
-            "select_across": int(_select_across(request)),
+            "select_across": int(select_across(request)),
             "from_page": FROM_PAGE if FROM_PAGE in request.POST else "",
             "list_url": request.get_full_path(),
         }
@@ -181,13 +193,9 @@ def _names(modeladmin: TableAdmin) -> dict[str, str]:
     }
 
 
-def _select_across(request: HttpRequest) -> bool:
-    return bool(forms.BooleanField(required=False).to_python(request.POST.get("select_across")))
-
-
 def _vanished(request: HttpRequest, found: Mapping[Any, Any]) -> list[str]:
     """Rows that the user chose one by one and that are not in the list any more."""
-    if _select_across(request):
+    if select_across(request):
         return []
     known = {str(key) for key in found}
     return [key for key in request.POST.getlist(ACTION_CHECKBOX_NAME) if key not in known]

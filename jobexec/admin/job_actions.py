@@ -52,6 +52,7 @@ class ResetRetries(JobAction):
     """Set how many attempts are left."""
 
     name, permission = "reset_retries", "retry"
+    operation = "set_retries"
     description = gettext_lazy("Set retries of selected %(verbose_name_plural)s…")
     label = gettext_lazy("Set retries…")
     form_class = RetriesForm
@@ -71,6 +72,7 @@ class RetryNow(JobAction):
     """Do not wait any longer."""
 
     name, permission = "retry_now", "retry"
+    operation = "retry_now"
     description = gettext_lazy("Run selected %(verbose_name_plural)s now")
     label = gettext_lazy("Run now")
 
@@ -88,6 +90,7 @@ class Requeue(JobAction):
     """Give dead letters new attempts."""
 
     name, permission = "requeue", "requeue"
+    operation = "requeue"
     description = gettext_lazy("Requeue selected %(verbose_name_plural)s…")
     label = gettext_lazy("Requeue…")
     form_class = RetriesForm
@@ -111,6 +114,7 @@ class Cancel(JobAction):
     """Remove what waits, and ask what runs to stop."""
 
     name, permission = "cancel", "cancel"
+    operation = "cancel"
     description = gettext_lazy("Cancel selected %(verbose_name_plural)s…")
     label = gettext_lazy("Cancel…")
     form_class = ConfirmForm
@@ -139,6 +143,7 @@ class Suspend(JobAction):
     """Keep jobs from running, at once or from a date on, for good or until a date."""
 
     name, permission = "suspend", "suspend"
+    operation = "suspend"
     description = gettext_lazy("Suspend selected %(verbose_name_plural)s…")
     label = gettext_lazy("Suspend…")
     form_class = SuspendForm
@@ -171,6 +176,7 @@ class Activate(JobAction):
     """Let suspended jobs run again."""
 
     name, permission = "activate", "activate"
+    operation = "activate"
     description = gettext_lazy("Activate selected %(verbose_name_plural)s")
     label = gettext_lazy("Activate")
 
@@ -190,6 +196,7 @@ class Reschedule(JobAction):
     """Choose when jobs run."""
 
     name, permission = "reschedule", "reschedule"
+    operation = "set_due_date"
     description = gettext_lazy("Reschedule selected %(verbose_name_plural)s…")
     label = gettext_lazy("Reschedule…")
     form_class = DueDateForm
@@ -214,6 +221,7 @@ class SetPriority(JobAction):
     """Choose who goes first."""
 
     name, permission = "set_priority", "prioritize"
+    operation = "set_priority"
     description = gettext_lazy("Set priority of selected %(verbose_name_plural)s…")
     label = gettext_lazy("Set priority…")
     form_class = PriorityForm
@@ -233,6 +241,7 @@ class Delete(JobAction):
     """Delete for good. Named as Django's own action, in whose place it stands."""
 
     name, permission = "delete_selected", "delete"
+    operation = "delete"
     description = gettext_lazy("Delete selected %(verbose_name_plural)s…")
     label = gettext_lazy("Delete…")
     form_class = ConfirmForm

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
+from uuid import UUID
 
 from django.db.models import CharField, Model, Value
 from django.http import HttpRequest
@@ -24,11 +25,14 @@ from jobexec.models import (
     Incident,
     JobLog,
 )
+from jobexec.operations.why import why
+from jobexec.operations.why_facts import Reason
 
 from . import display
 from .base import TableAdmin
 from .incident_columns import incident_badge
 from .job_columns import state_badge
+from .job_location import found_job
 
 SIBLINGS_SHOWN = 10
 INCIDENTS_SHOWN = 5
@@ -55,6 +59,7 @@ class Surroundings:
         """For the template."""
         siblings = self.siblings()
         return {
+            "reasons": self.reasons(),
             "lock": self.lock(),
             "siblings": siblings[:SIBLINGS_SHOWN],
             "more_siblings": len(siblings) > SIBLINGS_SHOWN,
@@ -67,6 +72,17 @@ class Surroundings:
         table_admin = self._page.admin_site._registry.get(table)
         visible = isinstance(table_admin, TableAdmin) and table_admin.has_view_permission(self._request)
         return table_admin if visible else None  # type: ignore[return-value]
+
+    def reasons(self) -> list[str]:
+        """Why the job is not running, the decisive reason first."""
+        found = why(self._job.pk, using=self._job._state.db or "default").reasons
+        return [self._told(reason) for reason in found]
+
+    def _told(self, reason: Reason) -> str:
+        other = reason.details.get("job")
+        if other and found_job(self._request, UUID(other), self._job._state.db or "default") is None:
+            return _("It is exclusive, and another job of its process instance is in the hands of a node.")
+        return reason.text
 
     def lock(self) -> Lock | None:
         """None for a job that nobody holds."""

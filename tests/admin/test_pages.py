@@ -12,7 +12,17 @@ from django.test.utils import CaptureQueriesContext
 from jobexec import clock, operations
 from jobexec.admin import display
 from jobexec.admin.job_page import JobTableAdmin
-from jobexec.models import JOB_TABLES, DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog, LogState, TimerJob
+from jobexec.models import (
+    JOB_TABLES,
+    DeadLetterJob,
+    ExclusiveLock,
+    ExecutorNode,
+    Job,
+    JobLog,
+    LogState,
+    SuspendedJob,
+    TimerJob,
+)
 
 from . import data
 from .conftest import TABLES, list_url, page_url
@@ -130,6 +140,18 @@ def test_the_lock_of_a_lease_that_is_over(admin):
     assert "expired 1 min 1" in admin.get(page_url(job)).context["lock"].good
 
 
+def test_it_says_why_it_is_not_running(admin):
+    job = data.make(TimerJob, due_date=clock.now() + timedelta(hours=1))
+    operations.suspend(tenant_id="acme")
+    response = admin.get(page_url(job))
+    assert response.context["reasons"][0].startswith("It is not due before ")
+    assert "Why is this not running?" in response.content.decode()
+    job = data.make(SuspendedJob, tenant_id="acme")
+    reasons = admin.get(page_url(job)).context["reasons"]
+    assert reasons[0].startswith("Its tenant acme is suspended since ")
+    assert "Where is it?" in admin.get(page_url(data.running())).content.decode()
+
+
 def test_siblings_are_listed_with_state_and_lock(admin, staff):
     job = data.make(Job)
     held, waiting = data.running(), data.make(TimerJob, due_date=clock.now() + timedelta(hours=1))
@@ -152,8 +174,9 @@ def test_few_queries(admin):
     admin.get(page_url(job))
     with CaptureQueriesContext(connection) as captured:
         admin.get(page_url(job))
-    # session, user, the job (twice: is it still here?), its log, what people did, its siblings
-    assert len(captured) <= 8, [query["sql"][:150] for query in captured]
+    # session, user, the job (twice: is it still here?), its log, its incidents, what people did, its siblings; and
+    # why it does not run, which is a dozen at most
+    assert len(captured) <= 9 + 12, [query["sql"][:150] for query in captured]
 
 
 def test_a_job_that_moved_is_shown_where_it_is(admin):

@@ -1,0 +1,76 @@
+"""Actions on very many rows: a batch does them in the background, and the request ends at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.admin.models import ADDITION
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+
+from jobexec.exceptions import JobExecError
+from jobexec.models import Batch
+
+from .paging import CappedCount
+
+if TYPE_CHECKING:
+    from .actions import Action
+    from .base import TableAdmin
+
+BATCH_ABOVE = 500
+"""Of so many rows at most an action changes each within the request, if all rows of a list are meant."""
+
+
+def is_large(request: HttpRequest, queryset: QuerySet[Any]) -> bool:
+    """Whether all rows that a filter shows are meant, and they are many."""
+    if not select_across(request):
+        return False
+    return bool(queryset.order_by().values("pk")[: BATCH_ABOVE + 1].count() > BATCH_ABOVE)
+
+
+def select_across(request: HttpRequest) -> bool:
+    """Whether the user chose all rows of the list, and not only those of the page."""
+    return bool(forms.BooleanField(required=False).to_python(request.POST.get("select_across")))
+
+
+def start(
+    modeladmin: TableAdmin, request: HttpRequest, action: Action, queryset: QuerySet[Any], data: Mapping[str, Any]
+) -> HttpResponse | None:
+    """Make the action a batch over the conditions of the queryset, the user's tenants among them; leads to its page.
+
+    The log has one entry, about the batch.
+    """
+    from jobexec.operations.batches import start_batch
+
+    assert action.operation is not None
+    count, using = CappedCount.of(queryset), queryset.db
+    selection = queryset.order_by().defer(None)
+    try:
+        with transaction.atomic(using=using):
+            batch = start_batch(
+                action.operation,
+                selection,
+                arguments=action.batch_arguments(data),
+                using=using,
+                user=request.user.get_username(),
+            )
+    except JobExecError as error:
+        modeladmin.message_user(request, str(error), messages.ERROR)
+        return None
+    names = {"action": action.title, "count": count, "names": modeladmin.opts.verbose_name_plural}
+    modeladmin.log_operation(request, [batch], ADDITION, _("%(action)s: %(count)s %(names)s.") % names)
+    started = _("%(action)s: a batch has begun with %(count)s %(names)s. It goes on by itself.")
+    modeladmin.message_user(request, started % names, messages.SUCCESS)
+    return _page_of(modeladmin, request, batch)
+
+
+def _page_of(modeladmin: TableAdmin, request: HttpRequest, batch: Batch) -> HttpResponse | None:
+    batches: Any = modeladmin.admin_site._registry.get(Batch)
+    if batches is None or not batches.has_view_permission(request):
+        return None
+    return HttpResponseRedirect(batches.page_url(batch.pk))
