@@ -12,6 +12,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from jobexec.models import AbstractJob, DeadLetterJob, Job, SuspendedJob, TimerJob
+from jobexec.redaction import redact
+from jobexec.sensitive import hide
 
 from . import display
 
@@ -92,7 +94,7 @@ class JobColumns:
 
     @admin.display(description=gettext_lazy("headers"))
     def headers(self, job: AbstractJob) -> str | SafeString:
-        return display.json_text(job.custom_headers)
+        return display.json_text(hide(job.custom_headers))
 
 
 def state_badge(job: AbstractJob) -> SafeString:
@@ -133,5 +135,5 @@ def instance_link(process_instance: str) -> SafeString | None:
 
 
 def arguments_of(job: AbstractJob) -> Any:
-    """The arguments as they are to be shown; the one place where they could be hidden in part."""
-    return job.handler_configuration
+    """The arguments as they are to be shown: without what is sensitive in them."""
+    return redact(job.handler_type, job.handler_configuration, job._state.db)

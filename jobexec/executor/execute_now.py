@@ -10,12 +10,12 @@ from django.db import DatabaseError, transaction
 
 from jobexec import clock
 from jobexec.conf import get_settings
-from jobexec.exceptions import JobLocked, JobNotFound, LockLost
+from jobexec.exceptions import InvalidJob, JobLocked, JobNotFound, LockLost
 from jobexec.handlers.base import JobHandler
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.registry import get_handler
 from jobexec.identifiers import uuid7
-from jobexec.models import Job
+from jobexec.models import Job, JobType
 from jobexec.operations.complete import complete_jobs
 from jobexec.operations.exclusive import lock_instances
 from jobexec.operations.lookup import find_job
@@ -27,6 +27,7 @@ from jobexec.operations.work import AcquiredJob, columns, from_row
 
 from .execution import failure_of, run_handler
 from .outcomes import Outcome
+from .redacted import redacted
 
 logger = logging.getLogger("jobexec.execution")
 
@@ -56,8 +57,8 @@ def execute_now(id: UUID | str, *, using: str = "default") -> Any:
 
     Settled as by the executor: success deletes the job; a failure is recorded, costs a retry, and is raised again.
     Raises :class:`~jobexec.exceptions.JobNotFound`, :class:`~jobexec.exceptions.JobLocked` if the job runs elsewhere
-    or an exclusive sibling holds its process instance, and :class:`~jobexec.exceptions.LockLost` if it took longer
-    than LOCK_TIME and was given to somebody else.
+    or an exclusive sibling holds its process instance, :class:`~jobexec.exceptions.LockLost` if it took longer than
+    LOCK_TIME and was given to somebody else, and :class:`~jobexec.exceptions.InvalidJob` for recorded history.
     """
     caller = _Caller()
     work = _lock(id, using, caller.lock_owner)
@@ -69,7 +70,8 @@ def execute_now(id: UUID | str, *, using: str = "default") -> Any:
     except BaseException as error:
         if not outcome.counted:
             run = Run(started_at, clock.monotonic() - start, caller.node_name)
-            _record(work, failure_of(error, work, handler), run)
+            failure = failure_of(error, work.using, handler)
+            _record(work, redacted(failure, handler, outcome.arguments or work.configuration), run)
         raise
     if outcome.run is None:
         run = Run(started_at, clock.monotonic() - start, caller.node_name)
@@ -90,6 +92,8 @@ def _lock(id: UUID | str, using: str, owner: str) -> AcquiredJob:
         row = find_job(id, using)
         if row.locked:
             raise JobLocked(f"Job {row.pk} is running or queued on {row.lock_owner}.")
+        if row.type == JobType.HISTORY:
+            raise InvalidJob(f"Job {row.pk} is history, which only the history loop of an executor writes.")
         if not isinstance(row, Job):
             moved = move(row, Job, retries=max(1, row.retries), suspend_requested=False)
             if moved is None:

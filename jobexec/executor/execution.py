@@ -36,6 +36,7 @@ from jobexec.retry import RetryPlan
 
 from .connections import clean_connections
 from .outcomes import Outcome
+from .redacted import redacted
 from .stack import stack_of
 
 logger = logging.getLogger("jobexec.execution")
@@ -62,6 +63,8 @@ class Host(Runner, Protocol):
     def may_start(self, work: AcquiredJob) -> bool: ...
 
     def submit(self, outcome: Outcome) -> None: ...
+
+    def has_settled_itself(self, outcome: Outcome) -> None: ...
 
     def settle(self, outcome: Outcome) -> bool: ...
 
@@ -96,6 +99,7 @@ def hand_on(outcome: Outcome, siblings: list[AcquiredJob], host: Host) -> list[A
     """Hand on the outcome of the first job of a batch; returns its siblings if they are still this thread's."""
     work = outcome.work
     if outcome.counted:
+        host.has_settled_itself(outcome)
         _announce(work)
         return siblings
     if work.lost_runs:
@@ -145,14 +149,17 @@ def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None) -
     work = outcome.work
     if outcome.counted:
         with suppress(Exception):
-            logger.exception("Job %s is done and committed, but a hook on its commit failed", work.id)
+            failure = redacted(failure_of(error, work.using, handler), handler, outcome.arguments or work.configuration)
+            text = "Job %s is done and committed, but a hook on its commit failed\n%s"
+            logger.error(text, work.id, storable(failure.stack))
     elif not outcome.began and isinstance(error, OperationalError | InterfaceError):
         # The database was away when a suspect was to be marked or the transaction of an atomic job to begin.
         with suppress(Exception):
             logger.warning("Job %s could not begin (%s); it is given back", work.id, error)
         return False
     else:
-        outcome.run, outcome.failure = None, failure_of(error, work, handler)
+        failure = failure_of(error, work.using, handler)
+        outcome.run, outcome.failure = None, redacted(failure, handler, outcome.arguments or work.configuration)
     return True
 
 
@@ -173,7 +180,10 @@ def run_handler(
 
     Returns what the handler returns and raises what it raises.
     """
-    arguments = handler.read(work.arguments())
+    text = work.arguments()
+    if text is not work.configuration:
+        outcome.arguments = text
+    arguments = handler.read(text)
     if work.lost_runs and not mark_suspect_started(work):
         raise LockLost()
     context = JobContext(work, host, started_at)
@@ -214,11 +224,19 @@ def interruption(context: JobContext) -> Exception:
     return JobTimeout() if context.timed_out else JobCancelled()
 
 
-def failure_of(error: BaseException, work: AcquiredJob, handler: JobHandler | None) -> Failure:
-    """What an exception says about the job: see :class:`~jobexec.operations.settle.Failure`. Never raises."""
+class _Planned(Protocol):
+    @property
+    def retry_plan(self) -> RetryPlan | None: ...
+
+
+def failure_of(error: BaseException, using: str, handler: _Planned | None) -> Failure:
+    """What an exception says about the job: see :class:`~jobexec.operations.settle.Failure`. Never raises.
+
+    ``handler`` is None if it was not found.
+    """
     plan = handler.retry_plan if handler else None
     try:
-        return _failure_of(error, work, handler, plan)
+        return _failure_of(error, using, handler, plan)
     except BaseException as problem:  # its __str__ fails, it asks for a time that does not exist, ...
         return Failure(f"{type(error).__name__}, an exception that cannot be recorded ({_told(problem)})", plan=plan)
 
@@ -230,7 +248,7 @@ def _told(problem: BaseException) -> str:
         return type(problem).__name__
 
 
-def _failure_of(error: BaseException, work: AcquiredJob, handler: JobHandler | None, plan: RetryPlan | None) -> Failure:
+def _failure_of(error: BaseException, using: str, handler: _Planned | None, plan: RetryPlan | None) -> Failure:
     message = f"{type(error).__name__}: {error}"
     if isinstance(error, HandlerNotFound) and handler is None:
         return Failure(message, kind="unknown")
@@ -240,7 +258,7 @@ def _failure_of(error: BaseException, work: AcquiredJob, handler: JobHandler | N
     if isinstance(error, UnreadableJob | DoNotRetry):
         return Failure(message, stack, kind="fatal", error=error)
     if isinstance(error, RetryIn):
-        return Failure(message, stack, retry_at=clock.now(work.using) + error.delay, error=error)
+        return Failure(message, stack, retry_at=clock.now(using) + error.delay, error=error)
     if isinstance(error, RetryAt):
         # In UTC, so that a moment past the year 9999 fails here and not in the database, or never.
         return Failure(message, stack, retry_at=error.when.astimezone(UTC), error=error)

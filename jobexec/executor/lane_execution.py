@@ -80,7 +80,9 @@ async def _execute(work: AcquiredJob, host: LaneHost, end: End) -> Outcome:
         if handler is None:
             raise HandlerNotFound(f"No async handler {work.handler_type!r} is registered in this process.")
         # Long arguments are still in the database.
-        text = work.configuration if work.configuration is not None else await sync_to_async(work.arguments)()
+        text = work.configuration
+        if text is None:
+            text = outcome.arguments = await sync_to_async(work.arguments)()
         if work.lost_runs and not await sync_to_async(mark_suspect_started)(work):
             raise LockLost()
         await _call(handler, JobContext(work, host, started_at), handler.read(text), host, outcome)

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from django.db import InterfaceError, OperationalError, connections
 
 from jobexec import clock, signals
-from jobexec.models import Job
+from jobexec.models import AbstractJob, DeadLetterJob, Job
 from jobexec.operations.announce import failure_signal
 from jobexec.operations.complete import complete_or_lose
+from jobexec.operations.errors import storable
 from jobexec.operations.release import release_jobs
 from jobexec.operations.run import Run
 from jobexec.operations.settle import Failure, fail_jobs
@@ -19,6 +20,8 @@ from jobexec.operations.unreadable import bury
 from jobexec.operations.work import AcquiredJob
 
 from .connections import discard_broken_connections
+from .redacted import without_secrets
+from .stack import stack_of
 
 logger = logging.getLogger("jobexec.settlement")
 
@@ -39,6 +42,10 @@ class Outcome:
     timed_out: bool = False
     settled: threading.Event | None = None
     siblings: list[AcquiredJob] | None = None
+    #: The table in which its job now is, if the run did not succeed; that of executable jobs if it was cancelled.
+    became: type[AbstractJob] | None = None
+    #: The JSON of its arguments, if that was too long to come with the job.
+    arguments: str | None = None
 
     def __init__(self, work: AcquiredJob, run: Run | None = None, failure: Failure | None = None) -> None:
         self.work = work
@@ -93,6 +100,7 @@ def _fail(using: str, outcomes: Sequence[Outcome]) -> None:
     moved = fail_jobs(using, [(each.work, each.failure, each.run) for each in outcomes if each.failure and each.run])
     for outcome, job in zip(outcomes, moved, strict=True):
         outcome.counted = job is not None
+        outcome.became = type(job) if job is not None else None
     for outcome, job in zip(outcomes, moved, strict=True):
         if job is not None and outcome.failure:
             signal, values = failure_signal(job, outcome.failure.error)
@@ -107,20 +115,23 @@ def write_alone(using: str, outcome: Outcome) -> None:
     except (OperationalError, InterfaceError):
         raise
     except Exception as error:
-        logger.exception("Job %s: its outcome could not be written; it becomes a dead letter", outcome.work.id)
-        reason = error
-    message = f"The outcome could not be written: {type(reason).__name__}: {reason}"
+        work, arguments = outcome.work, outcome.arguments or outcome.work.configuration
+        # Databases quote what they refuse.
+        stack = storable(without_secrets(stack_of(error), work, arguments))
+        logger.error("Job %s: its outcome could not be written; it becomes a dead letter\n%s", work.id, stack)
+        reason = without_secrets(f"{type(error).__name__}: {error}", work, arguments)
+    message = f"The outcome could not be written: {reason}"
     if outcome.failure:
         message = f"{outcome.failure.message} ({message})"
     run = outcome.run or Run(clock.now(using), 0.0, "")
     keeps_instance = outcome.failure is not None and outcome.failure.keeps_instance
+    failure = Failure(message, kind="fatal", keeps_instance=keeps_instance)
     try:
-        failure = Failure(message, kind="fatal", keeps_instance=keeps_instance)
         (moved,) = fail_jobs(using, [(outcome.work, failure, run)])
-        outcome.counted = moved is not None
+        outcome.counted, outcome.became = moved is not None, type(moved) if moved is not None else None
     except (OperationalError, InterfaceError):
         raise
     except Exception:
-        work = outcome.work
         buried = bury(using, Job, work.id, message, lock_owner=work.lock_owner, keeps_instance=keeps_instance)
-        outcome.counted = buried
+        outcome.counted, outcome.became = buried, DeadLetterJob
+    outcome.failure = failure  # not sooner: after an error it may be written as it was

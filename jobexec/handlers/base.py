@@ -40,6 +40,19 @@ class JobHandler(Protocol):
 
 
 @runtime_checkable
+class NamesArguments(Protocol):
+    """A handler that knows the names of its arguments, and which of them are sensitive."""
+
+    def sensitive_names(self) -> Sequence[str]:
+        """Names of arguments whose values are never shown."""
+        ...
+
+    def names_of(self, count: int) -> Sequence[str]:
+        """The names of so many arguments by position."""
+        ...
+
+
+@runtime_checkable
 class AsyncJobHandler(JobHandler, Protocol):
     """A handler that can run on an event loop beside others, without a thread of its own.
 

@@ -18,10 +18,12 @@ from jobexec.conf import Settings, get_settings
 from jobexec.exceptions import InvalidJob, UnreadableJob
 from jobexec.json_values import check_json, encode_json
 from jobexec.retry import RetryPlan
+from jobexec.sensitive import HIDDEN, is_sensitive, may_be_within, values_below
 
 from . import registry
 from .context import JobContext
 from .options import JobOptions, check_options, due_date, to_columns
+from .signatures import checked_names, names_by_position, positions
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -38,14 +40,6 @@ _SHAPES = 1000  # a function with **kwargs may be called in any number of ways
 _decode = json.JSONDecoder().raw_decode
 
 
-def _positions(signature: inspect.Signature) -> tuple[int, int]:
-    """How many arguments by position a call needs and takes; (1, 0), that is none, if it takes others as well."""
-    parameters = signature.parameters.values()
-    if any(each.kind not in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) for each in parameters):
-        return 1, 0
-    return sum(each.default is each.empty for each in parameters), len(parameters)
-
-
 class JobFunction(Generic[P, R]):
     """A function that can be enqueued; what ``@job`` makes of it. Calling it runs the function at once, as it is.
 
@@ -53,7 +47,13 @@ class JobFunction(Generic[P, R]):
     """
 
     def __init__(
-        self, function: Callable[..., Any], name: str, aliases: Sequence[str], takes_context: bool, options: JobOptions
+        self,
+        function: Callable[..., Any],
+        name: str,
+        aliases: Sequence[str],
+        takes_context: bool,
+        options: JobOptions,
+        sensitive: Sequence[str] = (),
     ) -> None:
         check_options(options)
         self.function = function
@@ -65,8 +65,9 @@ class JobFunction(Generic[P, R]):
         signature = inspect.signature(function)
         parameters = list(signature.parameters.values())
         self._signature = signature.replace(parameters=parameters[1:] if takes_context else parameters)
+        self.sensitive = checked_names(name, sensitive, self._signature)
         #: So many arguments by position fit without a closer look.
-        self._least, self._most = _positions(self._signature)
+        self._least, self._most = positions(self._signature)
         self.is_async = inspect.iscoroutinefunction(function)
         #: Numbers of positional arguments and names of keyword arguments that fit the signature.
         self._fitting: set[tuple[int, tuple[str, ...]]] = set()
@@ -168,7 +169,19 @@ class JobFunction(Generic[P, R]):
 
     def _check_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         for name, value in self._signature.bind(*args, **kwargs).arguments.items():
-            check_json(f"{self.name}: argument {name!r}", value)
+            try:
+                check_json(f"{self.name}: argument {name!r}", value)
+            except InvalidJob:
+                if not self._is_secret(name, value):
+                    raise
+                # Without the reason, which quotes the value.
+                raise InvalidJob(f"{self.name}: argument {name!r}: expected JSON, got {HIDDEN}.") from None
+
+    def _is_secret(self, name: str, value: Any) -> bool:
+        try:
+            return is_sensitive(name, self.sensitive) or any(True for _ in values_below(value, self.sensitive))
+        except RecursionError:  # endless; its beginning is quoted
+            return bool(self.sensitive)
 
     # What the executor asks of a handler (JobHandler).
 
@@ -184,7 +197,19 @@ class JobFunction(Generic[P, R]):
             "retry_plan": str(self.retry_plan or ""),
             "exclusive": options.get("exclusive", True),
             "atomic": options.get("atomic", get_settings().atomic_jobs),
+            "sensitive": list(self.sensitive_names()),
         }
+
+    def sensitive_names(self) -> list[str]:
+        """The arguments that were called sensitive, and those whose names are by SENSITIVE_ARGUMENTS."""
+        return [
+            *self.sensitive,
+            *(name for name in self._signature.parameters if is_sensitive(name) and name not in self.sensitive),
+        ]
+
+    def names_of(self, count: int) -> list[str]:
+        """The names of so many arguments by position; those that ``*args`` takes have its name."""
+        return names_by_position(self._signature, count)
 
     def read(self, configuration: str) -> tuple[list[Any], dict[str, Any]]:
         """The arguments in a row's JSON; raises UnreadableJob if it is not what :meth:`enqueue` writes."""
@@ -198,7 +223,9 @@ class JobFunction(Generic[P, R]):
             if kwargs or not self._least <= len(args) <= self._most:
                 self._signature.bind(*args, **kwargs)
         except (ValueError, TypeError, KeyError) as error:
-            message = f"The arguments in the row cannot be read for {self.name}: {error!r}. Got: {configuration[:200]}"
+            hidden = self.sensitive_names() or may_be_within(configuration)
+            got = HIDDEN if hidden else configuration[:200]
+            message = f"The arguments in the row cannot be read for {self.name}: {error!r}. Got: {got}"
             raise UnreadableJob(message) from error
         return args, kwargs
 
@@ -241,8 +268,16 @@ def _split(call: Sequence[Any] | Mapping[str, Any]) -> tuple[Sequence[Any], Mapp
 class _JobDecorator:
     """What ``@job(...)`` with options returns; typed so that ``enqueue`` takes the function's own arguments."""
 
-    def __init__(self, name: str | None, aliases: Sequence[str], takes_context: bool | None, options: Any) -> None:
+    def __init__(
+        self,
+        name: str | None,
+        aliases: Sequence[str],
+        takes_context: bool | None,
+        sensitive: Sequence[str],
+        options: Any,
+    ) -> None:
         self.name, self.aliases, self.takes_context, self.options = name, aliases, takes_context, options
+        self.sensitive = sensitive
 
     @overload
     def __call__(self, function: Callable[Concatenate[JobContext, P], Awaitable[R]]) -> JobFunction[P, R]: ...
@@ -254,7 +289,12 @@ class _JobDecorator:
     def __call__(self, function: Callable[P, R]) -> JobFunction[P, R]: ...
     def __call__(self, function: Callable[..., Any]) -> JobFunction[..., Any]:
         handler: JobFunction[..., Any] = JobFunction(
-            function, self.name or _default_name(function), self.aliases, self._takes_context(function), self.options
+            function,
+            self.name or _default_name(function),
+            self.aliases,
+            self._takes_context(function),
+            self.options,
+            self.sensitive,
         )
         registry.register(handler)
         return handler
@@ -288,6 +328,7 @@ def job(
     name: str | None = None,
     aliases: Sequence[str] = (),
     takes_context: bool | None = None,
+    sensitive: Sequence[str] = (),
     **options: Unpack[JobOptions],
 ) -> _JobDecorator: ...
 def job(
@@ -297,6 +338,7 @@ def job(
     name: str | None = None,
     aliases: Sequence[str] = (),
     takes_context: bool | None = None,
+    sensitive: Sequence[str] = (),
     **options: Unpack[JobOptions],
 ) -> Any:
     """Make a function a job: ``@job`` or ``@job(retries="R5/PT5M", category="mail", ...)``.
@@ -304,8 +346,9 @@ def job(
     ``name`` is what rows hold (default: module and function name); a handler that is renamed keeps its old names in
     ``aliases``, so that rows in the database still find it. A first parameter called ``context``, or
     ``takes_context=True``, receives a :class:`~jobexec.handlers.context.JobContext`, which callers of ``enqueue`` do
-    not pass. All other keywords are options (:class:`~jobexec.handlers.options.JobOptions`); a wrong one raises
-    :class:`~jobexec.exceptions.InvalidJob` at import.
+    not pass. ``sensitive`` names arguments whose values are not shown, neither in the admin nor in logs nor in what a
+    failure leaves behind. All other keywords are options (:class:`~jobexec.handlers.options.JobOptions`); a wrong one
+    raises :class:`~jobexec.exceptions.InvalidJob` at import.
     """
-    decorator = _JobDecorator(name, aliases, takes_context, options)
+    decorator = _JobDecorator(name, aliases, takes_context, sensitive, options)
     return decorator if function is None else decorator(function)

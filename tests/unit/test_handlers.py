@@ -163,6 +163,7 @@ def test_the_definition():
         "retry_plan": "R5/PT1M",
         "exclusive": False,
         "atomic": True,
+        "sensitive": [],
     }
     assert job(add).retry_plan is None
     assert job(name="e", retries=lambda failures, error: 5)(add).retry_plan.delay(1) == timedelta(seconds=5)

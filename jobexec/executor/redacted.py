@@ -1,0 +1,45 @@
+"""Failures without the sensitive values of their jobs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jobexec.exceptions import HandlerNotFound
+from jobexec.handlers.base import JobHandler
+from jobexec.handlers.registry import get_handler
+from jobexec.operations.settle import Failure
+from jobexec.operations.work import AcquiredJob
+from jobexec.redaction import secrets_of
+from jobexec.sensitive import redact_text
+
+
+def without_secrets(text: str, work: AcquiredJob, arguments: str | None) -> str:
+    """A text about a job, without the sensitive values in its arguments. Never raises."""
+    try:
+        return redact_text(text, secrets_of(_handler_of(work), arguments))
+    except Exception as problem:
+        return f"(a text that could not be redacted: {type(problem).__name__})"
+
+
+def _handler_of(work: AcquiredJob) -> JobHandler | None:
+    try:
+        return get_handler(work.handler_type)
+    except HandlerNotFound:
+        return None
+
+
+def redacted(failure: Failure, handler: JobHandler | None, arguments: str | None) -> Failure:
+    """The failure as it may be recorded and logged; ``arguments`` is the JSON of the job's row. Never raises.
+
+    The exception itself stays as it is: retry plans and receivers of signals look at it, in this process.
+    """
+    try:
+        secrets = secrets_of(handler, arguments)
+        if not secrets:
+            return failure
+        return replace(
+            failure, message=redact_text(failure.message, secrets), stack=redact_text(failure.stack, secrets)
+        )
+    except Exception as problem:  # rather nothing than what nobody may see
+        name = type(failure.error).__name__
+        return replace(failure, message=f"{name}, which could not be redacted ({type(problem).__name__})", stack="")

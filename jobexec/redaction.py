@@ -1,0 +1,66 @@
+"""The arguments of jobs without what is sensitive: for the admin, for commands, for what failures leave behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from jobexec.exceptions import HandlerNotFound
+from jobexec.handlers.base import JobHandler, NamesArguments
+from jobexec.handlers.registry import get_handler
+from jobexec.operations.hidden import hide_by_definition
+from jobexec.sensitive import HIDDEN, hide, is_sensitive, may_be_within, values_below
+
+
+def redact(handler_type: str, configuration: Any, using: str | None = None) -> Any:
+    """``handler_configuration`` as it may be shown: a copy, with "●●●" in place of sensitive values, however deep.
+
+    Positional arguments go by the names that they have in the handler's function. Where the handler is not known, as
+    on a web server without its code, the job definition that an executor has written in ``using`` tells what is
+    sensitive; if anything is, all positional arguments are hidden, since nobody here knows their names.
+    """
+    try:
+        handler = get_handler(handler_type)
+    except HandlerNotFound:
+        return hide_by_definition(handler_type, configuration, using or "default")
+    named = _named_by(handler)
+    shown = hide(configuration, named)
+    names = _names_of(handler, len(_args(shown)))
+    pairs = zip(names, _args(shown), strict=False)
+    return _with_args(shown, [HIDDEN if is_sensitive(name, named) else value for name, value in pairs])
+
+
+def secrets_of(handler: JobHandler | None, text: str | None) -> list[Any]:
+    """The sensitive values in the arguments of a job, given as the JSON of its row; empty if it is none.
+
+    Costs next to nothing for a handler and arguments without sensitive names.
+    """
+    named = _named_by(handler)
+    if not (text and (named or may_be_within(text))):
+        return []
+    with suppress(ValueError, RecursionError):
+        configuration = json.loads(text)
+        args = _args(configuration)
+        positional = zip(_names_of(handler, len(args)), args, strict=False)
+        hidden = [value for name, value in positional if is_sensitive(name, named)]
+        return [*hidden, *values_below(configuration, named)]
+    return []
+
+
+def _named_by(handler: JobHandler | None) -> Sequence[str]:
+    return handler.sensitive_names() if isinstance(handler, NamesArguments) else ()
+
+
+def _names_of(handler: JobHandler | None, count: int) -> Sequence[str]:
+    return handler.names_of(count) if isinstance(handler, NamesArguments) else [""] * count
+
+
+def _args(configuration: Any) -> list[Any]:
+    args = configuration.get("args") if isinstance(configuration, dict) else None
+    return args if isinstance(args, list) else []
+
+
+def _with_args(configuration: Any, args: list[Any]) -> Any:
+    return {**configuration, "args": args} if args else configuration
