@@ -45,6 +45,10 @@ class UnreadableJob(InvalidJob):
     """
 
 
+class InvalidQuery(JobExecError, ValueError):
+    """A query for jobs cannot be understood."""
+
+
 class InvalidRetryPlan(JobExecError, ValueError):
     """A retry plan or delay cannot be understood."""
 
@@ -59,6 +63,14 @@ class DuplicateHandler(JobExecError):
 
 class JobNotFound(JobExecError, LookupError):
     """There is no such job in any of the job tables."""
+
+
+class BatchNotFound(JobExecError, LookupError):
+    """There is no such batch."""
+
+
+class BatchOver(JobExecError):
+    """Refused, because the batch is over."""
 
 
 class JobLocked(JobExecError):
