@@ -31,7 +31,8 @@ class Suspension(models.Model):
 
     In force from ``suspend_time`` until ``activate_time``, where these are given (Camunda: the execution date of
     suspending and activating by definition); the time alone decides, whether or not anybody has swept. ``swept`` says
-    that the rows which existed when it came into force have been moved. A row that is not ``live`` is over for good,
+    that the rows which existed when it came into force have been moved. Without ``include_jobs`` it holds only what is
+    created after it came into force (Camunda: suspending a definition without its jobs). A row that is not ``live`` is over for good,
     whatever the time, and goes when its jobs have been activated; meanwhile another for the same jobs may begin.
     Every node looks for suspensions that began or ended and finishes what is left to do.
     """
@@ -70,3 +71,8 @@ class Suspension(models.Model):
     def in_force(self, now: datetime) -> bool:
         """Whether it keeps jobs from running."""
         return self.begun(now) and not self.over(now)
+
+    @property
+    def since(self) -> datetime | None:
+        """It covers the jobs that were created from then on; None: all."""
+        return None if self.include_jobs else self.suspend_time or self.create_time

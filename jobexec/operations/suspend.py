@@ -20,10 +20,11 @@ _STILL = "still suspended by its process instance, process definition, job defin
 
 
 class Period(NamedTuple):
-    """From when until when; None is now and without end."""
+    """From when until when; None is now and without end. Whether jobs that are there before are meant, too."""
 
     start: datetime | None
     end: datetime | None
+    include_jobs: bool = True
 
 
 def suspend(
@@ -32,6 +33,7 @@ def suspend(
     using: str | None = None,
     at: datetime | None = None,
     until: datetime | None = None,
+    include_jobs: bool = True,
     **scope: Any,
 ) -> OperationResult | int:
     """Suspend jobs, or a scope; at once, or from ``at``, for good or ``until`` a date (Camunda: executionDate).
@@ -43,14 +45,19 @@ def suspend(
     everything in it, also jobs that are created later. Existing jobs move in pages, those that run finish. Returns
     how many moved now. The back-off of a waiting retry is kept in its due date.
 
+    ``include_jobs=False`` leaves the jobs alone that are there when the suspension comes into force, and holds only
+    those that are created afterwards (Camunda: suspendJobDefinitionById without includeJobs), by ``create_time``, which
+    whoever enqueues them writes. A scope that is suspended already is widened by ``include_jobs=True``, and never
+    narrowed. A target is the jobs themselves.
+
     Dates are aware and count by the time of the database; an ``at`` in the past means now. What is suspended already
     stays so: ``at`` then changes nothing, and ``until`` is the new end (None: no end). What was only planned is
     replaced. Raises InvalidJob for a date that is none, is naive, or for an ``until`` that is not after the beginning.
     """
     database = database_of(target, using)
-    period = _period(database, at, until)
+    period = _period(database, at, until, include_jobs)
     if target is not None:
-        _only(scope)
+        _only(scope if include_jobs else {**scope, "include_jobs": False})
         return for_each(target, database, lambda row: _suspend_one(row, period), Job, TimerJob, SuspendedJob)
     suspension = _write(database, *scope_of(**scope), period)
     if suspension.in_force(clock.now(database)):
@@ -65,13 +72,17 @@ def _only(scope: dict[str, Any]) -> None:
         raise ValueError(f"Expected jobs or a scope, got both: {', '.join(scope)}.")
 
 
-def _period(using: str, at: Any, until: Any) -> Period:
+def _period(using: str, at: Any, until: Any, include_jobs: Any = True) -> Period:
+    if not isinstance(include_jobs, bool):
+        raise InvalidJob(f"include_jobs: expected True or False, got {include_jobs!r}.")
     now, start, end_ = clock.now(using), check_moment("at", at), check_moment("until", until)
     if start is not None and start <= now:
         start = None
     if end_ is not None and end_ <= (start or now):
         raise InvalidJob(f"until: expected a time after {'at' if start else 'now'}, {start or now}; got {end_}.")
-    return Period(start, end_)
+    if not include_jobs and start is None:
+        start = now  # it must be known later since when it is in force
+    return Period(start, end_, include_jobs)
 
 
 def _write(using: str, column: str, value: str, period: Period) -> Suspension:
@@ -84,6 +95,7 @@ def _write(using: str, column: str, value: str, period: Period) -> Suspension:
             if found is not None:
                 one(found).update(live=None)  # its end is left to the sweep
             values = {"suspend_time": period.start, "activate_time": period.end, "swept": False}
+            values["include_jobs"] = period.include_jobs
             table = Suspension.objects.using(using)
             made, created = table.get_or_create(scope=column, value=value, live=True, defaults=values)
             if created:
@@ -94,8 +106,10 @@ def _write(using: str, column: str, value: str, period: Period) -> Suspension:
 def _changed(found: Suspension, period: Period) -> Suspension:
     found.activate_time = period.end
     if not found.begun(clock.now(found._state.db or "default")):
-        found.suspend_time, found.swept = period.start, False
-    found.save(update_fields=["suspend_time", "activate_time", "swept"])
+        found.suspend_time, found.swept, found.include_jobs = period.start, False, period.include_jobs
+    elif period.include_jobs and not found.include_jobs:
+        found.swept, found.include_jobs = False, True
+    found.save(update_fields=["suspend_time", "activate_time", "swept", "include_jobs"])
     return found
 
 
@@ -107,7 +121,7 @@ def _suspend_one(row: AbstractJob, period: Period) -> str | None:
             return _ALREADY if row.locked or isinstance(row, SuspendedJob) else suspend_for_good(row)
         _until(row, period.end)
         return None
-    if period == (None, None):
+    if (period.start, period.end) == (None, None):
         _drop(using, row)
         return suspend_for_good(row)
     suspension = _write(using, Scope.JOB, str(row.pk), period)

@@ -25,41 +25,52 @@ class Suspensions:
     the time of the database, whether or not a sweep has taken notice of them.
     """
 
-    def __init__(self, entries: Iterable[tuple[str, str]]) -> None:
-        self._entries = frozenset(entry for entry in entries if _possible(*entry))
-        self.scopes = sorted({scope for scope, _ in self._entries})
+    def __init__(self, suspensions: Iterable[Suspension]) -> None:
+        # Of the jobs of a scope those that were created since a moment, or all.
+        self._since = {(row.scope, row.value): row.since for row in suspensions if _possible(row.scope, row.value)}
+        self.scopes = sorted({scope for scope, _ in self._since})
 
     @classmethod
     def of(cls, using: str, jobs: Collection[UUID]) -> Suspensions:
         """Those of this engine that are in force now, as far as they can concern these jobs."""
-        in_force = Suspension.objects.using(using).filter(_in_force(clock.now(using))).values_list("scope", "value")
-        entries = list(in_force[: _FEW + 1])
-        if len(entries) > _FEW:  # somebody has put dates on thousands of single jobs: not all of them for every page
-            entries = list(in_force.filter(_concerning(jobs)))
-        return cls(entries)
+        in_force = Suspension.objects.using(using).filter(_in_force(clock.now(using)))
+        found = list(in_force[: _FEW + 1])
+        if len(found) > _FEW:  # somebody has put dates on thousands of single jobs: not all of them for every page
+            found = list(in_force.filter(_concerning(jobs)))
+        return cls(found)
 
     def __bool__(self) -> bool:
-        return bool(self._entries)
+        return bool(self._since)
 
     def cover(self, row: AbstractJob) -> bool:
         """Whether the row may not run: by its scope, or because it was itself suspended."""
         if row.suspend_requested:
             return True
-        return any((scope, str(getattr(row, scope))) in self._entries for scope in self.scopes)
+        return any(self._covers(scope, row) for scope in self.scopes)
+
+    def _covers(self, scope: str, row: AbstractJob) -> bool:
+        entry = (scope, str(getattr(row, scope)))
+        if entry not in self._since:
+            return False
+        since = self._since[entry]
+        return since is None or row.create_time >= since
 
     @classmethod
     def held(cls, using: str, jobs: Collection[UUID]) -> Suspensions:
         """The same, locked until the transaction ends, so that none can end meanwhile."""
         rows = lock_suspensions(Suspension.objects.using(using).filter(_concerning(jobs)))
         now = clock.now(using)
-        return cls((row.scope, row.value) for row in rows if row.in_force(now))
+        return cls(row for row in rows if row.in_force(now))
 
     def condition(self) -> Q:
         """The rows covered by a scope, as a filter for querysets of job tables; matches nothing without any."""
         condition = Q(pk__in=[])
         for scope in self.scopes:
-            values = [value for entry, value in self._entries if entry == scope]
+            values = [value for (entry, value), since in self._since.items() if entry == scope and since is None]
             condition |= Q(**{f"{scope}__in": values})
+        for (scope, value), since in self._since.items():
+            if since is not None:
+                condition |= Q(**{scope: value}, create_time__gte=since)
         return condition
 
 

@@ -54,10 +54,13 @@ def begin(suspension: Suspension) -> int:
     using = suspension._state.db or "default"
     if suspension.scope == Scope.JOB and not _worth_keeping(suspension, using):
         return 0
-    scope = {suspension.scope: suspension.value}
+    scope: dict[str, Any] = {suspension.scope: suspension.value}
+    if suspension.since is not None:
+        scope["create_time__gte"] = suspension.since
     count = sum(_suspend_table(table, using, scope) for table in (TimerJob, Job))
-    # Not if somebody has put it off meanwhile: then its jobs are still to be moved when it comes.
-    one(suspension).filter(live=True, suspend_time=suspension.suspend_time).update(swept=True)
+    # Not if somebody has put it off or widened it meanwhile: then there are jobs that are still to be moved.
+    as_seen = {"suspend_time": suspension.suspend_time, "include_jobs": suspension.include_jobs}
+    one(suspension).filter(live=True, **as_seen).update(swept=True)
     return count
 
 
@@ -112,7 +115,7 @@ def suspend_row(row: AbstractJob, **changes: Any) -> str | None:
     return None
 
 
-def _suspend_table(table: type[AbstractJob], using: str, scope: dict[str, str]) -> int:
+def _suspend_table(table: type[AbstractJob], using: str, scope: dict[str, Any]) -> int:
     def suspend_page(rows: list[Any]) -> int:
         # Under the lock of the suspension: it may have been lifted since this walk began, and then nobody would ever
         # move them back.
