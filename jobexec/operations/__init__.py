@@ -6,7 +6,17 @@ of its own, and knows nothing of handlers or threads.
 
 from .acquire import acquire_jobs
 from .adjust import delete_jobs, requeue, retry_now, set_due_date, set_priority, set_retries
+from .batches import (
+    BatchProgress,
+    activate_batch,
+    batch_progress,
+    cancel_batch,
+    delete_batch,
+    start_batch,
+    suspend_batch,
+)
 from .cancel import cancel
+from .cleanup import clean_up_history
 from .complete import complete_jobs
 from .create import create_job, create_jobs
 from .deployments import (
@@ -27,14 +37,20 @@ from .sweep import next_suspension_date, sweep_suspensions
 from .timers import next_due_date, trigger_due_timers
 
 __all__ = [
+    "BatchProgress",
     "OperationResult",
     "acquire_jobs",
     "activate",
+    "activate_batch",
     "annotate_incident",
+    "batch_progress",
     "cancel",
+    "cancel_batch",
+    "clean_up_history",
     "complete_jobs",
     "create_job",
     "create_jobs",
+    "delete_batch",
     "delete_jobs",
     "deploy",
     "fail_job",
@@ -55,7 +71,9 @@ __all__ = [
     "set_due_date",
     "set_priority",
     "set_retries",
+    "start_batch",
     "suspend",
+    "suspend_batch",
     "sweep_suspensions",
     "trigger_due_timers",
     "unregister_deployment",

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from jobexec import clock, signals
 from jobexec.exceptions import InvalidJob, JobLocked
-from jobexec.models import AbstractJob, DeadLetterJob, Job, LogState, SuspendedJob, TimerJob
+from jobexec.models import AbstractJob, DeadLetterJob, HistoryJob, Job, JobType, LogState, SuspendedJob, TimerJob
 
 from . import history
 from .announce import announce
@@ -25,7 +25,7 @@ def set_retries(target: Target, retries: int, *, using: str | None = None) -> Op
 
     Also on running jobs: it counts from their next failure. Camunda's SetJobRetries.
     """
-    _check_retries(retries)
+    check_retries(retries)
 
     def verb(row: AbstractJob) -> str | None:
         if isinstance(row, DeadLetterJob):
@@ -33,29 +33,34 @@ def set_retries(target: Target, retries: int, *, using: str | None = None) -> Op
         _update(row, retries=retries)
         return None
 
-    return for_each(target, using, verb, Job, TimerJob, SuspendedJob, DeadLetterJob)
+    return for_each(target, using, verb, Job, TimerJob, SuspendedJob, DeadLetterJob, HistoryJob)
 
 
 def requeue(target: Target, retries: int = 3, *, using: str | None = None) -> OperationResult:
     """Give dead letters ``retries`` new attempts and make them executable; the old exception is cleared.
 
-    A dead letter that a suspension covers goes to the suspended jobs. Flowable's MoveDeadLetterJobToExecutableJob.
+    A dead letter that a suspension covers goes to the suspended jobs, recorded history back to the HistoryJobs.
+    Flowable's MoveDeadLetterJobToExecutableJob and MoveDeadLetterJobToHistoryJob.
     """
-    _check_retries(retries)
+    check_retries(retries)
     return for_each(target, using, lambda row: _requeue(row, retries), DeadLetterJob)
 
 
 def _requeue(row: DeadLetterJob, retries: int) -> str | None:
-    fresh = {"retries": retries, "attempts": 0, "lost_runs": 0, "conflicts": 0, "due_date": None, "unknown_since": None}
+    fresh = {"retries": retries, "attempts": 0, "lost_runs": 0, "conflicts": 0, "unknown_since": None}
     cleared = {"exception_message": "", "exception_stack": "", "suspend_requested": False, "cancel_requested": False}
     using = row._state.db or "default"
     row.suspend_requested = False
-    to: type[AbstractJob] = SuspendedJob if covered_rows(using, [row]) else Job
-    moved = move(row, to, **fresh, **cleared)
+    recorded = row.type == JobType.HISTORY
+    if recorded:
+        moved: AbstractJob | None = move(row, HistoryJob, **fresh, **cleared, due_date=clock.now(using))
+    else:
+        to: type[AbstractJob] = SuspendedJob if covered_rows(using, [row]) else Job
+        moved = move(row, to, **fresh, **cleared, due_date=None)
     if moved is None:
         return CHANGED_MEANWHILE
     announce(signals.job_requeued, using, type(moved), jobs=[moved])
-    wake_on_commit(using)
+    wake_on_commit(using, history=recorded)
     return None
 
 
@@ -76,6 +81,10 @@ def set_due_date(target: Target, due_date: datetime | None, *, using: str | None
 
     def verb(row: AbstractJob) -> str | None:
         _refuse_running(row)
+        if isinstance(row, HistoryJob):
+            _update(row, due_date=due_date or clock.now(database))
+            wake_on_commit(database, history=True)
+            return None
         if isinstance(row, SuspendedJob) or (later and isinstance(row, TimerJob)):
             _update(row, due_date=due_date)
         elif move(row, TimerJob if later else Job, due_date=due_date) is None:
@@ -83,7 +92,7 @@ def set_due_date(target: Target, due_date: datetime | None, *, using: str | None
         wake_on_commit(database, timers=later)
         return None
 
-    return for_each(target, database, verb, Job, TimerJob, SuspendedJob)
+    return for_each(target, database, verb, Job, TimerJob, SuspendedJob, HistoryJob)
 
 
 def set_priority(target: Target, priority: int, *, using: str | None = None) -> OperationResult:
@@ -111,7 +120,7 @@ def delete_jobs(target: Target, *, using: str | None = None) -> OperationResult:
             delete_incidents(database, [row.pk])
         return None
 
-    return for_each(target, database, verb, Job, TimerJob, SuspendedJob, DeadLetterJob)
+    return for_each(target, database, verb, Job, TimerJob, SuspendedJob, DeadLetterJob, HistoryJob)
 
 
 def _refuse_running(row: AbstractJob) -> None:
@@ -119,7 +128,8 @@ def _refuse_running(row: AbstractJob) -> None:
         raise JobLocked(f"it is running or queued on {row.lock_owner}")
 
 
-def _check_retries(retries: int) -> None:
+def check_retries(retries: int) -> None:
+    """Raise :class:`~jobexec.exceptions.InvalidJob` for what is no number of attempts."""
     if not isinstance(retries, int) or isinstance(retries, bool) or retries < 1:
         raise InvalidJob(f"retries: expected a whole number of at least 1, got {retries!r}.")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from django.db import router, transaction
+from django.db import connections, router, transaction
 from django.db.models import QuerySet
 
 from jobexec.exceptions import JobExecError
@@ -60,13 +60,14 @@ def for_each(target: Target, using: str | None, verb: Verb, *tables: type[Abstra
     :class:`~jobexec.exceptions.JobExecError`), that is in none of ``tables`` or that moved meanwhile is skipped with
     the reason and does not disturb the others.
     """
-    result, ids, database = OperationResult(), list(dict.fromkeys(_ids(target))), database_of(target, using)
+    result, ids, database = OperationResult(), list(dict.fromkeys(ids_of(target))), database_of(target, using)
     for start in range(0, len(ids), _PAGE):
         _page(ids[start : start + _PAGE], database, verb, tables, result)
     return result
 
 
-def _ids(target: Target) -> Iterator[UUID]:
+def ids_of(target: Target) -> Iterator[UUID]:
+    """The ids of a target. Raises ValueError for a text that is none."""
     if isinstance(target, QuerySet):
         yield from list(target.values_list("pk", flat=True))
     elif isinstance(target, AbstractJob | UUID | str):
@@ -112,6 +113,7 @@ def _one(pk: UUID, table: type[AbstractJob], using: str, verb: Verb, result: Ope
     except JobExecError as error:
         result.skipped[pk] = str(error)
     except Exception as error:
-        if not is_conflict(error):
+        # A deadlock on MySQL has ended the whole transaction: then it is for its owner to try again.
+        if not is_conflict(error) or connections[using].needs_rollback:
             raise
         result.skipped[pk] = f"the database refused: {error}"

@@ -1,0 +1,41 @@
+"""The jobs that jobexec itself needs; found like those of every app."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from jobexec.exceptions import InvalidJob, UnreadableJob
+from jobexec.handlers.context import JobContext
+from jobexec.handlers.function import job
+from jobexec.operations import batch_jobs, batch_work
+
+
+@job(name=batch_jobs.SEED, exclusive=False, atomic=True)
+def seed_batch(context: JobContext, batch_id: str) -> None:
+    """Make the execution jobs of a batch."""
+    with _fatal():
+        batch_work.seed(context.using, UUID(batch_id))
+
+
+@job(name=batch_jobs.EXECUTION, exclusive=False, atomic=True)
+def execute_batch(context: JobContext, batch_id: str, ids: list[str], matching: bool) -> None:
+    """Do what a batch is for to some of its jobs."""
+    with _fatal():
+        batch_work.execute(context.using, UUID(batch_id), context.id, [UUID(id) for id in ids], matching)
+
+
+@job(name=batch_jobs.MONITOR, exclusive=False, atomic=True)
+def monitor_batch(context: JobContext, batch_id: str, idle: int) -> None:
+    """See to the end of a batch."""
+    batch_work.monitor(context.using, UUID(batch_id), idle)
+
+
+@contextmanager
+def _fatal() -> Iterator[None]:
+    """What cannot be read now cannot be read later either."""
+    try:
+        yield
+    except InvalidJob as error:
+        raise UnreadableJob(f"The batch cannot be read: {error}") from error

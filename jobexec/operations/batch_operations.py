@@ -1,0 +1,90 @@
+"""What a batch can do to jobs: operations by name, and their arguments as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from django.utils.dateparse import parse_datetime
+
+from jobexec.exceptions import InvalidJob
+
+from .adjust import check_retries, delete_jobs, requeue, retry_now, set_due_date, set_priority, set_retries
+from .cancel import cancel
+from .moments import check_moment
+from .ranking import check_priority
+from .selection import OperationResult
+from .suspend import activate, suspend
+
+#: What a stored argument means; raises InvalidJob for what it cannot be. Takes its name and its value.
+Reader: TypeAlias = Callable[[str, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A verb of ``jobexec.operations`` on many jobs, and the arguments that it takes by name."""
+
+    verb: Callable[..., Any]
+    required: Mapping[str, Reader] = field(default_factory=dict)
+    optional: Mapping[str, Reader] = field(default_factory=dict)
+
+    def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as the verb takes them. Raises InvalidJob, naming what is missing, unknown or wrong."""
+        readers = {**self.required, **self.optional}
+        missing, unknown = self.required.keys() - arguments.keys(), arguments.keys() - readers.keys()
+        if missing or unknown:
+            expected = ", ".join([*self.required, *(f"{name} (optional)" for name in self.optional)]) or "none"
+            raise InvalidJob(f"arguments: expected {expected}, got {', '.join(sorted(arguments)) or 'none'}.")
+        return {name: readers[name](name, value) for name, value in arguments.items()}
+
+    def act(self, ids: list[UUID], arguments: Mapping[str, Any], using: str) -> OperationResult:
+        """Do it to these jobs."""
+        result: OperationResult = self.verb(ids, using=using, **self.read(arguments))
+        return result
+
+
+def as_json(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as they are stored: moments to the microsecond."""
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in arguments.items()}
+
+
+def _retries(name: str, value: Any) -> int:
+    check_retries(value)
+    return int(value)
+
+
+def _priority(name: str, value: Any) -> int:
+    check_priority(value)
+    return int(value)
+
+
+def _moment(name: str, value: Any) -> datetime | None:
+    if isinstance(value, str):
+        with suppress(ValueError):  # well formed, but no moment
+            value = parse_datetime(value) or value
+    return check_moment(name, value)
+
+
+OPERATIONS: dict[str, Operation] = {
+    "requeue": Operation(requeue, optional={"retries": _retries}),
+    "set_retries": Operation(set_retries, required={"retries": _retries}),
+    "retry_now": Operation(retry_now),
+    "set_due_date": Operation(set_due_date, required={"due_date": _moment}),
+    "set_priority": Operation(set_priority, required={"priority": _priority}),
+    "suspend": Operation(suspend, optional={"at": _moment, "until": _moment}),
+    "activate": Operation(activate, optional={"at": _moment}),
+    "cancel": Operation(cancel),
+    "delete": Operation(delete_jobs),
+}
+
+
+def operation_named(name: str) -> Operation:
+    """Raises InvalidJob, which lists the names, for an unknown one."""
+    operation = OPERATIONS.get(name)
+    if operation is None:
+        raise InvalidJob(f"operation: expected one of {', '.join(OPERATIONS)}, got {name!r}.")
+    return operation

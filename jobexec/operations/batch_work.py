@@ -1,0 +1,250 @@
+"""What the jobs of a batch do: seed, execute, monitor. Each in one transaction with the end of its job.
+
+Rows are locked in this order: the jobs that are meant, the batch, its parts, the batch's own jobs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from uuid import UUID
+
+from django.db import InterfaceError, OperationalError, transaction
+from django.db.models import F, QuerySet
+
+from jobexec import clock, signals
+from jobexec.conf import get_settings
+from jobexec.models import (
+    JOB_TABLES,
+    Batch,
+    BatchFailure,
+    BatchPart,
+    BatchState,
+    DeadLetterJob,
+    LogState,
+    SuspendedJob,
+)
+
+from . import history
+from .announce import announce
+from .batch_jobs import EXECUTION, MONITOR, SEED, enqueue_own, enqueue_parts
+from .batch_operations import Operation, operation_named
+from .cancel import remove_cancelled
+from .errors import storable
+from .incidents import delete_incidents
+from .locking import atomic, delete_rows, lock_rows
+from .lookup import find_states
+from .selection import OperationResult
+from .selections import described_ids, resolve
+
+_REASON_LENGTH = 1000
+_PAGE = 500  # jobs of a cancelled batch that one transaction removes
+_FOLD = 5000  # parts that one run of the monitor sums up
+_LOOK = 1000  # parts of which one run of it asks whether their jobs still exist
+_SLOWEST = 6  # powers of two by which the monitor slows down
+
+NO_LONGER_MEANT = "it no longer matches the selection"
+
+
+def lock_batch(using: str, id: UUID) -> Batch | None:
+    """The batch, locked until the transaction ends; None if it is gone. Its selection is fetched when asked for."""
+    return lock_rows(Batch.objects.using(using).defer("selection").filter(pk=id)).first()
+
+
+def seed(using: str, id: UUID) -> None:
+    """Make execution jobs for the next jobs of the selection, and the next seed job, or at the end the monitor job.
+
+    Camunda: BatchSeedJobHandler. Raises InvalidJob if the selection cannot be read.
+    """
+    with atomic(using):
+        batch = lock_batch(using, id)
+        if batch is None or batch.state != BatchState.SEEDING:
+            return _finish_cancelling(using, batch)
+        settings = get_settings()
+        size = settings.invocations_per_batch_job
+        most = size * settings.batch_jobs_per_seed
+        ids, matching = _next_ids(using, batch, most)
+        if ids:
+            pieces = [ids[start : start + size] for start in range(0, len(ids), size)]
+            enqueue_parts(using, batch, pieces, matching=matching)
+            batch.cursor, batch.total, batch.parts = ids[-1].hex, batch.total + len(ids), batch.parts + len(pieces)
+        if len(ids) < most:
+            batch.state = BatchState.RUNNING
+        batch.save(using=using, update_fields=["cursor", "total", "parts", "state"])
+        enqueue_own(using, batch, *([MONITOR, 0] if len(ids) < most else [SEED]))
+
+
+def _next_ids(using: str, batch: Batch, most: int) -> tuple[list[UUID], bool]:
+    """The next ids of the selection, and whether they were found by conditions."""
+    listed = described_ids(batch.selection)
+    if listed is not None:
+        start = bisect_right(listed, UUID(batch.cursor)) if batch.cursor else 0
+        return listed[start : start + most], False
+    rows = _meant(using, batch)
+    if batch.cursor:
+        rows = rows.filter(pk__gt=UUID(batch.cursor))
+    return list(rows.order_by("pk").values_list("pk", flat=True)[:most]), True
+
+
+def _meant(using: str, batch: Batch) -> QuerySet[DeadLetterJob]:
+    """The jobs that match the conditions and did so when the batch was started, and none of its own.
+
+    When a job became executable, or a timer, is not written anywhere: there it is those that had been created.
+    """
+    rows = resolve(batch.selection, using)
+    since = {DeadLetterJob: "died_at", SuspendedJob: "suspended_at"}.get(rows.model, "create_time")
+    return rows.filter(**{f"{since}__lte": batch.create_time}).exclude(batch_id=batch.pk)
+
+
+def execute(using: str, id: UUID, job_id: UUID, ids: Sequence[UUID], matching: bool) -> None:
+    """Do the operation to these jobs and note what came of it; ``job_id`` is the execution job.
+
+    What is refused or fails becomes a BatchFailure and does not disturb the others. Raises InvalidJob if operation,
+    arguments or selection cannot be read.
+    """
+    with atomic(using):
+        batch = Batch.objects.using(using).defer(*([] if matching else ["selection"])).filter(pk=id).first()
+        if batch is None or batch.over:
+            return
+        operation = operation_named(batch.type)
+        operation.read(batch.arguments)
+        meant = _still_meant(using, batch, ids) if matching else ids
+        result = _perform(operation, batch, meant, using)
+        result.skipped |= dict.fromkeys(set(ids).difference(meant), NO_LONGER_MEANT)
+        _record(using, batch, job_id, result)
+
+
+def _still_meant(using: str, batch: Batch, ids: Collection[UUID]) -> list[UUID]:
+    """Those that still match, locked: all at once and in one order, before anything else is held."""
+    rows = _meant(using, batch).filter(pk__in=ids).order_by("pk")
+    return list(lock_rows(rows).values_list("pk", flat=True))
+
+
+def _perform(operation: Operation, batch: Batch, ids: Sequence[UUID], using: str) -> OperationResult:
+    """All at once; if that fails one by one, so that only what cannot be done is left alone."""
+    try:
+        return _attempt(operation, batch, ids, using)
+    except (OperationalError, InterfaceError):
+        raise  # of the database itself: the whole job is tried again
+    except Exception as error:
+        if len(ids) == 1:
+            return OperationResult(skipped={ids[0]: f"{type(error).__name__}: {error}"})
+    result = OperationResult()
+    for id in ids:
+        one = _perform(operation, batch, [id], using)
+        result.changed += one.changed
+        result.skipped |= one.skipped
+    return result
+
+
+def _attempt(operation: Operation, batch: Batch, ids: Sequence[UUID], using: str) -> OperationResult:
+    if not ids:
+        return OperationResult()
+    with transaction.atomic(using=using):
+        return operation.act(list(ids), batch.arguments, using)
+
+
+def _record(using: str, batch: Batch, job_id: UUID, result: OperationResult) -> None:
+    reasons = {pk: storable(reason)[:_REASON_LENGTH] for pk, reason in result.skipped.items()}
+    # In this order: first what refers to the batch, then the part. The monitor and who cancels lock them so.
+    BatchFailure.objects.using(using).bulk_create(
+        [BatchFailure(batch_id=batch.pk, job_id=pk, reason=reason) for pk, reason in reasons.items()]
+    )
+    changed, skipped = len(result.changed), len(result.skipped)
+    part = BatchPart.objects.using(using).filter(job_id=job_id)
+    if not part.update(changed=changed, skipped=skipped, end_time=clock.now(using)):
+        # It was cancelled meanwhile, and its parts are gone.
+        _add(using, batch.pk, changed, skipped)
+
+
+def _add(using: str, id: UUID, changed: int, skipped: int) -> None:
+    totals = {"changed": F("changed") + changed, "skipped": F("skipped") + skipped}
+    Batch.objects.using(using).filter(pk=id).update(**totals)
+
+
+def monitor(using: str, id: UUID, idle: int) -> None:
+    """Sum up the parts that are done, and end the batch with the last of them, or look again later.
+
+    ``idle``: so many looks in a row found nothing new. Camunda: BatchMonitorJobHandler.
+    """
+    with atomic(using):
+        batch = lock_batch(using, id)
+        if batch is None or batch.state != BatchState.RUNNING:
+            return _finish_cancelling(using, batch)
+        folded = _fold(using, batch)
+        now = clock.now(using)
+        if not BatchPart.objects.using(using).filter(batch_id=id).exists():
+            ended = {"state": BatchState.COMPLETED, "end_time": now}
+            Batch.objects.using(using).filter(pk=id).update(**ended)
+            return
+        idle = 0 if folded else min(idle + 1, _SLOWEST)
+        wait = get_settings().batch_poll_time * 2**idle
+        enqueue_own(using, batch, MONITOR, idle, due_date=None if folded == _FOLD else now + wait)
+
+
+def _fold(using: str, batch: Batch) -> int:
+    """Add finished parts to the batch and delete them; how many. A part whose job was deleted counts as skipped."""
+    parts = BatchPart.objects.using(using).filter(batch_id=batch.pk)
+    done = list(parts.filter(end_time__isnull=False).values_list("pk", "changed", "skipped")[:_FOLD])
+    done += [(pk, 0, size) for pk, size in _abandoned(using, parts)]
+    if done:
+        _add(using, batch.pk, sum(part[1] for part in done), sum(part[2] for part in done))
+        delete_rows(BatchPart.objects.using(using).filter(pk__in=[part[0] for part in done]))
+    return min(len(done), _FOLD)
+
+
+def _abandoned(using: str, parts: QuerySet[BatchPart]) -> list[tuple[int, int]]:
+    unfinished = list(parts.filter(end_time=None).order_by("pk").values_list("job_id", flat=True)[:_LOOK])
+    if not unfinished:
+        return []
+    gone = set(unfinished).difference(find_states(unfinished, using))
+    # Looked at again: between the two statements above a job may have ended as it should.
+    left = parts.filter(job_id__in=gone, end_time=None).order_by("pk")
+    return list(lock_rows(left).values_list("pk", "size")) if gone else []
+
+
+def _finish_cancelling(using: str, batch: Batch | None) -> None:
+    """Who cancelled the batch was interrupted, perhaps: go on for him, a page for each job."""
+    if batch is not None and batch.state == BatchState.CANCELLED and clear_some(using, batch.pk):
+        enqueue_own(using, batch, MONITOR, 0)
+
+
+def clear_some(using: str, id: UUID) -> bool:
+    """Remove a page of what a cancelled batch has left, in one transaction; whether there may be more.
+
+    The seed or monitor job goes last: it goes on if whoever cancels is interrupted.
+    """
+    with atomic(using):
+        batch = lock_batch(using, id)
+        if batch is None:
+            return False
+        parts = list(
+            lock_rows(BatchPart.objects.using(using).filter(batch_id=id).order_by("pk"))[:_FOLD].values_list(
+                "pk", "changed", "skipped"
+            )
+        )
+        if parts:
+            _add(using, id, sum(part[1] for part in parts), sum(part[2] for part in parts))
+            delete_rows(BatchPart.objects.using(using).filter(pk__in=[part[0] for part in parts]))
+        if _remove_jobs(using, batch, handler_type=EXECUTION) or parts:
+            return True
+        _remove_jobs(using, batch)
+        return False
+
+
+def _remove_jobs(using: str, batch: Batch, **among: str) -> int:
+    """Remove a page of the batch's own jobs from each table; those in a node's hands see for themselves."""
+    own = {"process_instance_id": batch.process_instance_id, "batch_id": batch.pk, "lock_owner": None}
+    count = 0
+    for table in JOB_TABLES:
+        found = table._base_manager.using(using).filter(**own, **among).order_by("pk")
+        rows = list(lock_rows(found, skip_locked=True)[:_PAGE])
+        if not rows:
+            continue
+        history.write(using, LogState.CANCELLED, (history.entry(row, LogState.CANCELLED) for row in rows))
+        remove_cancelled(using, rows)
+        if table is DeadLetterJob:
+            delete_incidents(using, [row.pk for row in rows])
+        announce(signals.job_cancelled, using, table, jobs=rows)
+        count += len(rows)
+    return count

@@ -1,0 +1,206 @@
+"""Batches: one operation on any number of jobs, done in pieces by jobs of its own (Camunda: Batch).
+
+What a person does with a batch; what its jobs do is in :mod:`~jobexec.operations.batch_work`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db.models import F, OuterRef, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce
+
+from jobexec import clock
+from jobexec.exceptions import BatchNotFound, BatchOver, InvalidJob
+from jobexec.models import Batch, BatchFailure, BatchPart, BatchState, DeadLetterJob
+
+from .batch_jobs import SEED, enqueue_own
+from .batch_operations import OPERATIONS, Operation, as_json, operation_named
+from .batch_work import clear_some, lock_batch
+from .errors import storable
+from .locking import atomic, delete_rows
+from .selection import Target, database_of, ids_of
+from .selections import MAX_IDS, Description, describe, job_table, tenant_of
+from .suspend import activate, suspend
+
+__all__ = [
+    "OPERATIONS",
+    "BatchProgress",
+    "Operation",
+    "activate_batch",
+    "batch_progress",
+    "cancel_batch",
+    "delete_batch",
+    "start_batch",
+    "suspend_batch",
+]
+
+_PAGE = 1000
+MAX_FAILED_JOBS = 1000
+
+
+class BatchProgress(NamedTuple):
+    """How far a batch is, in jobs of its selection; ``failed_jobs`` are jobs of its own.
+
+    ``total`` were found so far; of these ``changed`` are done, ``skipped`` were left alone, with the reason in a
+    BatchFailure, and ``open`` are still to be done, or never will if it was cancelled. ``failed_jobs`` of its own
+    jobs are dead letters (counted up to 1000): it goes on when they are requeued, and ends when they are deleted.
+    """
+
+    total: int
+    changed: int
+    skipped: int
+    open: int
+    failed_jobs: int
+
+
+def start_batch(
+    operation: str,
+    target: Target,
+    *,
+    arguments: Mapping[str, Any] | None = None,
+    using: str | None = None,
+    user: str = "",
+) -> Batch:
+    """Do one of :data:`OPERATIONS` to jobs, however many they are, by jobs of its own; returns the batch.
+
+    Works in the caller's transaction, and only notes what is meant. A queryset over one job table, whose conditions
+    are plain, is noted as these conditions: the batch then walks through the jobs that match them when it comes by,
+    that matched them already when it was started, and that still do when their turn comes. Anything else (rows, ids,
+    other querysets) is noted as ids, at most 100,000 (:data:`~jobexec.operations.selections.MAX_IDS`). ``arguments``
+    are those of the operation by name. ``user`` is who started it.
+
+    Raises :class:`~jobexec.exceptions.InvalidJob` for an unknown operation, missing, unknown or wrong arguments, a
+    queryset over another model, or one that cannot be described and finds too many jobs.
+    """
+    asked = operation_named(operation)
+    given = as_json(asked.read(dict(arguments or {})))
+    database = database_of(target, using)
+    selection = _selection(target)
+    batch = Batch(
+        type=operation,
+        arguments=given,
+        selection=selection,
+        tenant_id=tenant_of(selection),
+        create_user=storable(user)[:255],
+        create_time=clock.now(database),
+    )
+    with atomic(database):
+        batch.save(using=database, force_insert=True)
+        enqueue_own(database, batch, SEED)
+    return batch
+
+
+def _selection(target: Target) -> Description:
+    if isinstance(target, QuerySet):
+        job_table(target)
+        try:
+            return describe(target)
+        except InvalidJob as error:
+            found = list(target.values_list("pk", flat=True)[: MAX_IDS + 1])
+            if len(found) > MAX_IDS:
+                raise InvalidJob(f"{error} Without that, expected at most {MAX_IDS} jobs, got more.") from error
+    else:
+        found = list(ids_of(target))
+        if len(found) > MAX_IDS:
+            raise InvalidJob(f"selection: expected at most {MAX_IDS} jobs, or a queryset; got {len(found)}.")
+    return {"ids": sorted({id.hex for id in found})}
+
+
+def batch_progress(batch: Batch) -> BatchProgress:
+    """How far the batch is now; in two statements, however large it is."""
+    using = batch._state.db or "default"
+    done = BatchPart.objects.filter(batch_id=OuterRef("pk"), end_time__isnull=False).order_by().values("batch_id")
+    rows = Batch.objects.using(using).filter(pk=batch.pk)
+    # One statement, which is one snapshot: what the monitor has just moved from the parts to the batch counts once.
+    found = rows.values_list(
+        "total",
+        F("changed") + Coalesce(Subquery(done.annotate(sum=Sum("changed")).values("sum")), 0),
+        F("skipped") + Coalesce(Subquery(done.annotate(sum=Sum("skipped")).values("sum")), 0),
+    ).first()
+    total, changed, skipped = found or (batch.total, batch.changed, batch.skipped)
+    dead = DeadLetterJob.objects.using(using).filter(process_instance_id=batch.process_instance_id)
+    failed = dead.order_by()[:MAX_FAILED_JOBS].count()
+    return BatchProgress(total, changed, skipped, max(0, total - changed - skipped), failed)
+
+
+def suspend_batch(id: UUID | str, *, using: str | None = None) -> Batch:
+    """Let none of its jobs begin any more; those that run finish. It can be activated again.
+
+    Raises :class:`~jobexec.exceptions.BatchNotFound`, and :class:`~jobexec.exceptions.BatchOver` if it is over.
+    """
+    batch = _unfinished(id, using)
+    suspend(process_instance_id=batch.process_instance_id, using=batch._state.db)
+    return batch
+
+
+def activate_batch(id: UUID | str, *, using: str | None = None) -> Batch:
+    """Undo :func:`suspend_batch`; it goes on where it was. Raises as that."""
+    batch = _unfinished(id, using)
+    activate(process_instance_id=batch.process_instance_id, using=batch._state.db)
+    return batch
+
+
+def cancel_batch(id: UUID | str, *, using: str | None = None) -> Batch:
+    """Do nothing more: its jobs are removed, what they have done stays done. One that runs finishes its piece.
+
+    Raises :class:`~jobexec.exceptions.BatchNotFound`, and :class:`~jobexec.exceptions.BatchOver` if it has completed;
+    cancelling once more only removes what an interrupted call has left.
+    """
+    database = database_of(None, using)
+    with atomic(database):
+        batch = lock_batch(database, _found(id, database).pk)
+        if batch is None:
+            raise BatchNotFound(f"There is no batch {id}.")
+        if batch.state == BatchState.COMPLETED:
+            raise BatchOver(f"The batch {id} has completed.")
+        if not batch.over:
+            batch.state, batch.end_time = BatchState.CANCELLED, clock.now(database)
+            batch.save(using=database, update_fields=["state", "end_time"])
+    while clear_some(database, batch.pk):
+        pass
+    activate(process_instance_id=batch.process_instance_id, using=database)
+    return _found(id, database)
+
+
+def delete_batch(id: UUID | str, *, using: str | None = None) -> None:
+    """Delete a batch with its failures; one that is not over is cancelled first (Camunda: deleteBatch).
+
+    What it has done stays done. Raises :class:`~jobexec.exceptions.BatchNotFound`.
+    """
+    database = database_of(None, using)
+    batch = _found(id, database)
+    if batch.state != BatchState.COMPLETED:
+        cancel_batch(batch.pk, using=database)
+    failures = BatchFailure.objects.using(database).filter(batch_id=batch.pk)
+    while page := list(failures.values_list("pk", flat=True)[:_PAGE]):
+        delete_rows(BatchFailure.objects.using(database).filter(pk__in=page))
+    with atomic(database):
+        # Waits for a job of it that is just writing what came of its piece; one that comes later finds no batch.
+        lock_batch(database, batch.pk)
+        for model in (BatchPart, BatchFailure):
+            for left in [model.objects.using(database).filter(batch_id=batch.pk).values_list("pk", flat=True)]:
+                delete_rows(model.objects.using(database).filter(pk__in=list(left)))
+        delete_rows(Batch.objects.using(database).filter(pk=batch.pk))
+
+
+def _unfinished(id: UUID | str, using: str | None) -> Batch:
+    batch = _found(id, database_of(None, using))
+    if batch.over:
+        raise BatchOver(
+            f"The batch {id} has {'completed' if batch.state == BatchState.COMPLETED else 'been cancelled'}."
+        )
+    return batch
+
+
+def _found(id: UUID | str, using: str) -> Batch:
+    try:
+        wanted = id if isinstance(id, UUID) else UUID(str(id))
+    except ValueError:
+        raise BatchNotFound(f"There is no batch {id!r}: expected a UUID.") from None
+    batch = Batch.objects.using(using).defer("selection").filter(pk=wanted).first()
+    if batch is None:
+        raise BatchNotFound(f"There is no batch {wanted} in {using!r}.")
+    return batch

@@ -1,0 +1,46 @@
+"""Batches in tests: their jobs run one after the other, in the test's own thread and transaction."""
+
+from typing import Any
+
+from jobexec.executor.execute_now import execute_now
+from jobexec.models import Batch, DeadLetterJob, Job
+from jobexec.operations import trigger_due_timers
+
+
+def own_jobs(alias: str, batch: Any = None) -> Any:
+    """The executable jobs of a batch, or of all, as they would be acquired."""
+    rows = Job.objects.using(alias).exclude(batch_id=None).order_by("rank", "pk")
+    return rows if batch is None else rows.filter(batch_id=batch.pk)
+
+
+def run_next(alias: str) -> None:
+    """Run the next job of a batch."""
+    execute_now(own_jobs(alias).first().pk, using=alias)
+
+
+def run_due(alias: str) -> int:
+    """Run the jobs of batches until none is executable; how many."""
+    count = 0
+    while own_jobs(alias).exists():
+        run_next(alias)
+        count += 1
+    return count
+
+
+def run_to_the_end(alias: str, frozen: Any, batch: Batch) -> Batch:
+    """Run all that a batch does, also what it waits for; the batch as it then is."""
+    for _ in range(20):
+        run_due(alias)
+        batch = Batch.objects.using(alias).get(pk=batch.pk)
+        if batch.over:
+            break
+        frozen.tick(400)
+        trigger_due_timers(alias, 100)
+    return batch
+
+
+def dead_letters(alias: str, count: int, **columns: Any) -> list[DeadLetterJob]:
+    """So many dead letters, in the order of their ids."""
+    columns.setdefault("handler_type", "tests.do_nothing")
+    rows = [DeadLetterJob(retries=0, **columns) for _ in range(count)]
+    return DeadLetterJob.objects.using(alias).bulk_create(rows)
