@@ -67,6 +67,7 @@ class JobAcquisition(Loop):
         acquisition, made = Acquisition(), []
         try:
             acquisition = self._acquire(reserved)
+            self.node.meters.acquired(acquisition)
             made = batches(acquisition.jobs)
         finally:
             # What was locked is always handed on: a loop that is being stopped gives it back through the pool.

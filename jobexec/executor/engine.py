@@ -12,6 +12,7 @@ from .commits import CommitWatch, can_watch
 from .connection_count import can_listen
 from .heartbeat import Heartbeat
 from .listener import Listener
+from .meter_writing import MeterWriting
 from .monitor import Monitor
 from .node import Node
 from .pool import Pool
@@ -26,7 +27,7 @@ from .timers import TimerAcquisition
 class Engine(Service):
     """Acquisition, timers, suspensions, recovery and, on PostgreSQL, the listener of one database.
 
-    Its heartbeat, its settlement and its monitor are started and stopped apart, because they outlive the pool.
+    Its heartbeat, settlement, meters and monitor are started and stopped apart, because they outlive the pool.
     """
 
     def __init__(self, settings: Settings, engine: EngineSettings, pool: Pool, running: RunningJobs) -> None:
@@ -41,6 +42,7 @@ class Engine(Service):
         self.suspensions = SuspensionSweep(self.node)
         self.monitor = Monitor(self.node, running, pool.jobs_in_hand)
         self.node.looked = self.looked
+        self.meters = MeterWriting(self.node)
         self.settlement = Settlement(self.node, self.timers.wake, pool)
 
     def _listening(self) -> bool:

@@ -26,17 +26,21 @@ from jobexec.operations.settle import Failure, fail_job
 from jobexec.operations.work import AcquiredJob, columns, from_row
 
 from .execution import failure_of, run_handler
+from .meter_writing import write_counted
+from .meters import Meters
 from .outcomes import Outcome
 from .redacted import redacted
 
 logger = logging.getLogger("jobexec.execution")
+
+REPORTER = "execute now"
 
 
 class _Caller:
     """The caller's thread as a runner: its lock is good for LOCK_TIME."""
 
     def __init__(self) -> None:
-        self.node_name = "execute now"
+        self.node_name = REPORTER
         self.lock_owner = f"execute now:{uuid7()}"
         self.shutting_down = False
         self._start = clock.monotonic()
@@ -71,20 +75,38 @@ def execute_now(id: UUID | str, *, using: str = "default") -> Any:
         if not outcome.counted:
             run = Run(started_at, clock.monotonic() - start, caller.node_name)
             failure = failure_of(error, work.using, handler)
-            _record(work, redacted(failure, handler, outcome.arguments or work.configuration), run)
+            outcome.failure = redacted(failure, handler, outcome.arguments or work.configuration)
+            _record(outcome, outcome.failure, run)
+        _count(outcome)
         raise
     if outcome.run is None:
-        run = Run(started_at, clock.monotonic() - start, caller.node_name)
-        if work.id not in complete_jobs(using, [(work, run)]):
+        outcome.run = Run(started_at, clock.monotonic() - start, caller.node_name)
+        if work.id not in complete_jobs(using, [(work, outcome.run)]):
             raise LockLost()
+    outcome.counted = True
+    _count(outcome)
     return result
 
 
-def _record(work: AcquiredJob, failure: Failure, run: Run) -> None:
+def _record(outcome: Outcome, failure: Failure, run: Run) -> None:
+    work, outcome.run = outcome.work, run
     try:
-        fail_job(work.using, work, failure, run)
+        moved = fail_job(work.using, work, failure, run)
     except DatabaseError:  # also: the caller's transaction is broken; the handler's error is what he must see
         logger.exception("Job %s: its failure could not be recorded; its lock will expire", work.id)
+    else:
+        outcome.counted, outcome.became = moved is not None, type(moved) if moved is not None else None
+
+
+def _count(outcome: Outcome) -> None:
+    """Write at once what this run adds to the meters: perhaps nobody in this process ever writes any."""
+    using, meters = outcome.work.using, Meters(outcome.work.using)
+    meters.ended([outcome])
+    try:
+        with transaction.atomic(using=using):  # a savepoint, for the job is done
+            write_counted(using, REPORTER, meters.take(), clock.now(using))
+    except DatabaseError as error:
+        logger.warning("Job %s could not be counted: %s", outcome.work.id, error)
 
 
 def _lock(id: UUID | str, using: str, owner: str) -> AcquiredJob:

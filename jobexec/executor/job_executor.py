@@ -75,7 +75,8 @@ class JobExecutor(Service):
         """In the order of starting; :meth:`stop` goes backwards: acquisition first, the lease last."""
         engines = self.engines.values()
         heartbeats, settlements = [each.heartbeat for each in engines], [each.settlement for each in engines]
-        first = [*heartbeats, *settlements, *(each.monitor for each in engines)]
+        meters, monitors = [each.meters for each in engines], [each.monitor for each in engines]
+        first = [*heartbeats, *meters, *settlements, *monitors]
         return [*first, self.timeouts, self.lane, self.pool, *engines]
 
     def start(self) -> None:
@@ -114,6 +115,8 @@ class JobExecutor(Service):
         for engine in engines:
             engine.monitor.stop(_LOOP_STOP)
         settled = [engine.settlement.stop(_SETTLE_STOP) for engine in engines]
+        for engine in engines:
+            engine.meters.stop(_LOOP_STOP)
         if drained and all(settled):
             stopped = [engine.heartbeat.stop(_LOOP_STOP) for engine in engines]
             return all(stopped)
@@ -200,6 +203,10 @@ class JobExecutor(Service):
 
     def submit(self, outcome: Outcome) -> None:
         self.engines[outcome.work.using].settlement.submit(outcome)
+
+    def has_settled_itself(self, outcome: Outcome) -> None:
+        """An atomic job is done and committed."""
+        self.engines[outcome.work.using].node.meters.ended([outcome])
 
     def settle_before(self, outcome: Outcome, siblings: Batch) -> None:
         """Settle an outcome and let its siblings wait for a thread again when it is committed."""

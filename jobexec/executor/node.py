@@ -17,6 +17,8 @@ from jobexec.operations.categories import Turns
 from jobexec.operations.locking import atomic, is_single_writer
 from jobexec.operations.work import Scope
 
+from .meters import Meters
+
 logger = logging.getLogger("jobexec.executor")
 
 #: Seconds after which the deployments are read anew although a heartbeat has seen no others: some may have gone.
@@ -46,6 +48,8 @@ class Node:
         #: the other here wakes at once, and who waits in SQLite sleeps for up to a tenth of a second.
         self.writing = threading.Lock() if is_single_writer(self.using) else nullcontext()
         self._scope_read = 0.0
+        #: What was counted on this engine, by whichever of its threads.
+        self.meters = Meters(self.using)
         #: Called after each heartbeat with the names of the questions (``operations.look``) that were answered by yes.
         self.looked: Callable[[frozenset[str]], None] = lambda answers: None
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from jobexec import clock
+from jobexec.models import AbstractJob, Job
 from jobexec.operations.leases import declare_dead
 from jobexec.operations.progress import clear_old_progress
 from jobexec.operations.recover import recover_expired_locks, recover_node
+from jobexec.operations.run import Run
+from jobexec.operations.settle import Failure
+from jobexec.operations.work import AcquiredJob
 
 from .node import Node
+from .outcomes import Outcome
 from .service import Loop, logger, own_interval
 
 
@@ -30,11 +36,12 @@ class Recovery(Loop):
         for dead in declare_dead(using, but=self.node.owner):
             if dead.lock_owner == self.node.owner:
                 continue  # declared by another: the heartbeat begins a new boot, then this is somebody else's
-            count = recover_node(using, dead)
+            count = recover_node(using, dead, self._charged)
             logger.warning("Node %s died with %d jobs on %s; they are released", dead.lock_owner, count, using)
             released += count
         released += self._expired_locks()
         if released:
+            self.node.meters.recovered(released)
             self._recovered()
         return self._interval
 
@@ -44,4 +51,9 @@ class Recovery(Loop):
             return 0
         self._next_look_at_locks = clock.monotonic() + self.node.engine.lock_time.total_seconds()
         clear_old_progress(self.node.using)
-        return recover_expired_locks(self.node.using)
+        return recover_expired_locks(self.node.using, self._charged)
+
+    def _charged(self, row: Job, failure: Failure, run: Run, became: type[AbstractJob]) -> None:
+        outcome = Outcome(cast(AcquiredJob, row), run, failure)  # it has what is counted of it
+        outcome.counted, outcome.became = True, became
+        self.node.meters.ended([outcome])

@@ -229,6 +229,7 @@ class Settlement(Service):
         return left, reason
 
     def _tell(self, outcomes: Sequence[Outcome]) -> None:
+        self._node.meters.ended(outcomes)
         if any(outcome.failure for outcome in outcomes):
             self._after_failure()
         self._let_siblings_go_on(outcomes)

@@ -29,7 +29,7 @@ def rank(using: str, due: datetime, priority: int) -> int:
     milliseconds = (due - _EPOCH) // _MILLISECOND  # in whole numbers: exactly what rank_sql() says
     # PRIORITY_AGEING may be long and priority high: keep within the 64 bits of the column, in order. Nothing is
     # refused here: a row with an absurd priority must not keep the others of its page from moving.
-    value = milliseconds - int(priority) * _interval(using)  # SQLite may hold a text, and a text times a number is long
+    value = milliseconds - int(priority) * interval(using)  # SQLite may hold a text, and a text times a number is long
     return max(_LEAST, min(_MOST, value))
 
 
@@ -41,7 +41,7 @@ def rank_sql(using: str, now: datetime) -> tuple[str, tuple[Any, ...]] | None:
     connection = connections[using]
     if connection.vendor not in _RANK:
         return None
-    return _RANK[connection.vendor], (connection.ops.adapt_datetimefield_value(now), _interval(using))
+    return _RANK[connection.vendor], (connection.ops.adapt_datetimefield_value(now), interval(using))
 
 
 # In decimals until the end: a priority times an interval may be longer than 64 bits.
@@ -64,12 +64,12 @@ def due_by_rank(using: str) -> CombinedExpression:
     Its rank knows better than its dates: a job that was requeued has been due since then. For priorities of no more
     than :data:`MAX_PRIORITY`; others may end in more than 64 bits.
     """
-    return F("rank") + F("priority") * Value(_interval(using), output_field=BigIntegerField())
+    return F("rank") + F("priority") * Value(interval(using), output_field=BigIntegerField())
 
 
 def reranked(using: str, old: int, change: int) -> int:
     """The rank of a job whose priority has changed by ``change``; what it has waited counts on."""
-    return max(_LEAST, min(_MOST, old - change * _interval(using)))
+    return max(_LEAST, min(_MOST, old - change * interval(using)))
 
 
 def check_priority(priority: int) -> None:
@@ -79,5 +79,6 @@ def check_priority(priority: int) -> None:
         raise InvalidJob(f"priority: expected a number from {-MAX_PRIORITY} to {MAX_PRIORITY}, got {priority!r}.")
 
 
-def _interval(using: str) -> int:
+def interval(using: str) -> int:
+    """How many milliseconds of waiting one point of priority is worth."""
     return (get_settings().engine(using).priority_ageing or _STRICT) // _MILLISECOND

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
+from django.db import transaction
 from django.db.models import F, Q
 
 from jobexec import clock
 from jobexec.exceptions import WorkerLost
-from jobexec.models import ExecutorNode, Job
+from jobexec.models import AbstractJob, ExecutorNode, Job
 
 from . import global_lock
 from .announce import announce, failure_signal
@@ -26,14 +28,23 @@ _PAGE = 200
 _DECIDING = ("lock_owner", "exclusive", "process_instance_id", "start_time", "lost_runs")
 _LOST = "The executor process died while it ran this job (node {node}, {lost_runs} lost runs)."
 
+#: Is told of a job, why it has lost an attempt, its run, and in which table it now is.
+Charged: TypeAlias = Callable[[Job, Failure, Run, type[AbstractJob]], object]
 
-def recover_node(using: str, node: ExecutorNode) -> int:
+
+def _nobody(*told: object) -> None:
+    """Nobody wants to know."""
+
+
+def recover_node(using: str, node: ExecutorNode, charged: Charged = _nobody) -> int:
     """Release what a dead node held, count its lost runs, and delete its row last. Returns how many jobs it held.
+
+    ``charged`` is told, after the commit, which jobs have lost an attempt by it.
 
     Several nodes may recover the same one: rows that another is just releasing are passed over, and the node's row
     goes only when none is left, so a recovery that is killed halfway is finished by the next.
     """
-    count = _release_all(using, Q(lock_owner=node.lock_owner), node.name)
+    count = _release_all(using, Q(lock_owner=node.lock_owner), node.name, charged)
     if not Job.objects.using(using).filter(lock_owner=node.lock_owner).exists():
         unlock_all(using, node.lock_owner)
         global_lock.release_of(using, node.lock_owner)
@@ -41,11 +52,11 @@ def recover_node(using: str, node: ExecutorNode) -> int:
     return count
 
 
-def recover_expired_locks(using: str) -> int:
+def recover_expired_locks(using: str, charged: Charged = _nobody) -> int:
     """Release locks that have expired and whose owner has no node row: execute-now calls that died."""
     owners = ExecutorNode.objects.using(using).values("lock_owner")
     expired = Q(lock_expiration_time__lt=clock.now(using)) & ~Q(lock_owner__in=owners)
-    return _release_all(using, expired & Q(lock_owner__isnull=False), "execute now")
+    return _release_all(using, expired & Q(lock_owner__isnull=False), "execute now", charged)
 
 
 def release_owned(using: str, owner: str) -> int:
@@ -80,11 +91,11 @@ def release_strays(using: str, owner: str, in_hand: Callable[[], Iterable[Acquir
     return len(mine)
 
 
-def _release_all(using: str, condition: Q, node_name: str) -> int:
+def _release_all(using: str, condition: Q, node_name: str, charged: Charged) -> int:
     count = 0
     while True:
         try:
-            released = _release_page(using, condition, node_name)
+            released = _release_page(using, condition, node_name, charged)
         except UNREADABLE:
             # Unlocked, they are in nobody's way, and whoever acquires them finds out what is wrong.
             released = _release_unread(using, condition)
@@ -103,7 +114,7 @@ def _release_unread(using: str, condition: Q) -> int:
     return len(found)
 
 
-def _release_page(using: str, condition: Q, node_name: str) -> int:
+def _release_page(using: str, condition: Q, node_name: str, charged: Charged) -> int:
     with atomic(using):
         # Only what decides: the arguments of innocent jobs need not be readable.
         page = Job.objects.using(using).filter(condition).only(*_DECIDING)
@@ -114,7 +125,7 @@ def _release_page(using: str, condition: Q, node_name: str) -> int:
             if row.start_time is None or row.lost_runs < ALONE_FROM:
                 innocent.append(row)
             else:
-                _charge(using, Job.objects.using(using).get(pk=row.pk), node_name)
+                _charge(using, Job.objects.using(using).get(pk=row.pk), node_name, charged)
             if row.exclusive and row.process_instance_id:
                 instances.setdefault(row.lock_owner or "", set()).add(row.process_instance_id)
         # Most jobs that a dead node held are innocent, and which did not even begin cannot be told: the first loss
@@ -134,12 +145,12 @@ def _unlock(using: str, ids: list[Any], **changes: Any) -> None:
         rows.update(lock_owner=None, lock_expiration_time=None, start_time=None, revision=F("revision") + 1, **changes)
 
 
-def _charge(using: str, row: Job, node_name: str) -> None:
+def _charge(using: str, row: Job, node_name: str, charged: Charged) -> None:
     """A suspect that ran alone took its process with it: that is an attempt, and costs a retry."""
     started = row.start_time or clock.now(using)
     lost_runs = row.lost_runs + 1
     failure = Failure(message=_LOST.format(node=node_name, lost_runs=lost_runs))
-    run = Run(started, (clock.now(using) - started).total_seconds(), node_name)
+    run = Run(started, max(0.0, (clock.now(using) - started).total_seconds()), node_name)
     moved = settle_failures(using, [(row, failure, run)]).get(row.pk)
     if moved is not None:
         # settle_failures takes a recorded outcome as proof of innocence; this one is not: it stays a suspect.
@@ -147,6 +158,7 @@ def _charge(using: str, row: Job, node_name: str) -> None:
         moved.lost_runs = lost_runs
         signal, values = failure_signal(moved, WorkerLost(failure.message))
         announce(signal, using, type(moved), **values)
+        transaction.on_commit(partial(charged, row, failure, run, type(moved)), using)
 
 
 def mark_suspect_started(job: AcquiredJob) -> bool:

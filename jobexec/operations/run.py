@@ -9,9 +9,11 @@ from typing import Any
 from jobexec.models import AbstractJob
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Run:
     """How a run went: wall-clock start, seconds that the handler ran, and the node's name."""
+
+    # Not frozen: one is made for each job, and that would take four times as long.
 
     started_at: datetime
     duration: float

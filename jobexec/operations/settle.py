@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -52,6 +52,8 @@ class Failure:
     plan: RetryPlan | None = None
     error: BaseException | None = None
     keeps_instance: bool = False
+    #: What it has in common with those that look alike, once somebody has asked; see :func:`fingerprint_of`.
+    known_fingerprint: str = field(default="", init=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +166,12 @@ def _move_on(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJob]:
     return depart(using, departures, changes, {row.pk: timing(row, run) | alike[row.pk] for row, run in told})
 
 
-def fingerprint_of(row: AbstractJob, failure: Failure) -> str:
+def fingerprint_of(row: AbstractJob | AcquiredJob, failure: Failure) -> str:
     """What this failure has in common with those that look alike."""
-    return fingerprint(row.handler_type, storable(failure.message), failure.stack)
+    if not failure.known_fingerprint:
+        found = fingerprint(row.handler_type, storable(failure.message), failure.stack)
+        object.__setattr__(failure, "known_fingerprint", found)  # it is needed twice and takes microseconds
+    return failure.known_fingerprint
 
 
 def _depart(

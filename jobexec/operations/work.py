@@ -47,6 +47,7 @@ class AcquiredJob:
         "atomic",
         "timeout",
         "rank",
+        "priority",
         "suspend_requested",
         "cancel_requested",
     )
@@ -65,6 +66,7 @@ class AcquiredJob:
     atomic: bool
     timeout: timedelta | None
     rank: int
+    priority: int
     suspend_requested: bool
     cancel_requested: bool
     configuration: str | None

@@ -46,6 +46,9 @@ class Host:
         except Exception:
             write_alone(outcome.work.using, outcome)
 
+    def has_settled_itself(self, outcome: Outcome) -> None:
+        """An atomic job."""
+
     def settle(self, outcome: Outcome) -> bool:
         self.submit(outcome)
         return outcome.counted

@@ -1,0 +1,101 @@
+"""Failures that look alike, counted: how often, since when, and what the latest of them said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import connections
+
+from jobexec.models import DeadLetterJob, FailureGroup
+
+from .counts import CappedCount
+
+#: The group of all failures that a node had no more room to tell apart.
+OTHER = "other"
+
+
+@dataclass(slots=True)
+class FailureCount:
+    """How often a node has seen a failure of this fingerprint since its last flush, and the latest of them."""
+
+    fingerprint: str
+    handler_type: str
+    exception: str
+    message: str
+    job_id: UUID | None
+    first_time: datetime
+    last_time: datetime
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOfFailures:
+    """A group, and how many jobs are dead letters now because of it; what is capped is the least that there are."""
+
+    group: FailureGroup
+    dead_letters: CappedCount
+
+
+def failure_groups(using: str, *, since: datetime | None = None, limit: int = 20) -> list[GroupOfFailures]:
+    """The groups with the latest failures first; with ``since`` those that have failed again since then."""
+    rows = FailureGroup.objects.using(using).order_by("-last_time")
+    if since is not None:
+        rows = rows.filter(last_time__gte=since)
+    return [GroupOfFailures(group, _dead_letters(using, group.fingerprint)) for group in rows[:limit]]
+
+
+def _dead_letters(using: str, fingerprint: str) -> CappedCount:
+    return CappedCount.of(DeadLetterJob.objects.using(using).filter(fingerprint=fingerprint))
+
+
+_COLUMNS = ("fingerprint", "handler_type", "exception", "message", "job_id", "first_time", "last_time", "count")
+#: What a later failure overwrites. The time comes last: MariaDB assigns in this order, and compares with it until then.
+_LATEST = ("exception", "message", "job_id", "last_time")
+_MAX_ROWS = 100  # SQLite puts a limit on parameters
+
+
+def flush_failures(using: str, counts: Iterable[FailureCount]) -> None:
+    """Add what a node has counted to the groups; a group that is new is inserted.
+
+    Adding is left to the database, so no node overwrites another's count. In the order of the fingerprints, in which
+    all nodes lock them: two of them wait for each other at most. Call it in the transaction of the meters.
+    """
+    rows = sorted(counts, key=lambda each: each.fingerprint)
+    for start in range(0, len(rows), _MAX_ROWS):
+        _upsert(using, rows[start : start + _MAX_ROWS])
+
+
+def _upsert(using: str, rows: list[FailureCount]) -> None:
+    connection: Any = connections[using]
+    quote = connection.ops.quote_name
+    table = quote(FailureGroup._meta.db_table)
+    fields: list[Any] = [FailureGroup._meta.get_field(name) for name in _COLUMNS]
+    row = f"({', '.join(['%s'] * len(fields))})"
+    new, conflict = _conflict(connection)
+    count, last_time = quote("count"), quote("last_time")
+    changes = [f"{count} = {table}.{count} + {new.format(count)}"]
+    for name in map(quote, _LATEST):
+        changes.append(
+            f"{name} = CASE WHEN {new.format(last_time)} >= {table}.{last_time} "
+            f"THEN {new.format(name)} ELSE {table}.{name} END"
+        )
+    statement = (
+        f"INSERT INTO {table} ({', '.join(map(quote, _COLUMNS))}) VALUES {', '.join([row] * len(rows))} "
+        f"{conflict} {', '.join(changes)}"
+    )
+    values = [field.get_db_prep_save(getattr(each, field.name), connection) for each in rows for field in fields]
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+
+
+def _conflict(connection: Any) -> tuple[str, str]:
+    """How this database calls the value that was to be inserted, and what to do if there is a row."""
+    if connection.vendor != "mysql":
+        return "excluded.{}", "ON CONFLICT (fingerprint) DO UPDATE SET"
+    if connection.mysql_is_mariadb:
+        return "VALUES({})", "ON DUPLICATE KEY UPDATE"
+    return "incoming.{}", "AS incoming ON DUPLICATE KEY UPDATE"
