@@ -71,6 +71,12 @@ class Action:
         """The label without the dots that announce a question."""
         return str(self.label).rstrip("…")
 
+    def perform_for(
+        self, request: HttpRequest, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]
+    ) -> Outcome:
+        """The same for an operation that wants to know who asks for it."""
+        return self.perform(queryset, using, data)
+
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         """Call the operation. ``data`` is what the form asked for."""
         raise NotImplementedError
@@ -78,6 +84,10 @@ class Action:
     def batch_arguments(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of the operation, out of what the form asked for."""
         return dict(data)
+
+    def initial(self, queryset: QuerySet[Any]) -> dict[str, Any]:
+        """What the form proposes, out of the rows."""
+        return {}
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         """A sentence on what was done to ``count`` rows."""
@@ -89,7 +99,7 @@ class Action:
 
     def whereabouts(self, request: HttpRequest, keys: Iterable[str], using: str) -> dict[str, str]:
         """Why rows that were chosen are no longer in the list."""
-        return dict.fromkeys(keys, _("it is gone"))
+        return dict.fromkeys(keys, _("it is not in the list any more"))
 
     def choices(self, using: str) -> list[str]:
         """Values that the form offers for its text field."""
@@ -108,7 +118,8 @@ class Action:
         large = self.operation is not None and is_large(request, queryset)
         form_class = self.form_class or (forms.Form if large else None)
         if form_class is not None:
-            form = form_class(request.POST if "_apply" in request.POST else None)
+            applied = "_apply" in request.POST
+            form = form_class(request.POST if applied else None, initial={} if applied else self.initial(queryset))
             if not form.is_valid():
                 return self._ask(modeladmin, request, queryset, form, large)
             data = form.cleaned_data
@@ -145,7 +156,7 @@ class Action:
     ) -> None:
         names = dict(queryset.order_by().values_list("pk", self.name_column))
         try:
-            outcome = self.perform(queryset, queryset.db, data)
+            outcome = self.perform_for(request, queryset, queryset.db, data)
         except JobExecError as error:
             modeladmin.message_user(request, str(error), messages.ERROR)
             return

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 
 from jobexec.exceptions import JobExecError
 from jobexec.models import Batch
+from jobexec.operations.batches import start_batch
 
 from .paging import CappedCount
 
@@ -45,8 +46,6 @@ def start(
 
     The log has one entry, about the batch.
     """
-    from jobexec.operations.batches import start_batch
-
     assert action.operation is not None
     count, using = CappedCount.of(queryset), queryset.db
     selection = queryset.order_by().defer(None)

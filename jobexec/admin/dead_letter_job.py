@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobexec.models import DeadLetterJob
 
-from . import display, filters
+from . import display, filters, text_filters
 from .job_actions import Delete, Requeue, SetPriority
 from .job_page import JobTableAdmin
 
@@ -28,7 +28,15 @@ class DeadLetterJobAdmin(JobTableAdmin):
         "attempts",
         "exception",
     )
-    list_filter = (filters.CategoryFilter, filters.HandlerFilter, filters.DIED_AT, filters.CREATE_TIME)
+    list_filter = (
+        filters.CategoryFilter,
+        filters.HandlerFilter,
+        filters.DIED_AT,
+        filters.CREATE_TIME,
+        text_filters.TenantFilter,
+        text_filters.DefinitionKeyFilter,
+        text_filters.FingerprintFilter,
+    )
     sortable_by = ("died",)
     ordering = ("-died_at", "-id")
     own_columns = ("died_exactly",)

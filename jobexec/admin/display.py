@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
+from uuid import UUID
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Model
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -115,6 +117,12 @@ def row(parts: Sequence[Any]) -> str | SafeString:
 def link(url: str, text: Any, **query: str) -> SafeString:
     """A link, with parameters if given."""
     return format_html('<a href="{}{}">{}</a>', url, f"?{urlencode(query)}" if query else "", text)
+
+
+def job_link(id: UUID, site: str) -> SafeString:
+    """To a job, wherever it is by then: the end of its id, which tells it from others of the same moment."""
+    url = reverse("admin:jobexec_job_locate", args=[id], current_app=site)
+    return format_html('<a class="jobexec-line" href="{}" title="{}">…{}</a>', url, id, str(id)[-12:])
 
 
 def load(used: int, total: int) -> SafeString:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.contrib import admin
@@ -13,7 +13,9 @@ from django.utils.translation import gettext_lazy as _
 from rangefilter.filters import DateTimeRangeFilterBuilder, NumericRangeFilterBuilder
 
 from jobexec.conf import get_settings
-from jobexec.models import JobDefinition
+from jobexec.models import IncidentState, JobDefinition
+
+from .tenancy import is_restricted
 
 PRIORITY = ("priority", NumericRangeFilterBuilder(title=_("priority")))
 DUE_DATE = ("due_date", DateTimeRangeFilterBuilder(title=_("due date")))
@@ -30,6 +32,8 @@ class HandlerFilter(admin.SimpleListFilter):
     parameter_name = "handler"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        if is_restricted(request):
+            return []  # job definitions belong to no tenant
         definitions = JobDefinition.objects.using(router.db_for_read(model_admin.model))
         names = definitions.order_by("handler_type").values_list("handler_type", flat=True).distinct()[:200]
         return [(name, name) for name in names]
@@ -80,3 +84,25 @@ class WaitingFilter(YesNoFilter):
     parameter_name = "waiting"
     choice_labels = (("time", _("First attempt")), ("retry", _("Retry")))
     conditions = {"time": {"attempts": 0}, "retry": {"attempts__gt": 0}}
+
+
+class IncidentStateFilter(admin.SimpleListFilter):
+    """What became of incidents; without a choice those that need a person."""
+
+    title = _("state")
+    parameter_name = "state__exact"
+    ALL = "all"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [*IncidentState.choices, (self.ALL, _("All"))]
+
+    def value(self) -> str:
+        return super().value() or IncidentState.OPEN
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        for value, title in self.lookup_choices:
+            query = changelist.get_query_string({self.parameter_name: value})
+            yield {"selected": self.value() == str(value), "query_string": query, "display": title}
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset if self.value() == self.ALL else queryset.filter(state=self.value())

@@ -9,6 +9,7 @@ from django import forms
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from jobexec.operations.incidents import ANNOTATION_LENGTH
 from jobexec.operations.ranking import MAX_PRIORITY
 
 MAX_RETRIES = 1_000
@@ -91,6 +92,18 @@ class LiftForm(forms.Form):
         self.fields["at"].help_text = _("In the time zone %(zone)s. Left empty: now.") % {
             "zone": timezone.get_current_timezone_name()
         }
+
+
+class AnnotationForm(forms.Form):
+    """A note for whoever looks at it next."""
+
+    annotation = forms.CharField(
+        label=_("Annotation"),
+        required=False,
+        max_length=ANNOTATION_LENGTH,
+        widget=forms.Textarea(attrs={"rows": 4, "cols": 80}),
+        help_text=_("It takes the place of the one that is there. Left empty: none."),
+    )
 
 
 class NodeNameForm(forms.Form):

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 from jobexec.models import Job, JobProgress
 
-from . import filters
+from . import filters, text_filters
 from .job_actions import Activate, Cancel, Delete, Reschedule, ResetRetries, SetPriority, Suspend
 from .job_page import JobTableAdmin
 
@@ -33,6 +33,8 @@ class JobAdmin(JobTableAdmin):
         filters.HandlerFilter,
         filters.CREATE_TIME,
         filters.PRIORITY,
+        text_filters.TenantFilter,
+        text_filters.DefinitionKeyFilter,
     )
     own_columns = ("progress",)
     sortable_by = ("age",)

@@ -7,14 +7,13 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from jobexec.models import JobLog
 
-from . import display, filters, search
+from . import display, filters, search, text_filters
 from .base import TableAdmin
 from .job_columns import instance_link
 from .job_log_columns import log_badge
@@ -39,7 +38,7 @@ class JobLogAdmin(TableAdmin):
     )
     list_display_links = ("time",)
     tenant_column = COLUMN
-    list_filter = ("state", filters.TIMESTAMP, filters.CategoryFilter, filters.HandlerFilter)
+    list_filter = ("state", filters.TIMESTAMP, filters.CategoryFilter, filters.HandlerFilter, text_filters.TenantFilter)
     sortable_by = ("time",)
     ordering = ("-timestamp", "-id")
     search_fields = ("job_id",)
@@ -82,10 +81,7 @@ class JobLogAdmin(TableAdmin):
 
     @admin.display(description=_("job"))
     def job_link(self, entry: JobLog) -> SafeString:
-        url = reverse("admin:jobexec_job_locate", args=[entry.job_id], current_app=self.admin_site.name)
-        return format_html(
-            '<a class="jobexec-line" href="{}" title="{}">…{}</a>', url, entry.job_id, str(entry.job_id)[-12:]
-        )
+        return display.job_link(entry.job_id, self.admin_site.name)
 
     @admin.display(description=_("process instance"), empty_value=display.NONE)
     def instance(self, entry: JobLog) -> SafeString | None:

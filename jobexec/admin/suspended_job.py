@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobexec.models import SuspendedJob
 
-from . import display, filters
+from . import display, filters, text_filters
 from .job_actions import Activate, Cancel, Delete, Reschedule, ResetRetries, SetPriority, Suspend
 from .job_page import JobTableAdmin
 
@@ -29,7 +29,14 @@ class SuspendedJobAdmin(JobTableAdmin):
         "tries",
         "exception",
     )
-    list_filter = (filters.CategoryFilter, filters.HandlerFilter, filters.SUSPENDED_AT, filters.DUE_DATE)
+    list_filter = (
+        filters.CategoryFilter,
+        filters.HandlerFilter,
+        filters.SUSPENDED_AT,
+        filters.DUE_DATE,
+        text_filters.TenantFilter,
+        text_filters.DefinitionKeyFilter,
+    )
     sortable_by = ("suspended",)
     ordering = ("-suspended_at", "-id")
     own_columns = ("suspended_exactly",)

@@ -6,7 +6,7 @@ from django.contrib import admin
 
 from jobexec.models import TimerJob
 
-from . import filters
+from . import filters, text_filters
 from .job_actions import Cancel, Delete, Reschedule, ResetRetries, RetryNow, SetPriority, Suspend
 from .job_page import JobTableAdmin
 
@@ -30,6 +30,8 @@ class TimerJobAdmin(JobTableAdmin):
         filters.HandlerFilter,
         filters.DUE_DATE,
         filters.CREATE_TIME,
+        text_filters.TenantFilter,
+        text_filters.DefinitionKeyFilter,
     )
     sortable_by = ("due",)
     ordering = ("due_date", "id")

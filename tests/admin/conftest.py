@@ -23,6 +23,8 @@ TABLES = (
     models.Suspension,
     models.ExecutorNode,
     models.JobLog,
+    models.Incident,
+    models.FailureGroup,
 )
 
 

@@ -12,6 +12,8 @@ from jobexec.models import (
     DeploymentRegistration,
     ExclusiveLock,
     ExecutorNode,
+    FailureGroup,
+    Incident,
     Job,
     JobDefinition,
     JobLog,
@@ -31,6 +33,7 @@ STACK = """Traceback (most recent call last):
 shop.gateway.GatewayTimeout: no answer from pay.example within 30 s"""
 FAILURE = {"exception_message": "GatewayTimeout: no answer from pay.example within 30 s", "exception_stack": STACK}
 HANDLERS = ["shop.jobs.charge_card", "shop.jobs.remind_of_payment"]
+FINGERPRINT = "0123456789abcdef0123456789abcdef"
 OWNER = "worker-1:0193f2b0-0000-7000-8000-000000000001"
 
 
@@ -50,7 +53,7 @@ def make(table: type[M], using: str = "default", **columns: Any) -> M:
 
 
 def dead_letter(using: str = "default", **columns: Any) -> DeadLetterJob:
-    return make(DeadLetterJob, using, **{"retries": 0, "attempts": 3, **FAILURE, **columns})
+    return make(DeadLetterJob, using, **{"retries": 0, "attempts": 3, "fingerprint": FINGERPRINT, **FAILURE, **columns})
 
 
 def running(using: str = "default", **columns: Any) -> Job:
@@ -63,11 +66,14 @@ def some_of_everything(using: str = "default") -> dict[type[Any], Any]:
     now = clock.now()
     make(Job, using, priority=5)
     make(TimerJob, using, due_date=now + timedelta(days=14), handler_type="shop.jobs.remind_of_payment")
+    dead = dead_letter_with_log(using)
     return {
+        Incident: incident(dead, using),
+        FailureGroup: failure_group(using, job_id=dead.pk),
         Job: running(using),
         TimerJob: make(TimerJob, using, due_date=now + timedelta(minutes=3), attempts=1, retries=2, **FAILURE),
         SuspendedJob: make(SuspendedJob, using, due_date=now + timedelta(hours=1), suspend_requested=True),
-        DeadLetterJob: dead_letter_with_log(using),
+        DeadLetterJob: dead,
         **_beside(using),
     }
 
@@ -94,6 +100,38 @@ def log(job: Any, using: str = "default", minutes_ago: float = 0, **columns: Any
             "wait": 0.042,
             "duration": 30.02,
             **FAILURE,
+            **columns,
+        }
+    )
+
+
+def incident(job: Any, using: str = "default", **columns: Any) -> Incident:
+    """The open incident of a dead letter, or as told."""
+    return Incident.objects.using(using).create(
+        **{
+            "timestamp": clock.now(),
+            "job_id": job.pk,
+            "handler_type": job.handler_type,
+            "category": job.category,
+            "process_instance_id": job.process_instance_id,
+            "tenant_id": job.tenant_id,
+            "fingerprint": FINGERPRINT,
+            "message": FAILURE["exception_message"],
+            **columns,
+        }
+    )
+
+
+def failure_group(using: str = "default", **columns: Any) -> FailureGroup:
+    return FailureGroup.objects.using(using).create(
+        **{
+            "fingerprint": FINGERPRINT,
+            "handler_type": "shop.jobs.charge_card",
+            "exception": "shop.gateway.GatewayTimeout",
+            "message": FAILURE["exception_message"],
+            "first_time": clock.now() - timedelta(days=2),
+            "last_time": clock.now() - timedelta(minutes=3),
+            "count": 4711,
             **columns,
         }
     )

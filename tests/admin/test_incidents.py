@@ -1,0 +1,116 @@
+"""Incidents and groups of failures: what needs a person, and how often it went wrong the same way."""
+
+import pytest
+from django.contrib.admin.models import LogEntry
+
+from jobexec import operations
+from jobexec.models import DeadLetterJob, FailureGroup, Incident, IncidentState, Job, JobLog
+
+from . import data
+from .conftest import list_url, page_url
+
+
+def shown(response):
+    return [row.pk for row in response.context["cl"].result_list]
+
+
+def test_the_list_shows_open_incidents_unless_told_otherwise(admin):
+    job = data.dead_letter()
+    resolved = data.incident(job, state=IncidentState.RESOLVED)
+    opened = data.incident(job)
+    assert shown(admin.get(list_url(Incident))) == [opened.pk]
+    assert shown(admin.get(list_url(Incident), {"state__exact": "open"})) == [opened.pk]
+    assert shown(admin.get(list_url(Incident), {"state__exact": "resolved"})) == [resolved.pk]
+    assert shown(admin.get(list_url(Incident), {"state__exact": "all"})) == [opened.pk, resolved.pk]
+
+
+def test_annotate(admin):
+    incident = data.incident(data.dead_letter(), annotation="old")
+    asked = admin.act(Incident, "annotate", [incident], answered=False)
+    assert ">\nold</textarea>" in asked.content.decode()
+    response = admin.act(Incident, "annotate", [incident], annotation="The gateway is down.")
+    assert admin.told(response) == [("success", "1 incident annotated.")]
+    assert Incident.objects.get().annotation == "The gateway is down."
+    assert LogEntry.objects.get().get_change_message() == "Annotated: The gateway is down."
+    assert b"The gateway is down." in admin.get(list_url(Incident)).content
+    admin.act(Incident, "annotate", [incident], annotation="")
+    assert Incident.objects.get().annotation == ""
+
+
+def test_several_have_no_annotation_in_common(admin):
+    job = data.dead_letter()
+    incidents = [data.incident(job, annotation=text) for text in ("one", "other")]
+    asked = admin.act(Incident, "annotate", incidents, answered=False)
+    assert asked.context["form"].initial == {}
+    assert b"errorlist" in admin.act(Incident, "annotate", incidents, annotation="x" * 4001).content
+
+
+def test_requeue_the_job_of_an_incident(admin):
+    job, moved = data.dead_letter(), data.dead_letter()
+    incident, late = data.incident(job), data.incident(moved)
+    operations.requeue(moved)
+    response = admin.act(Incident, "requeue", [incident, late], retries="4")
+    told = admin.told(response)
+    assert told[0] == ("success", "1 job requeued with 4 retries.")
+    assert told[1][0] == "warning"
+    assert "it is not in the list any more" in told[1][1]
+    assert Job.objects.get(pk=job.pk).retries == 4
+    assert Incident.objects.get(pk=incident.pk).state == IncidentState.RESOLVED
+    assert LogEntry.objects.get().object_id == str(incident.pk)
+
+
+def test_incidents_are_on_the_page_of_their_job(admin, staff):
+    job = data.dead_letter()
+    incident = data.incident(job, annotation="Somebody looks at it.")
+    content = admin.get(page_url(job)).content.decode()
+    assert page_url(incident) in content
+    assert "Somebody looks at it." in content
+    assert page_url(FailureGroup(fingerprint=data.FINGERPRINT)) in content
+    hidden = staff("view_deadletterjob", view=False).get(page_url(job)).content.decode()
+    assert page_url(incident) not in hidden
+    assert page_url(FailureGroup(fingerprint=data.FINGERPRINT)) not in hidden
+
+
+def test_a_group_leads_to_its_dead_letters(admin):
+    mine, other = data.dead_letter(), data.dead_letter(fingerprint="f" * 32)
+    data.log(mine, fingerprint=data.FINGERPRINT)
+    group = data.failure_group(job_id=mine.pk)
+    url = f"{list_url(DeadLetterJob)}?fingerprint={data.FINGERPRINT}"
+    content = admin.get(page_url(group)).content.decode()
+    assert url in content
+    assert url in admin.get(list_url(FailureGroup)).content.decode()
+    assert "1 (<a href=" in content
+    assert "raise GatewayTimeout" in content
+    assert shown(admin.get(url)) == [mine.pk]
+    assert shown(admin.get(list_url(DeadLetterJob))) == [other.pk, mine.pk]
+
+
+@pytest.mark.parametrize("missing", ["view_joblog", "view_deadletterjob"])
+def test_the_stack_of_a_group_needs_a_look_at_the_jobs(staff, missing):
+    job = data.dead_letter()
+    data.log(job, fingerprint=data.FINGERPRINT)
+    group = data.failure_group(job_id=job.pk)
+    views = {"view_failuregroup", "view_joblog", "view_deadletterjob"}
+    assert "raise GatewayTimeout" in staff(*views, view=False).get(page_url(group)).content.decode()
+    assert "raise GatewayTimeout" not in staff(*(views - {missing}), view=False).get(page_url(group)).content.decode()
+
+
+def test_a_group_whose_jobs_are_gone(admin):
+    assert admin.get(page_url(data.failure_group(job_id=None))).status_code == 200
+    JobLog.objects.all().delete()
+    assert admin.get(page_url(data.failure_group(fingerprint="other", job_id=Job().pk))).status_code == 200
+
+
+def test_filters_by_a_text_keep_the_other_parameters(admin):
+    for tenant in ("acme", "beta"):
+        data.dead_letter(tenant_id=tenant, process_definition_key="payment")
+    response = admin.get(list_url(DeadLetterJob), {"tenant": "acme", "fingerprint": data.FINGERPRINT, "q": "shop"})
+    assert len(shown(response)) == 1
+    content = response.content.decode()
+    assert '<input type="hidden" name="q" value="shop">' in content
+    assert f'<input type="hidden" name="fingerprint" value="{data.FINGERPRINT}">' in content
+    assert len(shown(admin.get(list_url(DeadLetterJob), {"process_definition": "payment"}))) == 2
+    assert (
+        "process definition"
+        not in admin.get(list_url(DeadLetterJob)).content.decode().lower().split("changelist-filter")[1]
+    )
