@@ -143,6 +143,23 @@ def category(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
+def tenant_concurrency(value: Any) -> dict[str, int] | None:
+    """How many jobs at once: a number for every tenant, or a dict of tenants to numbers, or None. Stored as a dict."""
+    limits = {"*": value} if isinstance(value, int) else value
+    if value is None:
+        return None
+    whole = isinstance(limits, Mapping) and all(
+        isinstance(tenant, str) and tenant and isinstance(limit, int) and not isinstance(limit, bool) and limit >= 1
+        for tenant, limit in limits.items()
+    )
+    if not whole or isinstance(value, bool) or not limits:
+        raise ValueError(
+            "a whole number from 1 on for every tenant, a dict of tenants to such numbers, in which '*' stands for all "
+            "others, or None"
+        )
+    return dict(limits)
+
+
 def node_name(value: Any) -> str:
     """A name, or None for the host's name."""
     if value is None:

@@ -19,6 +19,7 @@ from .node import Node
 from .pool import Pool
 from .service import Loop, logger
 from .strategy import Round, Waiting, strategy_of
+from .tenants import Tenants
 
 
 class JobAcquisition(Loop):
@@ -42,6 +43,8 @@ class JobAcquisition(Loop):
         self._engine = node.engine
         self._poll_rate = node.engine.global_lock_poll_rate.total_seconds()
         self._walk = Walk()
+        concurrency = node.settings.tenant_concurrency
+        self.tenants = Tenants(node.using, concurrency, pool.jobs_in_hand, self.wake) if concurrency else None
         self.waiting = Waiting(strategy_of(node.engine))
 
     def start(self) -> None:
@@ -98,13 +101,15 @@ class JobAcquisition(Loop):
     def _acquire(self, limit: int) -> Acquisition:
         engine, owner = self._engine, self.node.owner
         self._in_doubt = True
+        scope, tenants = self.node.scope, self.tenants
+        room = tenants.room() if tenants else None
         try:
             with self.node.writing:
                 acquisition = acquire_jobs(
                     engine.alias,
                     owner,
                     limit,
-                    self.node.scope,
+                    scope if room is None else replace(scope, tenants=room),
                     lock_time=engine.lock_time,
                     strategy=engine.acquisition,
                     force_after=engine.global_lock_force_acquire_after,
@@ -119,6 +124,8 @@ class JobAcquisition(Loop):
             release_jobs(engine.alias, acquisition.jobs)
             acquisition = Acquisition()
         self._in_doubt = False
+        if tenants and room:
+            tenants.acquired(room, acquisition.jobs)
         return acquisition
 
     def _release_strays(self) -> None:

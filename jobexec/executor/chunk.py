@@ -42,6 +42,11 @@ class Chunk:
             self.current = batch = self._waiting.popleft()
             return batch
 
+    def leave(self) -> None:
+        """The batch that ran has ended; the next has not begun."""
+        with self._lock:
+            self.current = None
+
     def take_back(self, share: float = 1.0) -> list[Batch]:
         """So much, rounded up, of what has not begun, the last first in line to go; in order."""
         with self._lock:

@@ -66,6 +66,8 @@ class JobExecutor(Service):
             alias: Engine(settings, engine, self.pool, self.running) for alias, engine in settings.engines.items()
         }
         self.pool.on_idle = self._flush
+        if settings.tenant_concurrency:
+            self.pool.on_left = self._left
         self._hinted = any(engine.acquisition.waiting.hinted_by_batches for engine in self.engines.values())
 
     # Start and stop.
@@ -148,6 +150,13 @@ class JobExecutor(Service):
             for batch in batches:
                 self.engines[batch[0].using].acquisition.waiting.batch_ended()
         self.pool.leave(batches)
+
+    def _left(self, batches: Sequence[Batch]) -> None:
+        """Tenants may have room again."""
+        for batch in batches:
+            tenants = self.engines[batch[0].using].acquisition.tenants
+            if tenants is not None:
+                tenants.left(batch)
 
     def _give_back(self, batches: Sequence[Batch]) -> None:
         try:

@@ -128,6 +128,7 @@ class Node:
             highest,
             category_order=settings.category_order,
             turns=self._turns,
+            wide=settings.tenant_concurrency is not None,
         )
 
     def renew(self) -> bool:

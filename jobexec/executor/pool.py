@@ -57,6 +57,8 @@ class Pool(Service):
         self.threads, self.capacity = threads, threads + queue_size
         self._run, self._release = run, release
         self.on_idle: Callable[[], None] = _nothing
+        #: Called with batches that have ended, by then not in hand any more; None if nobody wants to know.
+        self.on_left: Callable[[Sequence[Batch]], None] | None = None
         self._changed = threading.Condition()
         self._pace = Pace(threads)
         self._shares = Shares(threads, self.capacity, engines, self._pace)
@@ -235,6 +237,8 @@ class Pool(Service):
             if self._closed or self._lone is not None:
                 self._changed.notify_all()
             idle, waiting = not self.busy, self._with_room()
+        if self.on_left is not None:
+            self.on_left(batches)
         self._tell(idle, waiting)
 
     def _tell(self, idle: bool, waiting: Sequence[Callable[[], None]]) -> None:
@@ -283,6 +287,9 @@ class Pool(Service):
                 except BaseException:  # no worker dies, whatever a project's logging filters or signals do
                     with suppress(Exception):
                         logger.exception("A batch of %d jobs could not be run to its end", len(batch))
+                if self.on_left is not None:
+                    chunk.leave()
+                    self.on_left([batch])
             if self._done(chunk):
                 return
 

@@ -74,6 +74,8 @@ def acquire_jobs(
 def _acquire(request: Request) -> Acquisition:
     """In one statement if the page is plain, else in several that have the same meaning."""
     walk, position = request.walk, request.walk.begin()
+    if request.scope.tenants is not None:
+        return _acquire_in_several(request, position)
     if walk.not_plain:
         walk.not_plain -= 1
     else:

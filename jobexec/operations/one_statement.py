@@ -23,7 +23,7 @@ from .locking import returns_rows
 from .page import in_order
 from .unreadable import UNREADABLE
 from .walk import Position
-from .work import LONG, AcquiredJob, Scope
+from .work import LONG, WIDE, AcquiredJob, Scope
 
 _JOB, _LOCK, _SUSPENSION = (model._meta.db_table for model in (Job, ExclusiveLock, Suspension))
 _MANY_PAIRS = 100  # SQLite puts a limit on the terms of a UNION
@@ -74,7 +74,7 @@ def lock_plain_page(
     parameters: dict[str, Any] = {"owner": owner, "until": adapt(until), "now": adapt(clock.now(using)), "limit": limit}
     bounds = _bounds(scope, position, parameters)
     try:
-        jobs = _FORMS[connection.vendor](using, owner, pairs, bounds, parameters)
+        jobs = _FORMS[connection.vendor](using, owner, pairs, bounds, parameters, scope.wide)
     except UNREADABLE:  # one of them; all are locked by now, and committed
         _unlock(using, owner, until)
         return PlainPage([], others=True)
@@ -100,19 +100,19 @@ Pairs = list[tuple[str, str]]
 
 
 def _lock_on_postgresql(
-    using: str, owner: str, pairs: Pairs, bounds: str, parameters: dict[str, Any]
+    using: str, owner: str, pairs: Pairs, bounds: str, parameters: dict[str, Any], wide: bool
 ) -> list[AcquiredJob]:
     if len(pairs) == 1:
         parameters["category"], parameters["deployment"] = pairs[0]
     else:
         parameters["categories"], parameters["deployments"] = map(list, zip(*pairs, strict=True))
     with binary_cursor(using) as cursor:
-        cursor.execute(_on_postgresql(len(pairs) == 1, bounds), parameters)
+        cursor.execute(_on_postgresql(len(pairs) == 1, bounds, wide), parameters)
         return [AcquiredJob(using, owner, *row) for row in cursor.fetchall()]
 
 
 @cache
-def _on_postgresql(one_pair: bool, bounds: str) -> str:
+def _on_postgresql(one_pair: bool, bounds: str, wide: bool) -> str:
     names = {"job": _JOB, "lock": _LOCK, "bounds": bounds}
     if one_pair:
         run = _RUN.format(columns="ctid", category="%(category)s", deployment="%(deployment)s", **names)
@@ -131,22 +131,24 @@ def _on_postgresql(one_pair: bool, bounds: str) -> str:
         page=f"ctid = ANY (ARRAY({page})) AND {_NO_SUSPENSION}",
         job=_JOB,
         columns=", ".join(AcquiredJob.COLUMNS),
-        configuration=f"CASE {short} WHEN length({text}) <= {LONG} THEN {text} END",
+        configuration=f"CASE {short} WHEN length({text}) <= {LONG} THEN {text} END" + _more(wide),
     )
 
 
-def _lock_on_sqlite(using: str, owner: str, pairs: Pairs, bounds: str, parameters: dict[str, Any]) -> list[AcquiredJob]:
+def _lock_on_sqlite(
+    using: str, owner: str, pairs: Pairs, bounds: str, parameters: dict[str, Any], wide: bool
+) -> list[AcquiredJob]:
     for number, pair in enumerate(pairs):
         parameters[f"category{number}"], parameters[f"deployment{number}"] = pair
     if "id" in parameters:
         parameters["id"] = parameters["id"].hex
     with connections[using].cursor() as cursor:
-        cursor.execute(_on_sqlite(len(pairs), bounds), parameters)
+        cursor.execute(_on_sqlite(len(pairs), bounds, wide), parameters)
         return [_from_sqlite(row, using, owner) for row in cursor.fetchall()]
 
 
 @cache
-def _on_sqlite(pairs: int, bounds: str) -> str:
+def _on_sqlite(pairs: int, bounds: str, wide: bool) -> str:
     runs = [
         _RUN.format(
             columns="rowid AS place, rank, id",
@@ -163,8 +165,12 @@ def _on_sqlite(pairs: int, bounds: str) -> str:
         page=f"rowid IN (SELECT place FROM ({union}) ORDER BY rank, id LIMIT %(limit)s) AND {_NO_SUSPENSION}",
         job=_JOB,
         columns=", ".join(AcquiredJob.COLUMNS),
-        configuration=f"CASE WHEN length(handler_configuration) <= {LONG} THEN handler_configuration END",
+        configuration=f"CASE WHEN length(handler_configuration) <= {LONG} THEN handler_configuration END" + _more(wide),
     )
+
+
+def _more(wide: bool) -> str:
+    return "".join(f", {name}" for name in WIDE) if wide else ""
 
 
 def _from_sqlite(row: tuple[Any, ...], using: str, owner: str) -> AcquiredJob:

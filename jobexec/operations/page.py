@@ -56,7 +56,8 @@ def acquirable(using: str, scope: Scope) -> QuerySet[Job]:
         jobs = jobs.filter(priority__gte=scope.priority_min)
     if scope.priority_max is not None:
         jobs = jobs.filter(priority__lte=scope.priority_max)
-    return jobs
+    full = scope.tenants.full() if scope.tenants is not None else []
+    return jobs.exclude(tenant_id__in=full) if full else jobs
 
 
 def read_page(request: Request, position: Position | None, *, lock: bool) -> tuple[list[AcquiredJob], Acquisition]:
@@ -71,7 +72,18 @@ def read_page(request: Request, position: Position | None, *, lock: bool) -> tup
     full = len(jobs) >= most
     walk.ended(jobs[:count], full=full)
     walk.heads = count if len(page) >= limit > count else None
+    if request.scope.tenants is not None:
+        page = _within_tenants(request, page)
     return page, Acquisition(found=max(len(jobs), limit if full else len(page)))
+
+
+def _within_tenants(request: Request, page: list[AcquiredJob]) -> list[AcquiredJob]:
+    """What is too many of a tenant is not locked. The next page leaves the tenant out, if it is full by then."""
+    assert request.scope.tenants is not None
+    fitting = request.scope.tenants.fitting(page)
+    if len(fitting) < len(page):
+        request.walk.heads = max(1, len(fitting))
+    return fitting
 
 
 def _candidates(request: Request, position: Position | None, *, lock: bool) -> list[AcquiredJob]:
@@ -100,7 +112,7 @@ def _first(
         page = _run(request, pair, position)
         if lock:
             page = lock_rows(page, skip_locked=True)
-        rows = page.values_list(*columns())[:limit]
+        rows = page.values_list(*columns(request.scope.wide))[:limit]
         found += [from_row(row, request.using, request.owner) for row in rows]
     found.sort(key=in_order)
     return found[:limit]
@@ -144,7 +156,7 @@ def _siblings(request: Request, instances: Collection[str], lock: bool) -> dict[
     rows = rows.filter(process_instance_id__in=instances).order_by("rank", "id")
     if lock:
         rows = lock_rows(rows, skip_locked=True)
-    for row in rows.values_list(*columns())[: request.limit]:
+    for row in rows.values_list(*columns(scope.wide))[: request.limit]:
         job = from_row(row, request.using, request.owner)
         found.setdefault(job.process_instance_id, []).append(job)
     return found

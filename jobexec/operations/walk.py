@@ -41,7 +41,8 @@ class Walk:
         self._at_head = True
         #: So many pages more are not even tried as plain ones.
         self.not_plain = 0
-        #: So many jobs, with their siblings, filled the last page that had any; None if they did not fill it.
+        #: So many jobs, with their siblings, filled the last page that had any, or were all of it for which their
+        #: tenants had room; None otherwise.
         self.heads: int | None = None
 
     def begin(self) -> Position | None:

@@ -16,6 +16,7 @@ from jobexec.exceptions import JobNotFound
 from jobexec.models import Job
 
 from .categories import Turns
+from .tenants import TenantRoom
 
 #: A job with so many lost runs runs alone in its process; if that is lost too, the job has killed it.
 ALONE_FROM = 2
@@ -70,6 +71,9 @@ class AcquiredJob:
     suspend_requested: bool
     cancel_requested: bool
     configuration: str | None
+    #: Only in a wide scope, see :class:`Scope`; a traceparent of None was not asked for.
+    tenant_id: str = ""
+    traceparent: str | None = None
 
     def load(self) -> Job:
         """The whole row. Raises :class:`JobNotFound` if it is no longer locked by this acquisition."""
@@ -101,9 +105,13 @@ _TEXT = Cast("handler_configuration", TextField())
 _SHORT = Case(When(LessThanOrEqual(Length(_TEXT), LONG), then=_TEXT), default=Value(None))
 
 
-def columns() -> tuple[str | Expression, ...]:
+#: What a page brings in a wide scope, after all else.
+WIDE = ("tenant_id", "traceparent")
+
+
+def columns(wide: bool = False) -> tuple[str | Expression, ...]:
     """The arguments of ``values_list`` for :func:`from_row`; JSON stays text, and what is long stays behind."""
-    return (*AcquiredJob.COLUMNS, _SHORT)
+    return (*AcquiredJob.COLUMNS, _SHORT, *(WIDE if wide else ()))
 
 
 def from_row(row: tuple[Any, ...], using: str, owner: str) -> AcquiredJob:
@@ -133,7 +141,9 @@ class Scope:
 
     ``deployments`` are the deployment ids whose jobs it takes besides those of no deployment. The bounds of
     ``priority`` are inclusive; None is open. ``category_order`` says how categories share a page: by ``rank`` as if
-    they were one; ``strict``, each only when those before it have no job; or ``weighted``, by ``turns``.
+    they were one; ``strict``, each only when those before it have no job; or ``weighted``, by ``turns``. ``wide``: its
+    pages bring the tenants and the trace contexts of the jobs, which most nodes have no use for. ``tenants`` says of
+    which tenants how much may be acquired; None without limits.
     """
 
     categories: tuple[str, ...] = ("default",)
@@ -142,6 +152,8 @@ class Scope:
     priority_max: int | None = None
     category_order: str = "rank"
     turns: Turns | None = field(default=None, compare=False)
+    wide: bool = False
+    tenants: TenantRoom | None = field(default=None, compare=False)
 
     def pairs(self) -> list[tuple[str, str]]:
         """The (category, deployment) pairs served; each is one run of the acquisition index."""

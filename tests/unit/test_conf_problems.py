@@ -53,6 +53,8 @@ BAD: dict[str, list[Any]] = {
     "PRIORITY_RANGE": [5, (1,), (2, 1), (1.5, 2), (True, None), "ab", None],
     "LISTEN_DATABASE": ["", 5],
     "MAX_CONFLICTS": [-1, None],
+    "TENANT_CONCURRENCY": [0, -1, True, "5", 1.5, {}, {"a": 0}, {"": 1}, {"a": True}, {"a": None}, {1: 1}, [("a", 1)]],
+    "SENSITIVE_ARGUMENTS": ["password", None, [""], ["a", "a"], [1], {"a"}],
     "ADMIN_TENANTS": ["", "tenants_of", "shop..tenants", "shop.the tenants", 5, print],
 }
 
