@@ -6,6 +6,7 @@ import os
 import threading
 import time
 import uuid
+from datetime import datetime
 
 _COUNTER_BITS = 42
 _COUNTER_MAX = (1 << _COUNTER_BITS) - 1
@@ -31,6 +32,11 @@ def uuid7s(count: int) -> list[uuid.UUID]:
     milliseconds, first = _reserve(count)
     tails = memoryview(os.urandom(4 * count)).cast("I")
     return [_assemble(milliseconds, first + number, tail) for number, tail in enumerate(tails)]
+
+
+def least_uuid7(moment: datetime) -> uuid.UUID:
+    """The least id that :func:`uuid7` makes from this (aware) moment on, by the clock of whoever makes it."""
+    return _assemble(int(moment.timestamp() * 1000), 0, 0)
 
 
 def _reserve(count: int) -> tuple[int, int]:

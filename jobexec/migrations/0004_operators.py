@@ -200,6 +200,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name='jobdefinition',
+            name='overriding_since',
+            field=models.DateTimeField(blank=True, help_text='The jobs that were created from then on have it.', null=True),
+        ),
+        migrations.AddField(
+            model_name='jobdefinition',
             name='sensitive',
             field=models.JSONField(default=list, help_text='Arguments that are never shown.'),
         ),
@@ -258,6 +263,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='incident',
             index=models.Index(fields=['state', 'timestamp'], name='jobexec_incident_state'),
+        ),
+        migrations.AddIndex(
+            model_name='incident',
+            index=models.Index(fields=['end_time'], name='jobexec_incident_end'),
         ),
         migrations.AddIndex(
             model_name='incident',

@@ -52,6 +52,7 @@ class Incident(models.Model):
         default_permissions = ("view",)
         indexes: ClassVar = [
             models.Index(fields=["state", "timestamp"], name="jobexec_incident_state"),
+            models.Index(fields=["end_time"], name="jobexec_incident_end"),
             process_instance_index("jobexec_incident_instance"),
         ]
         permissions: ClassVar = [("annotate_incident", _("Can annotate incidents"))]

@@ -29,6 +29,9 @@ class JobDefinition(models.Model):
     overriding_priority = models.IntegerField(
         null=True, blank=True, help_text=_("Instead of the priority that its jobs were created with.")
     )
+    overriding_since = models.DateTimeField(
+        null=True, blank=True, help_text=_("The jobs that were created from then on have it.")
+    )
     sensitive = models.JSONField(default=list, help_text=_("Arguments that are never shown."))
     last_registered = models.DateTimeField(default=clock.now)
 

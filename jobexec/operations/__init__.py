@@ -19,6 +19,7 @@ from .cancel import cancel
 from .cleanup import clean_up_history
 from .complete import complete_jobs
 from .create import create_job, create_jobs
+from .definitions import clear_overriding_priority, override_priority, set_retries_by_definition
 from .deployments import (
     deploy,
     register_deployment,
@@ -47,6 +48,7 @@ __all__ = [
     "cancel",
     "cancel_batch",
     "clean_up_history",
+    "clear_overriding_priority",
     "complete_jobs",
     "create_job",
     "create_jobs",
@@ -60,6 +62,7 @@ __all__ = [
     "lift",
     "next_due_date",
     "next_suspension_date",
+    "override_priority",
     "recover_expired_locks",
     "recover_node",
     "register_deployment",
@@ -71,6 +74,7 @@ __all__ = [
     "set_due_date",
     "set_priority",
     "set_retries",
+    "set_retries_by_definition",
     "start_batch",
     "suspend",
     "suspend_batch",

@@ -11,6 +11,10 @@ from jobexec.models import Deployment, DeploymentRegistration, Job, JobDefinitio
 from .locking import atomic, names_conflict_target
 
 
+#: The columns of a JobDefinition that its handler does not write anew.
+_KEPT = ("id", "overriding_priority", "overriding_since")
+
+
 def split_deployment_id(deployment_id: str) -> tuple[str, str]:
     """The name and the version in ``name:version``; ValueError if it is not that."""
     name, colon, version = deployment_id.partition(":")
@@ -101,13 +105,16 @@ def _named_by_jobs(category: str, using: str) -> set[str]:
 
 
 def write_job_definitions(definitions: Iterable[Mapping[str, Any]], *, using: str = "default") -> None:
-    """Insert or update one row per handler; each mapping holds the columns of a JobDefinition."""
+    """Insert or update one row per handler; each mapping holds the columns of a JobDefinition.
+
+    What a person has said of a definition stays.
+    """
     # In one order, so that nodes that start together wait for each other and never in a circle.
     ordered = sorted(definitions, key=lambda columns: str(columns["id"]))
     rows = [JobDefinition(last_registered=clock.now(using), **columns) for columns in ordered]
     if not rows:
         return
-    columns = [field.name for field in JobDefinition._meta.fields if not field.primary_key]
+    columns = [field.name for field in JobDefinition._meta.fields if field.name not in _KEPT]
     # MySQL and MariaDB name no conflict target; there the primary key is the only one there is.
     target = ["id"] if names_conflict_target(using) else None
     table = JobDefinition.objects.using(using)

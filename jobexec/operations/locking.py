@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, TypeVar
 
 from django.core.exceptions import EmptyResultSet
@@ -34,6 +35,18 @@ def returns_rows(using: str) -> bool:
     connection = connections[using]
     # MariaDB returns rows of DELETE, but not where it is told which index to use; and not of UPDATE.
     return connection.vendor != "mysql" and bool(connection.features.can_return_columns_from_insert)
+
+
+@cache
+def ids_sort_by_time(using: str) -> bool:
+    """Whether UUIDs of version 7 are sorted by time; not on MariaDB before 10.11.6: the last digits came first."""
+    connection = connections[using]
+    if connection.vendor != "mysql" or not connection.features.has_native_uuid_field:
+        return True
+    earlier, later = "01890000-0000-7000-8000-00000000ffff", "01890000-0001-7000-8000-000000000000"
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT CAST(%s AS UUID) < CAST(%s AS UUID)", (earlier, later))
+        return bool(cursor.fetchone()[0])
 
 
 # now() would be the start of the transaction, and CURRENT_TIMESTAMP is in the session's time zone on MySQL.

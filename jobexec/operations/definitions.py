@@ -1,0 +1,83 @@
+"""What a person says of all jobs of a definition (Camunda: ManagementService, by job definition)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobexec import clock
+from jobexec.exceptions import InvalidJob
+from jobexec.models import Batch, DeadLetterJob, JobDefinition
+
+from .adjust import check_retries, set_retries
+from .batches import start_batch
+from .locking import atomic, lock_rows
+from .overrides import apply_overrides, apply_to_all
+from .ranking import check_priority
+from .selection import OperationResult, database_of
+
+#: So many dead letters are requeued by the caller's thread, more by a batch.
+_FEW = 500
+
+
+def override_priority(job_definition_id: str, priority: int, *, cascade: bool = False, using: str | None = None) -> int:
+    """Let the jobs of a definition that are created from now on have this priority, whatever their code says.
+
+    Jobs are created with their own priority, and nodes give them the other one within seconds: enqueueing asks nobody.
+    A priority that a person sets in the first two minutes of a job may be overwritten by it. With ``cascade`` all that
+    exist get it, too, now, in pages; those that run have it at their next attempt. Returns how many jobs were changed
+    now. A job that waits in a transaction for longer than two minutes after it was enqueued keeps its own.
+
+    Camunda's setOverridingJobPriorityForJobDefinition. Raises ``JobDefinition.DoesNotExist`` for a definition that no
+    node has recorded, and :class:`~jobexec.exceptions.InvalidJob` for what is no priority.
+    """
+    check_priority(priority)
+    if not isinstance(cascade, bool):
+        raise InvalidJob(f"cascade: expected True or False, got {cascade!r}.")
+    database = database_of(None, using)
+    definition = _write(database, job_definition_id, priority)
+    return apply_to_all(database, definition) if cascade else 0
+
+
+def clear_overriding_priority(job_definition_id: str, *, using: str | None = None) -> None:
+    """Let the jobs of a definition that are created from now on have the priority that their code says.
+
+    Those that have got another keep it (Camunda: clearOverridingJobPriorityForJobDefinition cannot cascade). Raises
+    ``JobDefinition.DoesNotExist``.
+    """
+    _write(database_of(None, using), job_definition_id, None)
+
+
+def _write(using: str, id: str, priority: int | None) -> JobDefinition:
+    # Jobs that were created while another priority was in force get that one first.
+    apply_overrides(using, clock.now(using))
+    with atomic(using):
+        definition = lock_rows(JobDefinition.objects.using(using).filter(pk=id)).first()
+        if definition is None:
+            raise JobDefinition.DoesNotExist(f"There is no job definition {id!r}: no node has recorded it.")
+        definition.overriding_priority = priority
+        definition.overriding_since = None if priority is None else clock.now(using)
+        definition.save(using=using, update_fields=["overriding_priority", "overriding_since"])
+    return definition
+
+
+def set_retries_by_definition(
+    job_definition_id: str, retries: int, *, using: str | None = None
+) -> OperationResult | Batch:
+    """Give all dead letters of a definition so many retries, which requeues them (Camunda: by job definition).
+
+    Jobs that still have retries are let alone, as in Camunda. Up to 500 are requeued at once; more are left to a
+    batch, which is returned. Raises :class:`~jobexec.exceptions.InvalidJob` for what is no number of retries.
+    """
+    check_retries(retries)
+    _check_id(job_definition_id)
+    database = database_of(None, using)
+    dead = DeadLetterJob.objects.using(database).filter(job_definition_id=job_definition_id)
+    ids = list(dead.order_by("pk").values_list("pk", flat=True)[: _FEW + 1])
+    if len(ids) <= _FEW:
+        return set_retries(ids, retries, using=database)
+    return start_batch("set_retries", dead, arguments={"retries": retries}, using=database)
+
+
+def _check_id(value: Any) -> None:
+    if not isinstance(value, str) or not value:
+        raise InvalidJob(f"job_definition_id: expected a text that is not empty, got {value!r}.")
