@@ -11,10 +11,14 @@ if TYPE_CHECKING:
     from .exceptions import DoNotRetry, InvalidJob, JobCancelled, JobExecError, JobTimeout, LockLost, RetryAt, RetryIn
     from .handlers.context import JobContext
     from .handlers.function import job
+    from .handlers.history import history_handler
+    from .operations.history_jobs import HistoryRecord
+    from .operations.record import record_history
     from .retry import RetryPlan
 
 __all__ = [
     "DoNotRetry",
+    "HistoryRecord",
     "InvalidJob",
     "JobCancelled",
     "JobContext",
@@ -24,10 +28,19 @@ __all__ = [
     "RetryAt",
     "RetryIn",
     "RetryPlan",
+    "history_handler",
     "job",
+    "record_history",
 ]
 
-_HOMES = {"JobContext": "handlers.context", "job": "handlers.function", "RetryPlan": "retry"}
+_HOMES = {
+    "HistoryRecord": "operations.history_jobs",
+    "JobContext": "handlers.context",
+    "RetryPlan": "retry",
+    "history_handler": "handlers.history",
+    "job": "handlers.function",
+    "record_history": "operations.record",
+}
 
 
 def __getattr__(name: str) -> Any:

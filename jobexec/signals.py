@@ -52,7 +52,7 @@ job_suspended = Signal()
 #: Suspended jobs were activated. Arguments: ``using``, ``jobs`` (rows of Job or TimerJob).
 job_activated = Signal()
 
-#: Dead letters were given new retries. Arguments: ``using``, ``jobs`` (rows of Job).
+#: Dead letters were given new retries. Arguments: ``using``, ``jobs`` (rows of Job, SuspendedJob or HistoryJob).
 job_requeued = Signal()
 
 #: This process has registered a node. Arguments: ``using``, ``node`` (the ExecutorNode row).

@@ -11,8 +11,8 @@ from django.db import connections
 from django.db.models import QuerySet
 
 from jobexec.conf import EngineSettings
-from jobexec.models import Job, TimerJob
-from jobexec.operations.wake import EVERYTHING, JOBS, TIMERS
+from jobexec.models import HistoryJob, Job, TimerJob
+from jobexec.operations.wake import EVERYTHING, HISTORY, JOBS, TIMERS
 
 from .node import Node
 
@@ -37,8 +37,8 @@ class CommitWatch:
 
     The counter is that of the connection on which the acquisition works, so its own commits do not count and the file
     is the one that it uses. Other commits (outcomes, heartbeats, whatever the project writes) are followed by a look at
-    the tables, and only a job or a timer wakes somebody. Works with WAL and with a rollback journal. The time of the
-    file would be a little cheaper, but two commits within one tick of the system's clock have the same.
+    the tables, and only a job, a timer or history wakes somebody. Works with WAL and with a rollback journal. The time
+    of the file would be a little cheaper, but two commits within one tick of the system's clock have the same.
     """
 
     def __init__(self, node: Node, heard: Callable[[str], object]) -> None:
@@ -55,8 +55,11 @@ class CommitWatch:
         self._job: Any = None
         self._owed = False
         self._due: Any = None
+        self._history: Any = None
         jobs = Job.objects.using(node.using).filter(lock_owner=None, category__in=node.settings.categories)
         timers = TimerJob.objects.using(node.using).filter(due_date__isnull=False).order_by("due_date", "id")
+        history = HistoryJob.objects.using(node.using).order_by("due_date", "id")
+        self._first_history = _compiled(history.values("pk"))
         self._first_job, self._first_timer = _compiled(jobs.values("pk")), _compiled(timers.values("due_date"))
 
     def fileno(self) -> None:
@@ -99,6 +102,9 @@ class CommitWatch:
         expected, self._due = self._due, self._first(self._first_timer)
         if self._due is not None and (expected is None or self._due < expected):
             self._heard(TIMERS)
+        known, self._history = self._history, self._first(self._first_history)
+        if self._history is not None and self._history != known:
+            self._heard(HISTORY)
 
     def _ring(self) -> None:
         self._rang_at, self._owed = time.monotonic(), False

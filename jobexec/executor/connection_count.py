@@ -11,7 +11,18 @@ from django.db import connections
 from jobexec.conf import EngineSettings, Settings
 
 #: The executor's own threads for each engine, with one connection each.
-LOOPS = ("acquisition", "timers", "suspensions", "recovery", "heartbeat", "settlement", "monitor", "meters")
+LOOPS = (
+    "acquisition",
+    "timers",
+    "suspensions",
+    "recovery",
+    "heartbeat",
+    "settlement",
+    "monitor",
+    "meters",
+    "history",
+    "cleanup",
+)
 #: Others that use it for a moment: the main thread (checks at the start, --until-empty), and the thread that registers
 #: the node, gives back jobs or signs off.
 HELPERS = ("main", "helper")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from jobexec.conf import EngineSettings, Settings
-from jobexec.operations.look import DEAD_NODES, SUSPENSIONS, TIMERS_SOON
-from jobexec.operations.wake import EVERYTHING, JOBS, TIMERS, add_listener, remove_listener
+from jobexec.operations.look import DEAD_NODES, HISTORY_SOON, SUSPENSIONS, TIMERS_SOON
+from jobexec.operations.wake import EVERYTHING, HISTORY, JOBS, TIMERS, add_listener, remove_listener
 from jobexec.operations.work import AcquiredJob
 
 from .acquisition import JobAcquisition
+from .cleanup import HistoryCleanup
 from .commits import CommitWatch, can_watch
 from .connection_count import can_listen
 from .heartbeat import Heartbeat
+from .history import HistoryWriting
 from .listener import Listener
 from .meter_writing import MeterWriting
 from .monitor import Monitor
@@ -25,7 +27,7 @@ from .timers import TimerAcquisition
 
 
 class Engine(Service):
-    """Acquisition, timers, suspensions, recovery and, on PostgreSQL, the listener of one database.
+    """Acquisition, timers, suspensions, recovery, history and, on PostgreSQL, the listener of one database.
 
     Its heartbeat, settlement, meters and monitor are started and stopped apart, because they outlive the pool.
     """
@@ -40,6 +42,7 @@ class Engine(Service):
         self.timers = TimerAcquisition(self.node, self._listening)
         self.recovery = Recovery(self.node, self.acquisition.wake)
         self.suspensions = SuspensionSweep(self.node)
+        self.history, self.cleanup = HistoryWriting(self.node), HistoryCleanup(self.node)
         self.monitor = Monitor(self.node, running, pool.jobs_in_hand)
         self.node.looked = self.looked
         self.meters = MeterWriting(self.node)
@@ -50,7 +53,7 @@ class Engine(Service):
 
     @property
     def _loops(self) -> list[Loop]:
-        loops: list[Loop] = [self.recovery, self.suspensions, self.timers, self.acquisition]
+        loops: list[Loop] = [self.recovery, self.suspensions, self.cleanup, self.history, self.timers, self.acquisition]
         return [*loops, self._listener] if self._listener else loops
 
     def start(self) -> None:
@@ -74,12 +77,13 @@ class Engine(Service):
 
     def wake(self) -> None:
         """There may be something to do now."""
-        self.acquisition.wake()
-        self.timers.wake()
+        for loop in (self.acquisition, self.timers, self.history):
+            loop.wake()
 
     def looked(self, answers: frozenset[str]) -> None:
         """A heartbeat has seen what loops that wait long are waiting for."""
         loops: dict[str, Loop] = {DEAD_NODES: self.recovery, SUSPENSIONS: self.suspensions, TIMERS_SOON: self.timers}
+        loops[HISTORY_SOON] = self.history
         for answer in answers & loops.keys():
             loops[answer].wake()
 
@@ -90,7 +94,9 @@ class Engine(Service):
 
     def heard(self, content: str = EVERYTHING) -> None:
         """Word of a commit has come: wake whom it concerns. What another release says is for everybody."""
-        if content != TIMERS:
+        if content not in (TIMERS, HISTORY):
             self.acquisition.wake()
-        if content != JOBS:
+        if content not in (JOBS, HISTORY):
             self.timers.wake()
+        if content not in (JOBS, TIMERS):
+            self.history.wake()

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobexec.exceptions import DuplicateHandler, HandlerNotFound
 
 from .base import AsyncJobHandler, JobHandler
 
+if TYPE_CHECKING:
+    from .history import HistoryHandler
+
 _handlers: dict[str, JobHandler] = {}
 #: Those of them that can run without a thread, by the same names.
 _async_handlers: dict[str, AsyncJobHandler] = {}
+_history_handlers: dict[str, HistoryHandler] = {}
 
 
 def register(handler: JobHandler) -> None:
@@ -50,10 +54,25 @@ def all_handlers() -> list[JobHandler]:
     return [_handlers[name] for name in sorted(_handlers) if _handlers[name].name == name]
 
 
+def register_history(handler: HistoryHandler) -> None:
+    """Make a history handler known. Raises :class:`~jobexec.exceptions.DuplicateHandler` if its name is taken."""
+    known = _history_handlers.setdefault(handler.name, handler)
+    if known is not handler:
+        raise DuplicateHandler(f"{handler.name!r} is the name of two history handlers.")
+
+
+def get_history_handler(name: str) -> HistoryHandler:
+    """The history handler of this name. Raises :class:`~jobexec.exceptions.HandlerNotFound`."""
+    try:
+        return _history_handlers[name]
+    except KeyError:
+        raise HandlerNotFound(f"No history handler {name!r} is registered in this process.") from None
+
+
 @contextmanager
 def isolated(*, empty: bool = False) -> Iterator[None]:
     """Forget, at the end of the block, what was registered in it; for tests. ``empty``: begin without any handler."""
-    tables: tuple[dict[str, Any], ...] = (_handlers, _async_handlers)
+    tables: tuple[dict[str, Any], ...] = (_handlers, _async_handlers, _history_handlers)
     before = [dict(table) for table in tables]
     if empty:
         for table in tables:

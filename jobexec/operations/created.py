@@ -11,12 +11,12 @@ from uuid import UUID
 
 from django.db.models.base import ModelState
 
-from jobexec.models import Job, TimerJob
+from jobexec.models import AbstractJob, Job, TimerJob
 
 Table = type[Job] | type[TimerJob]
 
 
-def instance(using: str, table: Table, columns: Mapping[str, Any]) -> Any:
+def instance(using: str, table: type[AbstractJob], columns: Mapping[str, Any]) -> Any:
     """The row of these columns as saved in ``using``; the other columns hold their defaults.
 
     Made as Django makes what it unpickles: the constructor takes several times as long as all the rest.
@@ -37,7 +37,7 @@ def without_defaults(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _defaults(table: Table) -> dict[str, Any]:
+def _defaults(table: type[AbstractJob]) -> dict[str, Any]:
     made_for_each = ("id", "create_time", "custom_headers", "handler_configuration")
     fields = table._meta.concrete_fields
     return {field.attname: field.get_default() for field in fields if field.attname not in made_for_each}

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from django.db.models import Exists, Value
 
-from jobexec.models import Deployment, DeploymentRegistration, Job, TimerJob
+from jobexec.models import Deployment, DeploymentRegistration, HistoryJob, Job, TimerJob
 
 from .leases import dead_nodes
 from .sweep import due_suspensions
@@ -17,6 +17,7 @@ from .work import Scope
 
 #: The questions by name; those about deployments may have a number behind it.
 DEAD_NODES, SUSPENSIONS, TIMERS_SOON, DEPLOYMENTS = "dead_nodes", "suspensions_soon", "timers_soon", "other_deployments"
+HISTORY_SOON = "history_soon"
 
 _MANY = 20  # rather ask anew what to serve than so many questions whether it has changed
 
@@ -24,7 +25,7 @@ Questions: TypeAlias = dict[str, Any]  # Exists() or what else is true or false
 
 
 def questions(using: str, owner: str, soon: datetime) -> Questions:
-    """Whether there are dead nodes to recover (but for ``owner``), or timers and suspensions until ``soon`` to act on.
+    """Whether there are dead nodes to recover (but for ``owner``), or timers, suspensions and history until ``soon``.
 
     Yes or no: a value that cannot be read must not keep a node from renewing its lease.
     """
@@ -32,6 +33,7 @@ def questions(using: str, owner: str, soon: datetime) -> Questions:
         DEAD_NODES: Exists(dead_nodes(using, owner)),
         SUSPENSIONS: Exists(due_suspensions(using, soon)),
         TIMERS_SOON: Exists(TimerJob.objects.using(using).filter(due_date__lte=soon)),
+        HISTORY_SOON: Exists(HistoryJob.objects.using(using).filter(due_date__lte=soon)),
     }
 
 

@@ -9,9 +9,9 @@ from uuid import UUID
 from django.db.models import CharField, Value
 
 from jobexec.exceptions import JobNotFound
-from jobexec.models import JOB_TABLES, AbstractJob
+from jobexec.models import JOB_TABLES, AbstractJob, HistoryJob
 
-_TABLES = {table.state: table for table in JOB_TABLES}
+_TABLES: dict[str, type[AbstractJob]] = {table.state: table for table in (*JOB_TABLES, HistoryJob)}
 
 
 def find_states(ids: Iterable[UUID], using: str) -> dict[UUID, type[AbstractJob]]:
@@ -20,7 +20,7 @@ def find_states(ids: Iterable[UUID], using: str) -> dict[UUID, type[AbstractJob]
     One UNION ALL statement, which is one snapshot: a job that is just moving is seen here or there, never nowhere.
     """
     wanted = list(ids)
-    first, *others = (_states(table, wanted, using) for table in JOB_TABLES)
+    first, *others = (_states(table, wanted, using) for table in _TABLES.values())
     return {pk: _TABLES[state] for pk, state in first.union(*others, all=True)}
 
 
@@ -38,7 +38,7 @@ def as_id(id: UUID | str) -> UUID | None:
 
 
 def find_job(id: UUID | str, using: str = "default", *, defer: Sequence[str] = ()) -> AbstractJob:
-    """The row of this job: a Job, TimerJob, SuspendedJob or DeadLetterJob.
+    """The row of this job: a Job, TimerJob, SuspendedJob, DeadLetterJob or HistoryJob.
 
     The columns in ``defer`` stay in the database until they are asked for. Raises
     :class:`~jobexec.exceptions.JobNotFound` if it is in no table: done, deleted, or never there; also for texts that

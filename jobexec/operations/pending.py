@@ -9,7 +9,7 @@ from typing import TypeVar
 from django.db.models import QuerySet
 
 from jobexec import clock
-from jobexec.models import AbstractJob, Job, TimerJob
+from jobexec.models import AbstractJob, HistoryJob, Job, TimerJob
 
 from .work import Scope
 
@@ -18,8 +18,8 @@ J = TypeVar("J", bound=AbstractJob)
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """``due`` and ``retries``: whether there are executable jobs and waiting retries; ``timers``: how many jobs wait
-    for a first run in the future, ``next_due_date`` when the first of them is due."""
+    """``due`` and ``retries``: whether there are executable jobs, or recorded history, and waiting retries; ``timers``:
+    how many jobs wait for a first run in the future, ``next_due_date`` when the first of them is due."""
 
     due: bool
     retries: bool
@@ -35,12 +35,14 @@ class Pending:
 def pending(using: str, scope: Scope) -> Pending:
     """What an executor with this scope has before it, whoever runs it: rows that other nodes hold count too."""
     waiting = _in_scope(TimerJob.objects.using(using), scope)
-    now = clock.now(using)
+    now, recorded = clock.now(using), HistoryJob.objects.using(using)
     timers = waiting.filter(attempts=0, due_date__gt=now)
     return Pending(
         # A timer that has come due and has not been moved yet is as due as a job.
-        due=_in_scope(Job.objects.using(using), scope).exists() or waiting.filter(due_date__lte=now).exists(),
-        retries=waiting.filter(attempts__gt=0).exists(),
+        due=_in_scope(Job.objects.using(using), scope).exists()
+        or waiting.filter(due_date__lte=now).exists()
+        or recorded.filter(due_date__lte=now).exists(),
+        retries=waiting.filter(attempts__gt=0).exists() or recorded.filter(attempts__gt=0).exists(),
         timers=timers.count(),
         next_due_date=timers.order_by("due_date", "id").values_list("due_date", flat=True).first(),
     )

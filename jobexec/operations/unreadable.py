@@ -16,7 +16,7 @@ from django.db.models.functions import Cast
 
 from jobexec import clock, signals
 from jobexec.exceptions import UnreadableJob
-from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob
+from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, HistoryJob, JobType
 
 from .announce import announce
 from .errors import storable
@@ -124,6 +124,8 @@ def bury(
         "revision": max(1, revision) + 1,
     }
     fresh |= {"died_at": clock.now(using), "exception_stack": _raw_arguments(using, table, pk, values)}
+    if table is HistoryJob:
+        fresh["type"] = JobType.HISTORY  # by which requeue() knows where it came from
     fresh["fingerprint"] = fingerprint(values["handler_type"], fresh["exception_message"])
     with atomic(using):
         if not delete_rows(rows.filter(revision=revision)):

@@ -1,0 +1,61 @@
+"""``@history_handler``: who writes what ``record_history`` has put down."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from jobexec.conf import get_settings
+from jobexec.exceptions import InvalidJob
+from jobexec.json_values import check_storable, shown
+from jobexec.retry import RetryPlan
+
+from . import registry
+
+if TYPE_CHECKING:
+    from jobexec.operations.history_jobs import HistoryRecord
+
+    Write = Callable[[list[HistoryRecord]], object]
+
+_LONGEST_WAIT = 3600.0
+
+
+class HistoryHandler:
+    """A function that writes the records of one name."""
+
+    def __init__(self, name: str, function: Write) -> None:
+        self.name, self.function = name, function
+
+    def __repr__(self) -> str:
+        return f"<history handler {self.name}>"
+
+    @property
+    def retry_plan(self) -> RetryPlan:
+        """HISTORY_JOB_RETRIES attempts; after each the wait doubles, from HISTORY_JOB_WAIT up to an hour."""
+        settings = get_settings()
+        first = settings.history_job_wait.total_seconds()
+        return RetryPlan.exponential(settings.history_job_retries, first, maximum=max(first, _LONGEST_WAIT))
+
+
+def history_handler(name: str) -> Callable[[Write], Write]:
+    """Let a function write the records of ``record_history(name, ...)``; for a module ``jobs``, as ``@job``.
+
+    It gets a list of :class:`~jobexec.operations.history_jobs.HistoryRecord`, of one call or of several, and runs in
+    the transaction that deletes them: what it writes to their database (``record.using``) is written exactly once, and
+    anything else at least once. It must not commit. What it raises is rolled back and costs a retry; ``DoNotRetry``
+    makes a dead letter at once. The function itself stays as it is.
+
+    Raises :class:`~jobexec.exceptions.DuplicateHandler` if the name is taken.
+    """
+    if not isinstance(name, str) or not 0 < len(name) <= 255:
+        raise InvalidJob(f"@history_handler: expected a name of 1 to 255 characters, got {shown(name)}.")
+    check_storable("@history_handler", name)
+
+    def register(function: Write) -> Write:
+        if inspect.iscoroutinefunction(function):
+            raise InvalidJob(f"@history_handler: {name!r} must not be an async function: it runs in a transaction.")
+        registry.register_history(HistoryHandler(name, function))
+        return function
+
+    return register

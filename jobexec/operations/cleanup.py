@@ -1,0 +1,139 @@
+"""Retention: what is older than anybody wants to see is deleted, in small pieces (Camunda: history cleanup)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+
+from django.db.models import QuerySet
+
+from jobexec import clock
+from jobexec.conf import get_settings
+from jobexec.identifiers import uuid7
+from jobexec.models import Batch, BatchFailure, BatchPart, FailureGroup, Incident, JobLog
+
+from . import global_lock
+from .locking import atomic, delete_rows
+from .meter_roll_up import roll_up
+
+logger = logging.getLogger("jobexec.cleanup")
+
+#: After so long another node takes over from one that has died; no piece takes nearly as long.
+FORCE_AFTER = timedelta(minutes=2)
+
+Rows: TypeAlias = QuerySet[Any, Any]
+
+
+def clean_up_history(using: str = "default") -> int:
+    """Delete all history that is past HISTORY_TIME_TO_LIVE or HISTORY_MAX_ROWS; returns how many rows.
+
+    At once, whatever HISTORY_CLEANUP_WINDOW says, in transactions of HISTORY_CLEANUP_BATCH_SIZE rows; for cron, and for
+    whoever runs no executor. Does nothing while another process is at it. Not to be called in a transaction.
+    """
+    cleanup = Cleanup.begin(using, f"clean up history:{uuid7()}")
+    if cleanup is None:
+        return 0
+    deleted = 0
+    try:
+        while (count := cleanup.step()) is not None:
+            deleted += count
+    finally:
+        cleanup.end()
+    return deleted
+
+
+class Cleanup:
+    """The same step by step, for whoever pauses in between. One process at a time does it, under a lock with a token.
+
+    After an error ``owner`` may begin again at once; when he has died, recovery frees the lock, or another takes it
+    over after :data:`FORCE_AFTER`. What was deleted until then stays deleted.
+    """
+
+    def __init__(self, using: str, owner: str, token: int) -> None:
+        self.using, self.owner = using, owner
+        self._token = token
+        self._tables = _expired(using)
+        self._rows: Rows | None = None
+        self._rolled_up = False
+
+    @classmethod
+    def begin(cls, using: str, owner: str) -> Cleanup | None:
+        """Take the lock; None if another has it."""
+        token = global_lock.take(using, owner, FORCE_AFTER, global_lock.CLEAN_UP)
+        return None if token is None else cls(using, owner, token)
+
+    def step(self) -> int | None:
+        """Delete rows of one table in a transaction; returns how many. None: nothing is left, or the lock is lost."""
+        while True:
+            if self._rows is None:
+                self._rows = next(self._tables, None)
+            if self._rows is None:
+                break
+            deleted = self._delete(self._rows)
+            if deleted is None:
+                logger.warning("Another process has taken over the cleanup of the history on %s", self.using)
+                return None
+            if deleted:
+                return deleted
+            self._rows = None
+        if self._rolled_up:
+            return None
+        self._rolled_up = True
+        return roll_up(self.using)
+
+    def end(self) -> None:
+        """Free the lock, if it is still ours."""
+        global_lock.release(self.using, self.owner, self._token, global_lock.CLEAN_UP)
+
+    def _delete(self, rows: Rows) -> int | None:
+        """Delete the first of these rows; None if the lock is no longer ours.
+
+        By the ids that were read before: the DELETE touches these rows and no gap between them, so whoever inserts
+        does not wait.
+        """
+        using = self.using
+        with atomic(using):
+            if not global_lock.prolong(using, self.owner, self._token, FORCE_AFTER, global_lock.CLEAN_UP):
+                return None
+            ids = list(rows.values_list("pk", flat=True)[: get_settings().history_cleanup_batch_size])
+            return delete_rows(rows.model._base_manager.using(using).filter(pk__in=ids)) if ids else 0
+
+
+def _expired(using: str) -> Iterator[Rows]:
+    """What is to be deleted: rows of one table each, the oldest first along an index."""
+    settings = get_settings()
+    if settings.history_max_rows is not None:
+        yield from _beyond(using, settings.history_max_rows)
+    if settings.history_time_to_live is not None:
+        yield from _before(using, clock.now(using) - settings.history_time_to_live)
+
+
+def _beyond(using: str, count: int) -> Iterator[Rows]:
+    """The log but for its newest ``count`` rows. Reads so many entries of the primary key, and only if it has to."""
+    log = JobLog.objects.using(using).order_by("pk")
+    oldest, newest = (rows.values_list("pk", flat=True).first() for rows in (log, log.reverse()))
+    # Ids have gaps, so there are at most so many rows, and often fewer.
+    if oldest is None or newest is None or newest - oldest < count:
+        return
+    boundary = log.reverse().values_list("pk", flat=True)[count : count + 1].first()
+    if boundary is not None:
+        yield log.filter(pk__lte=boundary)
+
+
+def _before(using: str, moment: datetime) -> Iterator[Rows]:
+    yield JobLog.objects.using(using).filter(timestamp__lt=moment).order_by("timestamp")
+    yield Incident.objects.using(using).filter(end_time__lt=moment).order_by("end_time")
+    yield FailureGroup.objects.using(using).filter(last_time__lt=moment).order_by("last_time")
+    # What is created before that and over: there are few of them. Their parts go first, and no statement deletes many.
+    ended = Batch.objects.using(using).filter(create_time__lt=moment, end_time__lt=moment).order_by("create_time")
+    while batches := list(ended.values_list("pk", flat=True)[:100]):
+        yield from _batches(using, batches)
+
+
+def _batches(using: str, ids: Sequence[Any]) -> Iterator[Rows]:
+    for table in (BatchFailure, BatchPart):
+        for pk in ids:
+            yield table._base_manager.using(using).filter(batch_id=pk).order_by("pk")
+    yield Batch.objects.using(using).filter(pk__in=ids)
