@@ -4,6 +4,7 @@ An entrance like any other: nothing here changes a job row, every action calls a
 """
 
 from . import (
+    batch,
     dead_letter_job,
     deployment,
     exclusive_lock,
@@ -19,6 +20,7 @@ from . import (
 )
 
 __all__ = [
+    "batch",
     "dead_letter_job",
     "deployment",
     "exclusive_lock",

@@ -29,7 +29,7 @@ def found_job(request: HttpRequest, id: UUID, using: str) -> AbstractJob | None:
     except JobNotFound:
         return None
     tenants = tenants_of(request)
-    return row if tenants is None or row.tenant_id in tenants else None
+    return row if tenants is None or (row.tenant_id in tenants and row.batch_id is None) else None
 
 
 class LocatedAdmin(TableAdmin):

@@ -18,7 +18,7 @@ from .job_story import Story, story_of
 from .job_surroundings import Surroundings
 from .paging import CappedCount
 from .permissions import OperationPermissions
-from .tenancy import COLUMN
+from .tenancy import COLUMN, is_restricted
 
 
 class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
@@ -47,6 +47,11 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return request.user.has_perm(f"jobexec.delete_{self.opts.model_name}")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        queryset = super().get_queryset(request)
+        # Jobs of batches have no tenant, and name in their arguments jobs of any.
+        return queryset.filter(batch_id=None) if is_restricted(request) else queryset
 
     # The list.
 

@@ -25,6 +25,7 @@ TABLES = (
     models.JobLog,
     models.Incident,
     models.FailureGroup,
+    models.Batch,
 )
 
 

@@ -7,6 +7,8 @@ from jobexec import clock
 from jobexec.identifiers import uuid7
 from jobexec.models import (
     AbstractJob,
+    Batch,
+    BatchState,
     DeadLetterJob,
     Deployment,
     DeploymentRegistration,
@@ -69,6 +71,7 @@ def some_of_everything(using: str = "default") -> dict[type[Any], Any]:
     dead = dead_letter_with_log(using)
     return {
         Incident: incident(dead, using),
+        Batch: batch(using),
         FailureGroup: failure_group(using, job_id=dead.pk),
         Job: running(using),
         TimerJob: make(TimerJob, using, due_date=now + timedelta(minutes=3), attempts=1, retries=2, **FAILURE),
@@ -132,6 +135,25 @@ def failure_group(using: str = "default", **columns: Any) -> FailureGroup:
             "first_time": clock.now() - timedelta(days=2),
             "last_time": clock.now() - timedelta(minutes=3),
             "count": 4711,
+            **columns,
+        }
+    )
+
+
+def batch(using: str = "default", **columns: Any) -> Batch:
+    """A batch that requeues dead letters and has come some way."""
+    where = {"connector": "AND", "negated": False, "children": []}
+    return Batch.objects.using(using).create(
+        **{
+            "type": "requeue",
+            "arguments": {"retries": 3},
+            "selection": {"table": "deadletterjob", "where": where},
+            "state": BatchState.RUNNING,
+            "create_user": "admin",
+            "total": 1000,
+            "parts": 10,
+            "changed": 700,
+            "skipped": 1,
             **columns,
         }
     )
