@@ -39,6 +39,11 @@ def now(using: str = "default") -> datetime:
     return reading.database_time + timedelta(seconds=time.monotonic() - reading.at)
 
 
+def is_frozen() -> bool:
+    """Whether a test has stopped the time (:class:`FrozenClock`)."""
+    return _frozen is not None
+
+
 def monotonic() -> float:
     """Seconds since an unknown moment; never steps back. For durations and for :func:`synchronise`."""
     frozen = _frozen

@@ -19,6 +19,7 @@ from .cancel import cancel
 from .cleanup import clean_up_history
 from .complete import complete_jobs
 from .create import create_job, create_jobs
+from .dead_letters import move_to_dead_letter
 from .definitions import clear_overriding_priority, override_priority, set_retries_by_definition
 from .deployments import (
     deploy,
@@ -27,7 +28,9 @@ from .deployments import (
     registered_deployments,
     unregister_deployment,
 )
+from .due_dates import recalculate_due_date
 from .incidents import annotate_incident
+from .log import job_log, stack_trace
 from .lookup import find_job, find_states
 from .recover import recover_expired_locks, recover_node
 from .release import release_jobs
@@ -36,6 +39,7 @@ from .settle import fail_job, fail_jobs
 from .suspend import activate, lift, suspend
 from .sweep import next_suspension_date, sweep_suspensions
 from .timers import next_due_date, trigger_due_timers
+from .unlock import unlock
 
 __all__ = [
     "BatchProgress",
@@ -59,10 +63,13 @@ __all__ = [
     "fail_jobs",
     "find_job",
     "find_states",
+    "job_log",
     "lift",
+    "move_to_dead_letter",
     "next_due_date",
     "next_suspension_date",
     "override_priority",
+    "recalculate_due_date",
     "recover_expired_locks",
     "recover_node",
     "register_deployment",
@@ -75,10 +82,12 @@ __all__ = [
     "set_priority",
     "set_retries",
     "set_retries_by_definition",
+    "stack_trace",
     "start_batch",
     "suspend",
     "suspend_batch",
     "sweep_suspensions",
     "trigger_due_timers",
+    "unlock",
     "unregister_deployment",
 ]

@@ -56,6 +56,12 @@ def synchronise_clock(using: str) -> datetime:
     return clock.now(using)
 
 
+def time_of(using: str) -> datetime:
+    """The database's time, asked now, for whoever judges a lease and has no heartbeat that sets his clock."""
+    time = None if clock.is_frozen() else database_time(using)
+    return time or clock.now(using)
+
+
 def register_node(using: str, profile: NodeProfile, lease_time: timedelta) -> ExecutorNode:
     """Insert the row of a node that starts, with a lock owner that no other boot has; returns it.
 
@@ -179,11 +185,18 @@ def declare_dead(using: str, *, but: str = "") -> list[ExecutorNode]:
     lease ran out (a database that was away or busy, a process that was paused), its next heartbeat makes it good.
     """
     for node in _expired(using, but):
-        # Compare and set: a heartbeat that came in between has moved the lease, and this finds no row.
-        seen = ExecutorNode.objects.using(using).filter(pk=node.pk, lease_expiration_time=node.lease_expiration_time)
-        if seen.exclude(state=NodeState.DEAD).update(state=NodeState.DEAD):
-            announce(signals.node_lost, using, ExecutorNode, node=node)
+        declare_one_dead(using, node)
     return list(ExecutorNode.objects.using(using).filter(state=NodeState.DEAD))
+
+
+def declare_one_dead(using: str, node: ExecutorNode) -> bool:
+    """Mark a node as dead whose lease was seen to have run out; whether it is dead then."""
+    # Compare and set: a heartbeat that came in between has moved the lease, and this finds no row.
+    seen = ExecutorNode.objects.using(using).filter(pk=node.pk, lease_expiration_time=node.lease_expiration_time)
+    if not seen.exclude(state=NodeState.DEAD).update(state=NodeState.DEAD):
+        return not ExecutorNode.objects.using(using).filter(pk=node.pk).exclude(state=NodeState.DEAD).exists()
+    announce(signals.node_lost, using, ExecutorNode, node=node)
+    return True
 
 
 def dead_nodes(using: str, but: str = "") -> QuerySet[ExecutorNode]:

@@ -59,6 +59,11 @@ def recover_expired_locks(using: str, charged: Charged = _nobody) -> int:
     return _release_all(using, expired & Q(lock_owner__isnull=False), "execute now", charged)
 
 
+def recover_job(using: str, job: Job, node_name: str) -> bool:
+    """Release one job, which is locked and whose owner is gone, as :func:`recover_node` does; whether it was there."""
+    return bool(_release_page(using, Q(pk=job.pk, lock_owner=job.lock_owner), node_name, _nobody))
+
+
 def release_owned(using: str, owner: str) -> int:
     """Release at no cost whatever ``owner`` still holds; the last act of a node that stops in order."""
     with atomic(using):

@@ -1,0 +1,44 @@
+"""Jobs that a person gives up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobexec import clock, signals
+from jobexec.exceptions import DoNotRetry, InvalidJob, JobLocked
+from jobexec.models import AbstractJob, DeadLetterJob, Job, SuspendedJob, TimerJob
+
+from .announce import announce
+from .errors import storable
+from .fingerprint import fingerprint
+from .move import move
+from .selection import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
+from .settle import MESSAGE_LENGTH
+
+_BY_HAND = "It was moved to the dead letters by hand."
+
+
+def move_to_dead_letter(target: Target, reason: str = "", *, using: str | None = None) -> OperationResult:
+    """Make dead letters of jobs that wait, whatever retries they have left; refused while they run.
+
+    Flowable's MoveJobToDeadLetterJob. An incident is opened. ``reason`` takes the place of the message of the last
+    failure, whose stack trace stays; without one the message stays, too, if there is any. Raises
+    :class:`~jobexec.exceptions.InvalidJob` for a reason that is no text.
+    """
+    if not isinstance(reason, str):
+        raise InvalidJob(f"reason: expected a text, got {reason!r}.")
+    database, text = database_of(target, using), storable(reason)[:MESSAGE_LENGTH]
+    return for_each(target, database, lambda row: _bury(database, row, text), Job, TimerJob, SuspendedJob)
+
+
+def _bury(using: str, row: AbstractJob, reason: str) -> str | None:
+    if row.locked:
+        raise JobLocked(f"it is running or queued on {row.lock_owner}")
+    message = reason or row.exception_message or _BY_HAND
+    changes: dict[str, Any] = {"retries": 0, "exception_message": message, "died_at": clock.now(using)}
+    stack = "" if reason else row.exception_stack
+    moved = move(row, DeadLetterJob, **changes, fingerprint=fingerprint(row.handler_type, message, stack))
+    if moved is None:
+        return CHANGED_MEANWHILE
+    announce(signals.job_dead_lettered, using, DeadLetterJob, job=moved, error=DoNotRetry(message))
+    return None

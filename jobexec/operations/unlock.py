@@ -1,0 +1,53 @@
+"""Locks whose owner is gone are freed by hand."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from jobexec.exceptions import JobLocked
+from jobexec.models import JOB_TABLES, AbstractJob, ExecutorNode, Job, NodeState
+
+from .leases import declare_one_dead, time_of
+from .recover import recover_job
+from .selection import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
+from .wake import wake_on_commit
+
+
+def unlock(target: Target, *, using: str | None = None) -> OperationResult:
+    """Free the lock of jobs whose owner has gone; refused, with the reason, while the owner lives.
+
+    What recovery does to all jobs of a dead node, done to these at once: the lost run is counted, the process instance
+    is freed. An owner has gone if its node is dead, or has a lease that has run out by the database's time: it is then
+    declared dead, and what it still does does not count. A lock without a node (execute now) is good until it expires;
+    one that says no time, or stands in a row that nobody runs, is inconsistent and freed. (Camunda's SetJobRetriesCmd
+    clears inconsistent locks only.)
+    """
+    database = database_of(target, using)
+    now = time_of(database)
+    return for_each(target, database, lambda row: _unlock(database, row, now), *JOB_TABLES)
+
+
+def _unlock(using: str, row: AbstractJob, now: datetime) -> str | None:
+    if not row.locked:
+        return "it is not locked"
+    if not isinstance(row, Job):
+        type(row)._base_manager.using(using).filter(pk=row.pk).update(lock_owner=None, lock_expiration_time=None)
+        return None
+    node = ExecutorNode.objects.using(using).filter(lock_owner=row.lock_owner).first()
+    _refuse_living(row, node, now)
+    if not recover_job(using, row, node.name if node else "without a node"):
+        return CHANGED_MEANWHILE
+    # Last, as nodes are locked after all else. A heartbeat that came first has made all its locks good again.
+    if node is not None and not declare_one_dead(using, node):
+        raise JobLocked(f"node {node.name} has just come back")
+    wake_on_commit(using)
+    return None
+
+
+def _refuse_living(row: Job, node: ExecutorNode | None, now: datetime) -> None:
+    if node is None:
+        until = row.lock_expiration_time
+        if until is not None and until > now:
+            raise JobLocked(f"it is locked by {row.lock_owner!r}, which has no node, until {until}")
+    elif node.state != NodeState.DEAD and node.lease_expiration_time >= now:
+        raise JobLocked(f"node {node.name} holds it and lives: its lease is good until {node.lease_expiration_time}")
