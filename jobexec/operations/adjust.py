@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 from jobexec import clock, signals
 from jobexec.exceptions import InvalidJob, JobLocked
-from jobexec.models import AbstractJob, DeadLetterJob, HistoryJob, Job, JobType, LogState, SuspendedJob, TimerJob
+from jobexec.models import AbstractJob, DeadLetterJob, HistoryJob, Job, JobType, SuspendedJob, TimerJob
 
-from . import history
 from .announce import announce
-from .incidents import delete_incidents
-from .locking import delete_rows
+from .bulk import (
+    delete_page,
+    requeue_page,
+    requeued_columns,
+    set_due_date_page,
+    set_priority_page,
+    set_retries_page,
+)
 from .moments import check_moment
 from .move import move
 from .ranking import check_priority, reranked
+from .removal import remove_deleted
 from .selection import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
 from .suspensions import covered_rows
 from .wake import wake_on_commit
@@ -33,7 +40,8 @@ def set_retries(target: Target, retries: int, *, using: str | None = None) -> Op
         _update(row, retries=retries)
         return None
 
-    return for_each(target, using, verb, Job, TimerJob, SuspendedJob, DeadLetterJob, HistoryJob)
+    bulk = partial(set_retries_page, retries=retries)
+    return for_each(target, using, verb, Job, TimerJob, SuspendedJob, DeadLetterJob, HistoryJob, bulk=bulk)
 
 
 def requeue(target: Target, retries: int = 3, *, using: str | None = None) -> OperationResult:
@@ -43,20 +51,19 @@ def requeue(target: Target, retries: int = 3, *, using: str | None = None) -> Op
     Flowable's MoveDeadLetterJobToExecutableJob and MoveDeadLetterJobToHistoryJob.
     """
     check_retries(retries)
-    return for_each(target, using, lambda row: _requeue(row, retries), DeadLetterJob)
+    bulk = partial(requeue_page, retries=retries)
+    return for_each(target, using, lambda row: _requeue(row, retries), DeadLetterJob, bulk=bulk)
 
 
 def _requeue(row: DeadLetterJob, retries: int) -> str | None:
-    fresh = {"retries": retries, "attempts": 0, "lost_runs": 0, "conflicts": 0, "unknown_since": None}
-    cleared = {"exception_message": "", "exception_stack": "", "suspend_requested": False, "cancel_requested": False}
-    using = row._state.db or "default"
+    fresh, using = requeued_columns(retries), row._state.db or "default"
     row.suspend_requested = False
     recorded = row.type == JobType.HISTORY
     if recorded:
-        moved: AbstractJob | None = move(row, HistoryJob, **fresh, **cleared, due_date=clock.now(using))
+        moved: AbstractJob | None = move(row, HistoryJob, **fresh, due_date=clock.now(using))
     else:
         to: type[AbstractJob] = SuspendedJob if covered_rows(using, [row]) else Job
-        moved = move(row, to, **fresh, **cleared, due_date=None)
+        moved = move(row, to, **fresh, due_date=None)
     if moved is None:
         return CHANGED_MEANWHILE
     announce(signals.job_requeued, using, type(moved), jobs=[moved])
@@ -92,7 +99,8 @@ def set_due_date(target: Target, due_date: datetime | None, *, using: str | None
         wake_on_commit(database, timers=later)
         return None
 
-    return for_each(target, database, verb, Job, TimerJob, SuspendedJob, HistoryJob)
+    bulk = partial(set_due_date_page, due_date=due_date, later=later)
+    return for_each(target, database, verb, Job, TimerJob, SuspendedJob, HistoryJob, bulk=bulk)
 
 
 def set_priority(target: Target, priority: int, *, using: str | None = None) -> OperationResult:
@@ -105,7 +113,8 @@ def set_priority(target: Target, priority: int, *, using: str | None = None) -> 
         _update(row, priority=priority, rank=reranked(database, row.rank, priority - row.priority))
         return None
 
-    return for_each(target, database, verb, Job, TimerJob, SuspendedJob, DeadLetterJob)
+    bulk = partial(set_priority_page, priority=priority)
+    return for_each(target, database, verb, Job, TimerJob, SuspendedJob, DeadLetterJob, bulk=bulk)
 
 
 def delete_jobs(target: Target, *, using: str | None = None) -> OperationResult:
@@ -114,13 +123,11 @@ def delete_jobs(target: Target, *, using: str | None = None) -> OperationResult:
 
     def verb(row: AbstractJob) -> str | None:
         _refuse_running(row)
-        history.write(database, LogState.DELETED, [history.entry(row, LogState.DELETED)])
-        delete_rows(type(row)._base_manager.using(database).filter(pk=row.pk))
-        if isinstance(row, DeadLetterJob):
-            delete_incidents(database, [row.pk])
+        remove_deleted(database, [row])
         return None
 
-    return for_each(target, database, verb, Job, TimerJob, SuspendedJob, DeadLetterJob, HistoryJob)
+    tables = (Job, TimerJob, SuspendedJob, DeadLetterJob, HistoryJob)
+    return for_each(target, database, verb, *tables, bulk=delete_page)
 
 
 def _refuse_running(row: AbstractJob) -> None:

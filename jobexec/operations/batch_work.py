@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F, QuerySet
 
-from jobexec import clock, signals
+from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.models import (
     JOB_TABLES,
@@ -21,19 +21,15 @@ from jobexec.models import (
     BatchPart,
     BatchState,
     DeadLetterJob,
-    LogState,
     SuspendedJob,
 )
 
-from . import history
-from .announce import announce
 from .batch_jobs import EXECUTION, MONITOR, SEED, enqueue_own, enqueue_parts
 from .batch_operations import Operation, operation_named
-from .cancel import remove_cancelled
 from .errors import storable
-from .incidents import delete_incidents
 from .locking import atomic, delete_rows, lock_rows
 from .lookup import find_states
+from .removal import remove_waiting
 from .selection import OperationResult
 from .selections import described_ids, resolve
 
@@ -239,12 +235,7 @@ def _remove_jobs(using: str, batch: Batch, **among: str) -> int:
     for table in JOB_TABLES:
         found = table._base_manager.using(using).filter(**own, **among).order_by("pk")
         rows = list(lock_rows(found, skip_locked=True)[:_PAGE])
-        if not rows:
-            continue
-        history.write(using, LogState.CANCELLED, (history.entry(row, LogState.CANCELLED) for row in rows))
-        remove_cancelled(using, rows)
-        if table is DeadLetterJob:
-            delete_incidents(using, [row.pk for row in rows])
-        announce(signals.job_cancelled, using, table, jobs=rows)
-        count += len(rows)
+        if rows:
+            remove_waiting(using, rows)
+            count += len(rows)
     return count

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from uuid import UUID
 
 from django.db import connections
 
 from jobexec import signals
-from jobexec.models import AbstractJob, Job, LogState, SuspendedJob, TimerJob
+from jobexec.models import AbstractJob, Job, SuspendedJob, TimerJob
 
-from . import history
 from .announce import announce
+from .bulk import cancel_page
 from .id_list import among, as_parameter
-from .locking import delete_rows
-from .progress import clear_progress
+from .removal import remove_waiting
 from .selection import OperationResult, Target, database_of, for_each
 
 
@@ -34,19 +33,10 @@ def cancel(target: Target, *, using: str | None = None) -> OperationResult:
             type(row)._base_manager.using(database).filter(pk=row.pk).update(cancel_requested=True)
             announce(signals.job_cancel_requested, database, type(row), job=row)
             return None
-        history.write(database, LogState.CANCELLED, [history.entry(row, LogState.CANCELLED)])
-        remove_cancelled(database, [row])
-        announce(signals.job_cancelled, database, type(row), jobs=[row])
+        remove_waiting(database, [row])
         return None
 
-    return for_each(target, database, verb, Job, TimerJob, SuspendedJob)
-
-
-def remove_cancelled(using: str, rows: Sequence[AbstractJob]) -> None:
-    """Delete rows of one table that the caller has locked, and what was said of their progress."""
-    ids = [row.pk for row in rows]
-    delete_rows(type(rows[0])._base_manager.using(using).filter(pk__in=ids))
-    clear_progress(using, ids)
+    return for_each(target, database, verb, Job, TimerJob, SuspendedJob, bulk=cancel_page)
 
 
 def cancelled_among(using: str, ids: Collection[UUID]) -> list[UUID]:

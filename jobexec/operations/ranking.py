@@ -33,15 +33,16 @@ def rank(using: str, due: datetime, priority: int) -> int:
     return max(_LEAST, min(_MOST, value))
 
 
-def rank_sql(using: str, now: datetime) -> tuple[str, tuple[Any, ...]] | None:
+def rank_sql(using: str, now: datetime, *, own: bool = True) -> tuple[str, tuple[Any, ...]] | None:
     """The same as SQL for PostgreSQL and MariaDB, over the columns of a row ``source``; no due date means ``now``.
 
-    None on SQLite, whose numbers end at 64 bits.
+    Without ``own`` the due date of the row does not count. None on SQLite, whose numbers end at 64 bits.
     """
     connection = connections[using]
     if connection.vendor not in _RANK:
         return None
-    return _RANK[connection.vendor], (connection.ops.adapt_datetimefield_value(now), interval(using))
+    text = _RANK[connection.vendor] if own else _RANK[connection.vendor].replace("source.due_date", "NULL")
+    return text, (connection.ops.adapt_datetimefield_value(now), interval(using))
 
 
 # In decimals until the end: a priority times an interval may be longer than 64 bits.

@@ -16,13 +16,14 @@ from jobexec.models import AbstractJob, DeadLetterJob, Job, JobLog, LogState, Su
 from jobexec.retry import RetryPlan, default_plan
 
 from . import history, unread
-from .cancel import remove_cancelled
 from .errors import storable
 from .exclusive import unlock_instances
 from .fingerprint import fingerprint
 from .locking import atomic, lock_rows
+from .log_fields import log_fields
 from .move import move_all
 from .release import by_owner
+from .removal import remove_cancelled
 from .run import Run, timing
 from .suspensions import covered_rows
 from .unread import Changes, Departure
@@ -236,5 +237,6 @@ def _retry_date(row: AbstractJob, failure: Failure, now: datetime) -> datetime |
     except (InvalidRetryPlan, OverflowError):
         # A plan that a person or a callable broke, or that goes past the year 9999, must not cost the job its
         # retries, nor the loop its life.
-        logger.exception("Job %s: its retry plan is broken; the default plan is used", row.pk)
+        text = "Job %s: its retry plan is broken; the default plan is used"
+        logger.exception(text, row.pk, extra=log_fields(row))
         return default_plan().next_due_date(now, failures)

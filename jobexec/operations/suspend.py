@@ -9,6 +9,7 @@ from jobexec import clock
 from jobexec.exceptions import InvalidJob
 from jobexec.models import AbstractJob, Job, Scope, SuspendedJob, Suspension, TimerJob
 
+from .bulk import activate_page, suspend_page
 from .locking import atomic, delete_rows
 from .moments import check_moment
 from .selection import OperationResult, Target, database_of, for_each
@@ -58,7 +59,9 @@ def suspend(
     period = _period(database, at, until, include_jobs)
     if target is not None:
         _only(scope if include_jobs else {**scope, "include_jobs": False})
-        return for_each(target, database, lambda row: _suspend_one(row, period), Job, TimerJob, SuspendedJob)
+        bulk = suspend_page if (period.start, period.end) == (None, None) else None
+        tables = (Job, TimerJob, SuspendedJob)
+        return for_each(target, database, lambda row: _suspend_one(row, period), *tables, bulk=bulk)
     suspension = _write(database, *scope_of(**scope), period)
     if suspension.in_force(clock.now(database)):
         return begin(suspension)
@@ -168,7 +171,9 @@ def activate(
     moment = _period(database, at, None).start
     if target is not None:
         _only(scope)
-        return for_each(target, database, lambda row: _activate_one(row, moment), Job, TimerJob, SuspendedJob)
+        bulk = activate_page if moment is None else None
+        tables = (Job, TimerJob, SuspendedJob)
+        return for_each(target, database, lambda row: _activate_one(row, moment), *tables, bulk=bulk)
     return _activate_scope(database, *scope_of(**scope), moment)
 
 

@@ -7,6 +7,7 @@ whoever needs the rows. For rows that the caller has locked, and knows to be as 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -44,9 +45,11 @@ def transfer(
     columns |= {"lock_owner": None, "lock_expiration_time": None, "start_time": None}
     columns |= {"revision": Sql("source.revision + 1"), **(changes or {})}
     if to is Job:
-        in_sql = rank_sql(using, clock.now(using))
+        now = clock.now(using)
+        due = (changes["due_date"] or now) if changes and "due_date" in changes else None  # of all of them
+        in_sql = rank_sql(using, due or now, own=due is None)
         if in_sql is None:
-            each = _ranked(using, source, ids, each or {})
+            each = _ranked(using, source, ids, each or {}, due)
         else:
             columns["rank"] = Sql(*in_sql)
     insert_from(using, source, to, ids, columns, each)
@@ -58,8 +61,12 @@ def transfer(
 
 
 def _ranked(
-    using: str, source: type[AbstractJob], ids: Collection[UUID], each: Mapping[UUID, Mapping[str, Any]]
+    using: str,
+    source: type[AbstractJob],
+    ids: Collection[UUID],
+    each: Mapping[UUID, Mapping[str, Any]],
+    due: datetime | None,
 ) -> dict[UUID, Mapping[str, Any]]:
     now = clock.now(using)
     rows = source._base_manager.using(using).filter(pk__in=ids).values_list("pk", "due_date", "priority")
-    return {pk: {**each.get(pk, {}), "rank": rank(using, due or now, priority)} for pk, due, priority in rows}
+    return {pk: {**each.get(pk, {}), "rank": rank(using, due or own or now, priority)} for pk, own, priority in rows}

@@ -21,9 +21,16 @@ from jobexec.operations import (
 )
 from jobexec.operations.ranking import rank
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, reload, table_of, tables_of, work
+from tests.support.forms import VERBS, verbs
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
+
+
+@pytest.fixture(autouse=True, params=VERBS)
+def form(request, alias, monkeypatch):
+    """Each test with each form of the verbs."""
+    verbs(request.param, alias, monkeypatch)
 
 
 @pytest.mark.parametrize("table", [Job, TimerJob, SuspendedJob])

@@ -16,3 +16,14 @@ def move(form: str, alias: str, monkeypatch: Any) -> None:
         monkeypatch.setattr(transfer, "is_possible", lambda using: False)
     elif not transfer.is_possible(alias):
         pytest.skip("MySQL moves rows through Python only")
+
+
+#: How verbs go through many rows: the first defines what they mean, also where it is the only one.
+VERBS = ("one by one", "at once", "at once, through Python")
+
+
+def verbs(form: str, alias: str, monkeypatch: Any) -> None:
+    """Let verbs take this form until the end of the test, also for a single row."""
+    monkeypatch.setattr("jobexec.operations.selection._FEWEST", 10**9 if form == "one by one" else 1)
+    if form != "one by one":
+        move("through Python" if form.endswith("Python") else "inside", alias, monkeypatch)

@@ -1,0 +1,41 @@
+"""Rows of jobs that are deleted before their time, by a person's word, and what the log says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jobexec import signals
+from jobexec.models import AbstractJob, DeadLetterJob, LogState
+
+from . import history
+from .announce import announce
+from .incidents import delete_incidents
+from .locking import delete_rows
+from .progress import clear_progress
+
+
+def remove_deleted(using: str, rows: Sequence[AbstractJob]) -> None:
+    """Delete rows of one table, locked by the caller, with a line in the log for each, and their incidents."""
+    history.write(using, LogState.DELETED, (history.entry(row, LogState.DELETED) for row in rows))
+    _delete(using, rows)
+
+
+def remove_waiting(using: str, rows: Sequence[AbstractJob]) -> None:
+    """The same for jobs that were cancelled and that nobody has in hand; ``job_cancelled`` tells of each."""
+    history.write(using, LogState.CANCELLED, (history.entry(row, LogState.CANCELLED) for row in rows))
+    remove_cancelled(using, rows)
+    for row in rows:
+        announce(signals.job_cancelled, using, type(row), jobs=[row])
+
+
+def remove_cancelled(using: str, rows: Sequence[AbstractJob]) -> None:
+    """Delete rows of one table that the caller has locked, and what was said of their progress."""
+    _delete(using, rows)
+    clear_progress(using, [row.pk for row in rows])
+
+
+def _delete(using: str, rows: Sequence[AbstractJob]) -> None:
+    ids = [row.pk for row in rows]
+    delete_rows(type(rows[0])._base_manager.using(using).filter(pk__in=ids))
+    if isinstance(rows[0], DeadLetterJob):
+        delete_incidents(using, ids)
