@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.contrib import admin
+from django.urls import path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy
 
-from jobexec.models import ExclusiveLock, ExecutorNode, NodeState
+from jobexec.models import ExclusiveLock, ExecutorNode
 
-from . import display
+from . import display, node_columns
 from .base import TableAdmin
-
-_KINDS = {NodeState.ACTIVE: "ok", NodeState.DRAINING: "warn", NodeState.DEAD: "bad"}
+from .dashboard.view import dashboard_view
 
 
 @admin.register(ExecutorNode)
@@ -34,9 +35,13 @@ class ExecutorNodeAdmin(TableAdmin):
         (gettext_lazy("Process"), {"fields": ("process", "start_time", "lock_owner", "id", "locks")}),
     )
 
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view(partial(dashboard_view, site=self.admin_site))
+        return [path("dashboard/", view, name="jobexec_dashboard"), *super().get_urls()]
+
     @admin.display(description=gettext_lazy("state"))
     def state_badge(self, node: ExecutorNode) -> SafeString:
-        return display.badge(_KINDS.get(NodeState(node.state), "off"), node.get_state_display())
+        return node_columns.state_badge(node.state)
 
     @admin.display(description=gettext_lazy("heartbeat"))
     def heartbeat(self, node: ExecutorNode) -> str | SafeString:
@@ -44,11 +49,7 @@ class ExecutorNodeAdmin(TableAdmin):
 
     @admin.display(description=gettext_lazy("lease"))
     def lease(self, node: ExecutorNode) -> SafeString:
-        now = display.now(node)
-        left = (node.lease_expiration_time - now).total_seconds()
-        if left > 0:
-            return display.badge("ok", _("valid for %s") % display.duration(left))
-        return display.badge("bad", _("expired %s ago") % display.duration(-left))
+        return node_columns.lease_badge(node.lease_expiration_time - display.now(node))
 
     @admin.display(description=gettext_lazy("heartbeat, lease"))
     def signs_of_life(self, node: ExecutorNode) -> SafeString:
@@ -56,11 +57,8 @@ class ExecutorNodeAdmin(TableAdmin):
 
     @admin.display(description=gettext_lazy("threads busy"))
     def busy(self, node: ExecutorNode) -> SafeString:
-        busy = display.load(node.busy_threads, node.threads)
-        if not node.stuck_threads:
-            return busy
-        stuck = ngettext("%d thread is stuck", "%d threads are stuck", node.stuck_threads) % node.stuck_threads
-        return format_html("{}<br>{}", busy, display.badge("bad", stuck))
+        busy, stuck = display.load(node.busy_threads, node.threads), node_columns.stuck_badge(node.stuck_threads)
+        return busy if stuck is None else format_html("{}<br>{}", busy, stuck)
 
     @admin.display(description=gettext_lazy("queued"))
     def queued(self, node: ExecutorNode) -> SafeString:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from django.db.models import F, Q
+from django.db.models import Q
 
 from jobexec import clock
 from jobexec.models import Batch, BatchState, ExecutorNode, NodeState, Scope, Suspension, TimerJob
 
 from .counts import COUNT_LIMIT, CappedCount, JobCounts, job_counts, open_incidents
+from .failure_groups import GroupOfFailures, failure_groups
+from .traffic import Traffic, traffic
 
 if TYPE_CHECKING:
     from .batches import BatchProgress
@@ -24,7 +27,8 @@ NODES_SHOWN = 100
 SUSPENSIONS_SHOWN = 20
 GROUPS_SHOWN = 8
 
-PARTS = frozenset({"counts", "incidents", "timers", "nodes", "suspensions", "batches", "failure_groups", "traffic"})
+OF_ALL_TENANTS = frozenset({"nodes", "failure_groups", "traffic"})
+PARTS = frozenset({"counts", "incidents", "timers", "suspensions", "batches"}) | OF_ALL_TENANTS
 """What :func:`overview` can be limited to."""
 
 
@@ -46,6 +50,7 @@ class NodeStatus:
     id: UUID
     name: str
     state: NodeState
+    heartbeat_time: datetime
     heartbeat_age: timedelta
     lease_left: timedelta
     """Negative once the lease has run out."""
@@ -93,6 +98,9 @@ class Overview:
     """Those in force."""
     planned: list[Suspension] | None = None
     batches: list[RunningBatch] | None = None
+    failure_groups: list[GroupOfFailures] | None = None
+    """Those that have failed again in the period."""
+    traffic: Traffic | None = None
 
     @property
     def oldest_due(self) -> datetime | None:
@@ -102,53 +110,64 @@ class Overview:
         return min((moment for moment in moments if moment is not None and moment <= self.now), default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    using: str
+    now: datetime
+    period: timedelta
+    tenants: frozenset[str] | None
+
+    def ours(self) -> Q:
+        """The rows to look at, of a table with tenants."""
+        return Q() if self.tenants is None else Q(tenant_id__in=self.tenants)
+
+
 def overview(
     using: str,
     *,
     tenants: Iterable[str] | None = None,
     period: timedelta = timedelta(hours=1),
-    parts: Collection[str] = PARTS,
+    parts: Collection[str] | None = None,
 ) -> Overview:
-    """Look at everything, or at ``parts`` of it.
+    """Look at everything, or at some of :data:`PARTS`.
 
     ``tenants``: count only their rows, and leave out what no row says of which tenant it is: nodes, meters and groups
     of failures. ``period`` is how far back the meters are read.
     """
-    unknown = set(parts) - PARTS
-    if unknown:
-        raise ValueError(f"parts: expected some of {', '.join(sorted(PARTS))}, got {', '.join(sorted(unknown))}.")
-    ours = None if tenants is None else frozenset(tenants)
-    now = clock.now(using)
+    wanted = PARTS if parts is None else frozenset(parts)
+    if wanted - PARTS:
+        expected, got = ", ".join(sorted(PARTS)), ", ".join(sorted(wanted - PARTS))
+        raise ValueError(f"parts: expected some of {expected}, got {got}.")
+    ask = _Question(using, clock.now(using), period, None if tenants is None else frozenset(tenants))
     found: dict[str, Any] = {}
     for name, look in _LOOKS.items():
-        if name in parts:
-            found |= look(using, now, ours)
-    return Overview(using, now, period, ours, **found)
+        if name in wanted and (ask.tenants is None or name not in OF_ALL_TENANTS):
+            found |= look(ask)
+    return Overview(using, ask.now, period, ask.tenants, **found)
 
 
-def _counts(using: str, now: datetime, tenants: frozenset[str] | None) -> dict[str, Any]:
-    return {"counts": job_counts(using, tenants)}
+def _counts(ask: _Question) -> dict[str, Any]:
+    return {"counts": job_counts(ask.using, ask.tenants)}
 
 
-def _incidents(using: str, now: datetime, tenants: frozenset[str] | None) -> dict[str, Any]:
-    return {"incidents": open_incidents(using, tenants)}
+def _incidents(ask: _Question) -> dict[str, Any]:
+    return {"incidents": open_incidents(ask.using, ask.tenants)}
 
 
-def _timers(using: str, now: datetime, tenants: frozenset[str] | None) -> dict[str, Any]:
-    rows = TimerJob.objects.using(using).filter(due_date__isnull=False).order_by("due_date", "id")
+def _timers(ask: _Question) -> dict[str, Any]:
+    rows = TimerJob.objects.using(ask.using).filter(due_date__isnull=False).order_by("due_date", "id")
     columns = ("pk", "handler_type", "due_date", "attempts")
-    if tenants is None:
+    if ask.tenants is None:
         return {"timers": [NextTimer(*row) for row in rows.values_list(*columns)[:TIMERS_SHOWN]]}
     # No index leads to a tenant's rows, so a fixed number of the next ones is looked through.
     found = rows.values_list("tenant_id", *columns)[:COUNT_LIMIT]
-    return {"timers": [NextTimer(*row) for tenant, *row in found if tenant in tenants][:TIMERS_SHOWN]}
+    ours = (NextTimer(*row) for tenant, *row in found if tenant in ask.tenants)
+    return {"timers": list(islice(ours, TIMERS_SHOWN))}
 
 
-def _nodes(using: str, now: datetime, tenants: frozenset[str] | None) -> dict[str, Any]:
-    if tenants is not None:
-        return {}
-    rows = ExecutorNode.objects.using(using).order_by("name", "start_time", "id")[:NODES_SHOWN]
-    return {"nodes": [_status(row, now) for row in rows]}
+def _nodes(ask: _Question) -> dict[str, Any]:
+    rows = ExecutorNode.objects.using(ask.using).order_by("name", "start_time", "id")[:NODES_SHOWN]
+    return {"nodes": [_status(row, ask.now) for row in rows]}
 
 
 def _status(row: ExecutorNode, now: datetime) -> NodeStatus:
@@ -156,6 +175,7 @@ def _status(row: ExecutorNode, now: datetime) -> NodeStatus:
         id=row.pk,
         name=row.name,
         state=NodeState(row.state),
+        heartbeat_time=row.heartbeat_time,
         heartbeat_age=now - row.heartbeat_time,
         lease_left=row.lease_expiration_time - now,
         busy_threads=row.busy_threads,
@@ -166,23 +186,30 @@ def _status(row: ExecutorNode, now: datetime) -> NodeStatus:
     )
 
 
-def _suspensions(using: str, now: datetime, tenants: frozenset[str] | None) -> dict[str, Any]:
-    ours = Q() if tenants is None else Q(scope=Scope.TENANT, value__in=tenants)
-    rows = Suspension.objects.using(using).filter(ours, live=True).exclude(activate_time__lte=now)
-    begun = Q(suspend_time=None) | Q(suspend_time__lte=now)
+def _suspensions(ask: _Question) -> dict[str, Any]:
+    ours = Q() if ask.tenants is None else Q(scope=Scope.TENANT, value__in=ask.tenants)
+    rows = Suspension.objects.using(ask.using).filter(ours, live=True).exclude(activate_time__lte=ask.now)
+    begun = Q(suspend_time=None) | Q(suspend_time__lte=ask.now)
     return {
         "suspensions": list(rows.filter(begun).order_by("-pk")[:SUSPENSIONS_SHOWN]),
-        "planned": list(rows.exclude(begun).order_by(F("suspend_time").asc(), "pk")[:SUSPENSIONS_SHOWN]),
+        "planned": list(rows.exclude(begun).order_by("suspend_time", "pk")[:SUSPENSIONS_SHOWN]),
     }
 
 
-def _batches(using: str, now: datetime, tenants: frozenset[str] | None) -> dict[str, Any]:
+def _batches(ask: _Question) -> dict[str, Any]:
     from .batches import batch_progress
 
-    ours = Q() if tenants is None else Q(tenant_id__in=tenants)
-    open_states = (BatchState.SEEDING, BatchState.RUNNING)
-    rows = Batch.objects.using(using).filter(ours, state__in=open_states).order_by("-create_time")[:BATCHES_SHOWN]
+    states = (BatchState.SEEDING, BatchState.RUNNING)
+    rows = Batch.objects.using(ask.using).filter(ask.ours(), state__in=states).order_by("-create_time")[:BATCHES_SHOWN]
     return {"batches": [RunningBatch(row, batch_progress(row)) for row in rows]}
+
+
+def _failure_groups(ask: _Question) -> dict[str, Any]:
+    return {"failure_groups": failure_groups(ask.using, since=ask.now - ask.period, limit=GROUPS_SHOWN)}
+
+
+def _traffic(ask: _Question) -> dict[str, Any]:
+    return {"traffic": traffic(ask.using, ask.now, ask.period)}
 
 
 _LOOKS = {
@@ -192,4 +219,6 @@ _LOOKS = {
     "nodes": _nodes,
     "suspensions": _suspensions,
     "batches": _batches,
+    "failure_groups": _failure_groups,
+    "traffic": _traffic,
 }

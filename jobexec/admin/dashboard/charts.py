@@ -1,0 +1,98 @@
+"""Charts as inline SVG: shapes only, coloured by the style sheet, with their meaning in words.
+
+They are stretched to the width that there is, so text is not in them but in the HTML around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+HEIGHT = 100
+#: What is there, however little, can be seen.
+_LEAST = 2.0
+_NICE = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
+
+
+def nice_top(value: float) -> float:
+    """A round number that is not less, for the top of a scale of numbers."""
+    size = 1.0
+    while size * 10 < value:
+        size *= 10
+    return next(size * step for step in _NICE if size * step >= value) if value > 1 else 1.0
+
+
+def stacked_bars(
+    name: str, title: str, description: str, layers: Sequence[tuple[str, Sequence[float]]], tips: Sequence[str]
+) -> SafeString:
+    """One bar a step, of several layers from below; ``layers`` are pairs of a CSS class and the heights of its parts.
+
+    The tallest bar is as high as :func:`nice_top` allows. ``tips`` say in words what each bar means.
+    """
+    steps = len(tips)
+    top = nice_top(max((sum(values) for values in zip(*(values for _, values in layers), strict=True)), default=0))
+    bars = (_bar(at, [(kind, values[at]) for kind, values in layers], tips[at], top) for at in range(steps))
+    return _svg(name, title, description, steps, format_html_join("", "{}", ((bar,) for bar in bars)))
+
+
+def _bar(position: int, parts: Iterable[tuple[str, float]], tip: str, top: float) -> SafeString:
+    shapes, floor = [], float(HEIGHT)
+    for kind, value in parts:
+        if value:
+            height = max(_LEAST, value / top * HEIGHT)
+            floor = max(0.0, floor - height)
+            shapes.append((kind, f"{position + 0.1:.1f}", f"{floor:.2f}", f"{height:.2f}"))
+    # The empty space above belongs to the bar, too: it shows what it means wherever one points.
+    return format_html(
+        '<g><title>{}</title><rect class="jobexec-space" x="{}" y="0" width="1" height="{}"/>{}</g>',
+        tip,
+        position,
+        HEIGHT,
+        format_html_join("", '<rect class="{}" x="{}" y="{}" width="0.8" height="{}"/>', shapes),
+    )
+
+
+def lines(
+    name: str, title: str, description: str, curves: Sequence[tuple[str, Sequence[float | None]]], top: float
+) -> SafeString:
+    """Curves over the steps, broken where there is nothing; pairs of a CSS class and the heights up to ``top``."""
+    steps = max((len(values) for _, values in curves), default=0)
+    drawn = ((kind, _path(values, top)) for kind, values in curves)
+    return _svg(
+        name,
+        title,
+        description,
+        steps,
+        format_html_join("", '<path class="{}" d="{}"/>', ((kind, path) for kind, path in drawn if path)),
+    )
+
+
+def _path(values: Sequence[float | None], top: float) -> str:
+    """A path through the middles of the steps; a value between two gaps is a point, drawn by the line's round ends."""
+    path, pen_down = [], False
+    for position, value in enumerate(values):
+        if value is None:
+            pen_down = False
+            continue
+        point = f"{position + 0.5:.1f} {HEIGHT - value / top * HEIGHT:.2f}"
+        path.append(f"L{point}" if pen_down else f"M{point}h0")
+        pen_down = True
+    return "".join(path)
+
+
+def _svg(name: str, title: str, description: str, steps: int, shapes: SafeString) -> SafeString:
+    return format_html(
+        '<svg class="jobexec-chart" viewBox="0 0 {steps} {height}" preserveAspectRatio="none" role="img"'
+        ' aria-labelledby="{name}-title {name}-desc"><title id="{name}-title">{title}</title>'
+        '<desc id="{name}-desc">{description}</desc>'
+        '<path class="jobexec-grid" d="M0 0H{steps}M0 {middle}H{steps}M0 {height}H{steps}"/>{shapes}</svg>',
+        name=name,
+        title=title,
+        description=description,
+        steps=max(steps, 1),
+        height=HEIGHT,
+        middle=HEIGHT // 2,
+        shapes=shapes,
+    )

@@ -1,0 +1,63 @@
+"""Which engine and which period are looked at: ``?engine=`` and ``?period=``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db import router
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from jobexec.conf import get_settings
+from jobexec.models import Job
+
+PERIODS = {"hour": (timedelta(hours=1), _("Hour")), "day": (timedelta(days=1), _("Day"))}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One engine, one period."""
+
+    engine: str
+    period: str
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> Choice:
+        """What the address says; what it does not say, or says wrongly, is the engine of the lists and an hour."""
+        engine, period = request.GET.get("engine", ""), request.GET.get("period", "")
+        return cls(
+            engine if engine in get_settings().engines else engine_of_lists(),
+            period if period in PERIODS else next(iter(PERIODS)),
+        )
+
+    @property
+    def length(self) -> timedelta:
+        """How long the period is."""
+        return PERIODS[self.period][0]
+
+    @property
+    def query(self) -> str:
+        """The parameters that say so."""
+        return urlencode({"engine": self.engine, "period": self.period})
+
+    def engines(self) -> list[dict[str, Any]]:
+        """All engines to choose from; none if there is one only."""
+        names = list(get_settings().engines)
+        return [] if len(names) < 2 else [self._offer(name, Choice(name, self.period)) for name in names]
+
+    def periods(self) -> list[dict[str, Any]]:
+        """All periods to choose from."""
+        return [self._offer(text, Choice(self.engine, name)) for name, (_length, text) in PERIODS.items()]
+
+    def _offer(self, text: Any, choice: Choice) -> dict[str, Any]:
+        return {"text": text, "query": choice.query, "current": choice == self}
+
+
+def engine_of_lists() -> str:
+    """The engine whose rows the lists of the admin show: where the routers send the models."""
+    alias = router.db_for_read(Job)
+    engines = get_settings().engines
+    return alias if alias in engines else next(iter(engines))

@@ -1,0 +1,128 @@
+"""The lists of the dashboard as the template shows them: plain rows with their links."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
+
+from jobexec.models import Batch, DeadLetterJob, ExecutorNode, FailureGroup, Incident, Job, Suspension, TimerJob
+from jobexec.operations.overview import NodeStatus, Overview
+from jobexec.operations.problems import problems, start_command
+
+from .. import display, node_columns
+from .sight import Sight
+
+_LEADS_TO: dict[str, tuple[type[Any], dict[str, str]]] = {
+    "no_node": (ExecutorNode, {}),
+    "lease": (ExecutorNode, {}),
+    "stuck": (ExecutorNode, {}),
+    "late": (Job, {"lock": "free"}),
+    "incidents": (Incident, {"state__exact": "open"}),
+}
+
+
+def wrong(seen: Overview, sight: Sight) -> list[dict[str, str]]:
+    """What is wrong now, each with the list to look at."""
+    found = []
+    for problem in problems(seen):
+        table, query = _LEADS_TO[problem.code]
+        found.append({"text": problem.text, "url": sight.list(table, **query)})
+    return found
+
+
+def nodes(seen: Overview, sight: Sight) -> dict[str, Any] | None:
+    """The executors; what to do if there is none."""
+    if seen.nodes is None:
+        return None
+    rows = [_node(node, seen, sight) for node in seen.nodes]
+    return {"rows": rows, "url": sight.list(ExecutorNode), "command": start_command(seen.using)}
+
+
+def _node(node: NodeStatus, seen: Overview, sight: Sight) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "url": sight.page(ExecutorNode, node.id),
+        "state": node_columns.state_badge(node.state),
+        "heartbeat": display.relative(node.heartbeat_time, seen.now),
+        "lease": node_columns.lease_badge(node.lease_left),
+        "busy": display.load(node.busy_threads, node.threads),
+        "stuck": node_columns.stuck_badge(node.stuck_threads),
+        "queued": display.load(node.queued_jobs, node.queue_size),
+    }
+
+
+def failures(seen: Overview, sight: Sight) -> dict[str, Any] | None:
+    """The groups of failures of the period, each with the dead letters that it left."""
+    if seen.failure_groups is None:
+        return None
+    rows = [
+        {
+            "handler": display.handler(found.group.handler_type),
+            "exception": found.group.exception,
+            "message": display.shortened(found.group.message, 100),
+            "url": sight.page(FailureGroup, found.group.pk),
+            "count": number_format(found.group.count, force_grouping=True),
+            "last": display.relative(found.group.last_time, seen.now),
+            "first": display.relative(found.group.first_time, seen.now),
+            "dead_letters": found.dead_letters if sight.may(DeadLetterJob) else None,
+            "dead_letters_url": sight.list(DeadLetterJob, fingerprint=found.group.fingerprint),
+        }
+        for found in seen.failure_groups
+    ]
+    return {"rows": rows, "url": sight.list(FailureGroup)}
+
+
+def timers(seen: Overview, sight: Sight) -> dict[str, Any] | None:
+    """What is due next."""
+    if seen.timers is None:
+        return None
+    rows = [
+        {
+            "handler": display.handler(timer.handler_type),
+            "url": sight.page(TimerJob, timer.id),
+            "due": display.relative(timer.due_date, seen.now),
+            "retry": timer.attempts > 0,
+        }
+        for timer in seen.timers
+    ]
+    return {"rows": rows, "url": sight.list(TimerJob)}
+
+
+def suspensions(seen: Overview, sight: Sight) -> dict[str, Any] | None:
+    """What is suspended now, and what will be."""
+    if seen.suspensions is None or seen.planned is None:
+        return None
+    rows = [
+        {
+            "scope": suspension.get_scope_display(),
+            "value": suspension.value,
+            "url": sight.page(Suspension, suspension.pk),
+            "state": display.badge("off", _("in force")) if in_force else display.badge("wait", _("planned")),
+            "from": display.relative(suspension.suspend_time or suspension.create_time, seen.now),
+            "until": display.relative(suspension.activate_time, seen.now),
+        }
+        for in_force, found in ((True, seen.suspensions), (False, seen.planned))
+        for suspension in found
+    ]
+    return {"rows": rows, "url": sight.list(Suspension)}
+
+
+def batches(seen: Overview, sight: Sight) -> dict[str, Any] | None:
+    """The batches that are not over, with their progress."""
+    if seen.batches is None:
+        return None
+    rows = [
+        {
+            "type": running.batch.type,
+            "state": display.badge("work", running.batch.get_state_display()),
+            "url": sight.page(Batch, running.batch.pk),
+            "progress": display.load(running.progress.changed + running.progress.skipped, running.progress.total),
+            "failed": running.progress.failed_jobs,
+            "user": running.batch.create_user,
+            "age": display.age(running.batch.create_time, seen.now),
+        }
+        for running in seen.batches
+    ]
+    return {"rows": rows, "url": sight.list(Batch)}

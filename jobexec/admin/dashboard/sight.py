@@ -1,0 +1,87 @@
+"""What a user may see, and where it leads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.admin.utils import quote
+from django.db.models import Model
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+
+from jobexec.models import (
+    JOB_TABLES,
+    Batch,
+    ExecutorNode,
+    FailureGroup,
+    HistoryJob,
+    Incident,
+    MeterLog,
+    Suspension,
+    TimerJob,
+)
+
+#: Which tables make which part of the overview; to see it one needs to see one of them.
+_TABLES: dict[str, tuple[type[Model], ...]] = {
+    "counts": (*JOB_TABLES, HistoryJob),
+    "incidents": (Incident,),
+    "timers": (TimerJob,),
+    "nodes": (ExecutorNode,),
+    "suspensions": (Suspension,),
+    "batches": (Batch,),
+    "failure_groups": (FailureGroup,),
+    "traffic": (MeterLog,),
+}
+
+
+class Sight:
+    """The tables that a user may view in one site, by the list that Django's admin makes of them.
+
+    A table that the site has no page for, such as the meter log, is visible with its permission, and leads nowhere.
+    """
+
+    def __init__(self, request: HttpRequest, app_list: Iterable[Mapping[str, Any]]) -> None:
+        self._request = request
+        self._listed = {
+            entry["model"]: bool(entry["perms"].get("view"))
+            for app in app_list
+            if app["app_label"] == "jobexec"
+            for entry in app["models"]
+        }
+        self.linked = True
+        """Whether pages show the engine that is looked at."""
+
+    def may(self, table: type[Model]) -> bool:
+        """Whether the user may view this table."""
+        if table in self._listed:
+            return self._listed[table]
+        return self._request.user.has_perm(f"jobexec.view_{table._meta.model_name}")
+
+    def parts(self) -> frozenset[str]:
+        """What of the overview the user may see."""
+        return frozenset(part for part, tables in _TABLES.items() if any(map(self.may, tables)))
+
+    def list(self, table: type[Model], **query: str) -> str:
+        """The address of a table's list; empty if there is none for this user."""
+        return self._address(table, "changelist", (), query)
+
+    def page(self, table: type[Model], key: Any) -> str:
+        """The address of a row's page; empty if there is none for this user."""
+        return self._address(table, "change", (quote(key),), {})
+
+    def _address(self, table: type[Model], page: str, arguments: tuple[Any, ...], query: Mapping[str, str]) -> str:
+        if not (self.linked and self._listed.get(table)):
+            return ""
+        name = f"admin:jobexec_{table._meta.model_name}_{page}"
+        url = reverse(name, args=arguments, current_app=getattr(self._request, "current_app", None))
+        return f"{url}?{urlencode(query)}" if query else url
+
+
+def address_of_dashboard(request: HttpRequest) -> str:
+    """Where the dashboard alone is fetched from; empty if the site has no page of executor nodes, which gives it."""
+    try:
+        return reverse("admin:jobexec_dashboard", current_app=getattr(request, "current_app", None))
+    except NoReverseMatch:
+        return ""

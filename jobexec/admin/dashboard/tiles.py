@@ -1,0 +1,77 @@
+"""The numbers at the top of the dashboard: how many jobs are in which state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Model
+from django.utils.translation import gettext as _
+
+from jobexec.models import DeadLetterJob, HistoryJob, Incident, IncidentState, Job, SuspendedJob, TimerJob
+from jobexec.operations.counts import CappedCount, JobCounts
+from jobexec.operations.overview import Overview
+from jobexec.operations.wording import distance, duration
+
+from .sight import Sight
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One number. ``kind`` is its colour: ok, work, wait, warn, bad, off; ``url`` may be empty."""
+
+    name: str
+    count: CappedCount
+    kind: str
+    url: str
+    note: str = ""
+
+
+def tiles(seen: Overview, sight: Sight) -> list[Tile]:
+    """The tiles that this user may see."""
+    found = [] if seen.counts is None else list(_of_jobs(seen, seen.counts, sight))
+    if seen.incidents is not None:
+        url = sight.list(Incident, state__exact=IncidentState.OPEN.value)
+        found.append(Tile(_("Open incidents"), seen.incidents, "bad" if seen.incidents else "wait", url))
+    return found
+
+
+def _of_jobs(seen: Overview, counts: JobCounts, sight: Sight) -> Iterator[Tile]:
+    if sight.may(Job):
+        yield Tile(_("Executable"), counts.free, "ok", sight.list(Job, lock="free"), _oldest(seen))
+        yield Tile(_("In progress"), counts.in_progress, "work", sight.list(Job, lock="held"), _threads(seen))
+    if sight.may(TimerJob):
+        yield Tile(_("Timers"), counts.timers, "wait", sight.list(TimerJob, waiting="time"), _next(seen, retry=False))
+        url = sight.list(TimerJob, waiting="retry")
+        yield Tile(_("Waiting retries"), counts.retries, "warn", url, _next(seen, retry=True))
+    others: tuple[tuple[type[Model], Any, CappedCount, str], ...] = (
+        (SuspendedJob, _("Suspended"), counts.suspended, "off"),
+        (DeadLetterJob, _("Dead letters"), counts.dead_letters, "bad" if counts.dead_letters else "wait"),
+        (HistoryJob, _("History to write"), counts.history, "wait"),
+    )
+    for table, name, count, kind in others:
+        if sight.may(table):
+            yield Tile(name, count, kind, sight.list(table))
+
+
+def _oldest(seen: Overview) -> str:
+    if seen.counts is None or seen.counts.oldest_due is None:
+        return ""
+    waited = (seen.now - seen.counts.oldest_due).total_seconds()
+    return _("oldest waits %(time)s") % {"time": duration(max(0.0, waited))}
+
+
+def _threads(seen: Overview) -> str:
+    living = [node for node in seen.nodes or [] if node.lease_good]
+    if not living:
+        return ""
+    values = {"busy": sum(node.busy_threads for node in living), "threads": sum(node.threads for node in living)}
+    return _("%(busy)d of %(threads)d threads busy") % values
+
+
+def _next(seen: Overview, *, retry: bool) -> str:
+    for timer in seen.timers or []:
+        if bool(timer.attempts) is retry:
+            return _("next %(when)s") % {"when": distance(timer.due_date, seen.now)}
+    return ""

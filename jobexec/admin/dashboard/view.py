@@ -1,0 +1,87 @@
+"""The dashboard of one request: what is looked at, for whom, and as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from django.contrib.admin import AdminSite
+from django.core.exceptions import PermissionDenied
+from django.db import Error
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.utils import timezone
+
+from jobexec import clock
+from jobexec.models import Job
+from jobexec.operations.overview import Overview, overview
+
+from ..tenancy import tenants_of
+from . import panels
+from .choice import Choice, engine_of_lists
+from .flow import flow
+from .sight import Sight, address_of_dashboard
+from .tiles import tiles
+
+AppList = Iterable[Mapping[str, Any]]
+
+REFRESH_SECONDS = 10
+"""How often the page asks for the dashboard anew."""
+
+
+def dashboard(request: HttpRequest, app_list: AppList) -> str:
+    """The dashboard with what chooses and refreshes it; empty for who may see nothing of it.
+
+    ``app_list`` is what Django's admin shows to this user (``AdminSite.get_app_list``).
+    """
+    sight, choice = Sight(request, app_list), Choice.of(request)
+    if not sight.parts():
+        return ""
+    url = address_of_dashboard(request)
+    context = {
+        "url": f"{url}?{choice.query}" if url else "",
+        "seconds": REFRESH_SECONDS,
+        "engines": choice.engines(),
+        "periods": choice.periods(),
+        "body": _body(request, sight, choice),
+    }
+    return render_to_string("admin/jobexec/dashboard/frame.html", context, request)
+
+
+def dashboard_view(request: HttpRequest, site: AdminSite) -> HttpResponse:
+    """The part of the dashboard that changes, for the script that refreshes it."""
+    request.current_app = site.name
+    sight = Sight(request, site.get_app_list(request, "jobexec"))
+    if not sight.parts():
+        raise PermissionDenied
+    return HttpResponse(_body(request, sight, Choice.of(request)))
+
+
+def _body(request: HttpRequest, sight: Sight, choice: Choice) -> str:
+    lists = engine_of_lists()
+    sight.linked = choice.engine == lists
+    now = timezone.localtime(clock.now(choice.engine))
+    context = {"choice": choice, "lists": "" if sight.linked else lists, "time": f"{now:%H:%M:%S}", "now": now}
+    try:
+        seen = overview(choice.engine, tenants=tenants_of(request), period=choice.length, parts=sight.parts())
+        context |= _content(seen, sight)
+    except Error as error:  # the page of an operator must not break together with what he looks at
+        context["error"] = str(error)
+    return render_to_string("admin/jobexec/dashboard/body.html", context, request)
+
+
+def _content(seen: Overview, sight: Sight) -> dict[str, Any]:
+    if seen.counts is not None and not sight.may(Job):
+        seen = replace(seen, counts=replace(seen.counts, oldest_due=None))
+    return {
+        "tenants": None if seen.tenants is None else sorted(seen.tenants),
+        "wrong": panels.wrong(seen, sight),
+        "tiles": tiles(seen, sight),
+        "flow": None if seen.traffic is None else flow(seen.traffic, seen.now),
+        "nodes": panels.nodes(seen, sight),
+        "failures": panels.failures(seen, sight),
+        "timers": panels.timers(seen, sight),
+        "suspensions": panels.suspensions(seen, sight),
+        "batches": panels.batches(seen, sight),
+    }
