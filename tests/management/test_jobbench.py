@@ -15,6 +15,7 @@ from jobexec.conf import get_settings
 from jobexec.handlers.registry import all_handlers
 from jobexec.management.bench import CASES
 from jobexec.management.bench.backlog import Backlog
+from jobexec.management.bench.batch import Requeue
 from jobexec.management.bench.bloat import rates_of
 from jobexec.management.bench.bulk import multiply
 from jobexec.management.bench.exclusive import Siblings
@@ -41,7 +42,7 @@ from tests.support.factories import make_job, make_node, make_row
 SIDE_BY_SIDE = [name for name in CASES if name != "cluster"]
 
 #: Those whose jobs are not run, or not by the queue of the raw SQL.
-OF_ANOTHER_KIND = ("enqueue", "enqueue_many", "latency", "idle", "timers", "admin")
+OF_ANOTHER_KIND = ("enqueue", "enqueue_many", "latency", "idle", "timers", "batch", "admin")
 
 
 @pytest.fixture(autouse=True)
@@ -183,6 +184,19 @@ class TestExactlyOnce:
         monkeypatch.setattr(Move, "page", lossy)
         with pytest.raises(CommandError, match="Not each job became executable exactly once: 5 jobs, 3 counted"):
             bench("timers", alias)
+        assert rows(alias) == 0
+
+    def test_a_dead_letter_that_is_lost_is_told(self, alias, monkeypatch):
+        page = Requeue.page
+
+        def lossy(self):
+            count = page(self)
+            Job.objects.using(alias).filter(retries=3).order_by("pk").first().delete()
+            return 0 if count < 5 else count
+
+        monkeypatch.setattr(Requeue, "page", lossy)
+        with pytest.raises(CommandError, match="Not each job was requeued exactly once: 5 jobs, 3 counted"):
+            bench("batch", alias)
         assert rows(alias) == 0
 
     def test_a_loop_that_resumes_takes_each_job_once(self, alias):

@@ -4,6 +4,7 @@ from .admin_pages import AdminPages
 from .async_handlers import AsyncHandlers
 from .atomic import Atomic
 from .backlog import Backlog
+from .batch import BatchCase
 from .bloat import Bloat
 from .case import Case
 from .cluster import Cluster
@@ -36,6 +37,7 @@ _ALL: tuple[type[Case], ...] = (
     Soak,
     Retries,
     Timers,
+    BatchCase,
     Payload,
     AsyncHandlers,
     AdminPages,

@@ -33,7 +33,7 @@ def build_settings(alias: str, **overrides: Any) -> Settings:
     """
     current = get_settings()
     current.engine(alias)
-    source = dict(current.source) | {"CATEGORIES": [CATEGORY], "DEPLOYMENT": None}
+    source = dict(current.source) | {"CATEGORIES": [CATEGORY], "BATCH_CATEGORY": None, "DEPLOYMENT": None}
     with _jobexec(source):
         return get_settings().replace(
             engines=[alias],
