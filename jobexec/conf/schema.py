@@ -107,6 +107,7 @@ class Settings:
     batch_priority: int = field(default=0, metadata=_by(values.integer(-1_000_000, 1_000_000)))
     meter_interval: timedelta = field(default=_seconds(15), metadata=_by(values.duration()))
     meter_time_to_live: timedelta = field(default=timedelta(days=30), metadata=_by(values.duration()))
+    metrics_token: str | None = field(default=None, metadata=_by(values.token), repr=False)
     admin_tenants: str | None = field(default=None, metadata=_by(values.dotted_path))
     #: What CATEGORIES says of each category; 1 where it is a list. In CATEGORIES itself, and so no key of its own.
     category_weights: Mapping[str, int] = field(default_factory=dict)

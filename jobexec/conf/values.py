@@ -6,6 +6,7 @@ It raises ValueError, whose text says what was expected; the caller adds the set
 from __future__ import annotations
 
 import math
+import re
 import socket
 from collections.abc import Callable, Mapping
 from datetime import time, timedelta
@@ -220,6 +221,13 @@ def time_window(value: Any) -> tuple[time, time] | None:
     if begin.tzinfo or end.tzinfo or begin == end:
         raise ValueError(expected)
     return begin, end
+
+
+def token(value: Any) -> str | None:
+    """A secret that can stand in a header of HTTP, or None."""
+    if value is not None and not (isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9._~+/=-]{16,}", value)):
+        raise ValueError("a text of at least 16 letters, digits and characters of ._~+/=-, or None")
+    return value
 
 
 def retry_plan(value: Any) -> Any:

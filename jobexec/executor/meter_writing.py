@@ -30,16 +30,16 @@ class MeterWriting(Loop):
     """Adds the counts of one engine to the meter log and to the groups of failures, every METER_INTERVAL.
 
     A loop of its own: who waits here for the lock on a group must hold up neither outcomes nor the lease. A flush that
-    failed is tried again, as it was, unless it is found to have gone through; what is counted meanwhile comes after
-    it. So only a process that is killed loses counts, those of one interval.
+    failed is tried again, unless it is found to have gone through; what is counted meanwhile comes after it. So
+    only a process that is killed loses counts, those of one interval.
     """
 
     def __init__(self, node: Node) -> None:
         super().__init__(f"jobexec-meters-{node.using}")
         self.node = node
         self._interval = node.settings.meter_interval.total_seconds()
-        self._pending: tuple[Counted, datetime] | None = None
-        self._in_doubt = False
+        #: What is to be written, and the time with which it was tried last.
+        self._pending: tuple[Counted, datetime | None] | None = None
         self._written_at = clock.monotonic()
 
     def run_once(self) -> float:
@@ -52,18 +52,20 @@ class MeterWriting(Loop):
         """Write all that was counted until now."""
         if self._pending:
             self._write_pending()
-        self._pending = self.node.meters.take(), clock.now(self.node.using)
+        self._pending = self.node.meters.take(), None
         self._write_pending()
 
     def _write_pending(self) -> None:
         assert self._pending is not None
         using, reporter = self.node.using, self.node.settings.node_name
-        counted, timestamp = self._pending
-        if counted.counts and not (self._in_doubt and flushed(using, reporter, timestamp)):
-            self._in_doubt = True
+        counted, tried = self._pending
+        if tried is None or not flushed(using, reporter, tried):
+            # Now, and not when it was counted: what is older than two hours never grows any more.
+            now = clock.now(using)
+            self._pending = counted, now
             with self.node.writing:
-                write_counted(using, reporter, counted, timestamp)
-        self._in_doubt, self._pending = False, None
+                write_counted(using, reporter, counted, now)
+        self._pending = None
         self._written_at = clock.monotonic()
 
     def stop(self, timeout: float) -> bool:

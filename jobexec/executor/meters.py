@@ -57,6 +57,7 @@ class Meters:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._successful: Counter[str] = Counter()
         self._waits, self._runs = [0] * _BITS, [0] * _BITS
+        self._waited, self._ran = 0, 0.0  # in milliseconds
         self._failures: dict[str, FailureCount] = {}
 
     def acquired(self, page: Acquisition) -> None:
@@ -84,6 +85,7 @@ class Meters:
     def _ended(self, outcomes: Sequence[Outcome], per_point: int) -> None:
         # For every job: no call that is not needed, and whole milliseconds, whose binary digits are the bucket.
         successful, waits, runs = self._successful, self._waits, self._runs
+        waited, ran = 0, 0.0
         for outcome in outcomes:
             run, work = outcome.run, outcome.work
             if run is None or not outcome.counted:
@@ -99,8 +101,15 @@ class Meters:
                     wait -= int(work.priority) * per_point
             except (TypeError, ValueError):  # SQLite takes any value in any column
                 continue
-            waits[wait.bit_length() if wait > 0 else 0] += 1
-            runs[int(run.duration * 1000).bit_length()] += 1
+            if wait < 0:
+                wait = 0  # by the clock of whoever enqueued it
+            waits[wait.bit_length()] += 1
+            waited += wait
+            duration = run.duration * 1000
+            runs[int(duration).bit_length()] += 1
+            ran += duration
+        self._waited += waited
+        self._ran += ran
 
     def _failed(self, outcome: Outcome) -> None:
         work, failure, became = outcome.work, outcome.failure, outcome.became
@@ -143,9 +152,10 @@ class Meters:
         """What was counted since the last call."""
         with self._lock:
             counts, successful, failures = self._counts, self._successful, self._failures
-            waits, runs = self._waits, self._runs
+            waits, runs, waited, ran = self._waits, self._runs, self._waited, self._ran
             self._begin()
         counts.update({(names.JOB_SUCCESSFUL, handler): count for handler, count in successful.items()})
         for name, buckets in ((names.JOB_WAIT_TIME, waits), (names.JOB_RUN_TIME, runs)):
             counts.update({(name, key): count for key, count in counts_by_key(buckets)})
+        counts[names.JOB_WAIT_TIME_SUM, ""], counts[names.JOB_RUN_TIME_SUM, ""] = waited, round(ran)
         return Counted({key: count for key, count in counts.items() if count}, list(failures.values()))

@@ -47,6 +47,10 @@ JOB_RECOVERED = "job-recovered"
 JOB_WAIT_TIME = "job-wait-time"  # by bucket
 JOB_RUN_TIME = "job-run-time"  # by bucket
 
+# What the runs of the histograms took together, in milliseconds.
+JOB_WAIT_TIME_SUM = "job-wait-time-sum"
+JOB_RUN_TIME_SUM = "job-run-time-sum"
+
 #: Those whose keys are buckets, see :mod:`~jobexec.operations.histogram`.
 HISTOGRAMS = (JOB_WAIT_TIME, JOB_RUN_TIME)
 METERS = (
@@ -59,6 +63,8 @@ METERS = (
     JOB_DEAD_LETTERED,
     JOB_RECOVERED,
     *HISTOGRAMS,
+    JOB_WAIT_TIME_SUM,
+    JOB_RUN_TIME_SUM,
 )
 
 #: By name and key of a meter, how much it grew.

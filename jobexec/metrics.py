@@ -1,0 +1,242 @@
+"""Metrics for Prometheus, read from the database when somebody asks: see ``docs/reference/metrics.md``.
+
+The only module that imports prometheus_client: ``pip install jobexec[metrics]``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from secrets import compare_digest
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db.models import Max, Min, Q, Sum
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from jobexec import clock
+from jobexec.conf import get_settings
+from jobexec.models import ExecutorNode, NodeState, Suspension
+from jobexec.operations import meters
+from jobexec.operations.counts import CappedCount, job_counts, open_incidents
+from jobexec.operations.histogram import BOUNDS, KEYS
+from jobexec.operations.meter_totals import MeterTotals
+
+try:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+        Metric,
+    )
+    from prometheus_client.exposition import choose_encoder
+    from prometheus_client.registry import Collector
+except ImportError as error:  # pragma: no cover
+    raise ImproperlyConfigured("jobexec.metrics needs prometheus_client: pip install jobexec[metrics]") from error
+
+logger = logging.getLogger("jobexec.metrics")
+
+#: The counters: name, whether it tells handlers apart, and what it says.
+_COUNTERS = {
+    meters.JOB_ACQUISITION_ATTEMPT: ("jobexec_acquisition_attempts", False, "Pages of jobs that nodes have asked for."),
+    meters.JOB_ACQUIRED_SUCCESS: ("jobexec_jobs_acquired", False, "Jobs that nodes have locked."),
+    meters.JOB_ACQUIRED_FAILURE: ("jobexec_acquisition_lock_failures", False, "Jobs that another node locked first."),
+    meters.JOB_LOCKED_EXCLUSIVE: (
+        "jobexec_jobs_locked_exclusive",
+        False,
+        "Jobs that were found while another job of their process instance was locked.",
+    ),
+    meters.JOB_SUCCESSFUL: ("jobexec_jobs_successful", True, "Runs that succeeded."),
+    meters.JOB_FAILED: ("jobexec_jobs_failed", True, "Attempts that failed."),
+    meters.JOB_DEAD_LETTERED: ("jobexec_jobs_dead_lettered", True, "Attempts that failed and were the last."),
+    meters.JOB_RECOVERED: ("jobexec_jobs_recovered", False, "Jobs that were released because their node had died."),
+}
+_HISTOGRAMS = {
+    meters.JOB_WAIT_TIME: (
+        "jobexec_job_wait_seconds",
+        meters.JOB_WAIT_TIME_SUM,
+        "From the moment when a job was due to the start of its run.",
+    ),
+    meters.JOB_RUN_TIME: ("jobexec_job_run_seconds", meters.JOB_RUN_TIME_SUM, "How long runs took."),
+}
+_BOUNDS = [*(str(bound / 1000) for bound in BOUNDS), "+Inf"]
+#: Gauges of all nodes of one name, from the columns of their rows.
+_NODE_GAUGES = {
+    "threads": "Worker threads of the nodes of this name.",
+    "busy_threads": "Worker threads that run a job, at the last heartbeat.",
+    "stuck_threads": "Threads whose job goes on after its timeout.",
+    "queued_jobs": "Jobs that are locked and wait for a thread.",
+    "queue_size": "The most jobs that may wait for a thread.",
+}
+
+
+class JobExecCollector(Collector):
+    """Reads the metrics of these engines (default: all) whenever a registry is asked.
+
+    ``REGISTRY.register(JobExecCollector())``. In one process of the cluster is enough: all nodes write to the same
+    tables. Keep it, for it remembers what has been added up. An engine whose database does not answer has
+    ``jobexec_up`` 0 and nothing else.
+    """
+
+    def __init__(self, engines: Iterable[str] | None = None) -> None:
+        self._engines = None if engines is None else list(engines)
+        self._totals: dict[str, MeterTotals] = {}
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: to register a collector must not ask a database."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        families = _Families()
+        for using in self._engines or get_settings().engines:
+            read = self._totals.setdefault(using, MeterTotals(using)).read
+            try:
+                samples = list(_samples(using, read))
+            except Exception as error:
+                logger.warning("The metrics of %s could not be read: %s", using, error)
+                samples = [_up(0)]
+            for add in samples:
+                add(families, using)
+        yield from families.all.values()
+
+
+class _Families:
+    """The families of one answer: the samples of all engines stand together."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, Metric] = {}
+
+    def of(self, kind: type[Any], name: str, text: str, labels: Iterable[str] = ()) -> Any:
+        if name not in self.all:
+            self.all[name] = kind(name, text, labels=["engine", *labels])
+        return self.all[name]
+
+
+_Add = Callable[[_Families, str], None]
+
+
+def _gauge(name: str, text: str, value: float, **labels: str) -> _Add:
+    def add(families: _Families, using: str) -> None:
+        families.of(GaugeMetricFamily, name, text, labels).add_metric([using, *labels.values()], value)
+
+    return add
+
+
+def _up(value: int) -> _Add:
+    return _gauge("jobexec_up", "1 if the database of the engine has answered, else 0.", value)
+
+
+def _samples(using: str, read: Callable[[], Mapping[tuple[str, str], int]]) -> Iterator[_Add]:
+    yield _up(1)
+    totals = read()
+    yield from (_counter(totals, *each) for each in _COUNTERS.items())
+    yield from (_histogram(totals, *each) for each in _HISTOGRAMS.items())
+    yield from _queues(using)
+    yield from _nodes(using)
+
+
+def _counter(totals: Mapping[tuple[str, str], int], meter: str, said: tuple[str, bool, str]) -> _Add:
+    name, by_handler, text = said
+    values = {key: value for (each, key), value in totals.items() if each == meter}
+
+    def add(families: _Families, using: str) -> None:
+        family = families.of(CounterMetricFamily, name, text, ["handler"] if by_handler else [])
+        for handler, value in values.items() if by_handler else [("", sum(values.values()))]:
+            family.add_metric([using, handler] if by_handler else [using], value)
+
+    return add
+
+
+def _histogram(totals: Mapping[tuple[str, str], int], meter: str, said: tuple[str, str, str]) -> _Add:
+    name, sum_meter, text = said
+    buckets, count = [], 0
+    for key, bound in zip(KEYS, _BOUNDS, strict=True):
+        count += totals.get((meter, key), 0)
+        buckets.append((bound, float(count)))
+    seconds = totals.get((sum_meter, ""), 0) / 1000
+
+    def add(families: _Families, using: str) -> None:
+        families.of(HistogramMetricFamily, name, text).add_metric([using], buckets, seconds)
+
+    return add
+
+
+def _queues(using: str) -> Iterator[_Add]:
+    counts = job_counts(using)
+    states = {
+        "executable": counts.free,
+        "in_progress": counts.in_progress,
+        "timer": counts.timers,
+        "retry": counts.retries,
+        "suspended": counts.suspended,
+        "dead_letter": counts.dead_letters,
+        "history": counts.history,
+    }
+    for state, count in states.items():
+        yield from _capped("jobexec_jobs", "Jobs in a state.", count, state=state)
+    now = clock.now(using)
+    age = 0.0 if counts.oldest_due is None else max(0.0, (now - counts.oldest_due).total_seconds())
+    yield _gauge("jobexec_oldest_due_age_seconds", "How long the job that waits longest has been due.", age)
+    yield from _capped("jobexec_incidents", "Open incidents.", open_incidents(using))
+    live = Suspension.objects.using(using).filter(Q(suspend_time=None) | Q(suspend_time__lte=now), live=True)
+    in_force = CappedCount.of(live.exclude(activate_time__lte=now))
+    yield from _capped("jobexec_suspensions", "Suspensions in force.", in_force)
+
+
+def _capped(name: str, text: str, count: CappedCount, **labels: str) -> Iterator[_Add]:
+    yield _gauge(name, f"{text} The least that there are if the companion is 1.", int(count), **labels)
+    yield _gauge(f"{name}_capped", f"1 if {name} was not counted to its end.", int(count.capped), **labels)
+
+
+def _nodes(using: str) -> Iterator[_Add]:
+    now, sums = clock.now(using), {name: Sum(name) for name in _NODE_GAUGES}
+    rows = ExecutorNode.objects.using(using).exclude(state=NodeState.DEAD).values("name")
+    # By name: there may be several processes of one name, and Prometheus takes no sample twice.
+    found: Any = rows.annotate(beat=Min("heartbeat_time"), lease=Max("lease_expiration_time"), **sums).order_by("name")
+    for row in found:
+        node = row["name"]
+        for name, text in _NODE_GAUGES.items():
+            yield _gauge(f"jobexec_node_{name}", text, int(row[name]), node=node)
+        age = max(0.0, (now - row["beat"]).total_seconds())
+        yield _gauge(
+            "jobexec_node_heartbeat_age_seconds", "Since the last sign of life; of the oldest.", age, node=node
+        )
+        alive = int(row["lease"] > now)
+        yield _gauge("jobexec_node_up", "1 if the lease of a node of this name holds.", alive, node=node)
+
+
+@cache
+def _registry() -> CollectorRegistry:
+    """What the view shows: jobexec alone, and the same collector for the life of the process."""
+    registry = CollectorRegistry()
+    registry.register(JobExecCollector())
+    return registry
+
+
+@never_cache
+@require_safe
+def view(request: HttpRequest) -> HttpResponse:
+    """All metrics, for whoever has METRICS_TOKEN, and for staff that may view the meter log.
+
+    They tell of all tenants.
+    """
+    if not (_has_token(request) or _is_staff(request)):
+        return HttpResponse("Not allowed.\n", "text/plain", 401, headers={"WWW-Authenticate": "Bearer"})
+    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    return HttpResponse(encode(_registry()), content_type)
+
+
+def _has_token(request: HttpRequest) -> bool:
+    expected = get_settings().metrics_token
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    given = token.strip().encode()
+    return expected is not None and scheme.lower() == "bearer" and compare_digest(given, expected.encode())
+
+
+def _is_staff(request: HttpRequest) -> bool:
+    user: Any = getattr(request, "user", None)  # a project may have no users
+    return bool(user and user.is_active and user.is_staff and user.has_perm("jobexec.view_meterlog"))

@@ -1,0 +1,16 @@
+"""What a project may include: ``path("jobexec/", include("jobexec.urls"))``."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from django.urls import URLPattern, path
+
+app_name = "jobexec"
+
+urlpatterns: list[URLPattern] = []
+
+if find_spec("prometheus_client"):  # pip install jobexec[metrics]
+    from jobexec import metrics
+
+    urlpatterns.append(path("metrics/", metrics.view, name="metrics"))
