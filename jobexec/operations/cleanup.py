@@ -56,6 +56,7 @@ class Cleanup:
         self._token = token
         self._tables = _expired(using)
         self._rows: Rows | None = None
+        self._reached: Any = None
         self._rolled_up = False
 
     @classmethod
@@ -77,7 +78,7 @@ class Cleanup:
                 return None
             if deleted:
                 return deleted
-            self._rows = None
+            self._rows = self._reached = None
         if self._rolled_up:
             return None
         self._rolled_up = True
@@ -97,12 +98,18 @@ class Cleanup:
         with atomic(using):
             if not global_lock.prolong(using, self.owner, self._token, FORCE_AFTER, global_lock.CLEAN_UP):
                 return None
-            ids = list(rows.values_list("pk", flat=True)[: get_settings().history_cleanup_batch_size])
-            return delete_rows(rows.model._base_manager.using(using).filter(pk__in=ids)) if ids else 0
+            (column,) = rows.query.order_by
+            if self._reached is not None:  # not once more through all that is deleted and still in the index
+                rows = rows.filter(**{f"{column}__gte": self._reached})
+            page = list(rows.values_list("pk", column)[: get_settings().history_cleanup_batch_size])
+            if not page:
+                return 0
+            self._reached = page[-1][1]
+            return delete_rows(rows.model._base_manager.using(using).filter(pk__in=[pk for pk, _ in page]))
 
 
 def _expired(using: str) -> Iterator[Rows]:
-    """What is to be deleted: rows of one table each, the oldest first along an index."""
+    """What is to be deleted: rows of one table each, in the order of one column with an index, the oldest first."""
     settings = get_settings()
     if settings.history_max_rows is not None:
         yield from _beyond(using, settings.history_max_rows)
@@ -136,4 +143,4 @@ def _batches(using: str, ids: Sequence[Any]) -> Iterator[Rows]:
     for table in (BatchFailure, BatchPart):
         for pk in ids:
             yield table._base_manager.using(using).filter(batch_id=pk).order_by("pk")
-    yield Batch.objects.using(using).filter(pk__in=ids)
+    yield Batch.objects.using(using).filter(pk__in=ids).order_by("pk")

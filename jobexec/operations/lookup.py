@@ -11,7 +11,8 @@ from django.db.models import CharField, Value
 from jobexec.exceptions import JobNotFound
 from jobexec.models import JOB_TABLES, AbstractJob, HistoryJob
 
-_TABLES: dict[str, type[AbstractJob]] = {table.state: table for table in (*JOB_TABLES, HistoryJob)}
+_ALL: tuple[type[AbstractJob], ...] = (*JOB_TABLES, HistoryJob)
+_TABLES = {table.state: table for table in _ALL}
 
 
 def find_states(ids: Iterable[UUID], using: str) -> dict[UUID, type[AbstractJob]]:
