@@ -82,6 +82,47 @@ class SuspendForm(forms.Form):
         return data
 
 
+class SuspendScopeForm(SuspendForm):
+    """The same for all jobs of something."""
+
+    include_jobs = forms.BooleanField(
+        label=_("Include existing jobs"),
+        required=False,
+        initial=True,
+        help_text=_("Otherwise only jobs that are created afterwards are held."),
+    )
+
+
+class OverrideForm(PriorityForm):
+    """Which priority, and for whom."""
+
+    cascade = forms.BooleanField(
+        label=_("Include existing jobs"),
+        required=False,
+        help_text=_("Those that run have it at their next attempt."),
+    )
+
+
+class RecalculateForm(forms.Form):
+    """From when on the retry plan counts."""
+
+    from_creation = forms.BooleanField(
+        label=_("From the creation of the job"), required=False, help_text=_("Otherwise from now on.")
+    )
+
+
+class ReasonForm(forms.Form):
+    """Why."""
+
+    reason = forms.CharField(
+        label=_("Reason"),
+        required=False,
+        max_length=1000,
+        widget=forms.TextInput(attrs={"size": "80"}),
+        help_text=_("It takes the place of the last exception. Left empty, that stays."),
+    )
+
+
 class LiftForm(forms.Form):
     """When, if not at once."""
 

@@ -12,6 +12,7 @@ from jobexec.models import Job, JobProgress
 from . import filters, text_filters
 from .job_actions import Activate, Cancel, Delete, Reschedule, ResetRetries, SetPriority, Suspend
 from .job_page import JobTableAdmin
+from .job_repairs import MoveToDeadLetters, Unlock
 
 
 @admin.register(Job)
@@ -39,7 +40,17 @@ class JobAdmin(JobTableAdmin):
     own_columns = ("progress",)
     sortable_by = ("age",)
     ordering = ("-id",)
-    actions = (ResetRetries(), Suspend(), Activate(), Reschedule(), SetPriority(), Cancel(), Delete())
+    actions = (
+        ResetRetries(),
+        Suspend(),
+        Activate(),
+        Reschedule(),
+        SetPriority(),
+        Unlock(),
+        MoveToDeadLetters(),
+        Cancel(),
+        Delete(),
+    )
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Job | None:
         job: Job | None = super().get_object(request, object_id, from_field)

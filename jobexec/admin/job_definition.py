@@ -2,56 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy
 
-from jobexec import operations
-from jobexec.models import JobDefinition
+from jobexec.models import JobDefinition, Scope, Suspension
 
-from .actions import Action, Outcome
+from . import display
 from .base import TableAdmin
-from .forms import SuspendForm
-from .job_actions import dates
-
-
-class SuspendDefinition(Action):
-    """Keep all jobs of a handler from running, also those that are still to come."""
-
-    name, permission = "suspend", "suspend"
-    description = gettext_lazy("Suspend the jobs of selected %(verbose_name_plural)s…")
-    label = gettext_lazy("Suspend…")
-    form_class = SuspendForm
-    warning = gettext_lazy("Also the jobs that are created later. Running jobs finish. Lift it among the suspensions.")
-
-    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
-        outcome = Outcome()
-        for name in list(queryset.values_list("pk", flat=True)):
-            operations.suspend(job_definition_id=name, using=using, at=data["at"], until=data["until"])
-            outcome.changed.append(name)
-        return outcome
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext("%(count)d definition suspended%(dates)s.", "%(count)d definitions suspended%(dates)s.", count)
-        return text % {"count": count, "dates": dates(data)}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Suspended%(dates)s.") % {"dates": dates(data)}
+from .definition_actions import (
+    ActivateDefinition,
+    ClearPriority,
+    OverridePriority,
+    RetryDeadLetters,
+    SuspendDefinition,
+)
+from .permissions import OperationPermissions
 
 
 @admin.register(JobDefinition)
-class JobDefinitionAdmin(TableAdmin):
+class JobDefinitionAdmin(OperationPermissions, TableAdmin):
     """Handlers with their options, by name."""
 
     list_display = (
         "id",
+        "standing",
         "category",
-        "priority",
+        "ranking",
         "retry_plan",
         "exclusive",
         "atomic",
@@ -60,8 +42,39 @@ class JobDefinitionAdmin(TableAdmin):
     )
     list_filter = ("exclusive", "atomic")
     search_fields = ("id__startswith", "process_definition_key__exact")
+    search_help_text = gettext_lazy("How the name begins, or a process definition.")
     ordering = ("id",)
-    actions = (SuspendDefinition(),)
+    readonly_fields = ("standing",)
+    actions = (SuspendDefinition(), ActivateDefinition(), OverridePriority(), ClearPriority(), RetryDeadLetters())
 
-    def has_suspend_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("jobexec.suspend_job")
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> JobDefinition | None:
+        definition: JobDefinition | None = super().get_object(request, object_id, from_field)
+        if definition is not None:
+            self.complete([definition])
+        return definition
+
+    def complete(self, rows: Sequence[JobDefinition]) -> None:
+        """Which of them are suspended, or are going to be."""
+        by_id = {row.pk: row for row in rows}
+        if not by_id:
+            return
+        found = Suspension.objects.using(rows[0]._state.db).filter(scope=Scope.JOB_DEFINITION, live=True)
+        for suspension in found.filter(value__in=by_id):
+            by_id[suspension.value].suspension = suspension  # type: ignore[attr-defined]
+
+    @admin.display(description=gettext_lazy("state"))
+    def standing(self, definition: JobDefinition) -> SafeString:
+        suspension: Suspension | None = getattr(definition, "suspension", None)
+        now = display.now(definition)
+        if suspension is None or suspension.over(now):
+            return display.badge("ok", _("active"))
+        if suspension.begun(now):
+            return display.badge("off", _("suspended"))
+        return display.badge("wait", _("to be suspended"))
+
+    @admin.display(description=gettext_lazy("priority"))
+    def ranking(self, definition: JobDefinition) -> SafeString:
+        if definition.overriding_priority is None:
+            return format_html("{}", definition.priority)
+        instead = _("instead of %(priority)d") % {"priority": definition.priority}
+        return format_html('{}<br><span class="jobexec-quiet">{}</span>', definition.overriding_priority, instead)

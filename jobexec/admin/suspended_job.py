@@ -13,6 +13,7 @@ from jobexec.models import SuspendedJob
 from . import display, filters, text_filters
 from .job_actions import Activate, Cancel, Delete, Reschedule, ResetRetries, SetPriority, Suspend
 from .job_page import JobTableAdmin
+from .job_repairs import MoveToDeadLetters, RecalculateDueDate
 
 
 @admin.register(SuspendedJob)
@@ -41,7 +42,17 @@ class SuspendedJobAdmin(JobTableAdmin):
     ordering = ("-suspended_at", "-id")
     own_columns = ("suspended_exactly",)
     readonly_fields: ClassVar[Any] = (*JobTableAdmin.readonly_fields, "suspended_exactly")
-    actions = (Activate(), Suspend(), ResetRetries(), Reschedule(), SetPriority(), Cancel(), Delete())
+    actions = (
+        Activate(),
+        Suspend(),
+        ResetRetries(),
+        Reschedule(),
+        RecalculateDueDate(),
+        SetPriority(),
+        MoveToDeadLetters(),
+        Cancel(),
+        Delete(),
+    )
 
     @admin.display(description=_("suspended"), ordering="suspended_at")
     def suspended(self, job: SuspendedJob) -> str | SafeString:

@@ -14,12 +14,15 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec import operations
 from jobexec.exceptions import InvalidJob
-from jobexec.models import Suspension
+from jobexec.models import Scope, Suspension
 
 from . import display
 from .actions import Action, Outcome
 from .base import TableAdmin
 from .forms import LiftForm
+from .permissions import OperationPermissions
+from .suspension_add import AddSuspension
+from .tenancy import is_restricted
 
 
 class Lift(Action):
@@ -59,18 +62,21 @@ class Lift(Action):
 
 
 @admin.register(Suspension)
-class SuspensionAdmin(TableAdmin):
+class SuspensionAdmin(OperationPermissions, AddSuspension):
     """Suspended process instances, process definitions, job definitions and tenants, and single jobs with dates."""
 
-    list_display = ("scope", "value", "standing", "begins", "ends", "create_time")
+    list_display = ("scope", "value", "standing", "begins", "ends", "include_jobs", "create_time")
     list_display_links = ("value",)
     list_filter = ("scope",)
     search_fields = ("value__startswith",)
     ordering = ("-id",)
     actions = (Lift(),)
 
-    def has_activate_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("jobexec.activate_job")
+    tenant_column = "value"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Suspension]:
+        rows: QuerySet[Suspension] = super().get_queryset(request)
+        return rows.filter(scope=Scope.TENANT) if is_restricted(request) else rows
 
     @admin.display(description=gettext_lazy("state"))
     def standing(self, suspension: Suspension) -> SafeString:

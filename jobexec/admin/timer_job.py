@@ -9,6 +9,7 @@ from jobexec.models import TimerJob
 from . import filters, text_filters
 from .job_actions import Cancel, Delete, Reschedule, ResetRetries, RetryNow, SetPriority, Suspend
 from .job_page import JobTableAdmin
+from .job_repairs import MoveToDeadLetters, RecalculateDueDate
 
 
 @admin.register(TimerJob)
@@ -35,4 +36,14 @@ class TimerJobAdmin(JobTableAdmin):
     )
     sortable_by = ("due",)
     ordering = ("due_date", "id")
-    actions = (RetryNow(), ResetRetries(), Reschedule(), SetPriority(), Suspend(), Cancel(), Delete())
+    actions = (
+        RetryNow(),
+        ResetRetries(),
+        Reschedule(),
+        RecalculateDueDate(),
+        SetPriority(),
+        Suspend(),
+        MoveToDeadLetters(),
+        Cancel(),
+        Delete(),
+    )

@@ -26,6 +26,7 @@ TABLES = (
     models.Incident,
     models.FailureGroup,
     models.Batch,
+    models.HistoryJob,
 )
 
 

@@ -15,6 +15,7 @@ from jobexec.models import (
     ExclusiveLock,
     ExecutorNode,
     FailureGroup,
+    HistoryJob,
     Incident,
     Job,
     JobDefinition,
@@ -72,6 +73,7 @@ def some_of_everything(using: str = "default") -> dict[type[Any], Any]:
     return {
         Incident: incident(dead, using),
         Batch: batch(using),
+        HistoryJob: history_job(using),
         FailureGroup: failure_group(using, job_id=dead.pk),
         Job: running(using),
         TimerJob: make(TimerJob, using, due_date=now + timedelta(minutes=3), attempts=1, retries=2, **FAILURE),
@@ -138,6 +140,12 @@ def failure_group(using: str = "default", **columns: Any) -> FailureGroup:
             **columns,
         }
     )
+
+
+def history_job(using: str = "default", **columns: Any) -> HistoryJob:
+    """History of an order that could not be written once."""
+    waits = {"type": "history", "due_date": clock.now() + timedelta(minutes=1), "attempts": 1, "retries": 9, **FAILURE}
+    return make(HistoryJob, using, **{"handler_configuration": {"records": [{"order": 4711}]}, **waits, **columns})
 
 
 def batch(using: str = "default", **columns: Any) -> Batch:

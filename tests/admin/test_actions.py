@@ -256,7 +256,7 @@ def test_an_end_before_the_beginning_is_asked_again(admin, dates):
 def test_suspend_the_jobs_of_a_handler(admin):
     job = data.make(Job, job_definition_id="tests.pay")
     pay = JobDefinition.objects.create(id="tests.pay", handler_type="tests.pay", category="default", priority=0)
-    response = admin.act(JobDefinition, "suspend", [pay], until="2099-07-01T10:00:00")
+    response = admin.act(JobDefinition, "suspend", [pay], until="2099-07-01T10:00:00", include_jobs="on")
     assert admin.told(response)[0][1].startswith("1 definition suspended until 07/01/2099")
     assert [(id, message[:9]) for id, _, message in logged()] == [("tests.pay", "Suspended")]
     assert SuspendedJob.objects.get().pk == job.pk

@@ -1,17 +1,22 @@
 """Every action needs its own permission; whoever may only look can do nothing."""
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from jobexec import clock
+from jobexec import clock, operations
 from jobexec.models import (
     JOB_TABLES,
+    Batch,
     DeadLetterJob,
     Deployment,
     DeploymentRegistration,
+    FailureGroup,
+    HistoryJob,
+    Incident,
     Job,
     JobDefinition,
     Scope,
@@ -21,7 +26,7 @@ from jobexec.models import (
 )
 
 from . import data
-from .conftest import list_url, page_url
+from .conftest import TABLES, list_url, page_url
 
 RETRIES, PRIORITY, NODE = {"retries": "7"}, {"priority": "9"}, {"node_name": "worker-9"}
 UNTIL = {"until": "2099-01-01T10:00:00"}
@@ -53,6 +58,25 @@ ACTIONS: list[tuple[type[Any], str, str, dict[str, str]]] = [
     (DeadLetterJob, "requeue", "requeue_deadletterjob", RETRIES),
     (DeadLetterJob, "set_priority", "prioritize_job", PRIORITY),
     (DeadLetterJob, "delete_selected", "delete_deadletterjob", {}),
+    (Job, "unlock", "unlock_job", {}),
+    (Job, "move_to_dead_letters", "bury_job", {}),
+    (TimerJob, "move_to_dead_letters", "bury_job", {}),
+    (SuspendedJob, "move_to_dead_letters", "bury_job", {}),
+    (TimerJob, "recalculate_due_date", "reschedule_job", {}),
+    (SuspendedJob, "recalculate_due_date", "reschedule_job", {}),
+    (HistoryJob, "retry_now", "retry_job", {}),
+    (HistoryJob, "delete_selected", "delete_historyjob", {}),
+    (Incident, "annotate", "annotate_incident", {"annotation": "Seen."}),
+    (Incident, "requeue", "requeue_deadletterjob", RETRIES),
+    (FailureGroup, "requeue", "requeue_deadletterjob", RETRIES),
+    (Batch, "suspend", "manage_batch", {}),
+    (Batch, "activate", "manage_batch", {}),
+    (Batch, "cancel", "manage_batch", {}),
+    (Batch, "delete_selected", "delete_batch", {}),
+    (JobDefinition, "activate", "activate_job", {}),
+    (JobDefinition, "override_priority", "prioritize_job", PRIORITY),
+    (JobDefinition, "clear_priority", "prioritize_job", {}),
+    (JobDefinition, "set_retries", "requeue_deadletterjob", RETRIES),
     (Deployment, "register", "register_deployment", NODE),
     (Deployment, "unregister", "register_deployment", NODE),
     (Suspension, "lift", "activate_job", {}),
@@ -65,22 +89,55 @@ CASES = pytest.mark.parametrize(
 )
 
 
-def a_row(table: type[Any]) -> Any:
-    if table is Deployment:
-        return Deployment.objects.create(id="shop:1", name="shop", version="1")
-    if table is Suspension:
-        return Suspension.objects.create(scope=Scope.TENANT, value="acme")
-    if table is JobDefinition:
-        return JobDefinition.objects.create(id="tests.pay", handler_type="tests.pay", category="default", priority=0)
-    if table is TimerJob:
-        return data.make(TimerJob, due_date=clock.now() + timedelta(hours=1))
+def a_row(table: type[Any], action: str = "") -> Any:
+    """A row on which the action can be seen."""
+    if table in BESIDE:
+        return BESIDE[table](action)
+    if action == "unlock":
+        return data.running(lock_expiration_time=clock.now() - timedelta(minutes=1))
+    if table is TimerJob or action == "recalculate_due_date":
+        return data.make(table, due_date=clock.now() + timedelta(hours=1), attempts=int(action.startswith("recalc")))
     # Activating a job that is not suspended does the least that can be seen: it takes the wish to suspend it away.
     return data.make(table, suspend_requested=True)
 
 
+def a_failure_group(action: str) -> FailureGroup:
+    data.dead_letter()
+    return data.failure_group()
+
+
+def a_batch(action: str) -> Batch:
+    batch = data.batch()
+    if action == "activate":
+        operations.suspend(process_instance_id=batch.process_instance_id)
+    return batch
+
+
+def a_definition(action: str) -> JobDefinition:
+    columns: dict[str, Any] = {"handler_type": "tests.pay", "category": "default"}
+    if action == "clear_priority":
+        columns["overriding_priority"] = 7
+    if action == "activate":
+        operations.suspend(job_definition_id="tests.pay")
+    if action == "set_retries":
+        data.dead_letter(job_definition_id="tests.pay")
+    return JobDefinition.objects.create(id="tests.pay", **columns)
+
+
+BESIDE: dict[type[Any], Callable[[str], Any]] = {
+    Deployment: lambda action: Deployment.objects.create(id="shop:1", name="shop", version="1"),
+    Suspension: lambda action: Suspension.objects.create(scope=Scope.TENANT, value="acme"),
+    JobDefinition: a_definition,
+    Incident: lambda action: data.incident(data.dead_letter()),
+    FailureGroup: a_failure_group,
+    Batch: a_batch,
+    HistoryJob: lambda action: data.history_job(),
+}
+
+
 def everything() -> list[Any]:
     """What is in the tables that actions change."""
-    tables = (*JOB_TABLES, Deployment, DeploymentRegistration, Suspension)
+    tables = (*JOB_TABLES, Deployment, DeploymentRegistration, Suspension, JobDefinition, Incident, HistoryJob, Batch)
     return [(table.__name__, list(table.objects.order_by("pk").values())) for table in tables]
 
 
@@ -95,7 +152,7 @@ def buttons(response: Any) -> set[str]:
 
 @CASES
 def test_who_may_only_look_can_do_nothing(staff, table, action, permission, asks):
-    row, client = a_row(table), staff()
+    row, client = a_row(table, action), staff()
     before = everything()
     assert menu(client.get(list_url(table))) == set()
     assert buttons(client.get(page_url(row))) == set()
@@ -105,7 +162,7 @@ def test_who_may_only_look_can_do_nothing(staff, table, action, permission, asks
 
 @CASES
 def test_all_other_permissions_do_not_help(staff, table, action, permission, asks):
-    row, client = a_row(table), staff(*(ALL - {permission}))
+    row, client = a_row(table, action), staff(*(ALL - {permission}))
     before = everything()
     assert action not in menu(client.get(list_url(table)))
     assert action not in buttons(client.get(page_url(row)))
@@ -115,7 +172,7 @@ def test_all_other_permissions_do_not_help(staff, table, action, permission, ask
 
 @CASES
 def test_the_permission_is_enough(staff, table, action, permission, asks):
-    row, client = a_row(table), staff(permission)
+    row, client = a_row(table, action), staff(permission)
     before = everything()
     assert action in menu(client.get(list_url(table)))
     assert action in buttons(client.get(page_url(row)))
@@ -126,16 +183,14 @@ def test_the_permission_is_enough(staff, table, action, permission, asks):
 
 @CASES
 def test_the_permission_without_a_look_at_the_table_is_not(staff, table, action, permission, asks):
-    row, client = a_row(table), staff(permission, view=False)
+    row, client = a_row(table, action), staff(permission, view=False)
     before = everything()
     assert client.act(table, action, [row], **asks).status_code == 403
     assert everything() == before
 
 
 def test_all_actions_are_covered_here(admin):
-    offered = {
-        (table, action) for table in {case[0] for case in ACTIONS} for action in menu(admin.get(list_url(table)))
-    }
+    offered = {(table, action) for table in TABLES for action in menu(admin.get(list_url(table)))}
     assert offered == {(table, action) for table, action, _permission, _asks in ACTIONS}
 
 
@@ -148,6 +203,20 @@ def test_nobody_adds_edits_or_deletes_by_hand(admin, table):
     deletion = admin.post(f"{list_url(table)}{row.pk}/delete/", {"post": "yes"})
     assert deletion.status_code == 302
     assert everything() == before
+
+
+def test_suspending_a_scope_needs_its_permission(staff):
+    answers = {"scope": "tenant_id", "value": "acme", "include_jobs": "on", "_confirmed": "1"}
+    url = f"{list_url(Suspension)}add/"
+    for client in (staff(), staff(*(ALL - {"suspend_job"})), staff("suspend_job", view=False)):
+        assert client.get(url).status_code == 403
+        assert client.post(url, answers).status_code == 403
+        assert "Suspend…" not in client.get(list_url(Suspension)).content.decode()
+    assert not Suspension.objects.exists()
+    client = staff("suspend_job")
+    assert "Suspend…" in client.get(list_url(Suspension)).content.decode()
+    assert client.post(url, answers).status_code == 302
+    assert Suspension.objects.get().value == "acme"
 
 
 def test_strangers_are_sent_to_the_login(client, db):

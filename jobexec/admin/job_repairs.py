@@ -1,0 +1,87 @@
+"""What a person does to single jobs that stand where they should not: free, give up, let wait anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from jobexec.operations import OperationResult
+from jobexec.operations.dead_letters import move_to_dead_letter
+from jobexec.operations.due_dates import recalculate_due_date
+from jobexec.operations.unlock import unlock
+
+from .forms import ConfirmForm, ReasonForm, RecalculateForm
+from .job_actions import JobAction
+
+
+class RecalculateDueDate(JobAction):
+    """Let waiting retries wait anew."""
+
+    name, permission = "recalculate_due_date", "reschedule"
+    description = gettext_lazy("Recalculate the due date of selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Recalculate due date…")
+    form_class = RecalculateForm
+    warning = gettext_lazy(
+        "Waiting retries get the date that their retry plan says now. A timer was given its date and is left alone."
+    )
+
+    def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
+        return recalculate_due_date(queryset, from_creation=data["from_creation"], using=using)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext("%(count)d job waits anew.", "%(count)d jobs wait anew.", count) % {"count": count}
+
+    def remembered(self, data: Mapping[str, Any]) -> str:
+        return _("Due date recalculated.")
+
+
+class Unlock(JobAction):
+    """Take jobs from owners that are gone."""
+
+    name, permission = "unlock", "unlock"
+    description = gettext_lazy("Unlock selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Unlock…")
+    form_class = ConfirmForm
+    warning = gettext_lazy(
+        "Jobs whose owner is gone are given to others. As long as the owner lives they are left alone: a job would run "
+        "twice. A node whose lease has run out is declared dead."
+    )
+    dangerous = True
+
+    def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
+        return unlock(queryset, using=using)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext("%(count)d job unlocked.", "%(count)d jobs unlocked.", count) % {"count": count}
+
+    def remembered(self, data: Mapping[str, Any]) -> str:
+        return _("Unlocked.")
+
+
+class MoveToDeadLetters(JobAction):
+    """Give jobs up, and leave them for a person."""
+
+    name, permission = "move_to_dead_letters", "bury"
+    description = gettext_lazy("Move selected %(verbose_name_plural)s to the dead letters…")
+    label = gettext_lazy("Move to dead letters…")
+    form_class = ReasonForm
+    warning = gettext_lazy(
+        "They are not tried again until somebody requeues them, and each has an incident. Running jobs are left alone."
+    )
+    dangerous = True
+
+    def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
+        return move_to_dead_letter(queryset, data["reason"], using=using)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        text = ngettext("%(count)d job is a dead letter now.", "%(count)d jobs are dead letters now.", count)
+        return text % {"count": count}
+
+    def remembered(self, data: Mapping[str, Any]) -> str:
+        if data["reason"]:
+            return _("Moved to the dead letters: %(reason)s") % data
+        return _("Moved to the dead letters.")

@@ -1,0 +1,55 @@
+"""What a person does to history that is still to be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
+from jobexec import clock
+from jobexec.models import HistoryJob, LogState
+
+from . import history
+from .locking import atomic, delete_rows, lock_rows
+from .selection import OperationResult, database_of
+from .wake import wake_on_commit
+
+_WRITTEN = "it is just being written"
+_GONE = "there is no such job any more"
+
+
+def write_history_now(ids: Iterable[UUID], *, using: str | None = None) -> OperationResult:
+    """Make history jobs due at once, also those that wait for a retry; their retries stay."""
+    database = database_of(None, using)
+
+    def verb(row: HistoryJob) -> None:
+        HistoryJob.objects.using(database).filter(pk=row.pk).update(due_date=clock.now(database))
+        wake_on_commit(database, history=True)
+
+    return _each(ids, database, verb)
+
+
+def delete_history_jobs(ids: Iterable[UUID], *, using: str | None = None) -> OperationResult:
+    """Delete history jobs; what they hold is never written. The job log tells that they were deleted."""
+    database = database_of(None, using)
+
+    def verb(row: HistoryJob) -> None:
+        history.write(database, LogState.DELETED, [history.entry(row, LogState.DELETED)])
+        delete_rows(HistoryJob.objects.using(database).filter(pk=row.pk))
+
+    return _each(ids, database, verb)
+
+
+def _each(ids: Iterable[UUID], using: str, verb: Callable[[HistoryJob], None]) -> OperationResult:
+    """Each in a transaction of its own; what a history loop has in hand is left alone, not waited for."""
+    result = OperationResult()
+    rows = HistoryJob.objects.using(using).defer("handler_configuration", "exception_stack")
+    for pk in list(ids):
+        with atomic(using):
+            row = lock_rows(rows.filter(pk=pk), skip_locked=True).first()
+            if row is not None:
+                verb(row)
+                result.changed.append(pk)
+            else:
+                there = rows.filter(pk=pk).exists()
+                result.skipped[pk] = _WRITTEN if there else _GONE
+    return result
