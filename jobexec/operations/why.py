@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from jobexec.exceptions import JobNotFound
-from jobexec.models import AbstractJob, HistoryJob
+from jobexec.models import AbstractJob
 
 from . import why_held, why_over, why_waiting
 from .leases import synchronise_clock
@@ -59,22 +59,14 @@ def why(id: UUID | str, *, using: str) -> Explanation:
 
 def _look(id: UUID | str, using: str) -> Explanation:
     now = synchronise_clock(using)
-    job = _find(id, using)
-    if job is None:
+    try:
+        job = find_job(id, using, defer=HEAVY)
+    except JobNotFound:
         reasons = why_over.gone(id, using, now)
         state = "unknown" if reasons[0].code == "not_found" else "over"
         return Explanation(str(as_id(id) or id), using, now, None, state, reasons)
     facts = Facts(job, using, now)
     return Explanation(str(job.pk), using, now, job, job.state, _reasons(facts))
-
-
-def _find(id: UUID | str, using: str) -> AbstractJob | None:
-    try:
-        return find_job(id, using, defer=HEAVY)
-    except JobNotFound:
-        wanted = as_id(id)
-        rows = HistoryJob._base_manager.using(using).defer(*HEAVY)
-        return None if wanted is None else rows.filter(pk=wanted).first()
 
 
 def _reasons(facts: Facts) -> list[Reason]:

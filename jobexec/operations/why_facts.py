@@ -21,7 +21,6 @@ from jobexec.models import (
     Suspension,
 )
 
-from .suspensions import job_id
 from .wording import both
 
 #: The columns that no reason needs: they may be large, and what is broken in them must not keep a job unexplained.
@@ -114,7 +113,10 @@ class Facts:
             if value:
                 meant |= Q(scope=scope, value=value)
         rows = Suspension.objects.using(self.using).filter(meant, live=True).order_by("pk")
-        return [row for row in rows if not row.over(self.now) and (row.scope != Scope.JOB or job_id(row.value))]
+        return [row for row in rows if not row.over(self.now) and (row.since is None or self._created_since(row.since))]
+
+    def _created_since(self, moment: datetime) -> bool:
+        return self.job.create_time >= moment
 
     @cached_property
     def exclusive_lock(self) -> ExclusiveLock | None:

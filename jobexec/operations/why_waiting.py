@@ -10,7 +10,7 @@ from django.utils.translation import ngettext
 from jobexec.conf import get_settings
 from jobexec.models import ExclusiveLock, HistoryJob, Job, SuspendedJob
 
-from . import why_nodes, why_suspended
+from . import why_nodes, why_suspended, why_tenant
 from .why_facts import MOST_IN_FRONT, Facts, Reason, iso, node_of
 
 
@@ -24,7 +24,7 @@ def reasons(facts: Facts) -> list[Reason]:
         found += _not_due(facts)
     found += why_nodes.reasons(facts)
     if isinstance(job, Job):
-        found += [*_sibling(facts), *why_nodes.busy(facts), *_in_front(facts)]
+        found += [*_sibling(facts), *why_tenant.reasons(facts), *why_nodes.busy(facts), *_in_front(facts)]
     return [*(found or [_soon(facts)]), *why_suspended.planned(facts)]
 
 

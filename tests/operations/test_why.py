@@ -176,6 +176,31 @@ class TestNobodyHoldsIt:
         assert codes(job, alias) == ["soon"]
 
 
+class TestTenant:
+    def test_it_is_at_its_limit_on_every_node(self, alias, configure):
+        configure(TENANT_CONCURRENCY={"acme": 2})
+        berlin = live(alias)
+        for tenant in ("acme", "other", "acme"):
+            work(alias, berlin.lock_owner, tenant_id=tenant, exclusive=False)
+        job = make_job(alias, tenant_id="acme")
+        found = reason(job, alias)
+        assert found.code == "tenant_at_limit"
+        assert found.details == {"tenant": "acme", "limit": 2, "nodes": [{"node": "berlin", "in_hand": 2}]}
+        assert codes(make_job(alias, tenant_id="other"), alias) == ["jobs_in_front"]
+        also(alias, name="oslo", categories=["default"])
+        assert codes(job, alias) == ["soon"]
+
+    def test_there_is_room(self, alias, configure):
+        configure(TENANT_CONCURRENCY=2)
+        work(alias, live(alias).lock_owner, tenant_id="acme")
+        assert codes(make_job(alias, tenant_id="acme"), alias) == ["soon"]
+
+    def test_jobs_of_no_tenant_have_no_limit(self, alias, configure):
+        configure(TENANT_CONCURRENCY=1)
+        work(alias, live(alias).lock_owner)
+        assert codes(make_job(alias), alias) == ["soon"]
+
+
 class TestInFront:
     def test_what_is_acquired_before_it_is_counted(self, alias, frozen, configure):
         configure(CATEGORIES=["default", "mail"])
@@ -304,6 +329,14 @@ class TestSuspended:
         frozen.tick(6)
         assert codes(job, alias) == ["suspended_by_scope"]
         assert why(job.pk, using=alias).state == "executable"
+
+    def test_one_that_leaves_out_what_was_there_before(self, alias, frozen):
+        live(alias)
+        before = make_job(alias, tenant_id="acme", priority=1)
+        frozen.tick(1)
+        suspend(using=alias, tenant_id="acme", include_jobs=False)
+        assert codes(before, alias) == ["soon"]
+        assert codes(make_job(alias, tenant_id="acme"), alias)[0] == "suspended_by_scope"
 
     def test_one_that_is_planned_for_a_single_job(self, alias, frozen):
         live(alias)
@@ -500,7 +533,7 @@ class TestTheWhole:
         assert told["at"] == clock.now(alias).isoformat()
 
     def test_few_statements(self, alias, configure):
-        configure(engine={"ACQUISITION": "global_lock"})
+        configure(engine={"ACQUISITION": "global_lock"}, TENANT_CONCURRENCY=5)
         live(alias, deployment_aware=True)
         jobs = [
             make_job(alias, deployment_id="shop:2", process_instance_id="order-1", tenant_id="acme"),
@@ -514,7 +547,7 @@ class TestTheWhole:
         for job in jobs:
             with CaptureQueriesContext(connections[alias]) as queries:
                 why(job.pk, using=alias)
-            assert len(queries) <= 13, [query["sql"] for query in queries]
+            assert len(queries) <= 14, [query["sql"] for query in queries]
 
     def test_what_is_large_stays_in_the_database(self, alias):
         job = make_job(alias)
