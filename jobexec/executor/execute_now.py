@@ -18,6 +18,7 @@ from jobexec.identifiers import uuid7
 from jobexec.models import Job, JobType
 from jobexec.operations.complete import complete_jobs
 from jobexec.operations.exclusive import lock_instances
+from jobexec.operations.log_fields import log_fields
 from jobexec.operations.lookup import find_job
 from jobexec.operations.move import move
 from jobexec.operations.recover import lock_for
@@ -29,7 +30,8 @@ from .execution import failure_of, run_handler
 from .meter_writing import write_counted
 from .meters import Meters
 from .outcomes import Outcome
-from .redacted import redacted
+from .redacted import redacted, without_secrets
+from .spans import end_span
 
 logger = logging.getLogger("jobexec.execution")
 
@@ -78,13 +80,16 @@ def execute_now(id: UUID | str, *, using: str = "default") -> Any:
             outcome.failure = redacted(failure, handler, outcome.arguments or work.configuration)
             _record(outcome, outcome.failure, run)
         _count(outcome)
+        end_span(outcome)
         raise
     if outcome.run is None:
         outcome.run = Run(started_at, clock.monotonic() - start, caller.node_name)
         if work.id not in complete_jobs(using, [(work, outcome.run)]):
+            end_span(outcome)
             raise LockLost()
     outcome.counted = True
     _count(outcome)
+    end_span(outcome)
     return result
 
 
@@ -92,8 +97,11 @@ def _record(outcome: Outcome, failure: Failure, run: Run) -> None:
     work, outcome.run = outcome.work, run
     try:
         moved = fail_job(work.using, work, failure, run)
-    except DatabaseError:  # also: the caller's transaction is broken; the handler's error is what he must see
-        logger.exception("Job %s: its failure could not be recorded; its lock will expire", work.id)
+    except DatabaseError as error:  # also: the caller's transaction is broken; the handler's error is what he must see
+        # Without the stack trace: the handler's error is in it, as it is.
+        reason = without_secrets(str(error), work, outcome.arguments or work.configuration)
+        text = "Job %s: its failure could not be recorded (%s); its lock will expire"
+        logger.error(text, work.id, reason, extra=log_fields(work, outcome=outcome.name))
     else:
         outcome.counted, outcome.became = moved is not None, type(moved) if moved is not None else None
 
@@ -106,7 +114,8 @@ def _count(outcome: Outcome) -> None:
         with transaction.atomic(using=using):  # a savepoint, for the job is done
             write_counted(using, REPORTER, meters.take(), clock.now(using))
     except DatabaseError as error:
-        logger.warning("Job %s could not be counted: %s", outcome.work.id, error)
+        work = outcome.work
+        logger.warning("Job %s could not be counted: %s", work.id, error, extra=log_fields(work))
 
 
 def _lock(id: UUID | str, using: str, owner: str) -> AcquiredJob:
@@ -126,4 +135,4 @@ def _lock(id: UUID | str, using: str, owner: str) -> AcquiredJob:
         instance = row.process_instance_id if row.exclusive else ""
         if instance and instance not in lock_instances(using, owner, [instance]):
             raise JobLocked(f"Another exclusive job of process instance {instance!r} is running.")
-        return from_row(Job.objects.using(using).values_list(*columns()).get(pk=row.pk), using, owner)
+        return from_row(Job.objects.using(using).values_list(*columns(wide=True)).get(pk=row.pk), using, owner)

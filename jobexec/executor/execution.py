@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from django.db import InterfaceError, OperationalError, transaction
 
-from jobexec import clock, signals
+from jobexec import clock, signals, tracing
 from jobexec.exceptions import (
     DoNotRetry,
     HandlerNotFound,
@@ -28,6 +28,7 @@ from jobexec.handlers.registry import get_handler
 from jobexec.models import Job
 from jobexec.operations.complete import complete_jobs
 from jobexec.operations.errors import is_conflict, storable
+from jobexec.operations.log_fields import log_fields
 from jobexec.operations.recover import mark_suspect_started
 from jobexec.operations.run import Run
 from jobexec.operations.settle import Failure
@@ -37,6 +38,7 @@ from jobexec.retry import RetryPlan
 from .connections import clean_connections
 from .outcomes import Outcome
 from .redacted import redacted
+from .spans import begin_span, end_span
 from .stack import stack_of
 
 logger = logging.getLogger("jobexec.execution")
@@ -151,11 +153,12 @@ def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None) -
         with suppress(Exception):
             failure = redacted(failure_of(error, work.using, handler), handler, outcome.arguments or work.configuration)
             text = "Job %s is done and committed, but a hook on its commit failed\n%s"
-            logger.error(text, work.id, storable(failure.stack))
+            logger.error(text, work.id, storable(failure.stack), extra=log_fields(work))
     elif not outcome.began and isinstance(error, OperationalError | InterfaceError):
         # The database was away when a suspect was to be marked or the transaction of an atomic job to begin.
         with suppress(Exception):
-            logger.warning("Job %s could not begin (%s); it is given back", work.id, error)
+            text = "Job %s could not begin (%s); it is given back"
+            logger.warning(text, work.id, error, extra=log_fields(work, outcome="returned"))
         return False
     else:
         failure = failure_of(error, work.using, handler)
@@ -167,6 +170,8 @@ def ended(outcome: Outcome, host: Runner, started_at: datetime, start: float) ->
     """The run is over, well or not: how long it took, and a line in the log. Never raises."""
     if outcome.run is None:
         outcome.run = Run(started_at, clock.monotonic() - start, host.node_name)
+    if outcome.span is not None:
+        end_span(outcome)
     if outcome.failure is not None or outcome.timed_out or logger.isEnabledFor(logging.INFO):
         with suppress(Exception):  # a project's logging filter that fails must not cost a thread or an outcome
             _log(outcome, outcome.run)
@@ -207,6 +212,10 @@ def run_handler(
 def _call(handler: JobHandler, context: JobContext, arguments: Any, host: Runner, outcome: Outcome) -> Any:
     # A fresh context: time zone, language and context variables of one job are not seen by the next.
     fresh = contextvars.Context()
+    if context.work.traceparent is not None:
+        outcome.span = begin_span(context.work, host.node_name)
+        if outcome.span is not None:
+            fresh.run(tracing.enter, outcome.span)
     outcome.began = True
     host.begin(context, handler)
     try:
@@ -278,7 +287,7 @@ def _clean_up() -> list[str]:
 
 def _log(outcome: Outcome, run: Run) -> None:
     work, failure = outcome.work, outcome.failure
-    extra = {"job_id": str(work.id), "handler_type": work.handler_type, "duration": run.duration}
+    extra = log_fields(work, duration=run.duration, outcome=outcome.name)
     if outcome.timed_out:
         logger.warning("%s %s has ended at last, after %.3f s", work.handler_type, work.id, run.duration, extra=extra)
     elif failure is None:

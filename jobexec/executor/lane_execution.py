@@ -7,7 +7,7 @@ from typing import Protocol
 
 from asgiref.sync import sync_to_async
 
-from jobexec import clock
+from jobexec import clock, tracing
 from jobexec.exceptions import HandlerNotFound, JobCancelled, LockLost
 from jobexec.handlers.base import AsyncJobHandler
 from jobexec.handlers.context import JobContext
@@ -17,6 +17,7 @@ from jobexec.operations.work import AcquiredJob
 
 from .execution import Host, caught, ended, interruption
 from .outcomes import Outcome
+from .spans import begin_span, end_span
 
 _UNDECIDED = 0.1
 
@@ -88,6 +89,7 @@ async def _execute(work: AcquiredJob, host: LaneHost, end: End) -> Outcome:
         await _call(handler, JobContext(work, host, started_at), handler.read(text), host, outcome)
     except BaseException as error:  # no loop dies of a job
         if end.cancelling and isinstance(error, asyncio.CancelledError) and not outcome.timed_out:
+            end_span(outcome)
             return outcome
         if not caught(outcome, error, handler):
             return outcome
@@ -96,6 +98,10 @@ async def _execute(work: AcquiredJob, host: LaneHost, end: End) -> Outcome:
 
 async def _call(handler: AsyncJobHandler, context: JobContext, arguments: object, host: Host, outcome: Outcome) -> None:
     context.holds_thread = False
+    if context.work.traceparent is not None:
+        outcome.span = begin_span(context.work, host.node_name)
+        if outcome.span is not None:
+            tracing.enter(outcome.span)  # in the context of this task, which nobody else has
     outcome.began = True
     host.begin(context, handler)
     try:

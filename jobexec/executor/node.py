@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from jobexec import clock, signals
+from jobexec import clock, signals, tracing
 from jobexec.conf import EngineSettings, Settings
 from jobexec.handlers.registry import all_handlers
 from jobexec.models import ExecutorNode, NodeState
@@ -128,7 +128,7 @@ class Node:
             highest,
             category_order=settings.category_order,
             turns=self._turns,
-            wide=settings.tenant_concurrency is not None,
+            wide=settings.tenant_concurrency is not None or tracing.enabled(),
         )
 
     def renew(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 from django.db import InterfaceError, OperationalError, connections
 
@@ -13,6 +14,7 @@ from jobexec.models import AbstractJob, DeadLetterJob, Job
 from jobexec.operations.announce import failure_signal
 from jobexec.operations.complete import complete_or_lose
 from jobexec.operations.errors import storable
+from jobexec.operations.log_fields import log_fields
 from jobexec.operations.release import release_jobs
 from jobexec.operations.run import Run
 from jobexec.operations.settle import Failure, fail_jobs
@@ -44,6 +46,8 @@ class Outcome:
     siblings: list[AcquiredJob] | None = None
     #: The table in which its job now is, if the run did not succeed; that of executable jobs if it was cancelled.
     became: type[AbstractJob] | None = None
+    #: Its span, while it runs and somebody traces.
+    span: Any = None
     #: The JSON of its arguments, if that was too long to come with the job.
     arguments: str | None = None
 
@@ -53,6 +57,15 @@ class Outcome:
             self.run = run
         if failure is not None:
             self.failure = failure
+
+    @property
+    def name(self) -> str:
+        """One word for what became of it: successful, failed, cancelled, timeout or returned."""
+        if self.timed_out:
+            return "timeout"
+        if self.failure is not None:
+            return "cancelled" if self.failure.kind == "cancelled" else "failed"
+        return "successful" if self.run is not None else "returned"
 
     @property
     def urgent(self) -> bool:
@@ -118,7 +131,8 @@ def write_alone(using: str, outcome: Outcome) -> None:
         work, arguments = outcome.work, outcome.arguments or outcome.work.configuration
         # Databases quote what they refuse.
         stack = storable(without_secrets(stack_of(error), work, arguments))
-        logger.error("Job %s: its outcome could not be written; it becomes a dead letter\n%s", work.id, stack)
+        text = "Job %s: its outcome could not be written; it becomes a dead letter\n%s"
+        logger.error(text, work.id, stack, extra=log_fields(work, outcome=outcome.name))
         reason = without_secrets(f"{type(error).__name__}: {error}", work, arguments)
     message = f"The outcome could not be written: {reason}"
     if outcome.failure:

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from django.db import InterfaceError, OperationalError
 
+from jobexec.operations.log_fields import log_fields
 from jobexec.operations.work import AcquiredJob
 
 from .connections import refresh_connections, rest_connections_outside
@@ -261,7 +262,9 @@ def _copy(outcomes: deque[Outcome]) -> list[Outcome]:
 
 
 def _log_uncounted(outcome: Outcome) -> None:
+    extra = log_fields(outcome.work, outcome=outcome.name)
     if outcome.in_doubt:
-        logger.info("Job %s: an earlier try to settle it went through, or its lock was lost", outcome.work.id)
+        text = "Job %s: an earlier try to settle it went through, or its lock was lost"
+        logger.info(text, outcome.work.id, extra=extra)
     else:
-        logger.warning("Job %s: its lock was lost; this outcome does not count", outcome.work.id)
+        logger.warning("Job %s: its lock was lost; this outcome does not count", outcome.work.id, extra=extra)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from jobexec import clock, signals
 from jobexec.exceptions import JobTimeout
 from jobexec.models import Job
+from jobexec.operations.log_fields import log_fields
 from jobexec.operations.run import Run
 from jobexec.operations.settle import Failure
 
@@ -51,7 +52,8 @@ class Timeouts(Loop):
 
     def _warn(self, running: RunningJob) -> None:
         work = running.context.work
-        logger.warning("%s %s has used 80 %% of its timeout of %s", work.handler_type, work.id, work.timeout)
+        text = "%s %s has used 80 %% of its timeout of %s"
+        logger.warning(text, work.handler_type, work.id, work.timeout, extra=log_fields(work))
         signals.job_timeout_near.send_robust(sender=Job, using=work.using, job=work, context=running.context)
 
     def _fail(self, running: RunningJob) -> None:
@@ -65,10 +67,11 @@ class Timeouts(Loop):
         running.context.interrupt()
         if not running.context.holds_thread:
             text = "%s %s ran longer than its timeout of %s; it is cancelled"
-            logger.error(text, work.handler_type, work.id, work.timeout)
+            logger.error(text, work.handler_type, work.id, work.timeout, extra=log_fields(work, outcome="timeout"))
             return
         stuck = self._pool.give_up(work, self._most_stuck)
         text = "%s %s ran longer than its timeout of %s; its thread is stuck (%d of this process)"
-        logger.error(text, work.handler_type, work.id, work.timeout, stuck)
+        extra = log_fields(work, outcome="timeout")
+        logger.error(text, work.handler_type, work.id, work.timeout, stuck, extra=extra)
         if stuck > self._most_stuck:
             self._restart(f"{stuck} threads are stuck in jobs that are past their timeout")

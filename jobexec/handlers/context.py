@@ -128,6 +128,8 @@ class JobContext:
 
     @cached_property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose records carry ``job_id``, ``handler_type`` and ``attempt``."""
-        extra = {"job_id": str(self.id), "handler_type": self.work.handler_type, "attempt": self.attempt}
-        return logging.LoggerAdapter(logging.getLogger("jobexec.job"), extra)
+        """The logger ``jobexec.job``; its records carry ``job_id``, ``handler_type``, ``attempt`` and what else all
+        records about a job carry."""
+        from jobexec.operations.log_fields import log_fields  # it needs the models, which load later
+
+        return logging.LoggerAdapter(logging.getLogger("jobexec.job"), log_fields(self.work))

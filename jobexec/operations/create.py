@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import connections
 
-from jobexec import clock, signals
+from jobexec import clock, signals, tracing
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7, uuid7s
@@ -87,8 +87,11 @@ class Pattern:
         made: dict[str, Any] = {"job_definition_id": columns.get("handler_type", "")}
         if settings.deployment:
             made["deployment_id"] = settings.deployment
+        if traceparent := tracing.of_headers(columns.get("custom_headers")):
+            made["traceparent"] = traceparent
         self.using = using
         self._columns = made | dict(columns)
+        self._traces = tracing.AVAILABLE and "traceparent" not in self._columns
         self._values = parameters(connections[using], Job, self._columns)
 
     def create(self, handler_configuration: Any = None, encoded: str | None = None, **own: Any) -> Job | TimerJob:
@@ -142,6 +145,8 @@ class Pattern:
         if due_date is not None:
             check_moment("due_date", due_date)
             columns["due_date"] = due_date
+        if self._traces and (traceparent := tracing.current()):
+            columns["traceparent"] = traceparent
         table: Table = Job
         if due_date is not None and due_date > now:
             table = TimerJob

@@ -17,6 +17,7 @@ class Host:
 
 def a_context(host: Host | None = None, **columns: object) -> JobContext:
     """The context of a run that is on no table."""
-    values = {"id": "an id", "attempts": 0, "timeout": None, "using": "default", "lock_owner": "one"}
+    values = {"id": "an id", "attempts": 0, "timeout": None, "using": "default", "lock_owner": "node:one"}
+    values |= {"category": "default", "process_instance_id": "", "tenant_id": ""}
     work = SimpleNamespace(**values | {"handler_type": "h"} | columns)
     return JobContext(work, host or Host())  # type: ignore[arg-type]

@@ -149,7 +149,16 @@ def test_the_context():
     assert context.shutting_down
     with pytest.raises(LockLost):
         context.check_lease()
-    assert context.logger.extra == {"job_id": "an id", "handler_type": "h", "attempt": 2}
+    assert context.logger.extra == {
+        "job_id": "an id",
+        "handler_type": "h",
+        "category": "default",
+        "attempt": 2,
+        "node": "node",
+        "engine": "default",
+        "process_instance_id": "",
+        "tenant_id": "",
+    }
 
 
 def test_the_definition():

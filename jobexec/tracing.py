@@ -1,0 +1,93 @@
+"""OpenTelemetry: the trace of whoever enqueues goes with the job, and each run is a span in it.
+
+Needs the package ``opentelemetry-api`` (extra ``otel``), and a tracer provider that the project has set up before the
+executor starts. Without the package nothing here does anything, which is decided once, when this is imported. (Semantic
+conventions for messaging; the enqueueing context is the *parent* of the run, because an order and what it set going are
+looked for as one trace. The conventions allow that where a span processes one message, and a job is one.)
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+trace: Any
+attach: Any
+try:
+    from opentelemetry import trace
+    from opentelemetry.context import attach
+except ImportError:
+    trace = None
+
+logger = logging.getLogger("jobexec.tracing")
+
+#: Whether the package is there.
+AVAILABLE = trace is not None
+
+_FORM = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
+
+
+def enabled() -> bool:
+    """Whether spans go anywhere: the package is there, and the project has set up a tracer provider."""
+    return AVAILABLE and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+def current() -> str:
+    """The ``traceparent`` (W3C Trace Context) of the current span; '' without one. Ask only if it is AVAILABLE."""
+    context = trace.get_current_span().get_span_context()
+    if not context.is_valid:
+        return ""
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+
+def of_headers(headers: Mapping[str, Any] | None) -> str:
+    """The ``traceparent`` among the headers of a job; '' without one, or if it is none, as the standard asks."""
+    given = next((value for name, value in (headers or {}).items() if name.lower() == "traceparent"), None)
+    return given if isinstance(given, str) and _FORM.fullmatch(given) else ""
+
+
+def start(name: str, traceparent: str, attributes: Mapping[str, Any]) -> Any:
+    """A span of kind CONSUMER that has begun; None if tracing is not enabled. Never raises.
+
+    Its parent is the span of ``traceparent``, and the current one a link; without a traceparent the current one is the
+    parent.
+    """
+    if not enabled():
+        return None
+    try:
+        parent, here = _parent(traceparent), trace.get_current_span().get_span_context()
+        links = [trace.Link(here)] if parent is not None and here.is_valid else []
+        tracer = trace.get_tracer("jobexec")
+        return tracer.start_span(name, parent, trace.SpanKind.CONSUMER, attributes=attributes, links=links)
+    except Exception:  # of a sampler or a processor of the project: no job fails of its trace
+        logger.exception("A span could not be started")
+        return None
+
+
+def _parent(traceparent: str) -> Any:
+    found = _FORM.fullmatch(traceparent)
+    if found is None:
+        return None
+    ids, flags = [int(text, 16) for text in found.groups()[:2]], trace.TraceFlags(int(found[3], 16))
+    span = trace.NonRecordingSpan(trace.SpanContext(*ids, is_remote=True, trace_flags=flags))
+    return trace.set_span_in_context(span)
+
+
+def enter(span: Any) -> None:
+    """Make this the current span of the context (``contextvars``) in which this is called; it ends with the context."""
+    attach(trace.set_span_in_context(span))
+
+
+def finish(span: Any, exception: Mapping[str, str] | None, attributes: Mapping[str, Any]) -> None:
+    """End a span; with an ``exception``, given as attributes of the event, it has failed. Never raises."""
+    with suppress(Exception):
+        span.set_attributes(attributes)
+        if exception is not None:
+            span.set_attribute("error.type", exception["exception.type"])
+            span.add_event("exception", exception)
+            span.set_status(trace.StatusCode.ERROR, exception["exception.message"])
+    with suppress(Exception):
+        span.end()
