@@ -6,7 +6,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from jobexec import clock
@@ -17,6 +17,7 @@ from jobexec.operations.failure_groups import OTHER, FailureCount
 from jobexec.operations.fingerprint import exception_name
 from jobexec.operations.histogram import counts_by_key
 from jobexec.operations.ranking import interval
+from jobexec.operations.run import Run
 from jobexec.operations.settle import Failure, fingerprint_of
 from jobexec.operations.work import AcquiredJob, Acquisition
 
@@ -28,7 +29,7 @@ logger = logging.getLogger("jobexec.executor")
 MOST_GROUPS = 1000
 _BITS = 128  # more than any length of time in milliseconds has
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY = 86_400_000
+_MILLISECOND = timedelta(milliseconds=1)
 _MESSAGE = FailureGroup._meta.get_field("message").max_length
 _NAME = FailureGroup._meta.get_field("exception").max_length
 
@@ -57,7 +58,7 @@ class Meters:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._successful: Counter[str] = Counter()
         self._waits, self._runs = [0] * _BITS, [0] * _BITS
-        self._waited, self._ran = 0, 0.0  # in milliseconds
+        self._waited, self._ran = 0, 0.0  # milliseconds, seconds
         self._failures: dict[str, FailureCount] = {}
 
     def acquired(self, page: Acquisition) -> None:
@@ -77,39 +78,56 @@ class Meters:
         """These are committed. Never raises: what was committed must not be undone for a count."""
         try:
             per_point = interval(self._using)
+            done = [each for each in outcomes if each.counted and each.run is not None]
             with self._lock:
-                self._ended(outcomes, per_point)
+                self._count_ends(done)
+                self._count_times([(each.work, each.run) for each in done if each.run], per_point)
         except Exception:
             logger.exception("Outcomes on %s could not be counted", self._using)
 
-    def _ended(self, outcomes: Sequence[Outcome], per_point: int) -> None:
-        # For every job: no call that is not needed, and whole milliseconds, whose binary digits are the bucket.
-        successful, waits, runs = self._successful, self._waits, self._runs
-        waited, ran = 0, 0.0
+    # The loops over all jobs: no call that is not needed. Tiny jobs follow each other within the same millisecond, and
+    # their handlers are mostly the same.
+
+    def _count_ends(self, outcomes: Sequence[Outcome]) -> None:
+        successful, handler, count = self._successful, "", 0
         for outcome in outcomes:
-            run, work = outcome.run, outcome.work
-            if run is None or not outcome.counted:
-                continue
-            if outcome.became is None:
-                successful[work.handler_type] += 1
-            else:
+            if outcome.became is not None:
                 self._failed(outcome)
-            since = run.started_at - _EPOCH
+            elif outcome.work.handler_type == handler:
+                count += 1
+            else:
+                successful[handler] += count
+                handler, count = outcome.work.handler_type, 1
+        successful[handler] += count
+
+    def _count_times(self, runs: Sequence[tuple[AcquiredJob, Run]], per_point: int) -> None:
+        waits, ran, waited = self._waits, self._runs, 0
+        seconds, tiny, milliseconds = 0.0, 0, 0
+        begin = end = _EPOCH
+        for work, run in runs:
+            if not begin <= run.started_at < end:
+                milliseconds = (run.started_at - _EPOCH) // _MILLISECOND
+                begin = _EPOCH + milliseconds * _MILLISECOND
+                end = begin + _MILLISECOND
             try:
-                wait = since.days * _DAY + since.seconds * 1000 + since.microseconds // 1000 - work.rank
+                wait = milliseconds - work.rank
                 if work.priority:
                     wait -= int(work.priority) * per_point
             except (TypeError, ValueError):  # SQLite takes any value in any column
                 continue
-            if wait < 0:
-                wait = 0  # by the clock of whoever enqueued it
-            waits[wait.bit_length()] += 1
-            waited += wait
-            duration = run.duration * 1000
-            runs[int(duration).bit_length()] += 1
-            ran += duration
+            if wait > 0:  # else by the clock of whoever enqueued it
+                waits[wait.bit_length()] += 1
+                waited += wait
+            else:
+                waits[0] += 1
+            seconds += run.duration
+            if run.duration < 0.001:
+                tiny += 1
+            else:
+                ran[int(run.duration * 1000).bit_length()] += 1
+        ran[0] += tiny
         self._waited += waited
-        self._ran += ran
+        self._ran += seconds
 
     def _failed(self, outcome: Outcome) -> None:
         work, failure, became = outcome.work, outcome.failure, outcome.became
@@ -157,5 +175,5 @@ class Meters:
         counts.update({(names.JOB_SUCCESSFUL, handler): count for handler, count in successful.items()})
         for name, buckets in ((names.JOB_WAIT_TIME, waits), (names.JOB_RUN_TIME, runs)):
             counts.update({(name, key): count for key, count in counts_by_key(buckets)})
-        counts[names.JOB_WAIT_TIME_SUM, ""], counts[names.JOB_RUN_TIME_SUM, ""] = waited, round(ran)
+        counts[names.JOB_WAIT_TIME_SUM, ""], counts[names.JOB_RUN_TIME_SUM, ""] = waited, round(ran * 1000)
         return Counted({key: count for key, count in counts.items() if count}, list(failures.values()))

@@ -279,11 +279,11 @@ class TestWriting:
             loop.node.meters.acquired(Acquisition())
             loop.run_once()
         assert not MeterLog.objects.using(alias).exists()
-        frozen.tick(900)
+        frozen.tick(901)
         loop.run_once()
         row = MeterLog.objects.using(alias).get()
         assert (row.name, row.value, row.reporter) == ("job-acquisition-attempt", 3, "here")
-        assert row.timestamp == NOW + timedelta(seconds=900)
+        assert row.timestamp == NOW + timedelta(seconds=901)
 
     def test_a_flush_that_fails_loses_nothing(self, alias, loop, frozen, monkeypatch):
         with monkeypatch.context() as patch:
