@@ -1,0 +1,60 @@
+"""``manage.py jobs``: a thin door to :mod:`jobexec.management.jobs`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, router
+
+from jobexec.conf import get_settings
+from jobexec.exceptions import InvalidJob, InvalidQuery, InvalidSettings, JobExecError
+from jobexec.management.jobs.actions import ACTIONS
+from jobexec.management.jobs.screen import Exit, Screen, usage
+from jobexec.models import Job
+
+
+class Command(BaseCommand):
+    help = "Look at jobs and change them: list, show, why, retry, requeue, suspend, and more."
+    requires_system_checks: list[str] = []  # it must also work where something is wrong
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        groups = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        for action in ACTIONS.values():
+            group = groups.add_parser(action.name, help=action.help, description=action.help)
+            group.usage = f"{group.prog} [options]{action.positionals}"
+            group.add_argument("--database", metavar="ALIAS", help="the engine; default that of the models")
+            group.add_argument("--json", action="store_true", help="for programs")
+            action.add_options(group)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            code = self._run(options)
+            self.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read has seen enough, as with "| head"; nor may Python complain when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = Exit.DONE
+        except (InvalidJob, InvalidQuery) as error:
+            raise usage(str(error)) from error
+        except (JobExecError, ImproperlyConfigured, DatabaseError) as error:
+            raise CommandError(str(error), returncode=Exit.ERROR) from error
+        except KeyboardInterrupt:
+            raise CommandError("Interrupted.", returncode=130) from None
+        if code:
+            sys.exit(code)
+
+    def _run(self, options: dict[str, Any]) -> int:
+        using = options["database"] or router.db_for_write(Job)
+        try:
+            get_settings().engine(using)
+        except InvalidSettings as error:
+            if options["database"]:
+                raise usage(f"--database: {error}") from error
+            raise
+        screen = Screen.of(self.stdout, self.style, using, json=options["json"])
+        return ACTIONS[options["action"]].run(options, screen)

@@ -1,0 +1,16 @@
+"""The actions of ``manage.py jobs`` by name, in the order of its help."""
+
+from __future__ import annotations
+
+from .action import Action
+from .change import Change
+from .explain import Why
+from .listing import List
+from .show import Show
+from .stats import Stats
+from .top import Top
+from .verbs import VERBS
+
+_ALL: tuple[Action, ...] = (List(), Show(), Why(), *(Change(verb) for verb in VERBS), Stats(), Top())
+
+ACTIONS: dict[str, Action] = {action.name: action for action in _ALL}

@@ -1,0 +1,172 @@
+"""The actions that change jobs: by id, or all that meet conditions; many of them by a batch."""
+
+from __future__ import annotations
+
+import getpass
+from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from jobexec import clock
+from jobexec.models import AbstractJob, Batch
+from jobexec.operations.counts import CappedCount
+from jobexec.operations.lookup import find_states
+from jobexec.operations.query import STATES, JobQuery
+from jobexec.operations.selection import OperationResult
+from jobexec.operations.why_facts import HEAVY
+
+from . import values
+from .filters import add_filters, query_of
+from .rows import show_rows
+from .screen import Exit, Screen, ask, usage
+from .verbs import Verb
+
+#: So many jobs are done at once; more become a batch.
+AT_ONCE = 1000
+_SHOWN = 10
+
+
+class Change:
+    """One verb on the jobs that are meant."""
+
+    positionals = " [ID ...]"
+
+    def __init__(self, verb: Verb) -> None:
+        self.verb, self.name, self.help = verb, verb.name, verb.help
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        add = parser.add_argument
+        add("ids", nargs="*", type=values.job_id, metavar="ID", help="the jobs")
+        add("--all-matching", action="store_true", help="instead of ids: all jobs that the options below describe")
+        add("--batch", action="store_true", help=f"by a batch, also for fewer than {AT_ONCE} jobs")
+        add("--dry-run", action="store_true", help="only say which jobs would be meant")
+        if self.verb.warning:
+            add("--yes", action="store_true", help="do not ask")
+        self.verb.add_options(parser)
+        add_filters(parser)
+
+    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
+        arguments = self.verb.arguments(options)
+        if self.verb.scoped is not None and (scope := options["scope"]) is not None:
+            return self._scope(scope, arguments, options, screen)
+        query = query_of(options)
+        if options["all_matching"]:
+            return self._matching(query, arguments, options, screen)
+        if not options["ids"]:
+            raise usage(_("Name jobs by their ids, or say --all-matching for all that the options describe."))
+        if query.given:
+            raise usage(_("Give ids or conditions, not both: %(names)s.") % {"names": ", ".join(query.given)})
+        return self._named(list(dict.fromkeys(options["ids"])), arguments, options, screen)
+
+    def _named(self, ids: list[UUID], arguments: dict[str, Any], options: Mapping[str, Any], screen: Screen) -> int:
+        if options["dry_run"]:
+            return self._dry_named(ids, screen)
+        if not self._sure(len(ids), options):
+            return Exit.LEFT_ALONE
+        if options["batch"] or len(ids) > AT_ONCE:
+            return self._batches([ids], arguments, screen)
+        return self._tell(self.verb.act(ids, screen.using, arguments), screen)
+
+    def _matching(self, query: JobQuery, arguments: dict[str, Any], options: Mapping[str, Any], screen: Screen) -> int:
+        tables = [table for table in query.tables if table in self.verb.tables_of(query)]
+        rows = {table: query.queryset(table, screen.using) for table in tables}
+        counts = {table: CappedCount.of(rows[table]) for table in tables}
+        if options["dry_run"]:
+            return self._dry(query, counts, screen)
+        count = CappedCount.upto(sum(counts.values()), any(each.capped for each in counts.values()))
+        if not count:
+            return self._tell(OperationResult(), screen)
+        if not self._sure(count, options):
+            return Exit.LEFT_ALONE
+        if options["batch"] or count > AT_ONCE:
+            return self._batches([rows[table] for table in tables if counts[table]], arguments, screen)
+        # All ids first: what moves to another table must not be met there again.
+        ids = [pk for each in rows.values() for pk in each.values_list("pk", flat=True)[:AT_ONCE]]
+        return self._tell(self.verb.act(ids, screen.using, arguments), screen)
+
+    def _scope(self, scope: Sequence[str], arguments: Any, options: Mapping[str, Any], screen: Screen) -> int:
+        if options["ids"] or options["all_matching"] or options["batch"] or options["dry_run"]:
+            raise usage(_("--scope stands alone: it means no ids, no conditions, no batch."))
+        assert self.verb.scoped is not None
+        moved = self.verb.scoped(scope[0], scope[1], screen.using, arguments)
+        if screen.json:
+            screen.tell({"operation": self.name, "scope": scope[0], "value": scope[1], "moved": moved})
+        else:
+            text = ngettext("Done: %(count)d job moved now.", "Done: %(count)d jobs moved now.", moved)
+            screen.say(text % {"count": moved}, screen.style.SUCCESS)
+        return Exit.DONE
+
+    def _sure(self, count: int, options: Mapping[str, Any]) -> bool:
+        if not self.verb.warning or options["yes"]:
+            return True
+        number = ngettext("This is about %(count)s job.", "This is about %(count)s jobs.", int(count))
+        question = _("Are you sure?")
+        return ask(f"{number % {'count': str(count)}} {self.verb.warning} {question}")
+
+    def _batches(self, targets: Sequence[Any], arguments: dict[str, Any], screen: Screen) -> int:
+        from jobexec.operations.batches import start_batch
+
+        start: dict[str, Any] = {"arguments": arguments, "using": screen.using, "user": _user()}
+        batches: list[Batch] = [start_batch(self.verb.operation, target, **start) for target in targets]
+        if screen.json:
+            screen.tell({"operation": self.name, "batches": [batch.pk for batch in batches]})
+            return Exit.DONE
+        for batch in batches:
+            screen.say(_("Batch %(id)s has been started.") % {"id": batch.pk}, screen.style.SUCCESS)
+        return Exit.DONE
+
+    def _tell(self, result: OperationResult, screen: Screen) -> int:
+        if screen.json:
+            skipped = {str(id): reason for id, reason in result.skipped.items()}
+            screen.tell({"operation": self.name, "changed": result.changed, "skipped": skipped})
+            return Exit.LEFT_ALONE if skipped else Exit.DONE
+        count = len(result.changed)
+        screen.say(self.verb.done(count), screen.style.SUCCESS if count else str)
+        if not result.skipped:
+            return Exit.DONE
+        left = len(result.skipped)
+        text = ngettext("%(count)d job was left alone:", "%(count)d jobs were left alone:", left)
+        screen.say(text % {"count": left}, screen.style.WARNING)
+        for id, reason in result.skipped.items():
+            screen.say(f"  {id}  {reason}")
+        return Exit.LEFT_ALONE
+
+    def _dry(self, query: JobQuery, counts: dict[type[AbstractJob], CappedCount], screen: Screen) -> int:
+        names = {table: name for name, table in STATES.items()}
+        if screen.json:
+            found = {names[table]: int(count) for table, count in counts.items()}
+            at_least = [names[table] for table, count in counts.items() if count.capped]
+            screen.tell({"operation": self.name, "dry_run": True, "matching": found, "at_least": at_least})
+            return Exit.DONE
+        for table, count in counts.items():
+            screen.say(f"{count!s:>7} {table._meta.verbose_name_plural}")
+        states = {"states": [names[table] for table in counts]}
+        if any(counts.values()):
+            meant = JobQuery(**{**query.given, **states})
+            show_rows(screen, meant.find(screen.using, limit=_SHOWN, defer=HEAVY), clock.now(screen.using))
+        screen.say(_("Nothing has been changed."))
+        return Exit.DONE
+
+    def _dry_named(self, ids: list[UUID], screen: Screen) -> int:
+        states = find_states(ids, screen.using)
+        able = [id for id in ids if states.get(id) in self.verb.tables]
+        if screen.json:
+            told = {str(id): states[id].state.replace(" ", "_") if id in states else None for id in ids}
+            screen.tell({"operation": self.name, "dry_run": True, "states": told})
+        else:
+            for id in ids:
+                screen.say(f"{id}  {states[id].state if id in states else _('there is no such job')}")
+            screen.say(_("Nothing has been changed."))
+        return Exit.DONE if len(able) == len(ids) else Exit.LEFT_ALONE
+
+
+def _user() -> str:
+    """Who started it, as far as the system knows."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return ""

@@ -1,0 +1,45 @@
+"""``jobs why``: why a job is not running."""
+
+from __future__ import annotations
+
+import textwrap
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from typing import Any
+
+from jobexec.operations.why import Explanation, why
+
+from . import values
+from .rows import standing
+from .screen import Exit, Screen
+from .text import clean
+
+
+class Why:
+    """Every reason that holds, the decisive one first."""
+
+    name = "why"
+    help = "Say why a job is not running, or where it runs: every reason that holds, the decisive one first."
+    positionals = " ID"
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        parser.add_argument("id", type=values.job_id, help="the job")
+
+    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
+        found = why(options["id"], using=screen.using)
+        if screen.json:
+            screen.tell(found.as_json())
+        else:
+            _say(found, screen)
+        return Exit.DONE
+
+
+def _say(found: Explanation, screen: Screen) -> None:
+    if found.job is not None:
+        word, paint = standing(found.job, screen.style)
+        screen.say(f"{found.id}  {clean(found.job.handler_type)}  {paint(word)}")
+    for number, reason in enumerate(found.reasons):
+        lines = textwrap.wrap(clean(reason.text), width=max(40, (screen.width or 100) - 2)) or [""]
+        for at, line in enumerate(lines):
+            text = f"{'* ' if not at else '  '}{line}"
+            screen.say(text, screen.style.MIGRATE_LABEL if number == 0 else str)

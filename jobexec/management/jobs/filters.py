@@ -1,0 +1,101 @@
+"""The options that say which jobs are meant: those of :class:`~jobexec.operations.query.JobQuery`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from jobexec.models import JobType
+from jobexec.operations.query import STATES, JobQuery
+
+from . import values
+
+_TEXTS = {
+    "handler": "the handler's name; TEXT* for those that begin so",
+    "category": "the category; TEXT* for those that begin so",
+    "process-instance": "the process instance",
+    "root-process-instance": "the process instance at the root",
+    "execution": "the execution",
+    "process-definition": "the process definition, by key",
+    "process-definition-version": "the process definition, by id",
+    "job-definition": "the job definition",
+    "deployment": "the deployment, name:version",
+    "correlation": "the correlation id",
+    "exception": "a part of the exception's message",
+    "fingerprint": "the group of failures, of dead letters",
+    "failed-activity": "the activity in which it failed",
+    "lock-owner": "who holds it, name:boot",
+    "node": "the name of the node that holds it",
+    "text": "an id, a process instance, a correlation id, or how a handler's name begins",
+}
+_COLUMNS = {
+    "process-instance": "process_instance_id",
+    "root-process-instance": "root_process_instance_id",
+    "execution": "execution_id",
+    "process-definition": "process_definition_key",
+    "process-definition-version": "process_definition_id",
+    "job-definition": "job_definition_id",
+    "deployment": "deployment_id",
+    "correlation": "correlation_id",
+    "exception": "exception_contains",
+    "failed-activity": "failed_activity_id",
+}
+_MOMENTS = {
+    "due-before": "due before this moment",
+    "due-after": "due after it",
+    "created-before": "created until this moment",
+    "created-after": "created after it",
+}
+_EITHER = {
+    "retries_left": (("retries-left", "with attempts left"), ("no-retries-left", "with none")),
+    "attempted": (
+        ("attempted", "with an attempt made; a timer then waits for a retry"),
+        ("not-attempted", "with none"),
+    ),
+    "with_exception": (("with-exception", "with an exception"), ("without-exception", "with none")),
+    "locked": (("locked", "in the hands of a node"), ("unlocked", "of none")),
+    "suspended": (
+        ("suspended", "suspended, or to be as soon as its run has ended"),
+        ("not-suspended", "neither"),
+    ),
+    "without_tenant": (
+        ("without-tenant", "of no tenant; with --tenant, these besides"),
+        ("with-tenant", "of any tenant"),
+    ),
+}
+_NAMES = ", ".join(STATES)
+_WHICH = "A job must meet all of these. A MOMENT is 2026-03-01T12:00, now, +2h or '2h ago'."
+
+
+def add_filters(parser: ArgumentParser) -> None:
+    """Add one option for each condition; together a job must meet them all."""
+    group = parser.add_argument_group("which jobs", _WHICH)
+    add = group.add_argument
+    add(
+        "--state", dest="states", action="append", type=_state, metavar="STATE", help=f"{', '.join(STATES)}; repeatable"
+    )
+    add("--type", choices=JobType.values, help="where it came from")
+    for name, help in _TEXTS.items():
+        add(f"--{name}", dest=_COLUMNS.get(name, name.replace("-", "_")), metavar="TEXT", help=help)
+    add("--tenant", dest="tenant_ids", action="append", metavar="TEXT", help="the tenant; repeatable")
+    add("--min-priority", dest="priority_min", type=int, metavar="N", help="a priority of at least N")
+    add("--max-priority", dest="priority_max", type=int, metavar="N", help="a priority of at most N")
+    for name, help in _MOMENTS.items():
+        add(f"--{name}", dest=name.replace("-", "_"), type=values.moment, metavar="MOMENT", help=help)
+    add("--of-batch", dest="batch_id", metavar="ID", help="the batch that it is a part of")
+    for name, words in _EITHER.items():
+        either = group.add_mutually_exclusive_group()
+        for value, (option, help) in zip((True, False), words, strict=True):
+            either.add_argument(f"--{option}", dest=name, action="store_const", const=value, help=help)
+
+
+def _state(text: str) -> str:
+    return text.replace("-", "_").replace(" ", "_")
+
+
+def query_of(options: Mapping[str, Any]) -> JobQuery:
+    """The query that the options ask for. Raises :class:`~jobexec.exceptions.InvalidQuery`."""
+    names = {each.name for each in fields(JobQuery)} - {"ids"}
+    return JobQuery(**{name: options.get(name) for name in names})

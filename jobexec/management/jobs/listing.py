@@ -1,0 +1,79 @@
+"""``jobs list``: which jobs there are."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from jobexec import clock
+from jobexec.operations.counts import CappedCount
+from jobexec.operations.query import JobQuery
+from jobexec.operations.query_find import ORDERS, walk
+from jobexec.operations.why_facts import HEAVY
+
+from . import values
+from .filters import add_filters, query_of
+from .rows import as_object, show_rows
+from .screen import Exit, Screen
+
+LIMIT = 50
+
+
+class List:
+    """Jobs of all states, oldest first."""
+
+    name = "list"
+    help = "List jobs, oldest first."
+    positionals = ""
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        add = parser.add_argument
+        add("--limit", type=values.count, metavar="N", help=f"at most N; default {LIMIT}, with --json all")
+        add("--order", default="id", metavar="COLUMN", help=f"{', '.join(ORDERS)}; -COLUMN: downwards (--order=-id)")
+        add("--count", action="store_true", help="only how many there are, counted up to 10,000 of each state")
+        add_filters(parser)
+
+    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
+        query = query_of(options)
+        if options["count"]:
+            self._count(query, screen)
+        elif screen.json and options["order"] == "id":
+            self._stream(query, options["limit"], screen)
+        else:
+            self._page(query, options, screen)
+        return Exit.DONE
+
+    def _count(self, query: JobQuery, screen: Screen) -> None:
+        counts = {table: CappedCount.of(query.queryset(table, screen.using)) for table in query.tables}
+        if screen.json:
+            told = {table.state.replace(" ", "_"): count for table, count in counts.items()}
+            capped = [name for name, count in told.items() if count.capped]
+            screen.tell({**{name: int(count) for name, count in told.items()}, "at_least": capped})
+            return
+        for table, count in counts.items():
+            screen.say(f"{count!s:>7} {table._meta.verbose_name_plural}")
+
+    def _stream(self, query: JobQuery, limit: int | None, screen: Screen) -> None:
+        """One object a line, read in pages: any number of jobs needs no memory."""
+        jobs = walk([query.queryset(table, screen.using) for table in query.tables], HEAVY)
+        for job in islice(jobs, limit):
+            screen.tell(as_object(job))
+
+    def _page(self, query: JobQuery, options: Mapping[str, Any], screen: Screen) -> None:
+        limit = LIMIT if options["limit"] is None else options["limit"]
+        found = query.find(screen.using, limit=limit + 1, order=options["order"], defer=HEAVY)
+        jobs = found[:limit]
+        if screen.json:
+            for job in jobs:
+                screen.tell(as_object(job))
+            return
+        if not jobs:
+            screen.say(_("No jobs."))
+            return
+        show_rows(screen, jobs, clock.now(screen.using))
+        if len(found) > limit:
+            screen.say(_("And more: --limit N shows them, --count says how many there are."))

@@ -1,0 +1,88 @@
+"""Jobs as rows of a table, and as objects for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from jobexec.models import AbstractJob, DeadLetterJob, SuspendedJob, TimerJob
+from jobexec.operations.why_facts import HEAVY, node_of
+from jobexec.operations.wording import NONE, distance, duration
+
+from .screen import Screen
+from .table import Cell, Column
+
+
+def columns() -> list[Column]:
+    """Those of a list of jobs: retries left, attempts made, ...; a narrow terminal shows the most important ones."""
+    return [
+        Column(_("id")),
+        Column(_("state")),
+        Column(_("handler"), least=12, keep_end=True),
+        Column(_("due"), extra=1),
+        Column(_("age"), right=True, extra=2),
+        Column(_("left"), right=True, extra=3),
+        Column(_("made"), right=True, extra=3),
+        Column(_("category"), least=8, extra=4),
+        Column(_("priority"), right=True, extra=7),
+        Column(_("process instance"), least=10, keep_end=True, extra=6),
+        Column(_("held by"), least=8, extra=8),
+        Column(_("last exception"), least=20, extra=5),
+    ]
+
+
+def cells(job: AbstractJob, now: datetime, style: Any) -> list[Cell | str]:
+    """The row of a job."""
+    word, paint = standing(job, style)
+    return [
+        str(job.pk),
+        Cell(word, paint),
+        job.handler_type,
+        distance(job.due_date, now) if job.due_date else NONE,
+        duration((now - job.create_time).total_seconds()),
+        str(job.retries),
+        str(job.attempts),
+        job.category,
+        str(job.priority),
+        job.process_instance_id or NONE,
+        node_of(job.lock_owner) if job.lock_owner else NONE,
+        job.exception_message or NONE,
+    ]
+
+
+def show_rows(screen: Screen, jobs: Sequence[AbstractJob], now: datetime, indent: int = 0) -> None:
+    """Write a table of jobs."""
+    screen.table(columns(), [cells(job, now, screen.style) for job in jobs], indent)
+
+
+def standing(job: AbstractJob, style: Any) -> tuple[str, Any]:
+    """What a glance at the job should tell, and its colour."""
+    if isinstance(job, DeadLetterJob):
+        return _("dead letter"), style.ERROR
+    if isinstance(job, SuspendedJob):
+        return _("suspended"), style.WARNING
+    if isinstance(job, TimerJob):
+        return (_("retry"), style.WARNING) if job.attempts else (_("timer"), str)
+    return _of_executable(job, style)
+
+
+def _of_executable(job: AbstractJob, style: Any) -> tuple[str, Any]:
+    if job.locked and job.cancel_requested:
+        return _("cancelling"), style.WARNING
+    if job.suspend_requested:
+        return _("suspending"), style.WARNING
+    return (_("in progress"), style.SUCCESS) if job.locked else (_("executable"), str)
+
+
+def as_object(job: AbstractJob) -> dict[str, Any]:
+    """All columns of a job but the large ones, and its state."""
+    return {"id": job.pk, "state": job.state.replace(" ", "_"), **dict(_columns(job))}
+
+
+def _columns(job: AbstractJob) -> Iterator[tuple[str, Any]]:
+    for field in job._meta.concrete_fields:
+        if field.name not in HEAVY:
+            yield field.name, getattr(job, field.attname)

@@ -1,0 +1,61 @@
+"""The overview of an engine as an object for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import Any
+
+from jobexec.models import Suspension
+from jobexec.operations.counts import CappedCount, JobCounts
+from jobexec.operations.failure_groups import GroupOfFailures
+from jobexec.operations.overview import Overview, RunningBatch
+from jobexec.operations.problems import problems
+from jobexec.operations.traffic import Traffic
+
+
+def as_object(seen: Overview) -> dict[str, Any]:
+    """Everything in an overview; lengths of time in seconds. ``at_least`` names the counts that were ended."""
+    return {
+        "database": seen.using,
+        "now": seen.now,
+        "period": seen.period,
+        "problems": [asdict(problem) for problem in problems(seen)],
+        "counts": seen.counts and _counts(seen.counts),
+        "incidents": seen.incidents and int(seen.incidents),
+        "oldest_due": seen.oldest_due,
+        "timers": [asdict(timer) for timer in seen.timers or []],
+        "nodes": [{**asdict(node), "lease_good": node.lease_good} for node in seen.nodes or []],
+        "suspensions": [_suspension(each) for each in seen.suspensions or []],
+        "planned": [_suspension(each) for each in seen.planned or []],
+        "batches": [_batch(each) for each in seen.batches or []],
+        "failure_groups": [_group(each) for each in seen.failure_groups or []],
+        "traffic": seen.traffic and _traffic(seen.traffic),
+    }
+
+
+def _traffic(through: Traffic) -> dict[str, Any]:
+    return {**asdict(through), "all_succeeded": through.all_succeeded, "all_failed": through.all_failed}
+
+
+def _counts(counts: JobCounts) -> dict[str, Any]:
+    found = {each.name: getattr(counts, each.name) for each in fields(counts) if each.name != "oldest_due"}
+    return {name: int(count) for name, count in found.items()} | {
+        "at_least": [name for name, count in found.items() if isinstance(count, CappedCount) and count.capped]
+    }
+
+
+def _suspension(suspension: Suspension) -> dict[str, Any]:
+    since = suspension.suspend_time or suspension.create_time
+    named = {"id": suspension.pk, "scope": suspension.scope, "value": suspension.value}
+    return {**named, "since": since, "until": suspension.activate_time}
+
+
+def _batch(running: RunningBatch) -> dict[str, Any]:
+    batch = running.batch
+    named = {"id": batch.pk, "type": batch.type, "state": batch.state, "create_time": batch.create_time}
+    return {**named, "create_user": batch.create_user, **running.progress._asdict()}
+
+
+def _group(found: GroupOfFailures) -> dict[str, Any]:
+    group = {field.name: getattr(found.group, field.attname) for field in found.group._meta.concrete_fields}
+    return {**group, "dead_letters": int(found.dead_letters)}

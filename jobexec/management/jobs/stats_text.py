@@ -1,0 +1,159 @@
+"""The overview of an engine for people: what is wrong first, then numbers, then lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
+
+from jobexec.models import Suspension
+from jobexec.operations.overview import NodeStatus, Overview
+from jobexec.operations.problems import problems
+from jobexec.operations.traffic import SHARES, Traffic
+from jobexec.operations.wording import NONE, absolute, distance, duration
+
+from .screen import Screen
+from .table import Cell, Column
+from .text import clean
+
+
+def lines(seen: Overview, screen: Screen) -> Iterator[str]:
+    """All of it."""
+    title = _("Engine %(database)s on %(moment)s") % {"database": seen.using, "moment": absolute(seen.now)}
+    yield screen.style.MIGRATE_HEADING(title)
+    for problem in problems(seen):
+        yield screen.style.ERROR(f"! {clean(problem.text)}")
+    for part in (_counts, _traffic, _nodes, _timers, _suspensions, _batches, _failures):
+        yield from part(seen, screen)
+
+
+def number(count: int) -> str:
+    """A number in groups of digits; with a plus where counting was ended."""
+    return number_format(int(count), force_grouping=True) + ("+" if getattr(count, "capped", False) else "")
+
+
+def _counts(seen: Overview, screen: Screen) -> Iterator[str]:
+    if seen.counts is None:
+        return
+    counts = seen.counts
+    cells = {
+        _("free"): counts.free,
+        _("in progress"): counts.in_progress,
+        _("timers"): counts.timers,
+        _("retries"): counts.retries,
+        _("suspended"): counts.suspended,
+        _("dead"): counts.dead_letters,
+        _("history"): counts.history,
+        _("incidents"): seen.incidents or 0,
+    }
+    oldest = NONE if seen.oldest_due is None else duration((seen.now - seen.oldest_due).total_seconds())
+    columns = [Column(title, right=True) for title in (*cells, _("oldest due"))]
+    yield from _part(screen, _("Jobs"), columns, [[*map(number, cells.values()), oldest]])
+
+
+def _traffic(seen: Overview, screen: Screen) -> Iterator[str]:
+    if seen.traffic is None:
+        return
+    through = seen.traffic
+    titles = [_("done"), _("failed attempts"), *(f"{word} p{share * 100:g}" for word, share in _times())]
+    cells = [number(through.all_succeeded), number(through.all_failed), *_shares(through)]
+    title = _("The last %(period)s") % {"period": duration(seen.period.total_seconds())}
+    columns = [Column(name, right=True, extra=place) for place, name in enumerate(titles)]
+    yield from _part(screen, title, columns, [cells])
+
+
+def _times() -> list[tuple[str, float]]:
+    return [(word, share) for word in (_("waited"), _("ran")) for share in SHARES]
+
+
+def _shares(through: Traffic) -> list[str]:
+    return [duration(times.overall[share]) for times in (through.wait, through.run) for share in SHARES]
+
+
+def _nodes(seen: Overview, screen: Screen) -> Iterator[str]:
+    columns = [
+        Column(_("node"), least=10),
+        Column(_("state")),
+        Column(_("threads"), right=True),
+        Column(_("queued"), right=True),
+        Column(_("stuck"), right=True),
+        Column(_("heartbeat"), right=True, extra=2),
+        Column(_("lease"), right=True, extra=1),
+    ]
+    rows = [_node(node, screen) for node in seen.nodes or []]
+    yield from _part(screen, _("Nodes"), columns, rows)
+
+
+def _node(node: NodeStatus, screen: Screen) -> list[Cell | str]:
+    good = screen.style.SUCCESS if node.lease_good else screen.style.ERROR
+    lease = node.lease_left.total_seconds()
+    return [
+        node.name,
+        Cell(str(node.state.label), good),
+        f"{node.busy_threads}/{node.threads}",
+        f"{node.queued_jobs}/{node.queue_size}",
+        Cell(str(node.stuck_threads), screen.style.ERROR if node.stuck_threads else str),
+        duration(node.heartbeat_age.total_seconds()),
+        Cell(duration(lease), good),
+    ]
+
+
+def _timers(seen: Overview, screen: Screen) -> Iterator[str]:
+    columns = [Column(_("due"), right=True), Column(_("handler"), least=12, keep_end=True), Column(_("job"), extra=1)]
+    rows = [[distance(each.due_date, seen.now), each.handler_type, str(each.id)] for each in seen.timers or []]
+    yield from _part(screen, _("Next timers"), columns, rows)
+
+
+def _suspensions(seen: Overview, screen: Screen) -> Iterator[str]:
+    columns = [Column(_("scope")), Column(_("value"), least=12), Column(_("from")), Column(_("until"))]
+    rows = [_suspension(each, seen) for each in (*(seen.suspensions or []), *(seen.planned or []))]
+    yield from _part(screen, _("Suspensions"), columns, rows)
+
+
+def _suspension(suspension: Suspension, seen: Overview) -> list[str]:
+    since, until = suspension.suspend_time or suspension.create_time, suspension.activate_time
+    ends = NONE if until is None else distance(until, seen.now)
+    return [str(suspension.get_scope_display()), suspension.value, distance(since, seen.now), ends]
+
+
+def _batches(seen: Overview, screen: Screen) -> Iterator[str]:
+    columns = [
+        Column(_("batch")),
+        Column(_("operation")),
+        Column(_("state"), extra=3),
+        Column(_("total"), right=True),
+        Column(_("done"), right=True),
+        Column(_("left alone"), right=True, extra=1),
+        Column(_("failed"), right=True, extra=2),
+    ]
+    rows = []
+    for each in seen.batches or []:
+        batch, so_far = each.batch, each.progress
+        numbers = map(number, (so_far.total, so_far.changed, so_far.skipped, so_far.failed_jobs))
+        rows.append([str(batch.pk), batch.type, str(batch.get_state_display()), *numbers])
+    yield from _part(screen, _("Batches"), columns, rows)
+
+
+def _failures(seen: Overview, screen: Screen) -> Iterator[str]:
+    columns = [
+        Column(_("failures"), right=True),
+        Column(_("dead"), right=True),
+        Column(_("last"), right=True),
+        Column(_("handler"), least=12, keep_end=True),
+        Column(_("exception"), least=12),
+        Column(_("fingerprint"), extra=1),
+    ]
+    rows = []
+    for each in seen.failure_groups or []:
+        group, numbers = each.group, (number(each.group.count), number(each.dead_letters))
+        last = distance(group.last_time, seen.now)
+        rows.append([*numbers, last, group.handler_type, group.message or group.exception, group.fingerprint])
+    yield from _part(screen, _("Groups of failures"), columns, rows)
+
+
+def _part(screen: Screen, title: str, columns: Sequence[Column], rows: Sequence[Iterable[Cell | str]]) -> Iterator[str]:
+    if rows:
+        yield ""
+        yield screen.style.MIGRATE_HEADING(title)
+        yield from screen.lines(columns, rows, indent=2)

@@ -1,0 +1,94 @@
+"""Tables for people: numbers to the right, and no line longer than the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from .text import clean, cut, width_of
+
+_GAP = "  "
+
+Paint: TypeAlias = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """``least``: it may be cut to so many characters, from its beginning if ``keep_end``; 0 is not at all.
+
+    ``extra``: the column is left out where there is no room, the highest number first; 0 stays.
+    """
+
+    title: str
+    right: bool = False
+    least: int = 0
+    keep_end: bool = False
+    extra: int = 0
+
+
+class Cell(NamedTuple):
+    """A text and its colour."""
+
+    text: str
+    paint: Paint = str
+
+
+def table(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]], width: int | None, head: Paint = str
+) -> Iterator[str]:
+    """The lines of a table, not wider than ``width`` if that can be; None is as wide as it gets."""
+    cells = [[_cell(cell) for cell in row] for row in rows]
+    natural = [
+        max([width_of(column.title), *(width_of(row[at].text) for row in cells)]) for at, column in enumerate(columns)
+    ]
+    shown = _fitting(columns, natural, width)
+    widths = _widths([columns[at] for at in shown], [natural[at] for at in shown], width)
+    yield head(_line([(columns[at].title, columns[at]) for at in shown], widths).rstrip())
+    for row in cells:
+        yield _painted([(row[at], columns[at]) for at in shown], widths)
+
+
+def _cell(cell: Cell | str) -> Cell:
+    return Cell(clean(cell)) if isinstance(cell, str) else Cell(clean(cell.text), cell.paint)
+
+
+def _fitting(columns: Sequence[Column], natural: Sequence[int], width: int | None) -> list[int]:
+    """Which columns there is room for."""
+    shown = list(range(len(columns)))
+    while width is not None:
+        needed = sum(min(natural[at], columns[at].least or natural[at]) for at in shown) + len(_GAP) * (len(shown) - 1)
+        last = max(shown, key=lambda at: columns[at].extra)
+        if needed <= width or not columns[last].extra:
+            break
+        shown.remove(last)
+    return shown
+
+
+def _widths(columns: Sequence[Column], natural: Sequence[int], width: int | None) -> list[int]:
+    """Cut down the widest of those that may be cut, until all fit."""
+    widths = list(natural)
+    if width is None:
+        return widths
+    while sum(widths) + len(_GAP) * (len(widths) - 1) > width:
+        able = [at for at, column in enumerate(columns) if column.least and widths[at] > column.least]
+        if not able:
+            break
+        widths[max(able, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _line(cells: Sequence[tuple[str, Column]], widths: Sequence[int]) -> str:
+    return _GAP.join(_padded(text, column, width) for (text, column), width in zip(cells, widths, strict=True))
+
+
+def _painted(cells: Sequence[tuple[Cell, Column]], widths: Sequence[int]) -> str:
+    # Painted after padding: escape codes have no width.
+    parts = [cell.paint(_padded(cell.text, column, width)) for (cell, column), width in zip(cells, widths, strict=True)]
+    return _GAP.join(parts).rstrip()
+
+
+def _padded(text: str, column: Column, width: int) -> str:
+    text = cut(text, width, keep_end=column.keep_end)
+    space = " " * (width - width_of(text))
+    return space + text if column.right else text + space

@@ -1,0 +1,74 @@
+"""What people write on the command line, as values; each raises ArgumentTypeError that says what was expected."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentTypeError
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.utils import timezone
+from django.utils.dateparse import parse_date, parse_datetime
+
+from jobexec import clock
+from jobexec.operations.lookup import as_id
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_LENGTH = re.compile(r"(\d+(?:\.\d+)?) ?([smhd])")
+_FROM_NOW = re.compile(rf"(?P<sign>[+-]|in )?(?P<length>{_LENGTH.pattern})(?P<ago> ago)?")
+_EXPECTED = "expected a date as 2026-03-01T12:00, 'now', or a time from now as +2h, -30m, '2h ago'"
+
+
+def job_id(text: str) -> UUID:
+    """The id of a job."""
+    id = as_id(text)
+    if id is None:
+        raise ArgumentTypeError(f"expected the id of a job, a UUID; got {text!r}")
+    return id
+
+
+def count(text: str) -> int:
+    """A number of at least 0."""
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
+    return int(text)
+
+
+def length(text: str) -> timedelta:
+    """A length of time: 90s, 15m, 2h, 7d."""
+    found = _LENGTH.fullmatch(text)
+    span = _span(*found.groups()) if found else None
+    if not span:
+        raise ArgumentTypeError(f"expected a length of time as 90s, 15m, 2h or 7d, got {text!r}")
+    return span
+
+
+def moment(text: str) -> datetime:
+    """A date, with or without a time and a zone (else the current one); ``now``; or a time from now."""
+    if text == "now":
+        return clock.now()
+    try:
+        found = parse_datetime(text) or _date(text) or _from_now(text)
+        if found is not None:
+            return found if found.tzinfo else timezone.make_aware(found)
+    except (ValueError, OverflowError):  # well formed, and no moment
+        pass
+    raise ArgumentTypeError(f"{_EXPECTED}; got {text!r}")
+
+
+def _date(text: str) -> datetime | None:
+    day = parse_date(text)
+    return None if day is None else datetime(day.year, day.month, day.day)
+
+
+def _from_now(text: str) -> datetime | None:
+    found = _FROM_NOW.fullmatch(text)
+    if found is None or bool(found["sign"]) == bool(found["ago"]):  # 2h alone may mean both
+        return None
+    number, unit = _LENGTH.fullmatch(found["length"]).groups()  # type: ignore[union-attr]
+    back = found["ago"] or found["sign"] == "-"
+    return clock.now() - _span(number, unit) if back else clock.now() + _span(number, unit)
+
+
+def _span(number: str, unit: str) -> timedelta:
+    return timedelta(**{_UNITS[unit]: float(number)})

@@ -1,0 +1,229 @@
+"""`manage.py jobs`: list, show and why, for people and for programs."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from django.db import connections
+
+from jobexec import clock
+from jobexec.clock import FrozenClock
+from jobexec.management.commands.jobs import Command
+from jobexec.models import JOB_TABLES, DeadLetterJob, Job, JobDefinition, JobProgress, SuspendedJob, TimerJob
+from jobexec.operations import complete_jobs, fail_job
+from tests.support.factories import HANDLER, a_failure, a_run, make_job, make_node, make_row, work
+from tests.support.jobs_command import jobs, objects
+
+DAY = timedelta(days=1)
+ESCAPE = "\x1b[31m"
+
+
+@pytest.fixture(autouse=True)
+def engines(settings):
+    settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}, "CATEGORIES": ["default", "mail"]}
+
+
+@pytest.fixture(autouse=True)
+def frozen():
+    with FrozenClock(datetime(2026, 3, 1, 12, tzinfo=UTC)) as frozen:
+        yield frozen
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+class TestList:
+    def test_for_people(self, alias):
+        job = make_job(alias, handler_type="shop.ship", process_instance_id="order-1", priority=7)
+        make_job(alias, due_date=clock.now() + DAY)
+        make_row(DeadLetterJob, alias, exception_message=f"{ESCAPE}ValueError:\nno")
+        code, text = jobs("list", alias=alias)
+        head, first, second, third = text.splitlines()
+        assert code == 0
+        assert head.split()[:5] == ["id", "state", "handler", "due", "age"]
+        assert first.split()[:3] == [str(job.pk), "executable", "shop.ship"] and "order-1" in first and " 7 " in first
+        assert "timer" in second and "in 1 d" in second
+        assert "dead letter" in third and "ValueError: no" in third and ESCAPE not in third
+
+    @pytest.mark.parametrize("width", [80, 120, 200])
+    def test_fits_the_terminal(self, alias, monkeypatch, width):
+        monkeypatch.setenv("COLUMNS", str(width))
+        long = {"handler_type": "shop.orders.jobs.send_a_rather_long_letter", "exception_message": "e" * 300}
+        rows = [make_row(table, alias, **long) for table in JOB_TABLES]
+        _, text = jobs("list", alias=alias, terminal=True)
+        plain = [_without_colours(line) for line in text.splitlines()]
+        assert max(map(len, plain)) <= width
+        assert all(str(row.pk) in line for row, line in zip(rows, plain[1:], strict=True))
+        assert "\x1b[" in text
+        assert ("last exception" in plain[0]) == (width > 80)
+
+    def test_states_that_a_glance_should_tell(self, alias):
+        make_row(Job, alias, lock_owner="berlin:1")
+        make_row(Job, alias, lock_owner="berlin:1", cancel_requested=True)
+        make_row(Job, alias, suspend_requested=True)
+        make_row(TimerJob, alias, attempts=1)
+        make_row(SuspendedJob, alias)
+        _, text = jobs("list", alias=alias)
+        words = ("in progress", "cancelling", "suspending", "retry", "suspended")
+        for word, line in zip(words, text.splitlines()[1:], strict=True):
+            assert f"  {word}" in line
+        assert text.splitlines()[1].split()[-2] == "berlin"
+
+    def test_conditions_orders_and_limits(self, alias):
+        rows = [make_job(alias, priority=priority, tenant_id="acme") for priority in (1, 3, 2)]
+        make_job(alias, priority=9)
+        _, text = jobs("list", "--tenant", "acme", "--order=-priority", "--limit", 2, alias=alias)
+        _, first, second, more = text.splitlines()
+        assert str(rows[1].pk) in first and str(rows[2].pk) in second
+        assert more.startswith("And more")
+        _, text = jobs("list", "--tenant", "acme", "--limit", 3, alias=alias)
+        assert "And more" not in text and len(text.splitlines()) == 4
+        assert jobs("list", "--tenant", "nobody", alias=alias) == (0, "No jobs.\n")
+
+    def test_for_programs_it_streams_and_is_exact(self, alias):
+        due = datetime(2026, 3, 1, 14, 0, 0, 123456, tzinfo=UTC)
+        job = make_row(TimerJob, alias, priority=7, due_date=due, rank=2**62 + 1, timeout=timedelta(seconds=1.5))
+        make_row(DeadLetterJob, alias)
+        code, (first, second) = objects("list", alias=alias)
+        assert code == 0
+        assert (first["id"], first["state"], second["state"]) == (str(job.pk), "timer", "dead_letter")
+        assert (first["due_date"], first["rank"], first["timeout"]) == (due.isoformat(), 2**62 + 1, 1.5)
+        assert first["lock_owner"] is None and "handler_configuration" not in first
+        assert {field.name for field in TimerJob._meta.fields} - set(first) == {
+            "handler_configuration",
+            "custom_headers",
+            "exception_stack",
+        }
+        assert len(objects("list", "--limit", 1, alias=alias)[1]) == 1
+        assert [each["state"] for each in objects("list", "--order=-id", alias=alias)[1]] == ["dead_letter", "timer"]
+
+    def test_counts(self, alias):
+        for table in (Job, Job, DeadLetterJob):
+            make_row(table, alias)
+        assert objects("list", "--count", "--state", "executable", "--state", "dead-letter", alias=alias) == (
+            0,
+            [{"executable": 2, "dead_letter": 1, "at_least": []}],
+        )
+        assert jobs("list", "--count", alias=alias)[1].splitlines()[0].split() == ["2", "jobs"]
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--order", "revision"], "order: expected one of id"),
+            (["--state", "running"], "states: expected one of executable"),
+            (["--handler", ""], "handler: expected a text that is not empty"),
+            (["--min-priority", "5000000"], "priority_min: expected a number from"),
+            (["--of-batch", "x"], "batch_id: expected a UUID, got 'x'"),
+        ],
+    )
+    def test_bad_input_is_usage(self, alias, arguments, message):
+        code, text = jobs("list", *arguments, alias=alias)
+        assert code == 2 and message in text
+
+    def test_a_database_that_is_no_engine(self, alias, settings):
+        settings.JOBEXEC = {"ENGINES": {name: {} for name in connections if name != alias}}
+        code, text = jobs("list", alias=alias)
+        assert code == 2 and f"--database: The database '{alias}' is not a job engine" in text
+
+
+class TestShow:
+    def test_everything_of_a_job(self, alias):
+        make_node(alias, "berlin")
+        job = work(alias, "berlin:1", process_instance_id="order-1", handler_configuration={"args": [1], "kwargs": {}})
+        JobProgress(job_id=job.id, attempt=1, done=3, total=7, update_time=clock.now()).save(using=alias)
+        code, text = jobs("show", job.id, alias=alias)
+        assert code == 0
+        assert text.startswith(f"{job.id}  {HANDLER}  in progress\n")
+        for field in Job._meta.fields:
+            if field.name not in ("id", "handler_type", "handler_configuration", "custom_headers", "exception_stack"):
+                assert f"  {str(field.verbose_name).capitalize()} " in text
+        assert "03/01/2026 12:05:00 (in 5 min 0 s)" in text or "03/01/2026 12:05:00 (in 5 min)" in text
+        assert "Progress" in text and "3 / 7" in text and '"args": [' in text
+
+    def test_its_attempts_and_its_stack(self, alias):
+        job = work(alias, retries=1)
+        stack = f"Traceback\n\t{ESCAPE}at line 1\nValueError: no"
+        fail_job(alias, job, a_failure("ValueError: no", stack=stack), a_run(alias, 2.5))
+        code, text = jobs("show", job.id, alias=alias)
+        assert code == 0 and "dead letter" in text.splitlines()[0]
+        assert "failed" in text and "2 s" in text and "ValueError: no" in text
+        assert ESCAPE not in text and "      [31mat line 1" in text
+        _, (told,) = objects("show", job.id, alias=alias)
+        assert told["exception_stack"] == stack and told["state"] == "dead_letter"
+        (entry,) = told["log"]
+        assert (entry["state"], entry["duration"], entry["attempt"], entry["node"]) == ("failed", 2.5, 1, "node")
+        assert entry["timestamp"] == clock.now().isoformat()
+
+    def test_one_that_is_gone_and_one_that_never_was(self, alias):
+        job = work(alias)
+        complete_jobs(alias, [(job, a_run(alias))])
+        code, text = jobs("show", job.id, alias=alias)
+        assert code == 0 and "the log knows this" in text and "successful" in text
+        id = uuid4()
+        assert jobs("show", id, alias=alias) == (3, f"{id}  There is no such job.\n")
+        assert objects("show", id, alias=alias) == (3, [{"id": str(id), "state": None, "log": []}])
+
+    def test_sensitive_arguments_are_hidden(self, alias):
+        JobDefinition.objects.using(alias).create(id="shop.pay", handler_type="shop.pay", sensitive=["card"])
+        columns = {"handler_type": "shop.pay", "handler_configuration": {"args": ["4111"], "kwargs": {"card": "4111"}}}
+        job = make_job(alias, **columns)
+        for text in (jobs("show", job.pk, alias=alias)[1], json.dumps(objects("show", job.pk, alias=alias)[1])):
+            assert "4111" not in text and "card" in text
+
+    @pytest.mark.databases("sqlite")
+    def test_arguments_that_cannot_be_read_are_shown_as_they_are(self, alias):
+        job = make_job(alias)
+        with connections[alias].cursor() as cursor:
+            cursor.execute("PRAGMA ignore_check_constraints = ON")
+            cursor.execute("UPDATE jobexec_job SET handler_configuration = %s", ["{broken"])
+            cursor.execute("PRAGMA ignore_check_constraints = OFF")
+        assert "{broken" in jobs("show", job.pk, alias=alias)[1]
+        assert objects("show", job.pk, alias=alias)[1][0]["handler_configuration"] == "{broken"
+
+
+class TestWhy:
+    def test_for_people(self, alias):
+        job = make_job(alias, due_date=clock.now() + DAY)
+        code, text = jobs("why", job.pk, alias=alias)
+        first, *reasons = text.splitlines()
+        assert code == 0
+        assert first == f"{job.pk}  {HANDLER}  timer"
+        assert [line[:2] for line in reasons] == ["* "] * 3
+        assert "It is not due before 03/02/2026 12:00:00 (in 1 d" in reasons[0]
+
+    def test_is_wrapped_to_the_terminal(self, alias, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "60")
+        job = make_row(DeadLetterJob, alias, exception_message=f"{ESCAPE}{'no ' * 80}")
+        _, text = jobs("why", job.pk, alias=alias, terminal=True)
+        lines = [_without_colours(line) for line in text.splitlines()[1:]]
+        assert max(map(len, lines)) <= 60 and len(lines) > 4
+        assert [line[0] for line in lines].count("*") == 1
+        assert ESCAPE not in text
+
+    def test_for_programs(self, alias):
+        job = make_job(alias)
+        code, (told,) = objects("why", job.pk, alias=alias)
+        assert (code, told["id"], told["state"]) == (0, str(job.pk), "executable")
+        assert next(reason["code"] for reason in told["reasons"]) == "no_node"
+
+    def test_of_a_job_that_nothing_knows(self, alias):
+        code, (told,) = objects("why", uuid4(), alias=alias)
+        assert (code, told["reasons"][0]["code"]) == (0, "not_found")
+
+
+def test_an_id_that_is_none_is_usage(capsys):
+    for action in ("show", "why", "retry"):
+        with pytest.raises(SystemExit) as ended:
+            Command().run_from_argv(["manage.py", "jobs", action, "x"])
+        assert ended.value.code == 2
+        told = capsys.readouterr().err
+        assert "expected the id of a job, a UUID; got 'x'" in told
+        assert f"usage: manage.py jobs {action} [options]" in told
+
+
+def _without_colours(line):
+    return re.sub(r"\x1b\[[0-9;]*m", "", line)
