@@ -31,7 +31,7 @@ _LOOK = 0.01
 _ELSEWHERE = "jobbench-elsewhere"
 _DEAD, _INCIDENT = DeadLetterJob._meta.db_table, Incident._meta.db_table
 _AGE = """SELECT 1000 * max(extract(epoch FROM clock_timestamp() - xact_start)) FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid()"""
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"""
 
 
 class BatchCase(Case):
