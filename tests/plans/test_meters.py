@@ -1,0 +1,100 @@
+"""Meters and groups of failures are read and merged along their indexes, however many rows there are."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from jobexec import clock
+from jobexec.models import DeadLetterJob, FailureGroup, MeterLog
+from jobexec.operations import meters
+from jobexec.operations.failure_groups import failure_groups
+from tests.support.factories import make_row
+
+from .test_plans import ANALYZE, ROWS, fill, plans
+
+# ANALYZE TABLE commits on MariaDB, so nothing here could be rolled back.
+pytestmark = pytest.mark.transactional
+
+OLD = timedelta(days=3)
+
+
+@pytest.fixture(autouse=True)
+def engines(settings: Any) -> None:
+    settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}}
+
+
+def fill_meters(alias: str) -> None:
+    """Many merged rows of each meter, and few that were just flushed."""
+    now = clock.now(alias)
+    rows = [
+        MeterLog(
+            name=meters.METERS[number % len(meters.METERS)], timestamp=now - OLD - timedelta(seconds=number), value=1
+        )
+        for number in range(ROWS)
+    ]
+    MeterLog.objects.using(alias).bulk_create(rows, batch_size=1000)
+    for name in meters.METERS:
+        meters.flush_meters(alias, "one", {(name, "a"): 1})
+    with connections[alias].cursor() as cursor:
+        cursor.execute(ANALYZE[connections[alias].vendor].format(MeterLog._meta.db_table))
+
+
+def test_what_was_counted_lately_is_read_without_the_rest(alias: str) -> None:
+    fill_meters(alias)
+    since = clock.now(alias) - timedelta(hours=1)
+    until, step = since + 2 * timedelta(hours=1), timedelta(minutes=1)
+
+    def read() -> None:
+        assert meters.total(alias, meters.JOB_SUCCESSFUL, since=since) == 1
+        assert meters.totals_by_key(alias, meters.JOB_FAILED, since=since) == {"a": 1}
+        meters.series(alias, [meters.JOB_SUCCESSFUL, meters.JOB_FAILED], since=since, until=until, step=step)
+        meters.percentiles(alias, meters.JOB_WAIT_TIME, since=since)
+        assert len(meters.totals(alias, since=since)) == len(meters.METERS)
+
+    looks = plans(alias, MeterLog, read)
+    *single, of_all = looks
+    assert len(single) == 4
+    for look in single:
+        assert "jobexec_meterlog_name" in look, look
+    assert "jobexec_meterlog_" in of_all, of_all
+
+
+def test_what_is_to_be_merged_is_found_among_what_has_been(alias: str) -> None:
+    fill_meters(alias)
+    now = clock.now(alias)
+    meters.flush_meters(alias, "one", {(meters.JOB_FAILED, "a"): 1}, now - timedelta(hours=5))
+    looks = plans(alias, MeterLog, lambda: meters.roll_up(alias))
+    assert len(looks) >= 2
+    for look in looks:
+        assert "jobexec_meterlog_reporter" in look or "pkey" in look or "PRIMARY" in look, look
+    assert not MeterLog.objects.using(alias).filter(reporter="one", timestamp__lt=now - timedelta(hours=3)).exists()
+
+
+def test_a_flush_that_is_in_doubt_is_found_by_its_time(alias: str) -> None:
+    fill_meters(alias)
+    (look,) = plans(alias, MeterLog, lambda: meters.flushed(alias, "one", clock.now(alias)))
+    assert "jobexec_meterlog_" in look, look
+
+
+def test_groups_of_failures_are_read_by_their_indexes(alias: str) -> None:
+    now = clock.now(alias)
+    rows = [
+        FailureGroup(fingerprint=f"{number:016x}", first_time=now - OLD, last_time=now - timedelta(seconds=number))
+        for number in range(ROWS // 4)
+    ]
+    FailureGroup.objects.using(alias).bulk_create(rows, batch_size=1000)
+    for number in range(16):
+        make_row(DeadLetterJob, alias, fingerprint=f"{number:016x}")
+    fill(alias, DeadLetterJob, fingerprint="f" * 16)
+    with connections[alias].cursor() as cursor:
+        cursor.execute(ANALYZE[connections[alias].vendor].format(FailureGroup._meta.db_table))
+    found: list[Any] = []
+    (groups,) = plans(alias, FailureGroup, lambda: found.extend(failure_groups(alias, limit=5)))
+    assert [each.group.fingerprint for each in found] == [row.fingerprint for row in rows[:5]]
+    assert "jobexec_failuregroup_last" in groups, groups
+    looks = plans(alias, DeadLetterJob, lambda: failure_groups(alias, limit=5))
+    assert looks
+    for look in looks:
+        assert "jobexec_deadletterjob_alike" in look, look
