@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobexec.conf import EngineSettings, Settings
-from jobexec.operations.look import DEAD_NODES, HISTORY_SOON, SUSPENSIONS, TIMERS_SOON
+from jobexec.operations.look import DEAD_NODES, HISTORY_SOON, OVERRIDES, SUSPENSIONS, TIMERS_SOON
 from jobexec.operations.wake import EVERYTHING, HISTORY, JOBS, TIMERS, add_listener, remove_listener
 from jobexec.operations.work import AcquiredJob
 
@@ -83,7 +83,7 @@ class Engine(Service):
     def looked(self, answers: frozenset[str]) -> None:
         """A heartbeat has seen what loops that wait long are waiting for."""
         loops: dict[str, Loop] = {DEAD_NODES: self.recovery, SUSPENSIONS: self.suspensions, TIMERS_SOON: self.timers}
-        loops[HISTORY_SOON] = self.history
+        loops |= {HISTORY_SOON: self.history, OVERRIDES: self.suspensions}
         for answer in answers & loops.keys():
             loops[answer].wake()
 

@@ -1,4 +1,4 @@
-"""Moves jobs when suspensions begin and end."""
+"""Brings to jobs what was said of many: moves them when suspensions begin and end, and sets overriding priorities."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from jobexec.operations.errors import is_conflict
 from jobexec.operations.sweep import next_suspension_date, sweep_suspensions
 
 from .node import Node
+from .overrides import PriorityOverrides
 from .service import Loop, logger, own_interval
 
 _SHORTLY = 0.1
@@ -17,15 +18,21 @@ class SuspensionSweep(Loop):
 
     A loop of its own, because a sweep over a million jobs must delay neither timers nor recovery. A date that somebody
     sets while it sleeps is noticed within RECOVERY_INTERVAL, by the heartbeat if that comes as often; what is suspended
-    does not run even before that.
+    does not run even before that. It sees to overriding priorities, too, so that this takes no connection of its own.
     """
 
     def __init__(self, node: Node) -> None:
         super().__init__(f"jobexec-suspensions-{node.using}")
         self.node = node
+        self.overrides = PriorityOverrides(node)
         self._interval = own_interval(node.settings)
 
     def run_once(self) -> float:
+        again = self.overrides.look()
+        wait = self._sweep()
+        return wait if again is None else min(wait, again)
+
+    def _sweep(self) -> float:
         using = self.node.using
         try:
             moved = sweep_suspensions(using)

@@ -12,12 +12,13 @@ from django.db.models import Exists, Value
 from jobexec.models import Deployment, DeploymentRegistration, HistoryJob, Job, TimerJob
 
 from .leases import dead_nodes
+from .overrides import overridden
 from .sweep import due_suspensions
 from .work import Scope
 
 #: The questions by name; those about deployments may have a number behind it.
 DEAD_NODES, SUSPENSIONS, TIMERS_SOON, DEPLOYMENTS = "dead_nodes", "suspensions_soon", "timers_soon", "other_deployments"
-HISTORY_SOON = "history_soon"
+HISTORY_SOON, OVERRIDES = "history_soon", "overriding_priorities"
 
 _MANY = 20  # rather ask anew what to serve than so many questions whether it has changed
 
@@ -27,6 +28,8 @@ Questions: TypeAlias = dict[str, Any]  # Exists() or what else is true or false
 def questions(using: str, owner: str, soon: datetime) -> Questions:
     """Whether there are dead nodes to recover (but for ``owner``), or timers, suspensions and history until ``soon``.
 
+    And whether a definition has an overriding priority, which must be brought to new jobs.
+
     Yes or no: a value that cannot be read must not keep a node from renewing its lease.
     """
     return {
@@ -34,6 +37,7 @@ def questions(using: str, owner: str, soon: datetime) -> Questions:
         SUSPENSIONS: Exists(due_suspensions(using, soon)),
         TIMERS_SOON: Exists(TimerJob.objects.using(using).filter(due_date__lte=soon)),
         HISTORY_SOON: Exists(HistoryJob.objects.using(using).filter(due_date__lte=soon)),
+        OVERRIDES: Exists(overridden(using)),
     }
 
 
