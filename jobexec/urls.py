@@ -6,9 +6,11 @@ from importlib.util import find_spec
 
 from django.urls import URLPattern, path
 
+from jobexec import health
+
 app_name = "jobexec"
 
-urlpatterns: list[URLPattern] = []
+urlpatterns: list[URLPattern] = [path("health/", health.view, name="health")]
 
 if find_spec("prometheus_client"):  # pip install jobexec[metrics]
     from jobexec import metrics

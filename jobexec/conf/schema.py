@@ -96,6 +96,7 @@ class Settings:
     unknown_handler_delay: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))
     unknown_handler_timeout: timedelta = field(default=timedelta(days=1), metadata=_by(values.duration(zero=True)))
     max_stuck_threads: int = field(default=10, metadata=_by(values.integer(0)))
+    health_max_due_age: timedelta | None = field(default=None, metadata=_by(values.duration(none=True)))
     tenant_concurrency: Mapping[str, int] | None = field(default=None, metadata=_by(values.tenant_concurrency))
     sensitive_arguments: tuple[str, ...] = field(default=SENSITIVE, metadata=_by(values.words))
     max_conflicts: int = field(default=10, metadata=_by(values.integer(0)))

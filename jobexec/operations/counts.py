@@ -68,8 +68,8 @@ def job_counts(using: str, tenants: Collection[str] | None = None) -> JobCounts:
     """Count the jobs of all tables, or those of these tenants: one statement a table."""
     ours = Q() if tenants is None else Q(tenant_id__in=tenants)
     free = ours & Q(lock_owner=None)
-    due = Min(due_by_rank(using), filter=free & Q(priority__range=(-MAX_PRIORITY, MAX_PRIORITY)))
-    jobs = _look(Job, using, free=_count(free), held=_count(ours & ~Q(lock_owner=None)), due=due)
+    held = _count(ours & ~Q(lock_owner=None))
+    jobs = _look(Job, using, free=_count(free), held=held, due=_first_due(using, free))
     timers = _look(TimerJob, using, first=_count(ours & Q(attempts=0)), retry=_count(ours & Q(attempts__gt=0)))
     return JobCounts(
         free=_capped(jobs, "free"),
@@ -79,8 +79,24 @@ def job_counts(using: str, tenants: Collection[str] | None = None) -> JobCounts:
         suspended=_capped(_look(SuspendedJob, using, ours=_count(ours)), "ours"),
         dead_letters=_capped(_look(DeadLetterJob, using, ours=_count(ours)), "ours"),
         history=_capped(_look(HistoryJob, using, ours=_count(ours)), "ours"),
-        oldest_due=None if jobs["due"] is None else _EPOCH + timedelta(milliseconds=jobs["due"]),
+        oldest_due=_moment(jobs["due"]),
     )
+
+
+def oldest_due(using: str, now: datetime) -> datetime | None:
+    """Since when a job has been due that no node holds, among the oldest; a timer that nobody has moved is one, too."""
+    job = _moment(_look(Job, using, due=_first_due(using, Q(lock_owner=None)))["due"])
+    timers = TimerJob.objects.using(using).filter(due_date__lte=now).order_by("due_date")
+    timer = timers.values_list("due_date", flat=True).first()
+    return min((moment for moment in (job, timer) if moment is not None), default=None)
+
+
+def _first_due(using: str, among: Q) -> Min:
+    return Min(due_by_rank(using), filter=among & Q(priority__range=(-MAX_PRIORITY, MAX_PRIORITY)))
+
+
+def _moment(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def open_incidents(using: str, tenants: Collection[str] | None = None) -> CappedCount:
