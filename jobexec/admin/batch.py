@@ -8,7 +8,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Q, QuerySet, Sum
 from django.http import HttpRequest
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -46,7 +46,7 @@ _KINDS = {
 class BatchAdmin(OperationPermissions, TableAdmin):
     """Batches, the newest first, with their progress; they can be held up, let go and ended."""
 
-    list_display = ("operation", "state_badge", "progress", "left_alone", "create_user", "began", "ended")
+    list_display = ("operation", "state_badge", "progress", "left_alone", "started_by", "began", "ended")
     list_display_links = ("operation",)
     list_filter = ("state", text_filters.TenantFilter)
     deferred = ("selection", "arguments")
@@ -63,6 +63,7 @@ class BatchAdmin(OperationPermissions, TableAdmin):
         "progress",
         "began_exactly",
         "ended_exactly",
+        "started_by",
         "asked",
         "meant",
         "own_jobs",
@@ -71,7 +72,7 @@ class BatchAdmin(OperationPermissions, TableAdmin):
         (None, {"fields": (("operation", "state_badge", "progress"), "meant", "asked", "own_jobs")}),
         (
             gettext_lazy("Origin"),
-            {"fields": (("create_user", "began_exactly", "ended_exactly"), ("tenant_id", "id"))},
+            {"fields": (("started_by", "began_exactly", "ended_exactly"), ("tenant_id", "id"))},
         ),
     )
 
@@ -152,6 +153,10 @@ class BatchAdmin(OperationPermissions, TableAdmin):
     def left_alone(self, batch: Batch) -> int:
         return batch.skipped
 
+    @admin.display(description=gettext_lazy("started by"))
+    def started_by(self, batch: Batch) -> str:
+        return batch.create_user or display.NONE
+
     @admin.display(description=gettext_lazy("began"), ordering="create_time")
     def began(self, batch: Batch) -> str | SafeString:
         return display.relative(batch.create_time, display.now(batch))
@@ -178,8 +183,8 @@ class BatchAdmin(OperationPermissions, TableAdmin):
 
     @admin.display(description=gettext_lazy("jobs of its own"))
     def own_jobs(self, batch: Batch) -> str | SafeString:
-        links = [
+        links = (
             display.link(self.list_url(table), table._meta.verbose_name_plural, q=batch.process_instance_id)
             for table in JOB_TABLES
-        ]
-        return display.row(links)
+        )
+        return format_html_join(" · ", "{}", ((link,) for link in links))

@@ -72,9 +72,9 @@ class JobColumns:
             return format_html("{}<br>{}", state_badge(job), owner)
         return format_html("{} {}<br>{}", state_badge(job), said, owner)
 
-    @admin.display(description=gettext_lazy("progress"), empty_value=display.NONE)
-    def progress(self, job: AbstractJob) -> SafeString | None:
-        return progress_of(job)
+    @admin.display(description=gettext_lazy("progress"))
+    def progress(self, job: AbstractJob) -> SafeString | str:
+        return progress_of(job) or display.NONE
 
     @admin.display(description=gettext_lazy("last exception"))
     def exception(self, job: AbstractJob) -> str | SafeString:

@@ -37,7 +37,6 @@ class JobDefinitionAdmin(OperationPermissions, TableAdmin):
         "retry_plan",
         "exclusive",
         "atomic",
-        "process_definition_key",
         "last_registered",
     )
     list_filter = ("exclusive", "atomic")

@@ -50,7 +50,6 @@ class Unlock(JobAction):
         "Jobs whose owner is gone are given to others. As long as the owner lives they are left alone: a job would run "
         "twice. A node whose lease has run out is declared dead."
     )
-    dangerous = True
 
     def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
         return unlock(queryset, using=using)
@@ -72,7 +71,6 @@ class MoveToDeadLetters(JobAction):
     warning = gettext_lazy(
         "They are not tried again until somebody requeues them, and each has an incident. Running jobs are left alone."
     )
-    dangerous = True
 
     def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
         return move_to_dead_letter(queryset, data["reason"], using=using)
