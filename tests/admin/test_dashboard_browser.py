@@ -145,6 +145,8 @@ def test_nothing_sticks_out(page, live_server, width):  # noqa: F811
     page.goto(f"{live_server.url}{PAGE}")
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert page.evaluate(OUTSIDE) == []
+    charts = page.evaluate("[...document.querySelectorAll('svg.jobexec-chart')].map(e => e.clientHeight)")
+    assert charts == [120] * 3
 
 
 #: What is wider than its panel, other than in a box that scrolls.

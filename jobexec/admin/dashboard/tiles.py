@@ -59,7 +59,7 @@ def _oldest(seen: Overview) -> str:
     if seen.counts is None or seen.counts.oldest_due is None:
         return ""
     waited = (seen.now - seen.counts.oldest_due).total_seconds()
-    return _("oldest waits %(time)s") % {"time": duration(max(0.0, waited))}
+    return _("oldest: %(time)s") % {"time": duration(max(0.0, waited))}
 
 
 def _threads(seen: Overview) -> str:
@@ -73,5 +73,6 @@ def _threads(seen: Overview) -> str:
 def _next(seen: Overview, *, retry: bool) -> str:
     for timer in seen.timers or []:
         if bool(timer.attempts) is retry:
-            return _("next %(when)s") % {"when": distance(timer.due_date, seen.now)}
+            text = _("next %(when)s") if timer.due_date > seen.now else _("due %(when)s")
+            return text % {"when": distance(timer.due_date, seen.now)}
     return ""
