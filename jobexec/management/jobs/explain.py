@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +11,7 @@ from jobexec.operations.why import Explanation, why
 from . import values
 from .rows import standing
 from .screen import Exit, Screen
-from .text import clean
+from .text import bulleted, clean
 
 
 class Why:
@@ -39,7 +38,5 @@ def _say(found: Explanation, screen: Screen) -> None:
         word, paint = standing(found.job, screen.style)
         screen.say(f"{found.id}  {clean(found.job.handler_type)}  {paint(word)}")
     for number, reason in enumerate(found.reasons):
-        lines = textwrap.wrap(clean(reason.text), width=max(40, (screen.width or 100) - 2)) or [""]
-        for at, line in enumerate(lines):
-            text = f"{'* ' if not at else '  '}{line}"
-            screen.say(text, screen.style.MIGRATE_LABEL if number == 0 else str)
+        for line in bulleted(reason.text, "* ", screen.width):
+            screen.say(line, screen.style.MIGRATE_LABEL if number == 0 else str)

@@ -22,6 +22,7 @@ from jobexec.operations.unreadable import UNREADABLE
 from jobexec.operations.why_facts import HEAVY
 from jobexec.operations.wording import NONE, absolute, both, duration
 from jobexec.redaction import redact
+from jobexec.sensitive import hide
 
 from . import values
 from .rows import as_object, standing
@@ -82,7 +83,7 @@ def _arguments(job: AbstractJob, using: str) -> Any:
 
 def _headers(job: AbstractJob) -> Any:
     try:
-        return job.custom_headers
+        return hide(job.custom_headers)
     except UNREADABLE:
         return None
 

@@ -15,7 +15,7 @@ from jobexec.operations.wording import NONE, absolute, distance, duration
 
 from .screen import Screen
 from .table import Cell, Column
-from .text import clean
+from .text import bulleted
 
 
 def lines(seen: Overview, screen: Screen) -> Iterator[str]:
@@ -23,7 +23,8 @@ def lines(seen: Overview, screen: Screen) -> Iterator[str]:
     title = _("Engine %(database)s on %(moment)s") % {"database": seen.using, "moment": absolute(seen.now)}
     yield screen.style.MIGRATE_HEADING(title)
     for problem in problems(seen):
-        yield screen.style.ERROR(f"! {clean(problem.text)}")
+        for line in bulleted(problem.text, "! ", screen.width):
+            yield screen.style.ERROR(line)
     for part in (_counts, _traffic, _nodes, _timers, _suspensions, _batches, _failures):
         yield from part(seen, screen)
 
@@ -48,7 +49,9 @@ def _counts(seen: Overview, screen: Screen) -> Iterator[str]:
         _("incidents"): seen.incidents or 0,
     }
     oldest = NONE if seen.oldest_due is None else duration((seen.now - seen.oldest_due).total_seconds())
-    columns = [Column(title, right=True) for title in (*cells, _("oldest due"))]
+    # What the first lines tell anyway is what a narrow terminal leaves out first.
+    extra = {_("incidents"): 2, _("history"): 1}
+    columns = [Column(title, right=True, extra=extra.get(title, 0)) for title in (*cells, _("oldest due"))]
     yield from _part(screen, _("Jobs"), columns, [[*map(number, cells.values()), oldest]])
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 import unicodedata
+from typing import Any
 
 MORE = "…"
 
@@ -17,6 +19,13 @@ def clean(text: str) -> str:
 def clean_lines(text: str) -> list[str]:
     """The lines of a text of many, each without what would steer the terminal; tabs are spaces."""
     return [clean(line) for line in text.expandtabs(4).splitlines()]
+
+
+def bulleted(text: str, bullet: str, width: int | None) -> list[str]:
+    """The text in lines of at most ``width`` columns, behind a bullet; None is a hundred."""
+    rest = " " * len(bullet)
+    options: dict[str, Any] = {"initial_indent": bullet, "subsequent_indent": rest, "break_on_hyphens": False}
+    return textwrap.wrap(clean(text), max(40, width or 100), **options) or [bullet]
 
 
 def width_of(text: str) -> int:

@@ -1,0 +1,247 @@
+"""`manage.py jobs`: what changes jobs, by id and by conditions, at once and by batches."""
+
+import sys
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from django.db import connections
+
+from jobexec import clock
+from jobexec.clock import FrozenClock
+from jobexec.management.jobs import change, screen
+from jobexec.management.jobs.verbs import SCOPES, VERBS
+from jobexec.models import (
+    JOB_TABLES,
+    Batch,
+    DeadLetterJob,
+    Job,
+    Scope,
+    SuspendedJob,
+    Suspension,
+    TimerJob,
+)
+from jobexec.operations import suspend
+from jobexec.operations.batches import OPERATIONS
+from tests.support.factories import make_job, make_row, reload, table_of, work
+from tests.support.jobs_command import jobs, objects
+
+DAY = timedelta(days=1)
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def engines(settings):
+    settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}}
+
+
+@pytest.fixture(autouse=True)
+def frozen():
+    with FrozenClock(NOW) as frozen:
+        yield frozen
+
+
+class Keyboard:
+    """A terminal at which somebody answers."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def isatty(self):
+        return True
+
+    def readline(self):
+        return f"{self.answer}\n"
+
+
+class TestVerbs:
+    def test_retry(self, alias):
+        retry = make_row(TimerJob, alias, attempts=1, due_date=NOW + DAY)
+        assert jobs("retry", retry.pk, alias=alias) == (0, "1 job is due now.\n")
+        assert table_of(alias, retry) is Job
+
+    def test_requeue(self, alias):
+        dead = make_row(DeadLetterJob, alias, retries=0)
+        assert jobs("requeue", "--retries", 5, dead.pk, alias=alias) == (0, "1 job requeued.\n")
+        assert reload(alias, dead).retries == 5
+
+    def test_suspend_and_activate(self, alias):
+        job = make_job(alias)
+        assert jobs("suspend", job.pk, "--until", "+2h", alias=alias) == (0, "1 job suspended.\n")
+        assert table_of(alias, job) is SuspendedJob
+        assert Suspension.objects.using(alias).get().activate_time == NOW + timedelta(hours=2)
+        assert jobs("activate", job.pk, alias=alias) == (0, "1 job activated.\n")
+        assert table_of(alias, job) is Job
+
+    def test_a_whole_scope(self, alias):
+        for _ in range(2):
+            make_job(alias, tenant_id="acme")
+        code, text = jobs("suspend", "--scope", "tenant", "acme", "--at", "2026-03-01T11:00", alias=alias)
+        assert (code, text) == (0, "Done: 2 jobs moved now.\n")
+        assert table_of(alias, make_job(alias, tenant_id="acme")) is Job
+        told = {"operation": "activate", "scope": "tenant", "value": "acme", "moved": 2}
+        assert objects("activate", "--scope", "tenant", "acme", alias=alias) == (0, [told])
+        assert set(SCOPES.values()) == set(Scope.values) - {"id"}
+        code, text = jobs("suspend", "--scope", "shop", "acme", alias=alias)
+        assert code == 2 and "--scope: expected one of process-instance, process-definition" in text
+        code, text = jobs("suspend", "--scope", "tenant", "acme", "--dry-run", alias=alias)
+        assert code == 2 and "--scope stands alone" in text
+
+    def test_cancel(self, alias):
+        waits, runs = make_job(alias, priority=-1), work(alias)
+        Job.objects.using(alias).filter(pk=waits.pk).update(lock_owner=None)
+        assert jobs("cancel", "--yes", waits.pk, runs.id, alias=alias) == (0, "2 jobs cancelled.\n")
+        assert table_of(alias, waits) is None and reload(alias, runs).cancel_requested
+
+    def test_delete(self, alias):
+        rows = [make_row(table, alias) for table in JOB_TABLES]
+        assert jobs("delete", "--yes", *(row.pk for row in rows), alias=alias) == (0, "4 jobs deleted.\n")
+        assert [table_of(alias, row) for row in rows] == [None] * 4
+
+    def test_reschedule(self, alias):
+        job = make_job(alias)
+        assert jobs("reschedule", job.pk, "--to", "2026-03-02T08:30", alias=alias) == (0, "1 job rescheduled.\n")
+        assert reload(alias, job).due_date == datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
+
+    def test_prioritize(self, alias):
+        job = make_job(alias)
+        assert jobs("prioritize", job.pk, "--priority", 7, alias=alias) == (0, "1 job has the new priority.\n")
+        assert reload(alias, job).priority == 7
+
+    def test_each_is_an_operation_that_a_batch_can_do(self):
+        assert {verb.operation for verb in VERBS} <= set(OPERATIONS)
+
+
+class TestWhichJobs:
+    def test_some_are_left_alone(self, alias):
+        dead, other, nobody = make_row(DeadLetterJob, alias), make_job(alias), uuid4()
+        code, text = jobs("requeue", dead.pk, other.pk, nobody, alias=alias)
+        assert code == 3
+        assert text.splitlines()[:2] == ["1 job requeued.", "2 jobs were left alone:"]
+        assert f"  {other.pk}  not possible for a job that is executable" in text and f"  {nobody}  there is no" in text
+        code, (told,) = objects("requeue", other.pk, alias=alias)
+        assert (code, told["changed"], list(told["skipped"])) == (3, [], [str(other.pk)])
+
+    def test_all_that_meet_conditions(self, alias):
+        ours = [make_row(DeadLetterJob, alias, handler_type="shop.ship", tenant_id="acme") for _ in range(3)]
+        theirs = make_row(DeadLetterJob, alias, handler_type="shop.pay", tenant_id="acme")
+        code, (told,) = objects("requeue", "--all-matching", "--handler", "shop.sh*", "--tenant", "acme", alias=alias)
+        assert code == 0 and told["skipped"] == {}
+        assert set(told["changed"]) == {str(row.pk) for row in ours}
+        assert table_of(alias, theirs) is DeadLetterJob
+        assert jobs("requeue", "--all-matching", "--handler", "none", alias=alias) == (0, "0 jobs requeued.\n")
+
+    def test_a_job_that_moves_is_not_met_again_in_its_new_table(self, alias):
+        timer, job = make_row(TimerJob, alias, due_date=NOW + DAY), make_job(alias)
+        states = ["--state", "executable", "--state", "timer"]
+        code, (told,) = objects("reschedule", "--to", "now", "--all-matching", *states, alias=alias)
+        assert code == 0 and sorted(told["changed"]) == sorted([str(timer.pk), str(job.pk)])
+
+    @pytest.mark.parametrize(
+        ("verb", "usual"),
+        [
+            ("retry", {"timer": 1}),
+            ("requeue", {"dead_letter": 1}),
+            ("suspend", {"executable": 1, "timer": 1}),
+            ("activate", {"suspended": 1}),
+            ("cancel", {"executable": 1, "timer": 1, "suspended": 1}),
+            ("delete", {"executable": 1, "timer": 1, "suspended": 1, "dead_letter": 1}),
+        ],
+    )
+    def test_the_states_that_are_meant_where_none_is_named(self, alias, verb, usual):
+        for table in JOB_TABLES:
+            make_row(table, alias)
+        code, (told,) = objects(verb, "--all-matching", "--dry-run", alias=alias)
+        assert (code, told["matching"], told["at_least"]) == (0, usual, [])
+        _, (told,) = objects(verb, "--all-matching", "--dry-run", "--state", "dead_letter", alias=alias)
+        assert told["matching"] == ({"dead_letter": 1} if "dead_letter" in usual else {})
+
+    def test_a_dry_run_changes_nothing(self, alias):
+        dead, other = make_row(DeadLetterJob, alias), make_job(alias)
+        code, text = jobs("requeue", "--dry-run", dead.pk, other.pk, alias=alias)
+        assert (code, table_of(alias, dead)) == (3, DeadLetterJob)
+        assert f"{other.pk}  executable" in text and text.endswith("Nothing has been changed.\n")
+        code, text = jobs("delete", "--dry-run", "--all-matching", alias=alias)
+        assert code == 0 and str(dead.pk) in text and str(other.pk) in text and "1 dead letter jobs" in text
+        assert table_of(alias, other) is Job
+        _, (told,) = objects("requeue", "--dry-run", dead.pk, alias=alias)
+        assert told == {"operation": "requeue", "dry_run": True, "states": {str(dead.pk): "dead_letter"}}
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["requeue"], "Name jobs by their ids, or say --all-matching"),
+            (["requeue", "--tenant", "acme"], "Name jobs by their ids, or say --all-matching"),
+            (["requeue", uuid4(), "--tenant", "acme"], "Give ids or conditions, not both: tenant_ids."),
+            (["requeue", uuid4(), "--retries", "0"], "retries: expected a whole number of at least 1, got 0"),
+            (["prioritize", uuid4(), "--priority", "5000000"], "priority: expected a number from"),
+            (["suspend", uuid4(), "--until", "2h ago"], "until: expected a time after now"),
+        ],
+    )
+    def test_bad_input_is_usage(self, alias, arguments, message):
+        code, text = jobs(*arguments, alias=alias)
+        assert code == 2 and message in text
+
+
+class TestBatches:
+    def test_more_than_are_done_at_once(self, alias, monkeypatch):
+        monkeypatch.setattr(change, "AT_ONCE", 2)
+        rows = [make_row(table, alias, tenant_id="acme") for table in (Job, TimerJob, TimerJob, DeadLetterJob)]
+        code, text = jobs("suspend", "--all-matching", "--tenant", "acme", "--until", "+2h", alias=alias)
+        batches = list(Batch.objects.using(alias).order_by("pk"))
+        assert code == 0
+        assert text.splitlines() == [f"Batch {batch.pk} has been started." for batch in batches]
+        assert [batch.selection["table"] for batch in batches] == ["job", "timerjob"]
+        assert {batch.type for batch in batches} == {"suspend"}
+        assert batches[0].arguments == {"until": (NOW + timedelta(hours=2)).isoformat()}
+        assert batches[0].tenant_id == "acme" and batches[0].create_user
+        assert [table_of(alias, row) for row in rows] == [type(row) for row in rows]
+
+    def test_when_asked_for(self, alias):
+        dead = make_row(DeadLetterJob, alias)
+        code, (told,) = objects("requeue", "--batch", dead.pk, alias=alias)
+        batch = Batch.objects.using(alias).get()
+        assert (code, told) == (0, {"operation": "requeue", "batches": [str(batch.pk)]})
+        assert batch.selection == {"ids": [dead.pk.hex]} and batch.arguments == {"retries": 3}
+
+    def test_many_ids(self, alias, monkeypatch):
+        monkeypatch.setattr(change, "AT_ONCE", 1)
+        jobs("requeue", make_row(DeadLetterJob, alias).pk, make_row(DeadLetterJob, alias).pk, alias=alias)
+        assert len(Batch.objects.using(alias).get().selection["ids"]) == 2
+
+
+class TestAsking:
+    @pytest.mark.parametrize("verb", ["cancel", "delete"])
+    def test_refuses_where_there_is_no_terminal(self, alias, verb):
+        job = make_job(alias)
+        code, text = jobs(verb, job.pk, alias=alias)
+        assert code == 2 and "say --yes if you mean it" in text
+        code, text = jobs(verb, "--all-matching", alias=alias)
+        assert code == 2 and table_of(alias, job) is Job
+
+    @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("YES", 0), ("", 3), ("n", 3), ("delete", 3)])
+    def test_at_a_terminal(self, alias, monkeypatch, capsys, answer, code):
+        monkeypatch.setattr(sys, "stdin", Keyboard(answer))
+        job = make_job(alias)
+        found, _ = jobs("delete", job.pk, alias=alias)
+        assert (found, table_of(alias, job)) == (code, None if code == 0 else Job)
+        asked = capsys.readouterr().out
+        assert (
+            "This is about 1 job. Jobs that are deleted never run and cannot be restored. Are you sure? [y/N]" in asked
+        )
+
+    def test_the_end_of_input_is_a_no(self, monkeypatch):
+        monkeypatch.setattr(sys, "stdin", Keyboard(""))
+        monkeypatch.setattr("builtins.input", lambda question: (_ for _ in ()).throw(EOFError))
+        assert screen.ask("Sure?") is False
+
+    def test_what_destroys_nothing_is_done_at_once(self, alias):
+        job = make_job(alias)
+        suspend(job.pk, using=alias)
+        assert jobs("activate", job.pk, alias=alias)[0] == 0
+
+
+def test_moments_count_from_now(alias):
+    job = make_job(alias)
+    jobs("reschedule", job.pk, "--to", "in 90m", alias=alias)
+    assert reload(alias, job).due_date == clock.now(alias) + timedelta(minutes=90)

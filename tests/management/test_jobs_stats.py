@@ -1,0 +1,142 @@
+"""`manage.py jobs stats` and one look of `top`."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import DatabaseError, connections
+
+from jobexec import clock
+from jobexec.clock import FrozenClock
+from jobexec.management.jobs import top
+from jobexec.management.jobs.stats_text import number
+from jobexec.models import JOB_TABLES, DeadLetterJob, ExecutorNode, FailureGroup, MeterLog, TimerJob
+from jobexec.operations import suspend
+from jobexec.operations.batches import start_batch
+from jobexec.operations.counts import CappedCount
+from jobexec.operations.meters import JOB_FAILED, JOB_SUCCESSFUL
+from tests.support.factories import make_node, make_row
+from tests.support.jobs_command import jobs, objects
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def engines(settings):
+    settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}}
+
+
+@pytest.fixture(autouse=True)
+def frozen():
+    with FrozenClock(NOW) as frozen:
+        yield frozen
+
+
+@pytest.fixture
+def busy(alias):
+    """An engine of which there is something to say."""
+    make_node(alias, "berlin")
+    load = {"threads": 10, "busy_threads": 4, "queued_jobs": 1234, "queue_size": 3000, "stuck_threads": 1}
+    ExecutorNode.objects.using(alias).update(**load)
+    for table in JOB_TABLES:
+        due = {"due_date": NOW + timedelta(hours=1), "rank": int(NOW.timestamp() * 1000)}
+        make_row(table, alias, handler_type="shop.ship", **due)
+    make_row(TimerJob, alias, attempts=1)
+    suspend(using=alias, tenant_id="acme", until=NOW + timedelta(days=1))
+    suspend(using=alias, tenant_id="other", at=NOW + timedelta(days=1))
+    group = {"handler_type": "shop.pay", "exception": "ValueError", "message": "ValueError: no", "count": 1234}
+    FailureGroup(fingerprint="f-1", first_time=NOW, last_time=NOW, **group).save(using=alias)
+    make_row(DeadLetterJob, alias, fingerprint="f-1")
+    for name, value in ((JOB_SUCCESSFUL, 12345), (JOB_FAILED, 7)):
+        row = MeterLog(name=name, timestamp=NOW - timedelta(minutes=5), value=value, reporter="berlin")
+        row.save(using=alias)
+    return start_batch("requeue", DeadLetterJob.objects.using(alias), using=alias)
+
+
+def test_for_people(alias, busy, monkeypatch):
+    code, text = jobs("stats", alias=alias)
+    lines = text.splitlines()
+    assert code == 0
+    assert lines[0] == f"Engine {alias} on 03/01/2026 12:00:00"
+    assert lines[1] == "! 1 thread of berlin is stuck: its job goes on after its timeout."
+    counts = dict(zip(_cells(lines, "free"), _cells(lines, "free", 1), strict=True))
+    assert counts["free"] == "2" and counts["timers"] == "1" and counts["retries"] == "1" and counts["dead"] == "2"
+    assert _cells(lines, "done", 1)[:2] == ["12,345", "7"]
+    assert _cells(lines, "node", 1)[:5] == ["berlin", "active", "4/10", "1234/3000", "1"]
+    assert "in 1 h  shop.ship" in text
+    assert "tenant  acme" in text and "tenant  other" in text
+    assert str(busy.pk) in text and "requeue" in text
+    assert _cells(lines, "failures", 1)[:2] == ["1,234", "1"] and "ValueError: no" in text and "f-1" in text
+
+
+def _cells(lines, first, below=0):
+    """The cells of the table whose head begins so, or of a line below it."""
+    at = next(at for at, line in enumerate(lines) if line.strip().startswith(f"{first} "))
+    return [cell.strip() for cell in lines[at + below].strip().split("  ") if cell.strip()]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_fits_the_terminal(alias, busy, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    _, text = jobs("stats", alias=alias, terminal=True)
+    plain = _without_colours(text).splitlines()
+    assert max(map(len, plain)) <= width
+
+
+def _without_colours(text):
+    import re
+
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def test_for_programs(alias, busy):
+    code, (told,) = objects("stats", "--period", "2h", alias=alias)
+    assert code == 0
+    assert (told["database"], told["now"], told["period"]) == (alias, NOW.isoformat(), 7200.0)
+    assert told["counts"]["dead_letters"] == 2 and told["counts"]["at_least"] == []
+    assert [problem["code"] for problem in told["problems"]] == ["stuck"]
+    (node,) = told["nodes"]
+    assert (node["name"], node["busy_threads"], node["lease_left"], node["lease_good"]) == ("berlin", 4, 30.0, True)
+    assert [each["value"] for each in (*told["suspensions"], *told["planned"])] == ["acme", "other"]
+    (batch,) = told["batches"]
+    assert (batch["id"], batch["type"], batch["total"]) == (str(busy.pk), "requeue", 0)
+    (group,) = told["failure_groups"]
+    assert (group["fingerprint"], group["count"], group["dead_letters"]) == ("f-1", 1234, 1)
+    assert (told["traffic"]["all_succeeded"], told["traffic"]["all_failed"]) == (12345, 7)
+
+
+def test_an_empty_engine(alias):
+    code, text = jobs("stats", alias=alias)
+    assert code == 0 and "No executor is running" in text and "Nodes" not in text
+    assert objects("stats", alias=alias)[1][0]["nodes"] == []
+
+
+def test_top_without_a_terminal_or_once(alias, busy):
+    for arguments, terminal in (([], False), (["--once"], True)):
+        code, text = jobs("top", *arguments, alias=alias, terminal=terminal)
+        assert code == 0 and _without_colours(text).startswith(f"Engine {alias} on ") and "\x1b[?" not in text
+    assert objects("top", alias=alias)[1][0]["database"] == alias
+
+
+def test_top_says_that_the_database_is_away_and_goes_on(alias, monkeypatch):
+    from django.core.management.color import no_style
+
+    from jobexec.management.jobs.screen import Screen
+
+    def away(*arguments, **options):
+        raise DatabaseError("gone\x1b[2J")
+
+    monkeypatch.setattr(top, "overview", away)
+    monkeypatch.setattr(connections[alias], "close", lambda: None)
+    found = top._lines(Screen(None, no_style(), alias), timedelta(hours=1))
+    assert found == ["The database does not answer: gone [2J"]
+
+
+@pytest.mark.parametrize("period", ["", "x", "0s", "-1h"])
+def test_a_bad_period_is_usage(alias, period, capsys):
+    with pytest.raises(Exception, match="expected a length of time"):
+        jobs("stats", f"--period={period}", alias=alias)
+
+
+def test_numbers_of_which_counting_ended():
+    assert (number(1234567), number(CappedCount.upto(10_001))) == ("1,234,567", "10,000+")
+    assert clock.now() == NOW

@@ -1,0 +1,145 @@
+"""`manage.py jobs top` in a terminal of its own."""
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+
+from jobexec import clock
+from tests.support import processes
+from tests.support.factories import make_job
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.transactional, pytest.mark.slow]
+
+BEGIN, END = b"\x1b[?1049h", b"\x1b[?1049l"
+COMMAND = [sys.executable, "-m", "django", "jobs", "top", "--interval", "0.2s"]
+
+
+class Terminal:
+    """A terminal of 80 columns and 24 lines in which a command runs."""
+
+    def __init__(self, command, environment):
+        self.master, self.slave = pty.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.before = termios.tcgetattr(self.slave)
+        ends = {"stdin": self.slave, "stdout": self.slave, "stderr": self.slave}
+        # Its controlling terminal, so that Ctrl-C is a signal.
+        self.popen = subprocess.Popen(
+            command,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            **ends,
+        )
+        self.seen = b""
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        while True:
+            try:
+                self.seen += os.read(self.master, 65_536)
+            except OSError:
+                return
+
+    def press(self, key):
+        os.write(self.master, key)
+
+    def shows(self, text):
+        until(lambda: text in self.seen.rpartition(b"\x1b[H")[2] or self.popen.poll() is not None, 60)
+        assert self.popen.poll() is None, self.seen
+
+    def ended(self):
+        code = self.popen.wait(60)
+        until(lambda: END in self.seen, 10)
+        return code
+
+    def close(self):
+        self.popen.kill()
+        self.popen.wait()
+        os.close(self.slave)
+        os.close(self.master)
+
+
+@pytest.fixture
+def top(alias):
+    environment = processes.environment(alias, JOBEXEC=processes.QUICK) | {"TERM": "xterm"}
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "DJANGO_COLORS"):
+        environment.pop(name, None)
+    terminal = Terminal(COMMAND, environment)
+    yield terminal
+    terminal.close()
+
+
+@pytest.mark.databases("sqlite", "postgresql")
+def test_refreshes_until_q(alias, top):
+    top.shows(b"q ends, p pauses")
+    assert b"No executor is running" in top.seen
+    make_job(alias, handler_type="shop.first", due_date=clock.now(alias) + timedelta(days=1))
+    top.shows(b"shop.first")
+    top.press(b"p")
+    _stands_still(top)
+    make_job(alias, handler_type="shop.second", due_date=clock.now(alias) + timedelta(days=1))
+    top.press(b"p")
+    top.shows(b"shop.second")
+    top.press(b"q")
+    assert top.ended() == 0
+    assert top.seen.startswith(BEGIN) and top.seen.rstrip().endswith(END)
+    assert termios.tcgetattr(top.slave) == top.before
+    assert max(len(_plain(line)) for line in top.seen.split(b"\r\n")) <= 80
+    assert max(page.count(b"\r\n") for page in top.seen.split(b"\x1b[H")) <= 23
+
+
+def _plain(line):
+    """Without escape codes."""
+    text = line.decode()
+    while "\x1b" in text:
+        before, _, after = text.partition("\x1b[")
+        text = before + after.lstrip("?;0123456789")[1:]
+    return text
+
+
+def _stands_still(top):
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        before = top.seen
+        time.sleep(1.5)
+        if top.seen == before:
+            return
+    raise AssertionError("It went on although it was to pause.")
+
+
+@pytest.mark.databases("sqlite")
+def test_ctrl_c_ends_it_quietly(alias, top):
+    top.shows(b"q ends, p pauses")
+    top.press(b"\x03")
+    assert top.ended() == 0
+    assert b"Traceback" not in top.seen and b"Interrupted" not in top.seen
+    assert termios.tcgetattr(top.slave) == top.before
+
+
+@pytest.mark.databases("sqlite")
+def test_without_a_terminal_it_is_one_plain_snapshot(alias):
+    environment = processes.environment(alias, JOBEXEC=processes.QUICK) | {"TERM": "xterm"}
+    ran = subprocess.run(COMMAND, env=environment, capture_output=True, timeout=60, check=True)
+    assert b"\x1b" not in ran.stdout and ran.stdout.startswith(b"Engine default on ") and ran.stderr == b""
+
+
+@pytest.mark.databases("sqlite")
+def test_whoever_reads_may_have_seen_enough(alias):
+    for _ in range(200):
+        make_job(alias, exclusive=False)
+    environment = processes.environment(alias, JOBEXEC=processes.QUICK)
+    command = [sys.executable, "-m", "django", "jobs", "list", "--json"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ran:
+        assert ran.stdout.readline().startswith(b'{"id"')
+        ran.stdout.close()
+        assert (ran.stderr.read(), ran.wait(60)) == (b"", 0)
