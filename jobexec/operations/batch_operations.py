@@ -69,6 +69,7 @@ def _moment(name: str, value: Any) -> datetime | None:
     return check_moment(name, value)
 
 
+#: What a batch can do, by name.
 OPERATIONS: dict[str, Operation] = {
     "requeue": Operation(requeue, optional={"retries": _retries}),
     "set_retries": Operation(set_retries, required={"retries": _retries}),

@@ -136,9 +136,16 @@ class Requeue:
         self._alias, self._connection = alias, connection
         now = clock.now(alias)
         self._now = moment(alias, now)
-        fresh = {"retries": 3, "attempts": 0, "lost_runs": 0, "conflicts": 0, "unknown_since": None, "due_date": None}
+        fresh: dict[str, Any] = {
+            "retries": 3,
+            "attempts": 0,
+            "lost_runs": 0,
+            "conflicts": 0,
+            "unknown_since": None,
+            "due_date": None,
+        }
         fresh |= {"exception_message": "", "exception_stack": "", "rank": int(now.timestamp() * 1000)}
-        self._given: dict[str, Any] = fresh
+        self._given = fresh
         kept = [name for name in SHARED_COLUMNS if name not in fresh and name != "revision"]
         self._copied = [*as_they_are(alias, kept), ("revision", "revision + 1")]
         lock = "" if connection.vendor == "sqlite" else " FOR UPDATE"
