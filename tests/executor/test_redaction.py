@@ -6,6 +6,7 @@ import logging
 import pytest
 from django.db import connections
 
+from jobexec.admin.job_columns import JobColumns, arguments_of
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import DeadLetterJob, Job, JobDefinition, JobLog, TimerJob
 from jobexec.operations.deployments import write_job_definitions
@@ -14,6 +15,7 @@ from jobexec.redaction import redact
 from jobexec.sensitive import HIDDEN
 from tests.support.executor import all_gone, run_one
 from tests.support.factories import make_job
+from tests.support.jobs_command import jobs
 
 from .test_bad_rows import write_raw
 
@@ -157,3 +159,16 @@ def test_an_outcome_that_cannot_be_written_says_so_without_them(alias, handle, m
 
 def _definition(name, sensitive):
     return {"id": name, "handler_type": name, "category": "default", "sensitive": sensitive}
+
+
+def test_neither_the_admin_nor_the_command_shows_them(alias, handle):
+    handler = handle(charge, sensitive=("card_number",))
+    row = handler.using(database=alias, headers={"Authorization": "Bearer 7f3a9"}).enqueue("order-17", CARD)
+    shown = [str(arguments_of(row)), JobColumns().headers(row)]
+    for arguments in (["show", row.pk], ["show", row.pk, "--json"]):
+        code, written = jobs(*arguments, alias=alias)
+        assert code == 0
+        shown.append(written)
+    assert "order-17" in shown[0]
+    assert_nothing_leaks(*shown)
+    assert [text for text in shown if "7f3a9" in text] == []
