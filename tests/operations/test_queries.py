@@ -1,6 +1,7 @@
 """Every filter of Camunda's JobQuery, Flowable's job queries and Ratchet's JobFilter, as a condition of a queryset.
 
-There is no query class of our own: the tables are models. A column that is renamed or moves out of reach fails here.
+The tables are models, so a queryset asks all of it; JobQuery has what an operator asks for. A column that is renamed or
+moves out of reach fails here.
 """
 
 from datetime import UTC, datetime, timedelta

@@ -1,6 +1,7 @@
 """Why a job is not running: every reason, made true by the verbs where there is one."""
 
 import json
+import re
 from datetime import timedelta
 from uuid import uuid4
 
@@ -39,6 +40,7 @@ from jobexec.operations import why as why_module
 from jobexec.operations.global_lock import ACQUIRE_JOBS
 from jobexec.operations.recover import lock_for
 from jobexec.operations.why import why
+from tests.support.databases import ROOT
 from tests.support.factories import HANDLER, a_failure, a_run, acquire, make_job, make_node, make_row, work
 
 DAY = timedelta(days=1)
@@ -581,3 +583,16 @@ class TestTheWhole:
         why(job.id, using=alias)
         assert Job.objects.using(alias).values().get(pk=job.id) == before
         assert acquire(alias) == []
+
+
+def test_every_code_is_explained():
+    text = (ROOT / "docs/reference/commands.md").read_text()
+    rows = text.partition("(jobs-why)=")[2].partition("\n## ")[0]
+    explained = set(re.findall(r"`([a-z_]+)`", "".join(re.findall(r"^\| (`.*?) \|", rows, re.MULTILINE))))
+    sources = "".join(path.read_text() for path in (ROOT / "jobexec/operations").glob("why_*.py"))
+    assert explained - {"in_hand", "running", "suspended_by_scope"} == _codes(sources)
+
+
+def _codes(sources):
+    """The codes as they are written: the first argument of each reason, and what says how a job has ended."""
+    return set(re.findall(r'(?:Reason\(|return )"([a-z_]+)"', sources))
