@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
-from uuid import UUID
 
 from django.utils.dateparse import parse_datetime
 
@@ -17,7 +16,7 @@ from .adjust import check_retries, delete_jobs, requeue, retry_now, set_due_date
 from .cancel import cancel
 from .moments import check_moment
 from .ranking import check_priority
-from .selection import OperationResult
+from .selection import OperationResult, Target
 from .suspend import activate, suspend
 
 #: What a stored argument means; raises InvalidJob for what it cannot be. Takes its name and its value.
@@ -41,9 +40,9 @@ class Operation:
             raise InvalidJob(f"arguments: expected {expected}, got {', '.join(sorted(arguments)) or 'none'}.")
         return {name: readers[name](name, value) for name, value in arguments.items()}
 
-    def act(self, ids: list[UUID], arguments: Mapping[str, Any], using: str) -> OperationResult:
+    def act(self, target: Target, arguments: Mapping[str, Any], using: str) -> OperationResult:
         """Do it to these jobs."""
-        result: OperationResult = self.verb(ids, using=using, **self.read(arguments))
+        result: OperationResult = self.verb(target, using=using, **self.read(arguments))
         return result
 
 

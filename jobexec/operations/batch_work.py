@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
+from typing import Any
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, transaction
@@ -16,6 +17,7 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.models import (
     JOB_TABLES,
+    AbstractJob,
     Batch,
     BatchFailure,
     BatchPart,
@@ -82,7 +84,7 @@ def _next_ids(using: str, batch: Batch, most: int) -> tuple[list[UUID], bool]:
     return list(rows.order_by("pk").values_list("pk", flat=True)[:most]), True
 
 
-def _meant(using: str, batch: Batch) -> QuerySet[DeadLetterJob]:
+def _meant(using: str, batch: Batch) -> QuerySet[Any]:
     """The jobs that match the conditions and did so when the batch was started, and none of its own.
 
     When a job became executable, or a timer, is not written anywhere: there it is those that had been created.
@@ -104,22 +106,27 @@ def execute(using: str, id: UUID, job_id: UUID, ids: Sequence[UUID], matching: b
             return
         operation = operation_named(batch.type)
         operation.read(batch.arguments)
-        meant = _still_meant(using, batch, ids) if matching else ids
-        result = _perform(operation, batch, meant, using)
+        rows = _meant(using, batch) if matching else None
+        meant = ids if rows is None else _still_meant(rows, ids)
+        result = _perform(operation, batch, meant, None if rows is None else rows.model, using)
         result.skipped |= dict.fromkeys(set(ids).difference(meant), NO_LONGER_MEANT)
         _record(using, batch, job_id, result)
 
 
-def _still_meant(using: str, batch: Batch, ids: Collection[UUID]) -> list[UUID]:
+def _still_meant(rows: QuerySet[Any], ids: Collection[UUID]) -> list[UUID]:
     """Those that still match, locked: all at once and in one order, before anything else is held."""
-    rows = _meant(using, batch).filter(pk__in=ids).order_by("pk")
-    return list(lock_rows(rows).values_list("pk", flat=True))
+    return list(lock_rows(rows.filter(pk__in=ids).order_by("pk")).values_list("pk", flat=True))
 
 
-def _perform(operation: Operation, batch: Batch, ids: Sequence[UUID], using: str) -> OperationResult:
-    """All at once; if that fails one by one, so that only what cannot be done is left alone."""
+def _perform(
+    operation: Operation, batch: Batch, ids: Sequence[UUID], table: type[AbstractJob] | None, using: str
+) -> OperationResult:
+    """All at once; if that fails one by one, so that only what cannot be done is left alone.
+
+    ``table`` is where they are, if that is known.
+    """
     try:
-        return _attempt(operation, batch, ids, using)
+        return _attempt(operation, batch, ids, table, using)
     except (OperationalError, InterfaceError):
         raise  # of the database itself: the whole job is tried again
     except Exception as error:
@@ -127,17 +134,21 @@ def _perform(operation: Operation, batch: Batch, ids: Sequence[UUID], using: str
             return OperationResult(skipped={ids[0]: f"{type(error).__name__}: {error}"})
     result = OperationResult()
     for id in ids:
-        one = _perform(operation, batch, [id], using)
+        one = _perform(operation, batch, [id], table, using)
         result.changed += one.changed
         result.skipped |= one.skipped
     return result
 
 
-def _attempt(operation: Operation, batch: Batch, ids: Sequence[UUID], using: str) -> OperationResult:
+def _attempt(
+    operation: Operation, batch: Batch, ids: Sequence[UUID], table: type[AbstractJob] | None, using: str
+) -> OperationResult:
     if not ids:
         return OperationResult()
+    # A queryset says in which table they are: so nobody looks for them in all.
+    target = list(ids) if table is None else table._base_manager.using(using).filter(pk__in=ids).order_by("pk")
     with transaction.atomic(using=using):
-        return operation.act(list(ids), batch.arguments, using)
+        return operation.act(target, batch.arguments, using)
 
 
 def _record(using: str, batch: Batch, job_id: UUID, result: OperationResult) -> None:

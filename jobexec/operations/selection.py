@@ -69,11 +69,13 @@ def for_each(
     the reason and does not disturb the others.
 
     ``bulk`` is the fast form: it does the same to the rows of a page that allow it, in few statements and one
-    transaction; the others go one by one, and so do all of the page if it fails.
+    transaction; the others go one by one, and so do all of the page if it fails. Rows of a queryset are looked for in
+    its own table first.
     """
     result, ids, database = OperationResult(), list(dict.fromkeys(ids_of(target))), database_of(target, using)
+    likely = target.model if isinstance(target, QuerySet) and target.model in tables else None
     for start in range(0, len(ids), _PAGE):
-        _page(ids[start : start + _PAGE], database, verb, tables, bulk, result)
+        _page(ids[start : start + _PAGE], database, verb, tables, bulk, likely, result)
     return result
 
 
@@ -99,13 +101,17 @@ def _page(
     verb: Verb,
     tables: tuple[type[AbstractJob], ...],
     bulk: Bulk | None,
+    likely: type[AbstractJob] | None,
     result: OperationResult,
 ) -> None:
-    states = find_states(ids, using)
     done: set[UUID] = set()
+    if bulk is not None and likely is not None and len(ids) >= _FEWEST:
+        done = _at_once(using, likely, ids, bulk)
+    left = [pk for pk in ids if pk not in done]
+    states = find_states(left, using) if left else {}
     for table in tables:
-        alike = [pk for pk in ids if states.get(pk) is table]
-        if bulk is not None and len(alike) >= _FEWEST:
+        alike = [pk for pk in left if states.get(pk) is table]
+        if bulk is not None and table is not likely and len(alike) >= _FEWEST:
             done |= _at_once(using, table, alike, bulk)
     for pk in ids:
         state = states.get(pk)

@@ -317,9 +317,9 @@ def test_what_fails_does_not_disturb_the_rest(alias, frozen, monkeypatch):
     bad, *good = dead_letters(alias, 4)
     verb = OPERATIONS["requeue"].verb
 
-    def broken(ids, **arguments):
-        result = verb(ids, **arguments)
-        if bad.pk in ids:
+    def broken(target, **arguments):
+        result = verb(target, **arguments)
+        if bad.pk in result.changed:
             raise ValueError("no\x00 " + "way " * 1000)
         return result
 
