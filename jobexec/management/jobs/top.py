@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -17,15 +17,13 @@ from django.utils.translation import gettext as _
 from jobexec.operations.overview import overview
 
 from . import values
-from .keyboard import keys
+from .display import Draw, display
+from .keyboard import Keyboard, keys
 from .screen import Exit, Screen
 from .stats import add_period, show
 from .stats_text import lines
 from .text import clean
 
-# The other screen of the terminal, without a cursor; and back.
-_BEGIN, _END = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
-_HOME, _REST_OF_LINE, _REST = "\x1b[H", "\x1b[K", "\x1b[J"
 _LEAST = timedelta(milliseconds=200)
 
 
@@ -40,40 +38,30 @@ class Top:
         add = parser.add_argument
         add("--interval", type=values.length, default=timedelta(seconds=2), metavar="TIME", help="default 2s")
         add("--once", action="store_true", help="one snapshot")
+        add("--plain", action="store_true", help="draw without rich, also where it is installed")
         add_period(parser)
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
         if options["once"] or screen.json or screen.width is None or os.environ.get("TERM", "dumb") == "dumb":
             show(options["period"], screen)
             return Exit.DONE
-        try:
-            with _other_screen(screen):
-                _refresh(options, screen)
-        except KeyboardInterrupt:
-            pass
+        with suppress(KeyboardInterrupt), display(screen, plain=options["plain"]) as draw, keys() as keyboard:
+            _refresh(options, screen, draw, keyboard)
         return Exit.DONE
 
 
-def _refresh(options: Mapping[str, Any], screen: Screen) -> None:
+def _refresh(options: Mapping[str, Any], screen: Screen, draw: Draw, keyboard: Keyboard) -> None:
     interval, paused = max(_LEAST, options["interval"]).total_seconds(), False
-    with keys() as keyboard:
-        while True:
-            if not paused:
-                _draw(screen, options["period"])
-            key = keyboard.wait(interval)
-            if key == "q":
-                return
-            if key == "p":
-                paused = not paused
-
-
-def _draw(screen: Screen, period: timedelta) -> None:
-    size = shutil.get_terminal_size()
-    screen = replace(screen, width=size.columns)
-    shown = [*_lines(screen, period), "", screen.style.MIGRATE_LABEL(_("q ends, p pauses"))]
-    # One more than fits would scroll.
-    text = "".join(f"{line}{_REST_OF_LINE}\r\n" for line in shown[: size.lines - 1])
-    _write(screen, f"{_HOME}{text}{_REST}")
+    while True:
+        if not paused:
+            # Its size may have changed.
+            sized = replace(screen, width=shutil.get_terminal_size().columns)
+            draw([*_lines(sized, options["period"]), "", screen.style.MIGRATE_LABEL(_("q ends, p pauses"))])
+        key = keyboard.wait(interval)
+        if key == "q":
+            return
+        if key == "p":
+            paused = not paused
 
 
 def _lines(screen: Screen, period: timedelta) -> list[str]:
@@ -83,17 +71,3 @@ def _lines(screen: Screen, period: timedelta) -> list[str]:
     except DatabaseError as error:
         connections[screen.using].close()
         return [screen.style.ERROR(_("The database does not answer: %(error)s") % {"error": clean(str(error))})]
-
-
-@contextmanager
-def _other_screen(screen: Screen) -> Iterator[None]:
-    _write(screen, _BEGIN)
-    try:
-        yield
-    finally:
-        _write(screen, _END)
-
-
-def _write(screen: Screen, text: str) -> None:
-    screen.out.write(text, ending="")
-    screen.out.flush()
