@@ -93,11 +93,11 @@ def test_a_group_takes_one_statement_however_large_it_is(alias, form):
             fail_jobs(alias, [(job, a_failure(str(n)), a_run(alias)) for n, job in enumerate(jobs)])
         return [query["sql"] for query in queries]
 
-    few, many = statements(2), statements(30)
+    few, many = statements(2), statements(15)
     assert len(few) == len(many)
     assert len([sql for sql in many if "jobexec_incident" in sql]) == 1
     messages = Incident.objects.using(alias).order_by("pk").values_list("message", flat=True)
-    assert list(messages) == ["0", "1", *map(str, range(30))], "in the order in which they died"
+    assert list(messages) == ["0", "1", *map(str, range(15))], "in the order in which they died"
 
 
 def test_a_row_that_cannot_be_read_opens_one(alias):

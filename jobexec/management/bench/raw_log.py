@@ -19,7 +19,7 @@ def log_statement(queue: RawQueue, ids: Sequence[Any], state: str, **values: Any
     """The INSERT of a log row for each of these jobs, which are still in the table; with the columns of ours."""
     now = moment(queue.alias, clock.now(queue.alias))
     given = {"timestamp": now, "state": state, "node": "jobbench raw", "attempt": 1, "wait": 0.1, "duration": 0.0}
-    given |= {"exception_message": "", "exception_stack": ""} | values
+    given |= {"exception_message": "", "exception_stack": "", "fingerprint": ""} | values
     copied = [("job_id", "id"), *as_they_are(queue.alias, _COPIED)]
     return insert_from(queue.alias, TABLE, JobLog, copied, given, queue.among(ids))
 
