@@ -10,9 +10,10 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from jobexec import job
+from jobexec.admin import batching
 from jobexec.executor.execute_now import execute_now
 from jobexec.handlers import registry
-from jobexec.models import DeadLetterJob, Job, JobLog, LogState
+from jobexec.models import Batch, DeadLetterJob, Job, JobLog, LogState, Suspension
 
 from . import data
 from .conftest import list_url, page_url
@@ -174,10 +175,53 @@ def test_all_pages_at_once(page, live_server):
     assert Job.objects.count() == 60
 
 
+def test_a_long_list_is_done_by_a_batch(page, live_server, monkeypatch):
+    monkeypatch.setattr(batching, "BATCH_ABOVE", 50)
+    for _ in range(60):
+        data.dead_letter()
+    page.goto(f"{live_server.url}{list_url(DeadLetterJob)}")
+    page.check("#action-toggle")
+    page.click("text=Select all 60 dead letter jobs")
+    page.select_option("select[name=action]", "requeue")
+    page.click("button[name=index]")
+    page.wait_for_selector("#jobexec-batch")
+    page.click("#jobexec-ask input[type=submit]")
+    page.wait_for_selector("text=a batch has begun with 60 dead letter jobs")
+    batch = Batch.objects.get()
+    assert page.url == f"{live_server.url}{page_url(batch)}"
+    assert DeadLetterJob.objects.count() == 60
+    page.click("#jobexec-actions button[value=cancel]")
+    page.click("#jobexec-ask input[type=submit]")
+    page.wait_for_selector("text=1 batch cancelled.")
+
+
+def test_suspend_a_customer(page, live_server):
+    data.make(Job, tenant_id="acme")
+    page.goto(f"{live_server.url}{list_url(Suspension)}")
+    page.click("text=Suspend…")
+    page.fill("input[name=value]", "acme")
+    page.click("#jobexec-ask input[type=submit]")
+    page.wait_for_selector("text=1 jobs")
+    page.click("#jobexec-ask input[type=submit]")
+    page.wait_for_selector("text=Tenant acme suspended; 1 job has moved")
+    assert Suspension.objects.get().value == "acme"
+
+
+def test_a_text_filter_keeps_the_others(page, live_server):
+    for tenant in ("acme", "beta"):
+        data.make(Job, tenant_id=tenant)
+    page.goto(f"{live_server.url}{list_url(Job)}?lock=free")
+    page.fill("input[name=tenant]", "acme")
+    page.click(".jobexec-text-filter input[type=submit]")
+    page.wait_for_selector("text=1 job")
+    assert "lock=free" in page.url
+    assert "tenant=acme" in page.url
+
+
 def test_text_is_readable_against_its_background(page, live_server):
     """Every badge and box has a contrast of 4.5 to 1 at least (WCAG AA), in both colour schemes."""
     rows = data.some_of_everything()
-    urls = [*(list_url(table) for table in rows), page_url(rows[DeadLetterJob])]
+    urls = [*map(list_url, rows), *map(page_url, rows.values()), f"{list_url(Suspension)}add/"]
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         for url in urls:
