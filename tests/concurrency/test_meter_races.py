@@ -78,13 +78,15 @@ def test_who_is_killed_before_any_statement_changes_no_sum(alias, number):
 
 @pytest.mark.databases("postgresql", "mariadb")
 def test_the_second_node_waits_for_the_first_and_adds(alias):
-    flush_failures(alias, failures(["a", "b"]))
+    flush_failures(alias, failures(["a", "b", "c"]))
     with held(alias) as inside:
-        inside(lambda: flush_failures(alias, failures(["b", "c"])))
-        second = start(alias, lambda: flush_failures(alias, failures(["c", "b", "a"])))
+        inside(lambda: flush_failures(alias, failures(["b"])))
+        second = start(alias, lambda: flush_failures(alias, failures(["c", "b", "a", "d"])))
         wait_until_waiting(alias, second)
+        # It has what comes before, and nothing that comes after.
+        inside(lambda: flush_failures(alias, failures(["c", "d"])))
     finish(second)
-    assert dict(FailureGroup.objects.using(alias).values_list("pk", "count")) == {"a": 2, "b": 3, "c": 2}
+    assert dict(FailureGroup.objects.using(alias).values_list("pk", "count")) == {"a": 2, "b": 3, "c": 3, "d": 2}
 
 
 def test_many_flushes_at_the_same_moment_lose_nothing_and_do_not_deadlock(alias):
