@@ -85,9 +85,9 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
             (None, {"fields": [("state_badge", *self.own_columns, "due_exactly", "created_exactly"), *_OVERVIEW]}),
             *([(gettext_lazy("Last exception"), {"fields": ["exception_text", "stack"]})] if failed else []),
             (gettext_lazy("Arguments"), {"fields": ["arguments", "headers"]}),
-            (gettext_lazy("Attempts"), {"fields": _ATTEMPTS}),
-            (gettext_lazy("Execution"), {"fields": _EXECUTION}),
-            (gettext_lazy("Origin"), {"fields": self._origin(), "classes": ["collapse"]}),
+            (gettext_lazy("Attempts"), {"fields": _ATTEMPTS, "classes": [_BELOW]}),
+            (gettext_lazy("Execution"), {"fields": _EXECUTION, "classes": [_BELOW]}),
+            (gettext_lazy("Origin"), {"fields": self._origin(), "classes": [_BELOW, "collapse"]}),
         ]
 
     def _origin(self) -> Any:
@@ -104,6 +104,8 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
         return story_of(job, log, f"{self.list_url(JobLog)}?{urlencode({'q': str(job.pk)})}")
 
 
+_BELOW = "jobexec-below"
+"""The class of what the template shows after the timeline."""
 _OVERVIEW = (
     ("handler_type", "id"),
     ("category", "priority", "process_instance_id"),
