@@ -30,3 +30,9 @@ def frozen():
 def strategy(request, alias):
     """All ways of acquiring; SQLite, which cannot pass over locked rows, does the second for the first two."""
     return request.param
+
+
+@pytest.fixture
+def small(configure):
+    """Batches in pieces of two jobs, two of them for each seed."""
+    configure(INVOCATIONS_PER_BATCH_JOB=2, BATCH_JOBS_PER_SEED=2)

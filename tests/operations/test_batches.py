@@ -1,69 +1,40 @@
 """Batches: what they do to how many jobs, in which pieces, and what is left when anything goes wrong on the way."""
 
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connections, transaction
+from django.db import transaction
 from django.db.models import F
 
-from jobexec.exceptions import BatchNotFound, BatchOver, InvalidJob, UnreadableJob
+from jobexec.exceptions import InvalidJob, UnreadableJob
 from jobexec.executor.execute_now import execute_now
 from jobexec.identifiers import uuid7
 from jobexec.models import (
-    JOB_TABLES,
     Batch,
     BatchFailure,
     BatchPart,
     DeadLetterJob,
     Job,
-    JobLog,
     SuspendedJob,
-    Suspension,
     TimerJob,
 )
 from jobexec.operations import (
-    activate_batch,
     batch_progress,
-    cancel_batch,
-    delete_batch,
     delete_jobs,
     requeue,
     start_batch,
-    suspend_batch,
     trigger_due_timers,
 )
 from jobexec.operations import selections as selections_module
 from jobexec.operations.batch_jobs import EXECUTION, MONITOR, SEED
 from jobexec.operations.batches import OPERATIONS, BatchProgress
-from tests.support.batches import dead_letters, own_jobs, run_due, run_next, run_to_the_end
-from tests.support.factories import acquire, make_job, make_row, reload, table_of, tables_of, work
+from tests.support.batches import dead, dead_letters, left, own_jobs, run_due, run_next, run_to_the_end
+from tests.support.factories import make_job, make_row, reload, table_of, tables_of, work
 from tests.support.threads import Undo
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1, microseconds=123456)
-
-
-@pytest.fixture
-def small(configure):
-    """Pieces of two jobs, two of them for each seed."""
-    configure(INVOCATIONS_PER_BATCH_JOB=2, BATCH_JOBS_PER_SEED=2)
-
-
-def left(alias, batch):
-    """The jobs of the batch itself, in whichever table, by handler."""
-    found = {}
-    for table in JOB_TABLES:
-        for handler in (
-            table._base_manager.using(alias).filter(batch_id=batch.pk).values_list("handler_type", flat=True)
-        ):
-            found[handler] = found.get(handler, 0) + 1
-    return found
-
-
-def dead(alias):
-    return DeadLetterJob.objects.using(alias)
 
 
 # -- from the beginning to the end ---------------------------------------------------------------------------------
@@ -375,197 +346,3 @@ def test_a_batch_that_cannot_be_read_stops_at_once(alias, frozen, columns):
     assert "The batch cannot be read" in stopped.exception_message
     assert {table_of(alias, row) for row in rows} == {DeadLetterJob}
     assert batch_progress(batch).failed_jobs == 1
-
-
-# -- what a person does with it ------------------------------------------------------------------------------------
-
-
-def test_suspend_and_activate(alias, frozen, small):
-    batch = start_batch("requeue", dead_letters(alias, 5), using=alias)
-    run_next(alias)
-    other = make_job(alias)
-    suspend_batch(str(batch.pk), using=alias)
-    assert [job.id for job in acquire(alias)] == [other.pk]
-    assert left(alias, batch) == {EXECUTION: 2, SEED: 1}
-    assert SuspendedJob.objects.using(alias).filter(batch_id=batch.pk).count() == 3
-    activate_batch(batch.pk, using=alias)
-    assert not Suspension.objects.using(alias).exists()
-    assert run_to_the_end(alias, frozen, batch).changed == 5
-
-
-def test_cancel(alias, frozen, small):
-    rows = dead_letters(alias, 9)
-    batch = start_batch("requeue", dead(alias).all(), using=alias)
-    run_next(alias)
-    run_next(alias)
-    suspend_batch(batch.pk, using=alias)
-    frozen.tick(1)
-    cancelled = cancel_batch(batch.pk, using=alias)
-    assert (cancelled.state, cancelled.end_time) == ("cancelled", NOW + timedelta(seconds=1))
-    assert (cancelled.total, cancelled.changed, cancelled.skipped) == (4, 2, 0)
-    assert left(alias, batch) == {} and not BatchPart.objects.using(alias).exists()
-    assert not Suspension.objects.using(alias).exists()
-    assert [table_of(alias, row) for row in rows] == [Job] * 2 + [DeadLetterJob] * 7
-    assert JobLog.objects.using(alias).filter(state="cancelled").count() == 2, "a piece and the seed"
-    assert batch_progress(batch) == BatchProgress(total=4, changed=2, skipped=0, open=2, failed_jobs=0)
-
-
-def test_cancel_goes_through_large_ones_in_pages(alias, configure, monkeypatch):
-    configure(INVOCATIONS_PER_BATCH_JOB=1)
-    monkeypatch.setattr("jobexec.operations.batch_work._PAGE", 4)
-    monkeypatch.setattr("jobexec.operations.batch_work._FOLD", 3)
-    batch = start_batch("requeue", dead_letters(alias, 10), using=alias)
-    for _ in range(4):
-        run_next(alias)
-    cancelled = cancel_batch(batch.pk, using=alias)
-    assert (cancelled.changed, left(alias, batch), BatchPart.objects.using(alias).count()) == (3, {}, 0)
-
-
-def test_jobs_in_a_nodes_hands_do_nothing_after_a_cancellation(alias, small):
-    rows = dead_letters(alias, 3)
-    batch = start_batch("requeue", dead(alias).all(), using=alias)
-    run_next(alias)
-    in_hand = acquire(alias)
-    assert len(in_hand) == 3
-    cancel_batch(batch.pk, using=alias)
-    assert left(alias, batch) == {EXECUTION: 2, MONITOR: 1}
-    Job.objects.using(alias).update(lock_owner=None)
-    run_due(alias)
-    assert {table_of(alias, row) for row in rows} == {DeadLetterJob}
-    assert left(alias, batch) == {}
-    batch.refresh_from_db()
-    assert (batch.changed, batch.skipped, batch.state) == (0, 0, "cancelled")
-
-
-def test_a_cancellation_that_was_interrupted_is_finished_by_its_jobs(alias, frozen, small, monkeypatch):
-    batch = start_batch("requeue", dead_letters(alias, 3), using=alias)
-    run_next(alias)
-    with monkeypatch.context() as patch:
-        patch.setattr("jobexec.operations.batches.clear_some", lambda using, id: False)
-        cancel_batch(batch.pk, using=alias)
-    assert left(alias, batch) == {EXECUTION: 2, MONITOR: 1}
-    execute_now(own_jobs(alias).get(handler_type=MONITOR).pk, using=alias)
-    run_due(alias)
-    assert left(alias, batch) == {} and not BatchPart.objects.using(alias).exists()
-
-
-def test_cancelling_twice_does_what_an_interrupted_call_has_left(alias, small, monkeypatch):
-    batch = start_batch("requeue", dead_letters(alias, 3), using=alias)
-    run_next(alias)
-    with monkeypatch.context() as patch:
-        patch.setattr("jobexec.operations.batches.clear_some", lambda using, id: False)
-        cancel_batch(batch.pk, using=alias)
-    cancel_batch(batch.pk, using=alias)
-    assert left(alias, batch) == {}
-
-
-def test_what_is_over(alias, frozen):
-    completed = run_to_the_end(alias, frozen, start_batch("requeue", [], using=alias))
-    cancelled = cancel_batch(start_batch("requeue", [], using=alias).pk, using=alias)
-    for verb in (suspend_batch, activate_batch):
-        for batch in (completed, cancelled):
-            with pytest.raises(BatchOver, match=str(batch.pk)):
-                verb(batch.pk, using=alias)
-    with pytest.raises(BatchOver, match="has completed"):
-        cancel_batch(completed.pk, using=alias)
-
-
-@pytest.mark.parametrize("verb", [suspend_batch, activate_batch, cancel_batch, delete_batch])
-@pytest.mark.parametrize("id", ["nothing", UUID(int=1), str(UUID(int=1))])
-def test_unknown_batches(alias, verb, id):
-    with pytest.raises(BatchNotFound, match="There is no batch"):
-        verb(id, using=alias)
-
-
-def test_delete_while_it_runs_and_when_it_is_over(alias, frozen, small):
-    for finish in (False, True):
-        rows = dead_letters(alias, 5)
-        other = start_batch("requeue", [], using=alias)
-        batch = start_batch("requeue", [*rows, uuid7()], using=alias)
-        run_next(alias)
-        run_next(alias)
-        if finish:
-            run_to_the_end(alias, frozen, batch)
-        delete_batch(batch.pk, using=alias)
-        assert left(alias, batch) == {}
-        assert Batch.objects.using(alias).get() == other
-        assert not BatchPart.objects.using(alias).exists() and not BatchFailure.objects.using(alias).exists()
-        delete_batch(other.pk, using=alias)
-
-
-def test_a_job_in_hand_of_a_batch_that_is_deleted_does_nothing(alias):
-    rows = dead_letters(alias, 2)
-    batch = start_batch("requeue", rows, using=alias)
-    run_next(alias)
-    acquire(alias)
-    delete_batch(batch.pk, using=alias)
-    Job.objects.using(alias).update(lock_owner=None)
-    assert run_due(alias) == 2
-    assert {table_of(alias, row) for row in rows} == {DeadLetterJob}
-
-
-# -- killed on any line --------------------------------------------------------------------------------------------
-
-
-class _Killed(BaseException):
-    pass
-
-
-def _statements_until(alias, number):
-    """Raises at this statement (from 1), as if the process had died before it."""
-    count = 0
-
-    def wrapper(execute, sql, params, many, context):
-        nonlocal count
-        count += 1
-        if count == number:
-            raise _Killed
-        return execute(sql, params, many, context)
-
-    return connections[alias].execute_wrapper(wrapper)
-
-
-def written(alias):
-    tables = [*JOB_TABLES, Batch, BatchPart, BatchFailure]
-    return [list(table._base_manager.using(alias).order_by("pk").values()) for table in tables]
-
-
-@pytest.mark.parametrize("way", ["conditions", "ids"])
-def test_a_job_of_a_batch_that_is_killed_before_any_statement_leaves_all_as_it_was(alias, frozen, small, way):
-    from jobexec.operations import batch_work
-
-    rows = dead_letters(alias, 5)
-    make_row(DeadLetterJob, alias, pk=uuid7(), died_at=NOW + timedelta(days=1))
-    target = dead(alias).all() if way == "conditions" else [*rows, uuid7()]
-    batch = start_batch("requeue", target, using=alias)
-    kills = 0
-    while own_jobs(alias, batch).exists():
-        job = own_jobs(alias, batch).first()
-        before, number, done = written(alias), 0, False
-        while not done:
-            number += 1
-            try:
-                with transaction.atomic(alias), _statements_until(alias, number):
-                    {
-                        SEED: lambda job=job: batch_work.seed(alias, batch.pk),
-                        EXECUTION: lambda job=job: batch_work.execute(
-                            alias,
-                            batch.pk,
-                            job.pk,
-                            [UUID(id) for id in job.handler_configuration["args"][1]],
-                            job.handler_configuration["args"][2],
-                        ),
-                        MONITOR: lambda job=job: batch_work.monitor(alias, batch.pk, 0),
-                    }[job.handler_type]()
-                    Job.objects.using(alias).filter(pk=job.pk).delete()
-                    done = True
-            except _Killed:
-                kills += 1
-                assert written(alias) == before, f"after {number} statements of {job.handler_type}"
-        if not own_jobs(alias, batch).exists():
-            frozen.tick(400)
-            trigger_due_timers(alias, 10)
-    assert kills > 30
-    batch.refresh_from_db()
-    assert (batch.state, batch.changed, batch.skipped) == ("completed", 5, 0 if way == "conditions" else 1)
-    assert set(Job.objects.using(alias).values_list("pk", "revision")) == {(row.pk, 2) for row in rows}

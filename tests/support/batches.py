@@ -3,7 +3,7 @@
 from typing import Any
 
 from jobexec.executor.execute_now import execute_now
-from jobexec.models import Batch, DeadLetterJob, Job
+from jobexec.models import JOB_TABLES, Batch, DeadLetterJob, Job
 from jobexec.operations import trigger_due_timers
 
 
@@ -44,3 +44,18 @@ def dead_letters(alias: str, count: int, **columns: Any) -> list[DeadLetterJob]:
     columns.setdefault("handler_type", "tests.do_nothing")
     rows = [DeadLetterJob(retries=0, **columns) for _ in range(count)]
     return DeadLetterJob.objects.using(alias).bulk_create(rows)
+
+
+def dead(alias: str) -> Any:
+    """All dead letters."""
+    return DeadLetterJob.objects.using(alias)
+
+
+def left(alias: str, batch: Batch) -> dict[str, int]:
+    """How many jobs of the batch itself there are, in whichever table, by handler."""
+    found: dict[str, int] = {}
+    for table in JOB_TABLES:
+        rows = table._base_manager.using(alias).filter(batch_id=batch.pk)
+        for handler in rows.values_list("handler_type", flat=True):
+            found[handler] = found.get(handler, 0) + 1
+    return found
