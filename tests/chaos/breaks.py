@@ -79,12 +79,12 @@ def sibling_commit() -> None:
 def lost_run_charge() -> None:
     """Every lost run costs a retry."""
 
-    def release_page(using: str, condition: Any, node_name: str) -> int:
+    def release_page(using: str, condition: Any, node_name: str, charged: Any) -> int:
         with atomic(using):
             rows = list(lock_rows(Job.objects.using(using).filter(condition), skip_locked=True)[:200])
             for row in rows:
                 owner = row.lock_owner or ""
-                recover._charge(using, row, node_name)
+                recover._charge(using, row, node_name, charged)
                 unlock_instances(using, owner, {row.process_instance_id} - {""})
         return len(rows)
 
