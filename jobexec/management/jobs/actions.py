@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from .action import Action
+from .batch_list import Batches
 from .change import Change
 from .explain import Why
+from .incidents import Incidents
 from .listing import List
 from .show import Show
 from .stats import Stats
 from .top import Top
 from .verbs import VERBS
 
-_ALL: tuple[Action, ...] = (List(), Show(), Why(), *(Change(verb) for verb in VERBS), Stats(), Top())
+_ALL: tuple[Action, ...] = (
+    List(),
+    Show(),
+    Why(),
+    *(Change(verb) for verb in VERBS),
+    Incidents(),
+    Batches(),
+    Stats(),
+    Top(),
+)
 
 ACTIONS: dict[str, Action] = {action.name: action for action in _ALL}

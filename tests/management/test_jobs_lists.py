@@ -1,0 +1,65 @@
+"""`manage.py jobs`: incidents and batches."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connections
+
+from jobexec.clock import FrozenClock
+from jobexec.models import DeadLetterJob, Incident
+from jobexec.operations import fail_job, requeue
+from jobexec.operations.batches import start_batch
+from tests.support.factories import HANDLER, a_failure, a_run, work
+from tests.support.jobs_command import jobs, objects
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def engines(settings):
+    settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}}
+
+
+@pytest.fixture(autouse=True)
+def frozen():
+    with FrozenClock(NOW) as frozen:
+        yield frozen
+
+
+def test_incidents(alias, frozen):
+    first, second, solved = (work(alias, retries=1, tenant_id="acme", exclusive=False) for _ in range(3))
+    for job in (first, solved, second):
+        fail_job(alias, job, a_failure("ValueError: no"), a_run(alias))
+        frozen.tick(60)
+    requeue(solved.id, using=alias)
+    Incident.objects.using(alias).filter(job_id=first.id).update(annotation="asked the bank")
+    code, text = jobs("incidents", alias=alias)
+    head, *rows = text.splitlines()
+    assert code == 0 and head.split()[:4] == ["job", "since", "handler", "message"]
+    assert [row.split()[0] for row in rows] == [str(second.id), str(first.id)]
+    assert "1 min ago" in rows[0] and HANDLER in rows[0] and "ValueError: no" in rows[0] and "asked the bank" in rows[1]
+    _, (told,) = objects("incidents", "--limit", 1, alias=alias)
+    assert (told["job_id"], told["state"]) == (str(second.id), "open")
+    assert told["timestamp"] == (NOW + timedelta(minutes=2)).isoformat()
+    _, (told,) = objects("incidents", "--state", "resolved", alias=alias)
+    assert told["job_id"] == str(solved.id)
+    assert jobs("incidents", "--state", "deleted", alias=alias) == (0, "No incidents.\n")
+
+
+def test_batches(alias, frozen, monkeypatch):
+    assert jobs("batches", alias=alias) == (0, "No batches.\n")
+    rows = DeadLetterJob.objects.using(alias)
+    first = start_batch("requeue", rows, arguments={"retries": 5}, using=alias, user="ada")
+    frozen.tick(60)
+    second = start_batch("delete", rows, using=alias)
+    code, text = jobs("batches", alias=alias)
+    _, latest, oldest = text.splitlines()
+    assert code == 0
+    assert latest.split()[:5] == [str(second.pk), "delete", "seeding", "0", "0"] and str(first.pk) in oldest
+    assert oldest.split()[-1] == "ada" and "1 min ago" in oldest
+    _, (_, told) = objects("batches", alias=alias)
+    assert (told["id"], told["type"], told["arguments"]) == (str(first.pk), "requeue", {"retries": 5})
+    assert (told["total"], told["open"], told["create_user"], told["end_time"]) == (0, 0, "ada", None)
+    monkeypatch.setenv("COLUMNS", "80")
+    _, text = jobs("batches", "--limit", 1, alias=alias, terminal=True)
+    assert len(text.splitlines()) == 2
