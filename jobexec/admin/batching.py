@@ -49,6 +49,7 @@ def start(
     assert action.operation is not None
     count, using = CappedCount.of(queryset), queryset.db
     selection = queryset.order_by().defer(None)
+    names = {"action": action.title, "count": count, "names": modeladmin.opts.verbose_name_plural}
     try:
         with transaction.atomic(using=using):
             batch = start_batch(
@@ -58,11 +59,11 @@ def start(
                 using=using,
                 user=request.user.get_username(),
             )
+            # With it, where both are in one database: no batch that nobody has begun.
+            modeladmin.log_operation(request, [batch], ADDITION, _("%(action)s: %(count)s %(names)s.") % names)
     except JobExecError as error:
         modeladmin.message_user(request, str(error), messages.ERROR)
         return None
-    names = {"action": action.title, "count": count, "names": modeladmin.opts.verbose_name_plural}
-    modeladmin.log_operation(request, [batch], ADDITION, _("%(action)s: %(count)s %(names)s.") % names)
     started = _("%(action)s: a batch has begun with %(count)s %(names)s. It goes on by itself.")
     modeladmin.message_user(request, started % names, messages.SUCCESS)
     return _page_of(modeladmin, request, batch)
