@@ -157,12 +157,15 @@ def _incidents(ask: _Question) -> dict[str, Any]:
 def _timers(ask: _Question) -> dict[str, Any]:
     rows = TimerJob.objects.using(ask.using).filter(due_date__isnull=False).order_by("due_date", "id")
     columns = ("pk", "handler_type", "due_date", "attempts")
-    if ask.tenants is None:
-        return {"timers": [NextTimer(*row) for row in rows.values_list(*columns)[:TIMERS_SHOWN]]}
     # No index leads to a tenant's rows, so a fixed number of the next ones is looked through.
-    found = rows.values_list("tenant_id", *columns)[:COUNT_LIMIT]
-    ours = (NextTimer(*row) for tenant, *row in found if tenant in ask.tenants)
-    return {"timers": list(islice(ours, TIMERS_SHOWN))}
+    most = TIMERS_SHOWN if ask.tenants is None else COUNT_LIMIT
+    found = (
+        NextTimer(*row)
+        for tenant, *row in rows.values_list("tenant_id", *columns)[:most]
+        if ask.tenants is None or tenant in ask.tenants
+    )
+    # SQLite takes any text as a date, and Django reads it as nothing.
+    return {"timers": list(islice((timer for timer in found if timer.due_date), TIMERS_SHOWN))}
 
 
 def _nodes(ask: _Question) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.db import connections
 
 from jobexec import clock
 from jobexec.identifiers import uuid7
@@ -111,6 +112,14 @@ def test_no_more_timers_than_fit(alias):
     for number in range(12):
         make_row(TimerJob, alias, due_date=clock.now(alias) + MINUTE * number)
     assert len(looked(alias, "timers").timers) == 10
+
+
+@pytest.mark.databases("sqlite")
+def test_a_date_that_cannot_be_read_hides_nothing_else(alias):
+    broken, _ = (make_row(TimerJob, alias, due_date=clock.now(alias)) for _ in range(2))
+    with connections[alias].cursor() as cursor:
+        cursor.execute("UPDATE jobexec_timerjob SET due_date = '1 May' WHERE id = %s", [broken.pk.hex])
+    assert len(looked(alias, "timers").timers) == 1
 
 
 class TestTenants:
