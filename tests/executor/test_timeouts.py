@@ -41,7 +41,15 @@ class TestWatch:
     def context(self, timeout):
         seconds = None if timeout is None else timedelta(seconds=timeout)
         work = SimpleNamespace(
-            using="default", lock_owner="me", timeout=seconds, id="1", handler_type="tests.slow", attempts=0
+            using="default",
+            lock_owner="me",
+            timeout=seconds,
+            id="1",
+            handler_type="tests.slow",
+            attempts=0,
+            category="default",
+            process_instance_id="",
+            tenant_id="",
         )
         return JobContext(work, SimpleNamespace(owns=lambda *args: True, shutting_down=False))
 
