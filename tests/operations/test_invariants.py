@@ -18,18 +18,20 @@ from hypothesis.stateful import (
 )
 
 from jobexec.clock import FrozenClock
-from jobexec.models import JOB_TABLES, ExclusiveLock, ExecutorNode, Job, SuspendedJob
+from jobexec.models import JOB_TABLES, DeadLetterJob, ExclusiveLock, ExecutorNode, Incident, Job, SuspendedJob
 from jobexec.operations import (
     activate,
     complete_jobs,
     delete_jobs,
     fail_job,
+    move_to_dead_letter,
     recover_node,
     release_jobs,
     requeue,
     suspend,
     sweep_suspensions,
     trigger_due_timers,
+    unlock,
 )
 from jobexec.operations.leases import declare_dead
 from jobexec.operations.recover import mark_suspect_started
@@ -144,9 +146,12 @@ class Jobs(RuleBasedStateMachine):
         else:
             assert fail_job(self.alias, job, a_failure(), a_run(self.alias)) is None
 
-    @rule(instance=st.sampled_from(["p", "q"]), on=st.booleans())
-    def switch_an_instance(self, instance, on):
-        (activate if on else suspend)(process_instance_id=instance, using=self.alias)
+    @rule(instance=st.sampled_from(["p", "q"]), on=st.booleans(), include_jobs=mostly)
+    def switch_an_instance(self, instance, on, include_jobs):
+        if on:
+            activate(process_instance_id=instance, using=self.alias)
+        else:
+            suspend(process_instance_id=instance, include_jobs=include_jobs, using=self.alias)
 
     @rule(instance=st.sampled_from(["p", "q"]), index=picks, single=st.booleans(), begin=ahead, end=ahead)
     def suspend_with_dates(self, instance, index, single, begin, end):
@@ -163,7 +168,7 @@ class Jobs(RuleBasedStateMachine):
         assert all(in_force.cover(row) for row in rows), "suspended by nothing"
 
     @precondition(lambda self: self.created)
-    @rule(index=picks, verb=st.sampled_from([suspend, activate, requeue, delete_jobs]))
+    @rule(index=picks, verb=st.sampled_from([suspend, activate, requeue, delete_jobs, move_to_dead_letter, unlock]))
     def adjust(self, index, verb):
         pk = self.pick(index)
         held = {job.id for hand in self.hands.values() for batch in hand for job in batch}
@@ -171,6 +176,7 @@ class Jobs(RuleBasedStateMachine):
         if verb is delete_jobs and result:
             assert pk not in held, "a running job was deleted"
             self.ended.append(pk)
+        assert not (verb is unlock and result), "nobody holds a job but nodes that live"
 
     @rule(seconds=st.sampled_from([1, 20]))
     def tick(self, seconds):
@@ -184,6 +190,7 @@ class Jobs(RuleBasedStateMachine):
         self.check_that_every_job_is_in_one_table_or_ended_once([row.pk for row in rows])
         self.check_that_locks_are_where_jobs_are_held({row.pk: row for row in rows if row.locked})
         self.check_that_process_instances_have_one_owner_and_one_batch()
+        self.check_that_each_dead_letter_has_its_incident(row.pk for row in rows if isinstance(row, DeadLetterJob))
         for row in rows:
             assert 0 <= row.retries <= 3
             assert row.attempts <= 3
@@ -199,6 +206,10 @@ class Jobs(RuleBasedStateMachine):
         assert set(rows) == set(held)
         for pk, (name, job) in held.items():
             assert (rows[pk].lock_owner, rows[pk].revision) == (self.nodes[name].lock_owner, job.revision)
+
+    def check_that_each_dead_letter_has_its_incident(self, dead):
+        opened = Incident.objects.using(self.alias).filter(state="open").values_list("job_id", flat=True)
+        assert sorted(opened) == sorted(dead)
 
     def check_that_process_instances_have_one_owner_and_one_batch(self):
         holders = {}
