@@ -14,6 +14,7 @@ from datetime import timedelta
 import pytest
 
 from jobexec import clock
+from jobexec.operations import suspend
 from tests.support import processes
 from tests.support.factories import make_job
 from tests.support.waiting import until
@@ -97,6 +98,16 @@ def test_refreshes_until_q(alias, top):
     pages = [page.split(b"\n") for page in top.seen.split(b"\x1b[H")]
     assert max(len(_plain(line).strip("\r")) for page in pages for line in page) <= 80
     assert max(map(len, pages)) <= 24
+
+
+@pytest.mark.databases("sqlite")
+def test_what_does_not_fit_is_left_out_and_not_the_keys(alias, top):
+    for number in range(30):
+        make_job(alias, handler_type="shop.job", due_date=clock.now(alias) + timedelta(days=1))
+        suspend(using=alias, tenant_id=f"tenant-{number}")
+    top.shows(b"shop.job")
+    top.shows(b"q ends, p pauses")
+    assert top.seen.rpartition(b"\x1b[H")[2].count(b"\n") <= 23
 
 
 def _plain(line):

@@ -54,9 +54,9 @@ def _refresh(options: Mapping[str, Any], screen: Screen, draw: Draw, keyboard: K
     interval, paused = max(_LEAST, options["interval"]).total_seconds(), False
     while True:
         if not paused:
-            # Its size may have changed.
-            sized = replace(screen, width=shutil.get_terminal_size().columns)
-            draw([*_lines(sized, options["period"]), "", screen.style.MIGRATE_LABEL(_("q ends, p pauses"))])
+            size = shutil.get_terminal_size()  # it may have changed
+            shown = _lines(replace(screen, width=size.columns), options["period"])
+            draw([*shown[: size.lines - 3], "", screen.style.MIGRATE_LABEL(_("q ends, p pauses"))])
         key = keyboard.wait(interval)
         if key == "q":
             return
