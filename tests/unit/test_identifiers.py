@@ -4,12 +4,13 @@ import os
 import threading
 import time
 import uuid
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
 
 from jobexec import identifiers
-from jobexec.identifiers import uuid7, uuid7s
+from jobexec.identifiers import least_uuid7, uuid7, uuid7s
 
 
 def milliseconds(value: uuid.UUID) -> int:
@@ -123,3 +124,12 @@ def test_a_fork_goes_on_with_a_free_lock_and_other_numbers(wall_clock):
         held.release()
     assert parent < child
     assert child.int >> 32 != (parent.int >> 32) + 1
+
+
+def test_the_least_id_of_a_moment():
+    moment = datetime(2026, 3, 1, 12, 0, 0, 999, tzinfo=UTC)
+    least = least_uuid7(moment)
+    assert (least.version, least.variant, milliseconds(least)) == (7, uuid.RFC_4122, 1_772_366_400_000)
+    before = datetime.now(UTC)
+    assert least_uuid7(before) <= uuid7()
+    assert uuid7() < least_uuid7(before + timedelta(minutes=1))
