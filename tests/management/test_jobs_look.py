@@ -11,7 +11,16 @@ from django.db import connections
 from jobexec import clock
 from jobexec.clock import FrozenClock
 from jobexec.management.commands.jobs import Command
-from jobexec.models import JOB_TABLES, DeadLetterJob, Job, JobDefinition, JobProgress, SuspendedJob, TimerJob
+from jobexec.models import (
+    JOB_TABLES,
+    DeadLetterJob,
+    HistoryJob,
+    Job,
+    JobDefinition,
+    JobProgress,
+    SuspendedJob,
+    TimerJob,
+)
 from jobexec.operations import complete_jobs, fail_job
 from tests.support.factories import HANDLER, a_failure, a_run, make_job, make_node, make_row, work
 from tests.support.jobs_command import jobs, objects
@@ -166,6 +175,12 @@ class TestShow:
         id = uuid4()
         assert jobs("show", id, alias=alias) == (3, f"{id}  There is no such job.\n")
         assert objects("show", id, alias=alias) == (3, [{"id": str(id), "state": None, "log": []}])
+
+    def test_history_that_is_still_to_be_written(self, alias):
+        row = make_row(HistoryJob, alias)
+        code, text = jobs("show", row.pk, alias=alias)
+        assert code == 0 and text.startswith(f"{row.pk}  {HANDLER}  history\n")
+        assert objects("show", row.pk, alias=alias)[1][0]["state"] == "history"
 
     def test_sensitive_arguments_are_hidden(self, alias):
         JobDefinition.objects.using(alias).create(id="shop.pay", handler_type="shop.pay", sensitive=["card"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from jobexec.models import AbstractJob, DeadLetterJob, SuspendedJob, TimerJob
+from jobexec.models import AbstractJob, DeadLetterJob, HistoryJob, SuspendedJob, TimerJob
 from jobexec.operations.why_facts import HEAVY, node_of
 from jobexec.operations.wording import NONE, distance, duration
 
@@ -64,6 +64,8 @@ def standing(job: AbstractJob, style: Any) -> tuple[str, Any]:
         return _("dead letter"), style.ERROR
     if isinstance(job, SuspendedJob):
         return _("suspended"), style.WARNING
+    if isinstance(job, HistoryJob):
+        return _("history"), str
     if isinstance(job, TimerJob):
         return (_("retry"), style.WARNING) if job.attempts else (_("timer"), str)
     return _of_executable(job, style)
