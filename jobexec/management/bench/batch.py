@@ -13,13 +13,13 @@ from django.db import connections
 from jobexec import clock
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.models import SHARED_COLUMNS, Batch, DeadLetterJob, Incident, IncidentState, Job
-from jobexec.operations import delete_batch, start_batch
+from jobexec.operations import batch_progress, delete_batch, start_batch
 from jobexec.operations.incidents import open_incidents
 from jobexec.operations.locking import delete_rows
 
 from .case import Case, Contenders
 from .copying import as_they_are, insert_from, moment
-from .measure import Sample, Stopwatch
+from .measure import BenchError, Sample, Stopwatch
 from .noop import CATEGORY, HANDLER, check_once, numbers_in, registered, wait_for
 from .raw import RawConnection
 from .report import Shown
@@ -59,8 +59,7 @@ class BatchCase(Case):
                 executor.start()
                 with _watched(alias) as seen, Stopwatch(alias) as watch:
                     batch = start_batch("requeue", dead, using=alias)
-                    over = Batch.objects.using(alias).filter(pk=batch.pk, end_time__isnull=False)
-                    wait_for(lambda: over.exists(), "the batch is over", turn=_LOOK)
+                    _wait_for_the_end(alias, batch)
             finally:
                 executor.stop()
                 if batch is not None:
@@ -99,6 +98,20 @@ class BatchCase(Case):
     def _check(self) -> None:
         moved = Job.objects.using(self.plan.alias).filter(handler_type=HANDLER, lock_owner=None, retries=3)
         check_once(numbers_in(moved), self.plan.jobs, "was requeued")
+
+
+def _wait_for_the_end(alias: str, batch: Batch) -> None:
+    """Until it is over; BenchError if nothing was changed for a minute."""
+    over, before = Batch.objects.using(alias).filter(pk=batch.pk, end_time__isnull=False), -1
+    while True:
+        try:
+            wait_for(lambda: over.exists(), "the batch is over", turn=_LOOK)
+            return
+        except BenchError:
+            now = batch_progress(batch).changed
+            if now == before:
+                raise
+            before = now
 
 
 @contextmanager
