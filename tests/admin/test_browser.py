@@ -1,82 +1,21 @@
 """A person at work in a real browser: find the dead letter, read it, requeue it, see it done."""
 
-import os
 import re
-import shutil
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from django.contrib.auth import get_user_model
 
 from jobexec import job
 from jobexec.admin import batching
 from jobexec.executor.execute_now import execute_now
 from jobexec.handlers import registry
 from jobexec.models import Batch, DeadLetterJob, Job, JobLog, LogState, Suspension
+from tests.support import browser
 
 from . import data
 from .conftest import list_url, page_url
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found on PATH"),
-]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    """A browser."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as started:
-        # The synchronous interface keeps an event loop in this thread, beside which Django refuses the ORM.
-        before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
-        os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        yield browser
-        browser.close()
-        os.environ.pop("DJANGO_ALLOW_ASYNC_UNSAFE")
-        if before is not None:
-            os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = before
-
-
-@pytest.fixture
-def policy(settings: Any) -> None:
-    """A strict content security policy, where Django has one: the console then tells what it blocks."""
-    try:
-        from django.utils.csp import CSP
-    except ImportError:
-        return
-    settings.MIDDLEWARE = ["django.middleware.csp.ContentSecurityPolicyMiddleware", *settings.MIDDLEWARE]
-    mine = [CSP.SELF, CSP.NONCE]
-    settings.SECURE_CSP = {
-        "default-src": [CSP.SELF],
-        "script-src": mine,
-        "style-src": mine,
-        "img-src": [CSP.SELF, "data:"],
-    }
-
-
-@pytest.fixture
-def page(chromium: Any, policy: None, live_server: Any) -> Iterator[Any]:
-    """A page on which an administrator has logged in; whatever the browser complains about fails the test."""
-    get_user_model().objects.create_superuser("admin", password="secret")
-    page = chromium.new_page(viewport={"width": 1440, "height": 900})
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda line: complaints.append(line.text) if line.type in ("error", "warning") else None)
-    page.on("response", lambda response: complaints.append(response.url) if response.status >= 500 else None)
-    page.goto(f"{live_server.url}/admin/login/?next=/admin/")
-    page.fill("#id_username", "admin")
-    page.fill("#id_password", "secret")
-    page.click("[type=submit]")
-    page.wait_for_selector("text=Dead letter jobs")
-    yield page
-    page.close()
-    assert [line for line in complaints if "favicon" not in line and "404" not in line] == []
+pytestmark = browser.marks
 
 
 @pytest.fixture
@@ -94,6 +33,7 @@ def test_repair_a_dead_letter(page, live_server, charged):
     for number in range(3):
         data.dead_letter(process_instance_id=f"order-{number}", died_at="2020-01-01T00:00Z")
 
+    page.goto("/admin/")
     page.click("text=Dead letter jobs")
     page.wait_for_selector("text=4 dead letter jobs")
     leave_an_old_incident_out(page)

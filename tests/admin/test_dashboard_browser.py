@@ -6,19 +6,19 @@ import pytest
 
 from jobexec import clock
 from jobexec.models import DeadLetterJob, Job, TimerJob
+from tests.support import browser
 
 from . import data
-from .test_browser import COLOURS, chromium, contrast, page, policy  # noqa: F401 (fixtures)
-from .test_browser import pytestmark as of_browsers
+from .test_browser import COLOURS, contrast
 from .test_dashboard import FRAGMENT, PAGE, group, incident, traffic
 
-pytestmark = of_browsers
+pytestmark = browser.marks
 
 DEAD_LETTERS = ".jobexec-tile:has-text('Dead letters')"
 
 
 @pytest.fixture
-def tab(page, live_server):  # noqa: F811
+def tab(page, live_server):
     """The dashboard in a page whose timers stand still until the test moves them; ``asked`` are its own requests."""
     context = page.context.browser.new_context(storage_state=page.context.storage_state())
     tab, errors = context.new_page(), []
@@ -128,7 +128,7 @@ def everything():
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_is_readable_against_its_background(page, live_server, scheme):  # noqa: F811
+def test_text_is_readable_against_its_background(page, live_server, scheme):
     """A contrast of 4.5 to 1 at least (WCAG AA)."""
     everything()
     page.emulate_media(color_scheme=scheme)
@@ -139,7 +139,7 @@ def test_text_is_readable_against_its_background(page, live_server, scheme):  # 
 
 
 @pytest.mark.parametrize("width", [1440, 800, 400, 320])
-def test_nothing_sticks_out(page, live_server, width):  # noqa: F811
+def test_nothing_sticks_out(page, live_server, width):
     everything()
     page.set_viewport_size({"width": width, "height": 900})
     page.goto(f"{live_server.url}{PAGE}")
@@ -157,7 +157,7 @@ OUTSIDE = """() => [...document.querySelectorAll(".jobexec-panel *, .jobexec-til
 }).map(element => element.outerHTML.slice(0, 120))"""
 
 
-def test_headings_are_in_order(page, live_server):  # noqa: F811
+def test_headings_are_in_order(page, live_server):
     everything()
     page.goto(f"{live_server.url}{PAGE}")
     levels = page.evaluate("[...document.querySelectorAll('main h1, main h2, main h3')].map(e => Number(e.tagName[1]))")

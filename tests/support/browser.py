@@ -1,0 +1,103 @@
+"""Fixtures for tests in a real browser, under a strict content security policy. Import them in a conftest."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+from django.contrib.auth import get_user_model
+from django.test import Client
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+marks = [
+    pytest.mark.browser,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found on PATH"),
+]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as started:
+        # The synchronous interface keeps an event loop in this thread, beside which Django refuses the ORM.
+        before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
+        os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield browser
+        browser.close()
+        os.environ.pop("DJANGO_ALLOW_ASYNC_UNSAFE")
+        if before is not None:
+            os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = before
+
+
+@pytest.fixture
+def policy(settings: Any) -> None:
+    """A strict content security policy, where Django has one: the console then tells what it blocks."""
+    try:
+        from django.utils.csp import CSP
+    except ImportError:
+        return
+    settings.MIDDLEWARE = ["django.middleware.csp.ContentSecurityPolicyMiddleware", *settings.MIDDLEWARE]
+    mine = [CSP.SELF, CSP.NONCE]
+    settings.SECURE_CSP = {
+        "default-src": [CSP.SELF],
+        "script-src": mine,
+        "style-src": mine,
+        "img-src": [CSP.SELF, "data:"],
+    }
+
+
+@pytest.fixture
+def open_page(chromium: Any, policy: None, live_server: Any) -> Iterator[Callable[..., Any]]:
+    """``open_page(user, **context)`` is a page in a browser of its own in which the user, or nobody, is logged in.
+
+    Addresses may be relative. Whatever the browsers complain about fails the test; ``page.complaints`` is about one.
+    """
+    opened: list[Any] = []
+
+    def open(user: Any = None, **options: Any) -> Any:
+        size = {"width": 1440, "height": 900}
+        context = chromium.new_context(base_url=live_server.url, **{"viewport": size, **options})
+        if user is not None:
+            context.add_cookies([_session(user, live_server.url)])
+        page = context.new_page()
+        page.complaints = _complaints(page)
+        opened.append(page)
+        return page
+
+    yield open
+    for page in opened:
+        page.context.close()
+    assert [line for page in opened for line in page.complaints] == []
+
+
+@pytest.fixture
+def page(open_page: Callable[..., Any]) -> Any:
+    """A page in which an administrator is logged in."""
+    return open_page(get_user_model().objects.create_superuser("admin", password="secret"))
+
+
+def _session(user: Any, url: str) -> dict[str, str]:
+    client = Client()
+    client.force_login(user)
+    name = django_settings.SESSION_COOKIE_NAME
+    return {"name": name, "value": client.cookies[name].value, "url": url}
+
+
+def _complaints(page: Any) -> list[str]:
+    """Errors of scripts, what the console warns of (as what the policy blocks), answers of a broken server."""
+    found: list[str] = []
+
+    def hear(line: Any) -> None:
+        if line.type in ("error", "warning") and "favicon" not in line.text and "404" not in line.text:
+            found.append(line.text)
+
+    page.on("pageerror", lambda error: found.append(str(error)))
+    page.on("console", hear)
+    page.on("response", lambda response: found.append(response.url) if response.status >= 500 else None)
+    return found
