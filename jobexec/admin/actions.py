@@ -69,7 +69,7 @@ class Action:
     @property
     def title(self) -> str:
         """The label without the dots that announce a question."""
-        return str(self.label).rstrip("…")
+        return str(self.label).rstrip("…").rstrip()
 
     def perform_for(
         self, request: HttpRequest, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]
@@ -186,22 +186,12 @@ class Action:
 
 def left_alone(modeladmin: TableAdmin, count: int, reason: str, keys: list[str]) -> str:
     """A sentence on rows that were not changed, with the first of them by name."""
-    names = _names(modeladmin)
-    text = ngettext(
-        "%(count)d %(verbose_name)s left alone: %(reason)s",
-        "%(count)d %(verbose_name_plural)s left alone: %(reason)s",
-        count,
-    ) % {**names, "count": count, "reason": reason}
+    name = modeladmin.opts.verbose_name if count == 1 else modeladmin.opts.verbose_name_plural
+    text = ngettext("%(count)d %(name)s left alone: %(reason)s", "%(count)d %(name)s left alone: %(reason)s", count)
+    text %= {"count": count, "name": name, "reason": reason}
     if not keys:
         return f"{text}."
     return f"{text} ({', '.join(keys)}{', …' if count > len(keys) else ''})."
-
-
-def _names(modeladmin: TableAdmin) -> dict[str, str]:
-    return {
-        "verbose_name": str(modeladmin.opts.verbose_name),
-        "verbose_name_plural": str(modeladmin.opts.verbose_name_plural),
-    }
 
 
 def _vanished(request: HttpRequest, found: Mapping[Any, Any]) -> list[str]:

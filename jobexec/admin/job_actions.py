@@ -44,7 +44,7 @@ class JobAction(Action):
         for key, id in ids.items():
             table = states.get(id) if id else None
             gone = _("it is done or deleted by now")
-            reasons[key] = gone if table is None else _("it is %(state)s by now") % {"state": table.state}
+            reasons[key] = gone if table is None else _("it is %(state)s by now") % {"state": _(table.state)}
         return reasons
 
 

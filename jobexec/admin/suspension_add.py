@@ -11,6 +11,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import router
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
@@ -121,6 +122,6 @@ class AddSuspension(TableAdmin):
             "%(scope)s %(value)s suspended%(dates)s; %(count)d jobs have moved to the suspended ones.",
             moved,
         )
-        label = str(dict(Scope.choices)[data["scope"]]).capitalize()
+        label = capfirst(str(dict(Scope.choices)[data["scope"]]))
         self.message_user(request, text % {"scope": label, "value": data["value"], "count": moved, **said})
         return HttpResponseRedirect(self.list_url())

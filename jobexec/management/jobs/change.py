@@ -159,7 +159,8 @@ class Change:
             screen.tell({"operation": self.name, "dry_run": True, "states": told})
         else:
             for id in ids:
-                screen.say(f"{id}  {states[id].state if id in states else _('there is no such job')}")
+                word = _(states[id].state) if id in states else _("there is no such job")
+                screen.say(f"{id}  {word}")
             screen.say(_("Nothing has been changed."))
         return Exit.DONE if len(able) == len(ids) else Exit.LEFT_ALONE
 

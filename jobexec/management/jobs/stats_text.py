@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 from jobexec.models import Suspension
 from jobexec.operations.overview import NodeStatus, Overview
@@ -42,9 +43,9 @@ def _counts(seen: Overview, screen: Screen) -> Iterator[str]:
         _("free"): counts.free,
         _("in progress"): counts.in_progress,
         _("timers"): counts.timers,
-        _("retries"): counts.retries,
+        pgettext("jobs that wait for one", "retries"): counts.retries,
         _("suspended"): counts.suspended,
-        _("dead"): counts.dead_letters,
+        pgettext("dead letters", "dead"): counts.dead_letters,
         _("history"): counts.history,
         _("incidents"): seen.incidents or 0,
     }
@@ -141,7 +142,7 @@ def _batches(seen: Overview, screen: Screen) -> Iterator[str]:
 def _failures(seen: Overview, screen: Screen) -> Iterator[str]:
     columns = [
         Column(_("failures"), right=True),
-        Column(_("dead"), right=True),
+        Column(pgettext("dead letters", "dead"), right=True),
         Column(_("last"), right=True),
         Column(_("handler"), least=12, keep_end=True),
         Column(_("exception"), least=12),
