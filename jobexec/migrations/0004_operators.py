@@ -191,7 +191,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='deadletterjob',
             name='fingerprint',
-            field=models.CharField(blank=True, default='', help_text='Alike for failures that look alike.', max_length=32),
+            field=models.CharField(blank=True, db_default='', default='', help_text='Alike for failures that look alike.', max_length=32),
         ),
         migrations.AddField(
             model_name='jobdefinition',
@@ -206,17 +206,17 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='jobdefinition',
             name='sensitive',
-            field=models.JSONField(default=list, help_text='Arguments that are never shown.'),
+            field=models.JSONField(db_default=[], default=list, help_text='Arguments that are never shown.'),
         ),
         migrations.AddField(
             model_name='joblog',
             name='fingerprint',
-            field=models.CharField(blank=True, default='', max_length=32),
+            field=models.CharField(blank=True, db_default='', default='', max_length=32),
         ),
         migrations.AddField(
             model_name='suspension',
             name='include_jobs',
-            field=models.BooleanField(default=True, help_text='Also the jobs that were there before it began.'),
+            field=models.BooleanField(db_default=True, default=True, help_text='Also the jobs that were there before it began.'),
         ),
         migrations.AlterField(
             model_name='deadletterjob',

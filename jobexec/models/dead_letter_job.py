@@ -19,7 +19,7 @@ class DeadLetterJob(AbstractJob):
 
     died_at = models.DateTimeField(default=clock.now, db_index=True)
     fingerprint = models.CharField(
-        max_length=32, blank=True, default="", help_text=_("Alike for failures that look alike.")
+        max_length=32, blank=True, default="", db_default="", help_text=_("Alike for failures that look alike.")
     )
 
     class Meta(AbstractJob.Meta):

@@ -32,7 +32,7 @@ class JobDefinition(models.Model):
     overriding_since = models.DateTimeField(
         null=True, blank=True, help_text=_("The jobs that were created from then on have it.")
     )
-    sensitive = models.JSONField(default=list, help_text=_("Arguments that are never shown."))
+    sensitive = models.JSONField(default=list, db_default=[], help_text=_("Arguments that are never shown."))
     last_registered = models.DateTimeField(default=clock.now)
 
     class Meta:

@@ -43,7 +43,7 @@ class JobLog(models.Model):
     duration = models.FloatField(null=True, blank=True, help_text=_("Seconds that the handler ran."))
     exception_message = models.CharField(max_length=4000, blank=True, default="")
     exception_stack = models.TextField(blank=True, default="")
-    fingerprint = models.CharField(max_length=32, blank=True, default="")
+    fingerprint = models.CharField(max_length=32, blank=True, default="", db_default="")
 
     class Meta:
         verbose_name = _("job log entry")

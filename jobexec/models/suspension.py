@@ -32,8 +32,8 @@ class Suspension(models.Model):
     In force from ``suspend_time`` until ``activate_time``, where these are given (Camunda: the execution date of
     suspending and activating by definition); the time alone decides, whether or not anybody has swept. ``swept`` says
     that the rows which existed when it came into force have been moved. Without ``include_jobs`` it holds only what is
-    created after it came into force (Camunda: suspending a definition without its jobs). A row that is not ``live`` is over for good,
-    whatever the time, and goes when its jobs have been activated; meanwhile another for the same jobs may begin.
+    created after it came into force (Camunda: suspending a definition without its jobs). A row that is not ``live`` is over
+    for good, whatever the time, and goes when its jobs have been activated; meanwhile another for the same jobs may begin.
     Every node looks for suspensions that began or ended and finishes what is left to do.
     """
 
@@ -42,7 +42,9 @@ class Suspension(models.Model):
     create_time = models.DateTimeField(default=clock.now)
     suspend_time = models.DateTimeField(null=True, blank=True, help_text=_("In force from then on."))
     activate_time = models.DateTimeField(null=True, blank=True, help_text=_("In force until then."))
-    include_jobs = models.BooleanField(default=True, help_text=_("Also the jobs that were there before it began."))
+    include_jobs = models.BooleanField(
+        default=True, db_default=True, help_text=_("Also the jobs that were there before it began.")
+    )
     swept = models.BooleanField(default=True, help_text=_("The jobs that existed then have been moved."))
     # NULL and not False: a unique constraint lets any number of NULLs pass, on every database.
     live = models.BooleanField(

@@ -1,0 +1,50 @@
+"""During a rolling upgrade processes of the release before write into tables that are migrated already."""
+
+from functools import cache
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.apps.registry import Apps
+from django.db.migrations.loader import MigrationLoader
+
+from jobexec import clock
+from jobexec.models import DeadLetterJob, JobDefinition, JobLog, Suspension
+
+BEFORE = ("jobexec", "0003_cluster")
+JOB = {"handler_type": "shop.pay", "category": "default"}
+ROWS: dict[str, dict[str, Any]] = {
+    "Job": JOB,
+    "TimerJob": JOB,
+    "SuspendedJob": JOB,
+    "DeadLetterJob": JOB,
+    "JobLog": JOB | {"job_id": uuid4(), "state": "failed", "timestamp": clock.now()},
+    "JobDefinition": JOB | {"id": "shop.pay"},
+    "Suspension": {"scope": "tenant_id", "value": "acme"},
+}
+
+
+@cache
+def _before() -> Apps:
+    return MigrationLoader(None).project_state(BEFORE).apps
+
+
+@pytest.mark.parametrize("model", ROWS)
+def test_its_rows_fit_in(alias: str, model: str) -> None:
+    table: Any = _before().get_model("jobexec", model)
+    table.objects.using(alias).create(**ROWS[model])
+    table.objects.using(alias).bulk_create([table(**ROWS[model] | _another(model))])
+
+
+def test_what_they_do_not_say_means_what_it_meant_before(alias: str) -> None:
+    for model in ("DeadLetterJob", "JobLog", "JobDefinition", "Suspension"):
+        _before().get_model("jobexec", model).objects.using(alias).create(**ROWS[model])  # type: ignore[attr-defined]
+    assert DeadLetterJob.objects.using(alias).get().fingerprint == ""
+    assert JobLog.objects.using(alias).get().fingerprint == ""
+    assert JobDefinition.objects.using(alias).get().sensitive == []
+    assert Suspension.objects.using(alias).get().include_jobs is True
+
+
+def _another(model: str) -> dict[str, Any]:
+    """Columns that must differ from row to row."""
+    return {"JobDefinition": {"id": "shop.ship"}, "Suspension": {"value": "other"}}.get(model, {})
