@@ -32,9 +32,9 @@ class Suspension(models.Model):
     In force from ``suspend_time`` until ``activate_time``, where these are given (Camunda: the execution date of
     suspending and activating by definition); the time alone decides, whether or not anybody has swept. ``swept`` says
     that the rows which existed when it came into force have been moved. Without ``include_jobs`` it holds only what is
-    created after it came into force (Camunda: suspending a definition without its jobs). A row that is not ``live`` is over
-    for good, whatever the time, and goes when its jobs have been activated; meanwhile another for the same jobs may begin.
-    Every node looks for suspensions that began or ended and finishes what is left to do.
+    created after it came into force (Camunda: suspending a definition without its jobs). A row that is not ``live`` is
+    over for good, whatever the time, and goes when its jobs have been activated; meanwhile another for the same jobs
+    may begin. Every node looks for suspensions that began or ended and finishes what is left to do.
     """
 
     scope = models.CharField(max_length=32, choices=Scope)
