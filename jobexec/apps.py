@@ -16,8 +16,10 @@ class JobExecConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks, and import ``jobs`` of every installed app, so that handlers are known."""
+        """Register the system checks, name the columns, and import ``jobs`` of every installed app for its handlers."""
         from .checks import register_checks  # models are loaded only now
+        from .models.labels import label_columns
 
+        label_columns(self.get_models())
         register_checks()
         autodiscover_modules("jobs")
