@@ -69,6 +69,7 @@ def make(written):
     def make(pool=None, within=10 * TIMEOUT):
         settings = SimpleNamespace(settle_within=SimpleNamespace(total_seconds=lambda: within))
         node = SimpleNamespace(settings=settings, using="default", owner="one", good=True, writing=nullcontext())
+        node.meters = SimpleNamespace(ended=lambda outcomes: None)
         made.append(Settlement(node, lambda: None, pool))
         return made[-1]
 
