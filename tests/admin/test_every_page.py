@@ -1,0 +1,134 @@
+"""Every page of the admin in a real browser, under a strict policy, light and dark: all can be read.
+
+axe finds what keeps people with assistive technology from a page. What it finds in Django's own markup is listed here:
+a list of Django's own has the same.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.admin import UserAdmin
+
+from jobexec.models import BatchFailure, DeadLetterJob, Job, TimerJob
+from tests.support import browser
+from tests.support.accessibility import grave_findings, poor_contrasts
+
+from . import data
+from .conftest import list_url, page_url
+from .test_dashboard import PAGE as DASHBOARD
+from .test_dashboard import traffic
+
+pytestmark = browser.marks
+
+OF_DJANGO = {
+    ("label-title-only", "#searchbar"),  # a search with a text of help: its label is a picture
+}
+WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 640, "height": 900}
+SUSPEND = "/admin/jobexec/suspension/add/"
+
+
+@pytest.fixture
+def rows() -> dict[type[Any], Any]:
+    """One row of each table, whose page has every section; and what the dashboard shows."""
+    rows = data.some_of_everything()
+    data.make(Job, tenant_id="acme", rank=0)
+    data.make(TimerJob, handler_type="shop.a_long_name" * 4)
+    BatchFailure.objects.create(batch_id=rows[data.Batch].pk, job_id=rows[DeadLetterJob].pk, reason="it is running")
+    traffic(succeeded=90, failed=4, wait={"16": 60, "4096": 34}, run={"128": 94})
+    return rows
+
+
+def pages(page: Any, rows: dict[type[Any], Any]) -> Iterator[str]:
+    """Load one page after the other; their names."""
+    urls = [DASHBOARD, f"{DASHBOARD}?period=day", *map(list_url, rows)]
+    for url in [
+        *urls,
+        f"{list_url(DeadLetterJob)}?fingerprint={data.FINGERPRINT}",
+        f"{list_url(Job)}?q=nothing",
+        SUSPEND,
+    ]:
+        page.goto(url)
+        yield url
+    page.fill("input[name=value]", "acme")
+    page.click("#jobexec-ask input[type=submit]")
+    page.wait_for_selector("text=1 jobs")
+    yield f"{SUSPEND} asked again"
+    asked: set[str] = set()
+    for url in map(page_url, rows.values()):
+        page.goto(url)
+        yield url
+        for name in page.evaluate(QUESTIONS):
+            if name not in asked:
+                asked.add(name)
+                yield from questions(page, url, name)
+    assert {"requeue", "cancel", "suspend", "annotate", "unlock", "delete_selected"} <= asked
+
+
+QUESTIONS = """[...document.querySelectorAll("#jobexec-actions button")]
+.filter(each => each.innerText.endsWith("…")).map(each => each.value)"""
+
+
+def questions(page: Any, url: str, name: str) -> Iterator[str]:
+    """What an action asks."""
+    page.goto(url)
+    page.click(f"#jobexec-actions button[value={name}]")
+    page.wait_for_selector("#jobexec-ask")
+    yield f"{name} of {url}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)  # axe looks at every pixel behind a text
+@pytest.mark.parametrize(("scheme", "size"), [("light", WIDE), ("dark", NARROW)], ids=["light", "dark"])
+def test_nothing_is_blocked_and_all_can_be_read(page, rows, scheme, size):
+    wrong: list[Any] = []
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size(size)
+    for name in pages(page, rows):
+        page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+        found = [*(grave_findings(page, looks_only=scheme == "dark") - OF_DJANGO), *poor_contrasts(page)]
+        wrong += [(name, each) for each in [*found, *page.complaints]]
+        page.complaints.clear()
+    assert wrong == []
+
+
+def test_the_findings_that_are_left_out_are_those_of_django(page, monkeypatch):
+    monkeypatch.setattr(UserAdmin, "search_help_text", "Names of users.")
+    page.goto("/admin/auth/user/")
+    assert grave_findings(page) == OF_DJANGO
+
+
+def test_the_page_of_a_job_by_keyboard(page, rows):
+    """Actions come first, in order; then what can be unfolded."""
+    page.goto(page_url(rows[DeadLetterJob]))
+    actions = page.locator("#jobexec-actions button").evaluate_all("all => all.map(each => each.value)")
+    page.focus(f"#jobexec-actions button[value={actions[0]}]")
+    met = [reached(page)]
+    while "SUMMARY" not in met[-1]:
+        page.keyboard.press("Tab")
+        met.append(reached(page))
+    assert met[: len(actions)] == actions
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.parentElement.open") is True
+    page.keyboard.press("Tab")
+    assert reached(page) == "PRE"  # a stack trace can be scrolled
+    page.focus(f"#jobexec-actions button[value={actions[0]}]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#jobexec-ask")
+
+
+def test_the_dashboard_by_keyboard(page, rows):
+    """From the choices to pausing, to what is wrong, to the numbers."""
+    page.goto(DASHBOARD)
+    page.focus(".jobexec-choice a")
+    met = []
+    while "jobexec-tile" not in met[-1:]:
+        met.append(page.evaluate("document.activeElement.closest('[class^=jobexec-]').className.split(' ')[0]"))
+        page.keyboard.press("Tab")
+    assert list(dict.fromkeys(met)) == ["jobexec-choice", "jobexec-refresh", "jobexec-wrong", "jobexec-tile"]
+
+
+def reached(page: Any) -> str:
+    """What has the focus: the value of a button, or else the name of the element."""
+    name: str = page.evaluate("document.activeElement.value || document.activeElement.tagName")
+    return name
