@@ -193,6 +193,11 @@ class Migration(migrations.Migration):
             name='fingerprint',
             field=models.CharField(blank=True, db_default='', default='', help_text='Alike for failures that look alike.', max_length=32),
         ),
+        # Takes long, and PostgreSQL locks what was altered until the end: before the tables that every job needs.
+        migrations.AddIndex(
+            model_name='deadletterjob',
+            index=models.Index(fields=['fingerprint', 'died_at'], name='jobexec_deadletterjob_alike'),
+        ),
         migrations.AddField(
             model_name='jobdefinition',
             name='overriding_priority',
@@ -237,10 +242,6 @@ class Migration(migrations.Migration):
             model_name='timerjob',
             name='type',
             field=models.CharField(choices=[('message', 'message'), ('timer', 'timer'), ('history', 'history')], default='message', max_length=32),
-        ),
-        migrations.AddIndex(
-            model_name='deadletterjob',
-            index=models.Index(fields=['fingerprint', 'died_at'], name='jobexec_deadletterjob_alike'),
         ),
         migrations.AddField(
             model_name='batchfailure',
