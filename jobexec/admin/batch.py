@@ -112,21 +112,22 @@ class BatchAdmin(OperationPermissions, TableAdmin):
 
     def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
         found = BatchFailure.objects.using(row._state.db).filter(batch_id=row.pk).order_by("pk")
+        so_far = batch_progress(row)
         failures = list(found.values_list("job_id", "reason")[: FAILURES_SHOWN + 1])
         return {
             "failures": [
-                {"job": display.job_link(job, self.admin_site.name), "reason": reason}
+                {"job": display.job_link(job, self.admin_site.name), "reason": _(reason)}
                 for job, reason in failures[:FAILURES_SHOWN]
             ],
             "more_failures": len(failures) > FAILURES_SHOWN,
-            "failed_jobs": self._failed_jobs(request, row),
+            "failed_jobs": self._failed_jobs(request, row, so_far.failed_jobs),
+            "stalled": so_far.stalled,
             "interventions": interventions(row, (Batch,)),
         }
 
-    def _failed_jobs(self, request: HttpRequest, batch: Batch) -> SafeString | None:
+    def _failed_jobs(self, request: HttpRequest, batch: Batch, count: int) -> SafeString | None:
         """Jobs of its own that have failed for good: it does not go on without them."""
         dead = self.admin_site._registry.get(DeadLetterJob)
-        count = batch_progress(batch).failed_jobs
         if not count or dead is None or not dead.has_view_permission(request):
             return None
         return display.link(self.list_url(DeadLetterJob), count, q=batch.process_instance_id)

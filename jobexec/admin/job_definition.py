@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext
 
 from jobexec.models import JobDefinition, Scope, Suspension
 
@@ -66,7 +66,7 @@ class JobDefinitionAdmin(OperationPermissions, TableAdmin):
         suspension: Suspension | None = getattr(definition, "suspension", None)
         now = display.now(definition)
         if suspension is None or suspension.over(now):
-            return display.badge("ok", _("active"))
+            return display.badge("ok", pgettext("state", "active"))
         if suspension.begun(now):
             return display.badge("off", _("suspended"))
         return display.badge("wait", _("to be suspended"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.db import models
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from jobexec import clock
@@ -56,4 +57,4 @@ class DeploymentRegistration(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.deployment_id} on {self.node_name}"
+        return gettext("%(deployment)s on %(node)s") % {"deployment": self.deployment_id, "node": self.node_name}

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from jobexec.identifiers import uuid7
 
@@ -15,7 +16,7 @@ from .fields import NameField
 class NodeState(models.TextChoices):
     """Where a node is in its life; a row that is gone was stopped in order or has been recovered."""
 
-    ACTIVE = "active", _("active")
+    ACTIVE = "active", pgettext_lazy("state", "active")
     DRAINING = "draining", _("draining")
     DEAD = "dead", _("dead")
 

@@ -52,4 +52,4 @@ class JobLog(models.Model):
         indexes: ClassVar = [process_instance_index("jobexec_joblog_instance")]
 
     def __str__(self) -> str:
-        return f"{self.handler_type} {self.state}"
+        return f"{self.handler_type} {self.get_state_display()}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
+from django.utils.translation import gettext as _
+
 from jobexec import clock, signals
 from jobexec.exceptions import InvalidJob, JobLocked
 from jobexec.models import AbstractJob, DeadLetterJob, HistoryJob, Job, JobType, SuspendedJob, TimerJob
@@ -132,7 +134,7 @@ def delete_jobs(target: Target, *, using: str | None = None) -> OperationResult:
 
 def _refuse_running(row: AbstractJob) -> None:
     if row.locked:
-        raise JobLocked(f"it is running or queued on {row.lock_owner}")
+        raise JobLocked(_("it is running or queued on %(owner)s") % {"owner": row.lock_owner})
 
 
 def check_retries(retries: int) -> None:

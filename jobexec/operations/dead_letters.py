@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils.translation import gettext as _
+
 from jobexec import clock, signals
 from jobexec.exceptions import DoNotRetry, InvalidJob, JobLocked
 from jobexec.models import AbstractJob, DeadLetterJob, Job, SuspendedJob, TimerJob
@@ -33,7 +35,7 @@ def move_to_dead_letter(target: Target, reason: str = "", *, using: str | None =
 
 def _bury(using: str, row: AbstractJob, reason: str) -> str | None:
     if row.locked:
-        raise JobLocked(f"it is running or queued on {row.lock_owner}")
+        raise JobLocked(_("it is running or queued on %(owner)s") % {"owner": row.lock_owner})
     message = reason or row.exception_message or _BY_HAND
     changes: dict[str, Any] = {"retries": 0, "exception_message": message, "died_at": clock.now(using)}
     stack = "" if reason else row.exception_stack

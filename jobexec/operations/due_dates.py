@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
 from jobexec import clock
 from jobexec.exceptions import DoNotRetry, InvalidJob, InvalidRetryPlan
 from jobexec.models import AbstractJob, Job, JobDefinition, SuspendedJob, TimerJob
@@ -13,7 +16,7 @@ from .move import move
 from .selection import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
 from .wake import wake_on_commit
 
-_FIRST_RUN = "it waits for its first run, whose date was given to it: set a due date instead"
+_FIRST_RUN = gettext_noop("it waits for its first run, whose date was given to it: set a due date instead")
 
 
 def recalculate_due_date(target: Target, *, from_creation: bool = False, using: str | None = None) -> OperationResult:
@@ -39,9 +42,9 @@ def _recalculate(using: str, row: AbstractJob, from_creation: bool) -> str | Non
     try:
         due = _due_date(using, row, row.create_time if from_creation else now)
     except DoNotRetry:
-        return "its retry plan does not try again"
+        return gettext_noop("its retry plan does not try again")
     except (InvalidRetryPlan, OverflowError) as error:
-        return f"its retry plan is broken: {error}"
+        return _("its retry plan is broken: %(error)s") % {"error": error}
     if isinstance(row, TimerJob) and due <= now:
         if move(row, Job, due_date=due) is None:
             return CHANGED_MEANWHILE

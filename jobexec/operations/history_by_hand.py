@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from uuid import UUID
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
 from jobexec import clock
 from jobexec.models import HistoryJob, LogState
 
@@ -13,8 +16,8 @@ from .locking import atomic, delete_rows, lock_rows
 from .selection import OperationResult, database_of
 from .wake import wake_on_commit
 
-_WRITTEN = "it is just being written"
-_GONE = "there is no such job any more"
+_WRITTEN = gettext_noop("it is just being written")
+_GONE = gettext_noop("there is no such job any more")
 
 
 def write_history_now(ids: Iterable[UUID], *, using: str | None = None) -> OperationResult:
@@ -51,5 +54,5 @@ def _each(ids: Iterable[UUID], using: str, verb: Callable[[HistoryJob], None]) -
                 result.changed.append(pk)
             else:
                 there = rows.filter(pk=pk).exists()
-                result.skipped[pk] = _WRITTEN if there else _GONE
+                result.skipped[pk] = _(_WRITTEN if there else _GONE)
     return result

@@ -10,6 +10,8 @@ from uuid import UUID
 
 from django.db import connections, router, transaction
 from django.db.models import QuerySet
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from jobexec.exceptions import JobExecError
 from jobexec.models import AbstractJob, Job
@@ -27,7 +29,7 @@ _FEWEST = 2  # rows that are worth doing at once
 
 logger = logging.getLogger("jobexec.operations")
 
-CHANGED_MEANWHILE = "it changed meanwhile"
+CHANGED_MEANWHILE = gettext_noop("it changed meanwhile")
 
 
 @dataclass(slots=True)
@@ -118,9 +120,9 @@ def _page(
         if pk in done:
             result.changed.append(pk)
         elif state is None:
-            result.skipped[pk] = "there is no such job any more"
+            result.skipped[pk] = _("there is no such job any more")
         elif state not in tables:
-            result.skipped[pk] = f"not possible for a job that is {state.state}"
+            result.skipped[pk] = _("not possible for a job that is %(state)s") % {"state": _(state.state)}
         else:
             _one(pk, state, using, verb, result)
 
@@ -145,11 +147,11 @@ def _one(pk: UUID, table: type[AbstractJob], using: str, verb: Verb, result: Ope
         if refusal is None:
             result.changed.append(pk)
         else:
-            result.skipped[pk] = refusal
+            result.skipped[pk] = _(refusal)
     except JobExecError as error:
         result.skipped[pk] = str(error)
     except Exception as error:
         # A deadlock on MySQL has ended the whole transaction: then it is for its owner to try again.
         if not is_conflict(error) or connections[using].needs_rollback:
             raise
-        result.skipped[pk] = f"the database refused: {error}"
+        result.skipped[pk] = _("the database refused: %(error)s") % {"error": error}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from django.utils.translation import gettext_noop
+
 from jobexec import clock
 from jobexec.exceptions import InvalidJob
 from jobexec.models import AbstractJob, Job, Scope, SuspendedJob, Suspension, TimerJob
@@ -16,8 +18,8 @@ from .selection import OperationResult, Target, database_of, for_each
 from .suspensions import lock_suspension, scope_of
 from .sweep import activate_all, activate_rows, begin, end, one, suspend_for_good, suspend_row
 
-_ALREADY = "it is already suspended by itself"
-_STILL = "still suspended by its process instance, process definition, job definition or tenant"
+_ALREADY = gettext_noop("it is already suspended by itself")
+_STILL = gettext_noop("still suspended by its process instance, process definition, job definition or tenant")
 
 
 class Period(NamedTuple):
@@ -223,5 +225,5 @@ def _activate_one_at(row: AbstractJob, moment: datetime) -> str | None:
         return None
     found = lock_suspension(row._state.db or "default", Scope.JOB, str(row.pk))
     if found is None:
-        return "it is not suspended by itself"
+        return gettext_noop("it is not suspended by itself")
     return _end_at(found, moment)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
 from jobexec.exceptions import JobLocked
 from jobexec.models import JOB_TABLES, AbstractJob, ExecutorNode, Job, NodeState
 
@@ -29,7 +32,7 @@ def unlock(target: Target, *, using: str | None = None) -> OperationResult:
 
 def _unlock(using: str, row: AbstractJob, now: datetime) -> str | None:
     if not row.locked:
-        return "it is not locked"
+        return gettext_noop("it is not locked")
     if not isinstance(row, Job):
         type(row)._base_manager.using(using).filter(pk=row.pk).update(lock_owner=None, lock_expiration_time=None)
         return None
@@ -39,7 +42,7 @@ def _unlock(using: str, row: AbstractJob, now: datetime) -> str | None:
         return CHANGED_MEANWHILE
     # Last, as nodes are locked after all else. A heartbeat that came first has made all its locks good again.
     if node is not None and not declare_one_dead(using, node):
-        raise JobLocked(f"node {node.name} has just come back")
+        raise JobLocked(_("node %(node)s has just come back") % {"node": node.name})
     wake_on_commit(using)
     return None
 
@@ -48,6 +51,8 @@ def _refuse_living(row: Job, node: ExecutorNode | None, now: datetime) -> None:
     if node is None:
         until = row.lock_expiration_time
         if until is not None and until > now:
-            raise JobLocked(f"it is locked by {row.lock_owner!r}, which has no node, until {until}")
+            text = _("it is locked by %(owner)r, which has no node, until %(until)s")
+            raise JobLocked(text % {"owner": row.lock_owner, "until": until})
     elif node.state != NodeState.DEAD and node.lease_expiration_time >= now:
-        raise JobLocked(f"node {node.name} holds it and lives: its lease is good until {node.lease_expiration_time}")
+        text = _("node %(node)s holds it and lives: its lease is good until %(until)s")
+        raise JobLocked(text % {"node": node.name, "until": node.lease_expiration_time})

@@ -13,7 +13,7 @@ from tests.support.databases import ROOT
 
 FOLDER = ROOT / "jobexec/locale"
 LANGUAGES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
-PLACEHOLDER = re.compile(r"%\(\w+\)[sdfg]|%[sdfg%]|\{\w*\}")
+PLACEHOLDER = re.compile(r"%\(\w+\)[sdfgr]|%[sdfg%]|\{\w*\}")
 
 
 def catalogue(language):
