@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib.admin.models import CHANGE
 from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
@@ -162,8 +163,13 @@ class RetryDeadLetters(DefinitionAction):
     form_class = RetriesForm
     warning = gettext_lazy("All dead letters of the handler are requeued; if they are many, by a batch.")
 
+    def perform_for(
+        self, request: HttpRequest, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]
+    ) -> Outcome:
+        return self.perform(queryset, using, {**data, "user": request.user.get_username()})
+
     def operate(self, id: str, using: str, data: Mapping[str, Any]) -> str | None:
-        result = set_retries_by_definition(id, data["retries"], using=using)
+        result = set_retries_by_definition(id, data["retries"], using=using, user=data["user"])
         if isinstance(result, Batch) or result:
             return None
         return _("it has no dead letters")

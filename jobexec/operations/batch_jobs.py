@@ -7,14 +7,30 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Exists, Q
+
 from jobexec.conf import get_settings
-from jobexec.models import Batch, BatchPart
+from jobexec.models import Batch, BatchPart, Job, SuspendedJob, TimerJob
 from jobexec.retry import default_plan
 
 from .create import Pattern, create_job
 from .insert import json_text
 
 SEED, EXECUTION, MONITOR = "jobexec.batch_seed", "jobexec.batch_execution", "jobexec.batch_monitor"
+
+#: Of these a batch that is not over has always one: without it nothing makes the next pieces, or sees to the end.
+DRIVERS = (SEED, MONITOR)
+
+
+def driven(batch: Batch) -> Q:
+    """The condition that the batch has a job that carries it on; in one statement, as such a job moves and is replaced.
+
+    Timers first: there it nearly always is, and among the executable jobs there may be very many pieces.
+    """
+    tables = (TimerJob, SuspendedJob, Job)
+    own = {"process_instance_id": batch.process_instance_id, "handler_type__in": DRIVERS}
+    first, second, third = (Q(Exists(table._base_manager.filter(**own))) for table in tables)
+    return first | second | third
 
 
 def enqueue_own(using: str, batch: Batch, handler: str, *arguments: Any, due_date: datetime | None = None) -> None:

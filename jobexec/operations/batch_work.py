@@ -26,6 +26,7 @@ from jobexec.models import (
     SuspendedJob,
 )
 
+from .batch_end import hurry_on_commit
 from .batch_jobs import EXECUTION, MONITOR, SEED, enqueue_own, enqueue_parts
 from .batch_operations import Operation, operation_named
 from .errors import storable
@@ -111,6 +112,7 @@ def execute(using: str, id: UUID, job_id: UUID, ids: Sequence[UUID], matching: b
         result = _perform(operation, batch, meant, None if rows is None else rows.model, using)
         result.skipped |= dict.fromkeys(set(ids).difference(meant), NO_LONGER_MEANT)
         _record(using, batch, job_id, result)
+        hurry_on_commit(using, batch)
 
 
 def _still_meant(rows: QuerySet[Any], ids: Collection[UUID]) -> list[UUID]:
@@ -187,6 +189,7 @@ def monitor(using: str, id: UUID, idle: int) -> None:
         idle = 0 if folded else min(idle + 1, _SLOWEST)
         wait = get_settings().batch_poll_time * 2**idle
         enqueue_own(using, batch, MONITOR, idle, due_date=None if folded == _FOLD else now + wait)
+        hurry_on_commit(using, batch)
 
 
 def _fold(using: str, batch: Batch) -> int:

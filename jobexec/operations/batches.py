@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import F, OuterRef, QuerySet, Subquery, Sum
+from django.db.models import BooleanField, Case, F, OuterRef, Q, QuerySet, Subquery, Sum, When
 from django.db.models.functions import Coalesce
 
 from jobexec import clock
 from jobexec.exceptions import BatchNotFound, BatchOver, InvalidJob
 from jobexec.models import Batch, BatchFailure, BatchPart, BatchState, DeadLetterJob
+from jobexec.retry import default_plan
 
-from .batch_jobs import SEED, enqueue_own
+from .adjust import requeue
+from .batch_jobs import DRIVERS, MONITOR, SEED, driven, enqueue_own
 from .batch_operations import OPERATIONS, Operation, as_json, operation_named
 from .batch_work import clear_some, lock_batch
 from .errors import storable
@@ -38,6 +40,7 @@ __all__ = [
 ]
 
 _PAGE = 1000
+_GOING = (BatchState.SEEDING, BatchState.RUNNING)
 MAX_FAILED_JOBS = 1000
 
 
@@ -47,6 +50,8 @@ class BatchProgress(NamedTuple):
     ``total`` were found so far; of these ``changed`` are done, ``skipped`` were left alone, with the reason in a
     BatchFailure, and ``open`` are still to be done, or never will if it was cancelled. ``failed_jobs`` of its own
     jobs are dead letters (counted up to 1000): it goes on when they are requeued, and ends when they are deleted.
+    ``stalled``: its seed or monitor job is missing or a dead letter, so it stands still until it is activated or
+    cancelled.
     """
 
     total: int
@@ -54,6 +59,7 @@ class BatchProgress(NamedTuple):
     skipped: int
     open: int
     failed_jobs: int
+    stalled: bool = False
 
 
 def start_batch(
@@ -119,11 +125,12 @@ def batch_progress(batch: Batch) -> BatchProgress:
         "total",
         F("changed") + Coalesce(Subquery(done.annotate(sum=Sum("changed")).values("sum")), 0),
         F("skipped") + Coalesce(Subquery(done.annotate(sum=Sum("skipped")).values("sum")), 0),
+        Case(When(Q(state__in=_GOING) & ~driven(batch), then=True), default=False, output_field=BooleanField()),
     ).first()
-    total, changed, skipped = found or (batch.total, batch.changed, batch.skipped)
+    total, changed, skipped, stalled = found or (batch.total, batch.changed, batch.skipped, False)
     dead = DeadLetterJob.objects.using(using).filter(process_instance_id=batch.process_instance_id)
     failed = dead.order_by()[:MAX_FAILED_JOBS].count()
-    return BatchProgress(total, changed, skipped, max(0, total - changed - skipped), failed)
+    return BatchProgress(total, changed, skipped, max(0, total - changed - skipped), failed, stalled)
 
 
 def suspend_batch(id: UUID | str, *, using: str | None = None) -> Batch:
@@ -137,10 +144,30 @@ def suspend_batch(id: UUID | str, *, using: str | None = None) -> Batch:
 
 
 def activate_batch(id: UUID | str, *, using: str | None = None) -> Batch:
-    """Undo :func:`suspend_batch`; it goes on where it was. Raises as that."""
+    """Undo :func:`suspend_batch`; it goes on where it was. Raises as that.
+
+    A seed or monitor job that is missing (somebody has deleted it) is made again, and one that is a dead letter is
+    requeued.
+    """
     batch = _unfinished(id, using)
-    activate(process_instance_id=batch.process_instance_id, using=batch._state.db)
+    database = batch._state.db or "default"
+    activate(process_instance_id=batch.process_instance_id, using=database)
+    _drive(database, batch.pk)
     return batch
+
+
+def _drive(using: str, id: UUID) -> None:
+    """See that the batch has a job that carries it on."""
+    with atomic(using):
+        # Seeds and monitors replace themselves under this lock, so nobody makes one at the same time.
+        batch = lock_batch(using, id)
+        if batch is None or batch.over or Batch.objects.using(using).filter(driven(batch), pk=id).exists():
+            return
+        own = {"process_instance_id": batch.process_instance_id, "handler_type__in": DRIVERS}
+        dead = list(DeadLetterJob.objects.using(using).filter(**own).values_list("pk", flat=True)[:1])
+        if dead and requeue(dead, default_plan().attempts, using=using):
+            return
+        enqueue_own(using, batch, *([SEED] if batch.state == BatchState.SEEDING else [MONITOR, 0]))
 
 
 def cancel_batch(id: UUID | str, *, using: str | None = None) -> Batch:

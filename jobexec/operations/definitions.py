@@ -61,12 +61,13 @@ def _write(using: str, id: str, priority: int | None) -> JobDefinition:
 
 
 def set_retries_by_definition(
-    job_definition_id: str, retries: int, *, using: str | None = None
+    job_definition_id: str, retries: int, *, using: str | None = None, user: str = ""
 ) -> OperationResult | Batch:
     """Give all dead letters of a definition so many retries, which requeues them (Camunda: by job definition).
 
     Jobs that still have retries are let alone, as in Camunda. Up to 500 are requeued at once; more are left to a
-    batch, which is returned. Raises :class:`~jobexec.exceptions.InvalidJob` for what is no number of retries.
+    batch, which is returned, and which ``user`` has started. Raises :class:`~jobexec.exceptions.InvalidJob` for what is
+    no number of retries.
     """
     check_retries(retries)
     _check_id(job_definition_id)
@@ -75,7 +76,7 @@ def set_retries_by_definition(
     ids = list(dead.order_by("pk").values_list("pk", flat=True)[: _FEW + 1])
     if len(ids) <= _FEW:
         return set_retries(ids, retries, using=database)
-    return start_batch("set_retries", dead, arguments={"retries": retries}, using=database)
+    return start_batch("set_retries", dead, arguments={"retries": retries}, using=database, user=user)
 
 
 def _check_id(value: Any) -> None:

@@ -174,6 +174,9 @@ def test_the_page_tells_how_far_it_is(admin):
     assert "reason 100." not in content
     assert f"{list_url(DeadLetterJob)}?q=batch%3A{batch.pk}" in content
     assert 'id="jobexec-failed-jobs"' in content
+    assert 'id="jobexec-stalled"' in content, "it has neither seed nor monitor"
+    operations.activate_batch(batch.pk)
+    assert 'id="jobexec-stalled"' not in admin.get(page_url(batch)).content.decode()
 
 
 def test_suspend_activate_cancel_and_delete(admin):

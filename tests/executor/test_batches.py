@@ -100,6 +100,14 @@ def test_from_the_beginning_to_the_end(alias, started, handle):
     assert not JobLog.objects.using(alias).filter(state="failed").exists()
 
 
+def test_its_end_is_seen_with_the_last_piece_and_not_at_the_next_look(alias, started):
+    started(BATCH_POLL_TIME=3600, THREADS=8)
+    for count in (1, 40, 100):
+        batch = start_batch("requeue", dead_letters(alias, count, **ELSEWHERE), using=alias)
+        until(lambda batch=batch: over(alias, batch))
+        assert batch_progress(batch)[:4] == (count, count, 0, 0)
+
+
 def test_a_piece_that_fails_is_retried_and_done_once(alias, started, monkeypatch):
     rows = dead_letters(alias, 20, **ELSEWHERE)
     verb, failed = OPERATIONS["requeue"].verb, []

@@ -258,9 +258,9 @@ class TestRetries:
         monkeypatch.setattr(definitions, "_FEW", 2)
         for _ in range(3):
             make_row(DeadLetterJob, alias, job_definition_id="a", retries=0)
-        batch = set_retries_by_definition("a", 4, using=alias)
+        batch = set_retries_by_definition("a", 4, using=alias, user="ada")
         assert isinstance(batch, Batch)
-        assert (batch.type, batch.arguments) == ("set_retries", {"retries": 4})
+        assert (batch.type, batch.arguments, batch.create_user) == ("set_retries", {"retries": 4}, "ada")
         assert DeadLetterJob.objects.using(alias).count() == 3
 
     @pytest.mark.parametrize("retries", [0, "3", None])
