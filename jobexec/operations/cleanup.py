@@ -16,7 +16,7 @@ from jobexec.models import Batch, BatchFailure, BatchPart, FailureGroup, Inciden
 
 from . import global_lock
 from .locking import atomic, delete_rows
-from .meter_roll_up import roll_up
+from .meter_roll_up import rolling_up
 
 logger = logging.getLogger("jobexec.cleanup")
 
@@ -57,7 +57,7 @@ class Cleanup:
         self._tables = _expired(using)
         self._rows: Rows | None = None
         self._reached: Any = None
-        self._rolled_up = False
+        self._meters = rolling_up(using)
 
     @classmethod
     def begin(cls, using: str, owner: str) -> Cleanup | None:
@@ -66,7 +66,10 @@ class Cleanup:
         return None if token is None else cls(using, owner, token)
 
     def step(self) -> int | None:
-        """Delete rows of one table in a transaction; returns how many. None: nothing is left, or the lock is lost."""
+        """Delete or merge rows of one table in a transaction; returns by how many there are fewer.
+
+        None: nothing is left, or the lock is lost.
+        """
         while True:
             if self._rows is None:
                 self._rows = next(self._tables, None)
@@ -74,15 +77,17 @@ class Cleanup:
                 break
             deleted = self._delete(self._rows)
             if deleted is None:
-                logger.warning("Another process has taken over the cleanup of the history on %s", self.using)
-                return None
+                return self._lost()
             if deleted:
                 return deleted
             self._rows = self._reached = None
-        if self._rolled_up:
-            return None
-        self._rolled_up = True
-        return roll_up(self.using)
+        return next(self._meters, None) if self._prolong() else self._lost()
+
+    def _prolong(self) -> bool:
+        return global_lock.prolong(self.using, self.owner, self._token, FORCE_AFTER, global_lock.CLEAN_UP)
+
+    def _lost(self) -> None:
+        logger.warning("Another process has taken over the cleanup of the history on %s", self.using)
 
     def end(self) -> None:
         """Free the lock, if it is still ours."""
@@ -96,7 +101,7 @@ class Cleanup:
         """
         using = self.using
         with atomic(using):
-            if not global_lock.prolong(using, self.owner, self._token, FORCE_AFTER, global_lock.CLEAN_UP):
+            if not self._prolong():
                 return None
             (column,) = rows.query.order_by
             if self._reached is not None:  # not once more through all that is deleted and still in the index

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
@@ -38,23 +38,26 @@ def roll_up(using: str) -> int:
     In transactions of some thousand rows, each of which locks rows, inserts their sums and deletes them: whoever is
     killed on the way has merged what he has committed, and several nodes take different rows.
     """
+    return sum(rolling_up(using))
+
+
+def rolling_up(using: str) -> Iterator[int]:
+    """The same, transaction by transaction, for whoever pauses in between."""
     now = clock.now(using)
     rows = MeterLog.objects.using(using)
     flushed = rows.filter(reporter__gt="", timestamp__lt=floor(now - KEPT_APART, SLOT))
-    gone = _merge_all(flushed, lambda timestamp: floor(timestamp, SLOT))
+    yield from _merge_all(flushed, lambda timestamp: floor(timestamp, SLOT))
     expired = floor(now - get_settings().meter_time_to_live, SLOT)
     slots = rows.filter(reporter="", timestamp__gt=BEGINNING, timestamp__lt=expired)
-    gone += _merge_all(slots, lambda timestamp: BEGINNING, rows.filter(reporter="", timestamp=BEGINNING))
-    return gone
+    yield from _merge_all(slots, lambda timestamp: BEGINNING, rows.filter(reporter="", timestamp=BEGINNING))
 
 
-def _merge_all(rows: Rows, moved: Callable[[datetime], datetime], into: Rows | None = None) -> int:
-    gone = 0
-    while True:
+def _merge_all(rows: Rows, moved: Callable[[datetime], datetime], into: Rows | None = None) -> Iterator[int]:
+    found = _PAGE
+    while found >= _PAGE:
         found, left = _merge(rows, moved, into)
-        gone += found - left
-        if found < _PAGE:
-            return gone
+        if found:
+            yield found - left
 
 
 def _merge(rows: Rows, moved: Callable[[datetime], datetime], into: Rows | None) -> tuple[int, int]:

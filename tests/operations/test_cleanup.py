@@ -134,6 +134,22 @@ def test_the_meters_are_rolled_up_on_the_way(alias, ago):
     assert MeterLog.objects.using(alias).get().value == 6
 
 
+def test_a_step_merges_a_page_of_meters_and_prolongs_the_lock(alias, ago, frozen, monkeypatch):
+    monkeypatch.setattr("jobexec.operations.meter_roll_up._PAGE", 3)
+    for number in range(8):
+        MeterLog.objects.using(alias).create(name=f"x{number % 2}", reporter="here", timestamp=ago(1), value=1)
+    cleanup = Cleanup.begin(alias, "here")
+    left = []
+    for _ in range(3):
+        frozen.tick(FORCE_AFTER - timedelta(seconds=1))
+        assert cleanup.step() is not None
+        left.append(MeterLog.objects.using(alias).filter(reporter="here").count())
+    assert left == [5, 2, 0]
+    frozen.tick(FORCE_AFTER)
+    assert Cleanup.begin(alias, "there") is not None
+    assert cleanup.step() is None, "the lock is lost"
+
+
 # -- how ---------------------------------------------------------------------------------------------------------
 
 
@@ -144,7 +160,7 @@ def test_pieces_are_small_the_oldest_first_and_nothing_is_counted(alias, configu
     with CaptureQueriesContext(connections[alias]) as queries:
         assert [cleanup.step(), left(alias)] == [3, rows[3:]]
     assert len([each for each in queries if "SAVEPOINT" not in each["sql"]]) <= 6
-    assert [cleanup.step(), cleanup.step(), cleanup.step(), cleanup.step()] == [3, 1, 0, None]
+    assert [cleanup.step(), cleanup.step(), cleanup.step()] == [3, 1, None]
     assert left(alias) == []
 
 
@@ -153,7 +169,7 @@ def test_one_at_a_time(alias, ago):
     cleanup = Cleanup.begin(alias, "a")
     assert Cleanup.begin(alias, "b") is None
     assert clean_up_history(alias) == 0
-    assert steps(cleanup) == [1, 0]
+    assert steps(cleanup) == [1]
     cleanup.end()
     assert lock(alias).lock_owner is None
     assert Cleanup.begin(alias, "b") is not None
@@ -178,7 +194,7 @@ def test_who_has_died_is_followed_by_another_who_goes_on(alias, configure, ago, 
     assert dead.step() is None, "it has only slept, and deletes nothing beside its successor"
     dead.end()
     assert (lock(alias).lock_owner, left(alias)) == ("next", rows[2:])
-    assert steps(follower) == [1, 0]
+    assert steps(follower) == [1]
 
 
 def test_each_piece_prolongs_the_lock(alias, configure, ago, frozen):
@@ -206,7 +222,7 @@ def test_a_piece_that_fails_is_rolled_back_and_the_same_node_begins_again(alias,
         cleanup.step()
     assert left(alias) == rows
     monkeypatch.undo()
-    assert steps(Cleanup.begin(alias, "a")) == [1, 0]
+    assert steps(Cleanup.begin(alias, "a")) == [1]
 
 
 # -- the window --------------------------------------------------------------------------------------------------
