@@ -207,7 +207,7 @@ def _without_suspended(using: str, jobs: list[AcquiredJob], result: Acquisition)
         return jobs
     covered = Q(suspend_requested=True) | suspensions.condition()
     page = Job.objects.using(using).filter(lock_owner=None, pk__in=ids)
-    rows = list(page.filter(covered))
+    rows = [row for row in page.filter(covered) if suspensions.cover(row)]
     result.suspended = len(move_all(covered_rows(using, rows), SuspendedJob, suspended_at=clock.now(using)))
     left_out = {row.pk for row in rows}
     return [job for job in jobs if job.id not in left_out]

@@ -63,14 +63,18 @@ class Suspensions:
         return cls(row for row in rows if row.in_force(now))
 
     def condition(self) -> Q:
-        """The rows covered by a scope, as a filter for querysets of job tables; matches nothing without any."""
+        """The rows that a scope may cover, as a filter for querysets of job tables; matches nothing without any.
+
+        All that are covered and, of a scope that leaves out what was there before, some that are not: :meth:`cover`
+        decides. Not a condition for each suspension: SQLite takes no more than a thousand.
+        """
         condition = Q(pk__in=[])
         for scope in self.scopes:
-            values = [value for (entry, value), since in self._since.items() if entry == scope and since is None]
-            condition |= Q(**{f"{scope}__in": values})
-        for (scope, value), since in self._since.items():
-            if since is not None:
-                condition |= Q(**{scope: value}, create_time__gte=since)
+            moments = {value: since for (name, value), since in self._since.items() if name == scope}
+            condition |= Q(**{f"{scope}__in": [value for value, since in moments.items() if since is None]})
+            later = {value: since for value, since in moments.items() if since is not None}
+            if later:
+                condition |= Q(**{f"{scope}__in": list(later)}, create_time__gte=min(later.values()))
         return condition
 
 

@@ -20,6 +20,7 @@ from tests.support.forms import MOVES, move
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+MOMENT = timedelta(milliseconds=0.5)
 SOON, LATER = NOW + timedelta(hours=1), NOW + timedelta(hours=2)
 scopes = pytest.mark.parametrize("scope", [name for name in Scope.values if name != Scope.JOB])
 
@@ -156,3 +157,18 @@ def test_it_says_nothing_about_jobs_that_are_named(alias):
 def test_yes_or_no(alias, value):
     with pytest.raises(InvalidJob, match=f"include_jobs: expected True or False, got {value!r}"):
         suspend(tenant_id="x", include_jobs=value, using=alias)
+
+
+def test_what_begins_at_a_thousand_moments_is_one_question(alias, frozen, strategy):
+    """SQLite takes no condition that is a thousand deep."""
+    old = make_job(alias, tenant_id="t7")
+    frozen.tick()
+    Suspension.objects.using(alias).bulk_create(
+        Suspension(scope=Scope.TENANT, value=f"t{number}", include_jobs=False, suspend_time=NOW + number * MOMENT)
+        for number in range(1100)
+    )
+    held = make_job(alias, tenant_id="t8")
+    # Created after the first of them began, and before its own did.
+    between = make_row(Job, alias, tenant_id="t9", create_time=NOW + 8 * MOMENT)
+    assert taken(alias, strategy) == {old.pk, between.pk}
+    assert table_of(alias, held) is SuspendedJob
