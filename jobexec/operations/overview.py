@@ -11,11 +11,11 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from jobexec import clock
 from jobexec.models import Batch, BatchState, ExecutorNode, NodeState, Scope, Suspension, TimerJob
 
 from .counts import COUNT_LIMIT, CappedCount, JobCounts, job_counts, open_incidents
 from .failure_groups import GroupOfFailures, failure_groups
+from .leases import time_of
 from .traffic import Traffic, traffic
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def overview(
     if wanted - PARTS:
         expected, got = ", ".join(sorted(PARTS)), ", ".join(sorted(wanted - PARTS))
         raise ValueError(f"parts: expected some of {expected}, got {got}.")
-    ask = _Question(using, clock.now(using), period, None if tenants is None else frozenset(tenants))
+    ask = _Question(using, time_of(using), period, None if tenants is None else frozenset(tenants))
     found: dict[str, Any] = {}
     for name, look in _LOOKS.items():
         if name in wanted and (ask.tenants is None or name not in OF_ALL_TENANTS):

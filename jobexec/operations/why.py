@@ -11,7 +11,7 @@ from jobexec.exceptions import JobNotFound
 from jobexec.models import AbstractJob
 
 from . import why_held, why_over, why_waiting
-from .leases import synchronise_clock
+from .leases import time_of
 from .lookup import as_id, find_job
 from .why_facts import HEAVY, Facts, Reason
 
@@ -58,7 +58,7 @@ def why(id: UUID | str, *, using: str) -> Explanation:
 
 
 def _look(id: UUID | str, using: str) -> Explanation:
-    now = synchronise_clock(using)
+    now = time_of(using)
     try:
         job = find_job(id, using, defer=HEAVY)
     except JobNotFound:

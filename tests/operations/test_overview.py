@@ -18,7 +18,7 @@ from jobexec.models import (
     SuspendedJob,
     TimerJob,
 )
-from jobexec.operations import counts, requeue, suspend
+from jobexec.operations import counts, leases, requeue, suspend
 from jobexec.operations.leases import declare_dead
 from jobexec.operations.overview import overview
 from jobexec.operations.problems import problems
@@ -249,3 +249,12 @@ def an_incident(alias, **columns):
     return Incident.objects.using(alias).create(
         **{"timestamp": clock.now(alias), "job_id": job, "handler_type": HANDLER, "category": "default", **columns}
     )
+
+
+def test_leases_are_judged_by_the_time_of_the_database(alias, frozen, monkeypatch):
+    make_node(alias)
+    now = frozen.now
+    frozen.tick(10 * MINUTE)  # the clock of a web server that is ahead
+    monkeypatch.setattr(clock, "is_frozen", lambda: False)
+    monkeypatch.setattr(leases, "database_time", lambda using: now)
+    assert not problems(looked(alias, "nodes"))

@@ -596,3 +596,8 @@ def test_every_code_is_explained():
 def _codes(sources):
     """The codes as they are written: the first argument of each reason, and what says how a job has ended."""
     return set(re.findall(r'(?:Reason\(|return )"([a-z_]+)"', sources))
+
+
+def test_who_asks_leaves_the_clock_of_his_process_alone(alias, monkeypatch):
+    monkeypatch.setattr(clock, "synchronise", lambda *time: pytest.fail("it is set once, and never again"))
+    assert "no_node" in codes(make_job(alias), alias)
