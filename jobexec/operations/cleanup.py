@@ -77,16 +77,20 @@ class Cleanup:
                 break
             deleted = self._delete(self._rows)
             if deleted is None:
-                return self._lost()
+                self._warn()
+                return None
             if deleted:
                 return deleted
             self._rows = self._reached = None
-        return next(self._meters, None) if self._prolong() else self._lost()
+        if not self._prolong():
+            self._warn()
+            return None
+        return next(self._meters, None)
 
     def _prolong(self) -> bool:
         return global_lock.prolong(self.using, self.owner, self._token, FORCE_AFTER, global_lock.CLEAN_UP)
 
-    def _lost(self) -> None:
+    def _warn(self) -> None:
         logger.warning("Another process has taken over the cleanup of the history on %s", self.using)
 
     def end(self) -> None:
