@@ -51,6 +51,7 @@ class Driver:
     def play(self) -> Path:
         """Play the whole run; returns the folder with the journal and `state.json`."""
         self.journal.write("options", **vars(self.options))
+        self.journal.write("limits", tenants=dict(self.mixture.tenants))
         server = servers.make(self.options.database, self.folder, self.options.server)
         nodes: list[node_processes.Node] = []
         try:
@@ -83,7 +84,7 @@ class Driver:
         call_command("migrate", verbosity=0)
         from . import state
 
-        state.make_effects_table()
+        state.make_tables()
         connections.close_all()  # the server may be restarted before this thread needs it again
         return shared
 
@@ -105,6 +106,13 @@ class Driver:
             "QUEUE_SIZE": 12,
             "MAX_STUCK_THREADS": 100,
             "HISTORY_LEVEL": "full",
+            "HISTORY_JOB_RETRIES": 3,
+            "HISTORY_JOB_WAIT": 0.3,
+            "BATCH_POLL_TIME": 0.2,
+            "INVOCATIONS_PER_BATCH_JOB": 7,
+            "BATCH_JOBS_PER_SEED": 3,
+            "METER_INTERVAL": 1,
+            "TENANT_CONCURRENCY": dict(self.mixture.tenants) or None,
             "DEFAULT_RETRY_PLAN": "R3/PT0.3S",
             "CONFLICT_DELAY": 0.3,
             "ENGINES": {"default": engine},

@@ -48,6 +48,7 @@ class Job:
     exclusive: bool
     atomic: bool
     retries: int
+    tenant: str = ""
     lines: list[Line] = field(default_factory=list)
     in_doubt: bool = True
     runs: list[Run] = field(default_factory=list)
@@ -116,7 +117,7 @@ class History:
 
     def _on_creating(self, line: Line) -> None:
         for job in line["jobs"]:
-            columns = {key: job[key] for key in ("kind", "instance", "exclusive", "atomic", "retries")}
+            columns = {key: job[key] for key in ("kind", "instance", "exclusive", "atomic", "retries", "tenant")}
             self.jobs[job["id"]] = Job(id=job["id"], **columns, lines=[{**line, "jobs": [job["id"]]}])
 
     def _on_created(self, line: Line) -> None:
@@ -124,7 +125,8 @@ class History:
             self.jobs[pk].in_doubt = not line["ok"]
 
     def _on_asks(self, line: Line) -> None:
-        for pk in line.get("jobs", []):
+        of_tenant = [job.id for job in self.jobs.values() if job.tenant == line["tenant"]] if "tenant" in line else []
+        for pk in line.get("jobs", of_tenant):
             self.jobs[pk].asked.append((line["verb"], line["t"]))
             self.jobs[pk].lines.append(line)
 

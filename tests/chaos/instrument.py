@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from datetime import datetime, timedelta, tzinfo
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from jobexec import clock, signals
@@ -25,6 +25,11 @@ def install(journal: Journal) -> None:
     _tell_leases(journal)
     _tell_settlement(journal)
     _tell_events(journal)
+
+
+def _of_people(job: Any) -> bool:
+    """Whether people have enqueued it: those of batches and of the history tell no runs."""
+    return str(job.handler_type).startswith("tests.chaos.jobs.")
 
 
 def _shifted(by: timedelta) -> type[datetime]:
@@ -70,7 +75,8 @@ def _tell_settlement(journal: Journal) -> None:
 
     @wraps(write)
     def told(using: str, outcomes: Any) -> None:
-        runs = [[outcome.work.id, outcome.work.attempts + 1] for outcome in outcomes if outcome.run]
+        ran = [outcome.work for outcome in outcomes if outcome.run and _of_people(outcome.work)]
+        runs = [[work.id, work.attempts + 1] for work in ran]
         journal.write("settling", runs=runs)
         write(using, outcomes)
 
@@ -80,28 +86,36 @@ def _tell_settlement(journal: Journal) -> None:
 _receivers: list[Callable[..., object]] = []  # signals hold them weakly
 
 
+def _on(signal: Any, tell: Callable[..., object]) -> None:
+    _receivers.append(tell)
+    signal.connect(tell)
+
+
+def _tell_outcome(journal: Journal, job: Any, attempt: int, result: str, **more: Any) -> None:
+    if _of_people(job):
+        journal.write("outcome", job=job.id, attempt=attempt, result=result, **more)
+
+
 def _tell_events(journal: Journal) -> None:
-    def on(signal: Any, tell: Callable[..., object]) -> None:
-        _receivers.append(tell)
-        signal.connect(tell)
+    outcome = partial(_tell_outcome, journal)
 
     def completed(jobs: Any, **kwargs: Any) -> None:
         for work in jobs:
-            journal.write("outcome", job=work.id, attempt=work.attempts + 1, result="done", owner=work.lock_owner)
+            outcome(work, work.attempts + 1, "done", owner=work.lock_owner)
 
     def failed(job: Any, error: Any, **kwargs: Any) -> None:
-        journal.write("outcome", job=job.pk, attempt=job.attempts, result="failed", error=type(error).__name__)
+        outcome(job, job.attempts, "failed", error=type(error).__name__)
 
     def dead(job: Any, error: Any, **kwargs: Any) -> None:
-        journal.write("outcome", job=job.pk, attempt=job.attempts, result="dead", error=type(error).__name__)
+        outcome(job, job.attempts, "dead", error=type(error).__name__)
 
     def cancelled(jobs: Any, **kwargs: Any) -> None:
         for job in jobs:
-            journal.write("outcome", job=job.pk, attempt=0, result="cancelled")
+            outcome(job, 0, "cancelled")
 
-    on(signals.job_completed, completed)
-    on(signals.job_cancelled, cancelled)
-    on(signals.job_failed, failed)
-    on(signals.job_dead_lettered, dead)
-    on(signals.node_lost, lambda node, **kwargs: journal.write("declared", owner=node.lock_owner))
-    on(signals.node_stopped, lambda node, **kwargs: journal.write("left", owner=node.lock_owner))
+    _on(signals.job_completed, completed)
+    _on(signals.job_cancelled, cancelled)
+    _on(signals.job_failed, failed)
+    _on(signals.job_dead_lettered, dead)
+    _on(signals.node_lost, lambda node, **kwargs: journal.write("declared", owner=node.lock_owner))
+    _on(signals.node_stopped, lambda node, **kwargs: journal.write("left", owner=node.lock_owner))

@@ -11,11 +11,14 @@ from pathlib import Path
 from django.conf import settings
 from django.db import connection
 
-from jobexec import DoNotRetry, JobContext, LockLost, RetryIn, job
+from jobexec import DoNotRetry, JobContext, LockLost, RetryIn, history_handler, job
 from jobexec.exceptions import JobTimeout
+from jobexec.operations.history_jobs import HistoryRecord
+from jobexec.operations.record import record_history
 
 from . import instrument
 from .journal import Journal, now
+from .mixtures import LEDGER
 
 NAME = os.environ.get("JOBEXEC_CHAOS_NODE", "")
 PLAN = "R3/PT0.3S"
@@ -65,6 +68,26 @@ def _take_time(seconds: float) -> None:
         time.sleep(min(left, _STEP))
 
 
+def _times(name: object) -> int:
+    """How often this was called with a name, by whichever process; outside of the database."""
+    path = FOLDER / "times" / str(name)
+    path.parent.mkdir(exist_ok=True)
+    with path.open("ab") as file:
+        file.write(b".")
+    return path.stat().st_size
+
+
+@history_handler(LEDGER)
+def ledger(records: list[HistoryRecord]) -> None:
+    """Writes a row for each record, and perhaps fails a number of times afterwards."""
+    with connection.cursor() as cursor:
+        for record in records:
+            cursor.execute("INSERT INTO chaos_ledger (record, pid) VALUES (%s, %s)", [record.data["id"], os.getpid()])
+    for record in records:
+        if record.data["failures"] and _times(f"record {record.data['id']}") <= record.data["failures"]:
+            raise Injected("rolls its rows back")
+
+
 @job(retries=PLAN)
 def work(context: JobContext, seconds: float) -> None:
     """Takes some time and ends well."""
@@ -110,10 +133,11 @@ def fatal(context: JobContext, seconds: float) -> None:
 
 @job(retries=PLAN, atomic=True)
 def effect(context: JobContext, seconds: float, failures: int) -> None:
-    """Writes a row in the transaction that ends the job."""
+    """Writes a row, and records it, in the transaction that ends the job."""
     with _told(context):
         with connection.cursor() as cursor:
             cursor.execute("INSERT INTO chaos_effect (job_id, pid) VALUES (%s, %s)", [str(context.id), os.getpid()])
+        record_history(LEDGER, {"id": f"effect {context.id}", "failures": 0}, using=context.using)
         _take_time(seconds)
         if context.attempt <= failures:
             raise Injected("rolls its row back")
@@ -123,11 +147,7 @@ def effect(context: JobContext, seconds: float, failures: int) -> None:
 def killer(context: JobContext, how: str, times: int) -> None:
     """Takes its process with it, so many times."""
     with _told(context):
-        path = FOLDER / "deaths" / str(context.id)
-        path.parent.mkdir(exist_ok=True)
-        with path.open("ab") as file:
-            file.write(b".")
-        if path.stat().st_size > times:
+        if _times(context.id) > times:
             return
         JOURNAL.write("dies", job=context.id, attempt=context.attempt, owner=context.work.lock_owner)
         if how == "exit":

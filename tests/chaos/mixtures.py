@@ -21,6 +21,8 @@ ALL = {
     "killer": 0.15,
     "killer-once": 0.15,
 }
+#: The history handler, and how often it fails for a record that is never written.
+LEDGER, NEVER = "chaos-ledger", 99
 #: What befalls nodes and the server, and how often.
 FAULTS = {"kill": 3, "pause": 3, "pause-long": 3, "drain": 2, "server": 1.5}
 
@@ -28,7 +30,8 @@ FAULTS = {"kill": 3, "pause": 3, "pause-long": 3, "drain": 2, "server": 1.5}
 @dataclass(frozen=True)
 class Mixture:
     """`pause` is the mean of seconds between two faults (exactly that if `steady`), `every` that between two batches,
-    `batch` how many jobs of one process instance come together at most, `slow` how long slow jobs take, in leases."""
+    `batch` how many jobs of one process instance come together at most, `slow` how long slow jobs take, in leases,
+    `tenants` how many jobs of a tenant a node may have in hand."""
 
     jobs: dict[str, float] = field(default_factory=lambda: dict(ALL))
     faults: dict[str, float] = field(default_factory=lambda: dict(FAULTS))
@@ -43,13 +46,23 @@ class Mixture:
     shifts: bool = True
     lease: float = 2.0
     threads: int = 3
+    tenants: dict[str, int] = field(default_factory=lambda: {"east": 2})
 
 
 ALL_OF_IT = Mixture()
 
 #: Threads enough that a job which is taken over begins at once; one fault after the other, at fixed times.
 _AIMED = Mixture(
-    people=False, shifts=False, steady=True, lease=1.2, pause=3.2, every=0.4, batch=3, exclusive=0.3, threads=8
+    people=False,
+    tenants={},
+    shifts=False,
+    steady=True,
+    lease=1.2,
+    pause=3.2,
+    every=0.4,
+    batch=3,
+    exclusive=0.3,
+    threads=8,
 )
 
 #: A mixture in which the loss of this guard shows soon.

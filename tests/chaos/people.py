@@ -13,6 +13,7 @@ from jobexec.identifiers import uuid7
 
 from .journal import Journal, now
 from .mixtures import Mixture
+from .operators import Operators
 
 TENANTS = ("north", "south", "east")
 DEFINITIONS = ("order", "claim")
@@ -30,6 +31,7 @@ class People:
         self._chance = random.Random(f"people {seed}")
         self._jobs: list[UUID] = []
         self._held: list[dict[str, Any]] = []  # the scopes that were suspended, the last one first
+        self._operators = Operators(random.Random(f"operators {seed}"), journal, self._tried)
 
     # Enqueueing.
 
@@ -44,13 +46,15 @@ class People:
         rows = [self._job() | shared for _ in range(chance.randint(1, mixture.batch))]
         told = [
             {key: row[key] for key in ("id", "exclusive", "atomic", "retries")}
-            | {"kind": kind, "instance": shared["process_instance_id"]}
+            | {"kind": kind, "instance": shared["process_instance_id"], "tenant": shared["tenant_id"]}
             for row in rows
             if (kind := row.pop("kind"))
         ]
         self._journal.write("creating", jobs=told)
         if self._tried("created", lambda: operations.create_jobs(_USING, rows), jobs=[row["id"] for row in rows]):
             self._jobs += [row["id"] for row in rows]
+        if mixture.people and chance.random() < 0.3:
+            self._operators.record()
 
     def _job(self) -> dict[str, Any]:
         chance = self._chance
@@ -116,6 +120,11 @@ class People:
                 {"job_definition_id": f"tests.chaos.jobs.{chance.choice(['work', 'effect', 'flaky'])}"},
             ]
         )
+        if chance.random() < 0.35:
+            if chance.random() < 0.1:
+                self._held.insert(0, scope)
+            self._operators.interfere(self._jobs, scope)
+            return
         deeds: list[tuple[float, str, Callable[[], Any]]] = [
             (3, "suspend", lambda: operations.suspend(some, using=_USING)),
             (3, "activate", lambda: operations.activate(some, using=_USING)),

@@ -7,6 +7,14 @@ killed or paused between two lines: see `docs/explanation/chaos.md`.
 from collections.abc import Callable, Iterator
 
 from .history import History, Job, Problem, Run
+from .rules_of_operators import (
+    batches_end,
+    each_dead_letter_has_its_incident,
+    meters_count_what_happened,
+    no_record_waits,
+    records_are_written_once,
+    tenants_keep_to_their_limits,
+)
 from .rules_of_runs import (
     ALONE,
     leases_are_true,
@@ -176,9 +184,18 @@ ALWAYS: tuple[Rule, ...] = (
     suspects_run_alone,
     retries_add_up,
     kinds_end_as_they_must,
+    records_are_written_once,
+    each_dead_letter_has_its_incident,
+    tenants_keep_to_their_limits,
 )
 #: What holds when the cluster has come to rest and its nodes have stopped in order.
-AT_REST: tuple[Rule, ...] = (nothing_lost, nothing_is_left)
+AT_REST: tuple[Rule, ...] = (
+    nothing_lost,
+    nothing_is_left,
+    no_record_waits,
+    batches_end,
+    meters_count_what_happened,
+)
 
 
 def judge(history: History) -> list[Problem]:

@@ -7,7 +7,9 @@ from django.db import connection
 from django.db.models import Q
 
 from jobexec import clock
-from jobexec.models import JOB_TABLES, ExclusiveLock, ExecutorNode, JobLog, Suspension
+from jobexec.models import JOB_TABLES, ExclusiveLock, ExecutorNode, HistoryJob, JobLog, Suspension
+
+from . import state_of_operators
 
 _COLUMNS = (
     "pk",
@@ -24,28 +26,33 @@ _COLUMNS = (
     "job_definition_id",
     "tenant_id",
 )
+#: What people enqueue; the jobs of batches and of the history are judged by other rules.
+_PEOPLES = Q(handler_type__startswith="tests.chaos.jobs.")
 _LOGGED = ("job_id", "state", "attempt", "retries", "node", "exception_message")
 
 
-def make_effects_table() -> None:
+def make_tables() -> None:
     with connection.cursor() as cursor:
         cursor.execute("CREATE TABLE chaos_effect (job_id varchar(36), pid int)")
+        cursor.execute("CREATE TABLE chaos_ledger (record varchar(60), pid int)")
 
 
 def look() -> dict[str, Any]:
     """Everything that the rules ask for. The nodes must have ended."""
     rows = []
     for table in JOB_TABLES:
-        for row in table._base_manager.values(*_COLUMNS):
+        for row in table._base_manager.filter(_PEOPLES).values(*_COLUMNS):
             due = row["due_date"]
             row["due_in"] = None if due is None else (due - clock.now()).total_seconds()
             rows.append({"table": table.state, "job": str(row.pop("pk")), **row, "due_date": str(due)})
     with connection.cursor() as cursor:
         cursor.execute("SELECT job_id, count(*) FROM chaos_effect GROUP BY job_id")
         effects = dict(cursor.fetchall())
+    logs = JobLog.objects.filter(_PEOPLES).order_by("pk").values(*_LOGGED)
     return {
+        **state_of_operators.look(),
         "rows": rows,
-        "logs": [{**log, "job_id": str(log["job_id"])} for log in JobLog.objects.order_by("pk").values(*_LOGGED)],
+        "logs": [{**log, "job_id": str(log["job_id"])} for log in logs],
         "effects": effects,
         "suspensions": [list(each) for each in Suspension.objects.values_list("scope", "value")],
         "locks": list(ExclusiveLock.objects.values_list("process_instance_id", flat=True)),
@@ -66,5 +73,8 @@ def at_rest() -> bool:
     executable, timers = JOB_TABLES[0], JOB_TABLES[1]
     if executable._base_manager.exists():
         return False
-    soon = timers._base_manager.order_by("due_date").values_list("due_date", flat=True).first()
-    return (soon is None or (soon - clock.now()).total_seconds() > 60) and not executable._base_manager.exists()
+    for table in (timers, HistoryJob):
+        soon = table._base_manager.order_by("due_date").values_list("due_date", flat=True).first()
+        if soon is not None and (soon - clock.now()).total_seconds() < 60:
+            return False
+    return not executable._base_manager.exists()

@@ -7,6 +7,14 @@ from .history import History
 A, B = "n1:boot-a", "n2:boot-b"
 PIDS = {A: 11, B: 22}
 LEASE = 10.0
+#: What the database says of operators in a story that is not about them.
+PLAIN: dict[str, Any] = {
+    **{name: {} for name in ("ledger", "unwritten", "buried")},
+    **{name: [] for name in ("incidents", "dead", "batches", "batch_jobs")},
+    "meters": {"job-successful": {}, "job-failed": {}},
+    "logged": {"successful": {}, "failed": {}},
+    "failure_groups": 0,
+}
 
 
 class Story:
@@ -20,9 +28,10 @@ class Story:
         self.suspensions: list[list[str]] = []
         self.locks: list[str] = []
         self.nodes: list[str] = []
+        self.more: dict[str, Any] = {}
         told = []
         for name, values in jobs.items():
-            plain = {"kind": "work", "instance": "p", "exclusive": True, "atomic": False, "retries": 3}
+            plain = {"kind": "work", "instance": "p", "exclusive": True, "atomic": False, "retries": 3, "tenant": ""}
             told.append({"id": name, **plain, **values})
         self.tell(0, "creating", jobs=told)
         self.tell(0, "created", ok=True, jobs=list(jobs))
@@ -77,7 +86,7 @@ class Story:
 
     def history(self, **options: Any) -> History:
         names = ("rows", "logs", "effects", "suspensions", "locks", "nodes")
-        state = {name: getattr(self, name) for name in names}
+        state = {name: getattr(self, name) for name in names} | PLAIN | self.more
         return History(sorted(self.lines, key=lambda line: line["t"]), state, **options)
 
 
