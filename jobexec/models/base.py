@@ -8,6 +8,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from jobexec import clock
 from jobexec.identifiers import uuid7
@@ -48,7 +49,7 @@ def process_instance_index(name: str) -> PartialIndex:
 class JobType(models.TextChoices):
     """Where a job came from (ACT_RU_JOB.TYPE_); kept through every move."""
 
-    MESSAGE = "message", _("message")
+    MESSAGE = "message", pgettext_lazy("type of job", "message")
     TIMER = "timer", _("timer")
     HISTORY = "history", _("history")
 

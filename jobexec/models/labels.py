@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 LABELS = {
     "acquisition": _("acquisition"),
@@ -85,7 +86,7 @@ LABELS = {
     "registered": _("registered"),
     "repeat": _("repeat"),
     "reporter": _("reporter"),
-    "retries": _("retries"),
+    "retries": pgettext_lazy("a number", "retries"),
     "retry_plan": _("retry plan"),
     "revision": _("revision"),
     "root_process_instance_id": _("root process instance id"),

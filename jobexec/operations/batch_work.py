@@ -11,7 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, transaction
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
+from django.utils.translation import gettext_noop
 
 from jobexec import clock
 from jobexec.conf import get_settings
@@ -19,7 +20,6 @@ from jobexec.models import (
     JOB_TABLES,
     AbstractJob,
     Batch,
-    BatchFailure,
     BatchPart,
     BatchState,
     DeadLetterJob,
@@ -29,20 +29,19 @@ from jobexec.models import (
 from .batch_end import hurry_on_commit
 from .batch_jobs import EXECUTION, MONITOR, SEED, enqueue_own, enqueue_parts
 from .batch_operations import Operation, operation_named
-from .errors import storable
+from .batch_results import add, record
 from .locking import atomic, delete_rows, lock_rows
 from .lookup import find_states
 from .removal import remove_waiting
 from .selection import OperationResult
 from .selections import described_ids, resolve
 
-_REASON_LENGTH = 1000
 _PAGE = 500  # jobs of a cancelled batch that one transaction removes
 _FOLD = 5000  # parts that one run of the monitor sums up
 _LOOK = 1000  # parts of which one run of it asks whether their jobs still exist
 _SLOWEST = 6  # powers of two by which the monitor slows down
 
-NO_LONGER_MEANT = "it no longer matches the selection"
+NO_LONGER_MEANT = gettext_noop("it no longer matches the selection")
 
 
 def lock_batch(using: str, id: UUID) -> Batch | None:
@@ -111,7 +110,7 @@ def execute(using: str, id: UUID, job_id: UUID, ids: Sequence[UUID], matching: b
         meant = ids if rows is None else _still_meant(rows, ids)
         result = _perform(operation, batch, meant, None if rows is None else rows.model, using)
         result.skipped |= dict.fromkeys(set(ids).difference(meant), NO_LONGER_MEANT)
-        _record(using, batch, job_id, result)
+        record(using, batch, job_id, result)
         hurry_on_commit(using, batch)
 
 
@@ -153,24 +152,6 @@ def _attempt(
         return operation.act(target, batch.arguments, using)
 
 
-def _record(using: str, batch: Batch, job_id: UUID, result: OperationResult) -> None:
-    reasons = {pk: storable(reason)[:_REASON_LENGTH] for pk, reason in result.skipped.items()}
-    # In this order: first what refers to the batch, then the part. The monitor and who cancels lock them so.
-    BatchFailure.objects.using(using).bulk_create(
-        [BatchFailure(batch_id=batch.pk, job_id=pk, reason=reason) for pk, reason in reasons.items()]
-    )
-    changed, skipped = len(result.changed), len(result.skipped)
-    part = BatchPart.objects.using(using).filter(job_id=job_id)
-    if not part.update(changed=changed, skipped=skipped, end_time=clock.now(using)):
-        # It was cancelled meanwhile, and its parts are gone.
-        _add(using, batch.pk, changed, skipped)
-
-
-def _add(using: str, id: UUID, changed: int, skipped: int) -> None:
-    totals = {"changed": F("changed") + changed, "skipped": F("skipped") + skipped}
-    Batch.objects.using(using).filter(pk=id).update(**totals)
-
-
 def monitor(using: str, id: UUID, idle: int) -> None:
     """Sum up the parts that are done, and end the batch with the last of them, or look again later.
 
@@ -198,7 +179,7 @@ def _fold(using: str, batch: Batch) -> int:
     done = list(parts.filter(end_time__isnull=False).values_list("pk", "changed", "skipped")[:_FOLD])
     done += [(pk, 0, size) for pk, size in _abandoned(using, parts)]
     if done:
-        _add(using, batch.pk, sum(part[1] for part in done), sum(part[2] for part in done))
+        add(using, batch.pk, sum(part[1] for part in done), sum(part[2] for part in done))
         delete_rows(BatchPart.objects.using(using).filter(pk__in=[part[0] for part in done]))
     return min(len(done), _FOLD)
 
@@ -234,7 +215,7 @@ def clear_some(using: str, id: UUID) -> bool:
             )
         )
         if parts:
-            _add(using, id, sum(part[1] for part in parts), sum(part[2] for part in parts))
+            add(using, id, sum(part[1] for part in parts), sum(part[2] for part in parts))
             delete_rows(BatchPart.objects.using(using).filter(pk__in=[part[0] for part in parts]))
         if _remove_jobs(using, batch, handler_type=EXECUTION) or parts:
             return True
