@@ -89,7 +89,7 @@ class BatchPart(models.Model):
 
 
 class BatchFailure(models.Model):
-    """A job that a batch left alone, and why."""
+    """A job that a batch left alone, and why; about the first 10,000 of them."""
 
     batch = models.ForeignKey(Batch, on_delete=models.CASCADE, related_name="+")
     job_id = models.UUIDField()

@@ -241,14 +241,14 @@ def test_every_operation(alias, frozen, operation, table, arguments, expected):
 def test_all_operations_are_there():
     assert list(OPERATIONS) == [
         *("requeue", "set_retries", "retry_now", "set_due_date", "set_priority"),
-        *("suspend", "activate", "cancel", "delete"),
+        *("suspend", "activate", "cancel", "delete", "move_to_dead_letter", "recalculate_due_date"),
     ]
 
 
 @pytest.mark.parametrize(
     ("operation", "arguments", "message"),
     [
-        ("explode", {}, "operation: expected one of requeue, .*, delete, got 'explode'"),
+        ("explode", {}, "operation: expected one of requeue, .*, delete, .*, got 'explode'"),
         ("requeue", {"retries": 0}, "retries: expected a whole number of at least 1, got 0"),
         ("requeue", {"tries": 1}, r"arguments: expected retries \(optional\), got tries"),
         ("set_retries", {}, "arguments: expected retries, got none"),
@@ -257,6 +257,8 @@ def test_all_operations_are_there():
         ("set_due_date", {"due_date": "2026-13-01T00:00:00Z"}, "due_date: expected an aware datetime"),
         ("set_due_date", {"due_date": datetime(2026, 1, 1)}, "due_date: expected a datetime with a time zone"),
         ("suspend", {"at": 1}, "at: expected an aware datetime"),
+        ("move_to_dead_letter", {"reason": 1}, "reason: expected a text, got 1"),
+        ("recalculate_due_date", {"from_creation": "yes"}, "from_creation: expected True or False, got 'yes'"),
     ],
 )
 def test_what_cannot_be_is_refused_at_the_start(alias, operation, arguments, message):
@@ -271,6 +273,14 @@ def test_only_job_tables(alias):
 
 
 # -- refusals and errors -------------------------------------------------------------------------------------------
+
+
+def test_of_very_many_refusals_the_first_are_told_and_all_are_counted(alias, frozen, small, monkeypatch):
+    monkeypatch.setattr("jobexec.operations.batch_results.MAX_FAILURES", 3)
+    batch = start_batch("delete", [uuid7() for _ in range(6)] + [make_job(alias)], using=alias)
+    batch = run_to_the_end(alias, frozen, batch)
+    assert (batch.state, batch.changed, batch.skipped) == ("completed", 1, 6)
+    assert BatchFailure.objects.using(alias).filter(batch_id=batch.pk).count() == 3
 
 
 def test_what_is_refused_does_not_disturb_the_rest(alias, frozen, small):
