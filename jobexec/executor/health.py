@@ -99,7 +99,9 @@ def _lease(engine: Engine) -> dict[str, Any]:
 
 def _engine_stands_still(engine: Engine) -> Iterator[str]:
     loops: list[Loop] = [engine.heartbeat, engine.acquisition, engine.timers, engine.recovery]
-    yield from (f"the thread {loop.name} has ended" for loop in loops if not loop.alive)
+    # Of these it is only told that they have ended: some rounds ask no database, some wait for what a project does.
+    others: list[Loop] = [engine.suspensions, engine.history, engine.cleanup, engine.meters]
+    yield from (f"the thread {loop.name} has ended" for loop in [*loops, *others] if not loop.alive)
     if not engine.settlement.alive:
         yield f"the settlement of {engine.using} has ended"
     # A round may take as long as its database is away. If the others got their answers, it is not the database.

@@ -64,9 +64,11 @@ def test_threads_that_have_ended_are_named(alias, running):
     executor, health = running
     engine = executor.engines[alias]
     assert engine.timers.stop(TIMEOUT)
+    assert engine.history.stop(TIMEOUT)
     assert engine.settlement.stop(TIMEOUT)
     assert health.report().live == [
         f"the thread jobexec-timers-{alias} has ended",
+        f"the thread jobexec-history-{alias} has ended",
         f"the settlement of {alias} has ended",
     ]
     assert executor.pool.stop(TIMEOUT)
@@ -93,6 +95,10 @@ def test_a_loop_that_stands_still_while_others_get_answers(alias, began, answere
         acquisition=loop("acquisition", began, succeeded=50.0),
         timers=loop("timers"),
         recovery=loop("recovery"),
+        suspensions=loop("suspensions"),
+        history=loop("history"),
+        cleanup=loop("cleanup", succeeded=999.0),
+        meters=loop("meters"),
         settlement=SimpleNamespace(alive=True),
     )
     with FrozenClock() as clock:
