@@ -14,6 +14,8 @@ from jobexec.exceptions import InvalidJob
 
 from .adjust import check_retries, delete_jobs, requeue, retry_now, set_due_date, set_priority, set_retries
 from .cancel import cancel
+from .dead_letters import move_to_dead_letter
+from .due_dates import recalculate_due_date
 from .moments import check_moment
 from .ranking import check_priority
 from .selection import OperationResult, Target
@@ -61,6 +63,18 @@ def _priority(name: str, value: Any) -> int:
     return int(value)
 
 
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidJob(f"{name}: expected a text, got {value!r}.")
+    return value
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidJob(f"{name}: expected True or False, got {value!r}.")
+    return value
+
+
 def _moment(name: str, value: Any) -> datetime | None:
     if isinstance(value, str):
         with suppress(ValueError):  # well formed, but no moment
@@ -79,6 +93,8 @@ OPERATIONS: dict[str, Operation] = {
     "activate": Operation(activate, optional={"at": _moment}),
     "cancel": Operation(cancel),
     "delete": Operation(delete_jobs),
+    "move_to_dead_letter": Operation(move_to_dead_letter, optional={"reason": _text}),
+    "recalculate_due_date": Operation(recalculate_due_date, optional={"from_creation": _flag}),
 }
 
 

@@ -109,7 +109,59 @@ class TestVerbs:
         assert reload(alias, job).priority == 7
 
     def test_each_is_an_operation_that_a_batch_can_do(self):
-        assert {verb.operation for verb in VERBS} <= set(OPERATIONS)
+        assert {verb.operation for verb in VERBS if verb.name != "unlock"} <= set(OPERATIONS)
+
+    def test_recalculate(self, alias, settings):
+        settings.JOBEXEC = {**settings.JOBEXEC, "DEFAULT_RETRY_PLAN": "R3/PT1H"}
+        retry = make_row(TimerJob, alias, attempts=1, due_date=NOW + DAY, create_time=NOW - timedelta(minutes=10))
+        timer = make_row(TimerJob, alias, due_date=NOW + DAY)
+        assert jobs("recalculate", retry.pk, alias=alias) == (0, "1 job waits anew.\n")
+        assert reload(alias, retry).due_date == NOW + timedelta(hours=1)
+        jobs("recalculate", "--from-creation", "--all-matching", alias=alias)
+        assert reload(alias, retry).due_date == NOW + timedelta(minutes=50)
+        assert reload(alias, timer).due_date == NOW + DAY
+        jobs("recalculate", "--from-creation", "--batch", "--all-matching", alias=alias)
+        assert Batch.objects.using(alias).get().arguments == {"from_creation": True}
+
+    def test_unlock(self, alias):
+        lost = make_row(Job, alias, lock_owner="gone:1", lock_expiration_time=NOW - DAY)
+        held = make_row(Job, alias, lock_owner="here:1", lock_expiration_time=NOW + DAY)
+        free = make_job(alias)
+        code, (told,) = objects("unlock", "--dry-run", "--all-matching", alias=alias)
+        assert told["matching"] == {"executable": 2, "timer": 0, "suspended": 0, "dead_letter": 0}
+        code, (told,) = objects("unlock", "--all-matching", alias=alias)
+        assert (code, told["changed"], list(told["skipped"])) == (3, [str(lost.pk)], [str(held.pk)])
+        assert not reload(alias, lost).locked and reload(alias, held).locked
+        code, text = jobs("unlock", free.pk, alias=alias)
+        assert code == 3 and "it is not locked" in text
+
+    def test_many_are_unlocked_without_a_batch(self, alias, monkeypatch):
+        monkeypatch.setattr(change, "AT_ONCE", 1)
+        for _ in range(3):
+            make_row(Job, alias, lock_owner="gone:1", lock_expiration_time=NOW - DAY, exclusive=False)
+        assert jobs("unlock", "--all-matching", alias=alias) == (0, "3 jobs unlocked.\n")
+
+    def test_bury(self, alias):
+        job, other = make_job(alias), make_row(TimerJob, alias, due_date=NOW + DAY)
+        code, text = jobs("bury", job.pk, alias=alias)
+        assert code == 2 and "say --yes" in text
+        told = jobs("bury", "--yes", "--reason", "obsolete", job.pk, alias=alias)
+        assert told == (0, "1 job is a dead letter now.\n")
+        assert reload(alias, job).exception_message == "obsolete"
+        assert jobs("bury", "--yes", other.pk, alias=alias)[0] == 0
+        assert table_of(alias, other) is DeadLetterJob
+        jobs("bury", "--yes", "--batch", "--reason", "obsolete", make_job(alias).pk, alias=alias)
+        batch = Batch.objects.using(alias).get()
+        assert (batch.type, batch.arguments) == ("move_to_dead_letter", {"reason": "obsolete"})
+
+    def test_suspend_new_jobs_only(self, alias):
+        job = make_row(Job, alias, tenant_id="acme", create_time=NOW - DAY)
+        code, text = jobs("suspend", "--scope", "tenant", "acme", "--new-jobs-only", alias=alias)
+        assert (code, text) == (0, "Done: 0 jobs moved now.\n")
+        assert table_of(alias, job) is Job
+        assert Suspension.objects.using(alias).get().include_jobs is False
+        code, text = jobs("suspend", job.pk, "--new-jobs-only", alias=alias)
+        assert code == 2 and "--new-jobs-only needs a --scope" in text
 
 
 class TestWhichJobs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .action import Action
 from .batch_list import Batches
 from .change import Change
+from .definitions import Definitions
 from .explain import Why
 from .incidents import Incidents
 from .listing import List
@@ -20,6 +21,7 @@ _ALL: tuple[Action, ...] = (
     *(Change(verb) for verb in VERBS),
     Incidents(),
     Batches(),
+    Definitions(),
     Stats(),
     Top(),
 )

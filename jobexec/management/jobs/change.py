@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from jobexec.operations.why_facts import HEAVY
 
 from . import values
 from .filters import add_filters, query_of
+from .outcome import tell, user
 from .rows import show_rows
 from .screen import Exit, Screen, ask, usage
 from .verbs import Verb
@@ -42,7 +42,8 @@ class Change:
         add = parser.add_argument
         add("ids", nargs="*", type=values.job_id, metavar="ID", help="the jobs")
         add("--all-matching", action="store_true", help="instead of ids: all jobs that the options below describe")
-        add("--batch", action="store_true", help=f"by a batch, also for fewer than {AT_ONCE} jobs")
+        if self.verb.operation:
+            add("--batch", action="store_true", help=f"by a batch, also for fewer than {AT_ONCE} jobs")
         add("--dry-run", action="store_true", help="only say which jobs would be meant")
         if self.verb.warning:
             add("--yes", action="store_true", help="do not ask")
@@ -55,7 +56,7 @@ class Change:
             return self._scope(scope, arguments, options, screen)
         query = query_of(options)
         if options["all_matching"]:
-            return self._matching(query, arguments, options, screen)
+            return self._matching(self.verb.narrowed(query), arguments, options, screen)
         if not options["ids"]:
             raise usage(_("Name jobs by their ids, or say --all-matching for all that the options describe."))
         if query.given:
@@ -67,9 +68,9 @@ class Change:
             return self._dry_named(ids, screen)
         if not self._sure(len(ids), options):
             return Exit.LEFT_ALONE
-        if options["batch"] or len(ids) > AT_ONCE:
+        if self._by_batch(len(ids), options):
             return self._batches([ids], arguments, screen)
-        return self._tell(self.verb.act(ids, screen.using, arguments), screen)
+        return tell(self.name, self.verb.done, self.verb.act(ids, screen.using, arguments), screen)
 
     def _matching(self, query: JobQuery, arguments: dict[str, Any], options: Mapping[str, Any], screen: Screen) -> int:
         tables = [table for table in query.tables if table in self.verb.tables_of(query)]
@@ -79,14 +80,15 @@ class Change:
             return self._dry(query, counts, screen)
         count = CappedCount.upto(sum(counts.values()), any(each.capped for each in counts.values()))
         if not count:
-            return self._tell(OperationResult(), screen)
+            return tell(self.name, self.verb.done, OperationResult(), screen)
         if not self._sure(count, options):
             return Exit.LEFT_ALONE
-        if options["batch"] or count > AT_ONCE:
+        if self._by_batch(count, options):
             return self._batches([rows[table] for table in tables if counts[table]], arguments, screen)
         # All ids first: what moves to another table must not be met there again.
-        ids = [pk for each in rows.values() for pk in each.values_list("pk", flat=True)[:AT_ONCE]]
-        return self._tell(self.verb.act(ids, screen.using, arguments), screen)
+        most = AT_ONCE if self.verb.operation else None
+        ids = [pk for each in rows.values() for pk in each.values_list("pk", flat=True)[:most]]
+        return tell(self.name, self.verb.done, self.verb.act(ids, screen.using, arguments), screen)
 
     def _scope(self, scope: Sequence[str], arguments: Any, options: Mapping[str, Any], screen: Screen) -> int:
         if options["ids"] or options["all_matching"] or options["batch"] or options["dry_run"]:
@@ -100,6 +102,9 @@ class Change:
             screen.say(text % {"count": moved}, screen.style.SUCCESS)
         return Exit.DONE
 
+    def _by_batch(self, count: int, options: Mapping[str, Any]) -> bool:
+        return bool(self.verb.operation) and (options["batch"] or count > AT_ONCE)
+
     def _sure(self, count: int, options: Mapping[str, Any]) -> bool:
         if not self.verb.warning or options["yes"]:
             return True
@@ -110,7 +115,7 @@ class Change:
     def _batches(self, targets: Sequence[Any], arguments: dict[str, Any], screen: Screen) -> int:
         from jobexec.operations.batches import start_batch
 
-        start: dict[str, Any] = {"arguments": arguments, "using": screen.using, "user": _user()}
+        start: dict[str, Any] = {"arguments": arguments, "using": screen.using, "user": user()}
         batches: list[Batch] = [start_batch(self.verb.operation, target, **start) for target in targets]
         if screen.json:
             screen.tell({"operation": self.name, "batches": [batch.pk for batch in batches]})
@@ -118,22 +123,6 @@ class Change:
         for batch in batches:
             screen.say(_("Batch %(id)s has been started.") % {"id": batch.pk}, screen.style.SUCCESS)
         return Exit.DONE
-
-    def _tell(self, result: OperationResult, screen: Screen) -> int:
-        if screen.json:
-            skipped = {str(id): reason for id, reason in result.skipped.items()}
-            screen.tell({"operation": self.name, "changed": result.changed, "skipped": skipped})
-            return Exit.LEFT_ALONE if skipped else Exit.DONE
-        count = len(result.changed)
-        screen.say(self.verb.done(count), screen.style.SUCCESS if count else str)
-        if not result.skipped:
-            return Exit.DONE
-        left = len(result.skipped)
-        text = ngettext("%(count)d job was left alone:", "%(count)d jobs were left alone:", left)
-        screen.say(text % {"count": left}, screen.style.WARNING)
-        for id, reason in result.skipped.items():
-            screen.say(f"  {id}  {reason}")
-        return Exit.LEFT_ALONE
 
     def _dry(self, query: JobQuery, counts: dict[type[AbstractJob], CappedCount], screen: Screen) -> int:
         names = {table: name for name, table in STATES.items()}
@@ -163,11 +152,3 @@ class Change:
                 screen.say(f"{id}  {word}")
             screen.say(_("Nothing has been changed."))
         return Exit.DONE if len(able) == len(ids) else Exit.LEFT_ALONE
-
-
-def _user() -> str:
-    """Who started it, as far as the system knows."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        return ""

@@ -7,31 +7,73 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from jobexec import clock
 from jobexec.models import Incident, IncidentState
+from jobexec.operations.incidents import annotate_incident
+from jobexec.operations.selection import OperationResult
 from jobexec.operations.wording import distance
 
 from . import values
+from .nested import add_nested, run_nested
+from .outcome import tell
 from .screen import Exit, Screen
 from .table import Cell, Column
 
 LIMIT = 50
 
 
+class Annotate:
+    """Write a note to an incident, in place of the one it has."""
+
+    name = "annotate"
+    help = "Write a note to an incident, in place of the one it has; '' takes it away."
+    positionals = " ID TEXT"
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        parser.add_argument("id", type=values.job_id, help="the incident")
+        parser.add_argument("text", metavar="TEXT", help="the note")
+
+    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
+        id = options["id"]
+        try:
+            annotate_incident(id, options["text"], using=screen.using)
+        except Incident.DoesNotExist as error:
+            return tell(self.name, _noted, OperationResult(skipped={id: str(error)}), screen, _left)
+        return tell(self.name, _noted, OperationResult(changed=[id]), screen)
+
+
+def _noted(count: int) -> str:
+    return ngettext("%(count)d incident annotated.", "%(count)d incidents annotated.", count) % {"count": count}
+
+
+def _left(count: int) -> str:
+    text = ngettext("%(count)d incident was left alone:", "%(count)d incidents were left alone:", count)
+    return text % {"count": count}
+
+
+_NESTED = (Annotate(),)
+
+
 class Incidents:
-    """Incidents, the latest first."""
+    """Incidents, the latest first; or a note to one of them."""
 
     name = "incidents"
-    help = "List incidents, the latest first: jobs without attempts left, which wait for a person."
-    positionals = ""
+    help = "List incidents, the latest first: jobs without attempts left, which wait for a person; annotate them."
+    positionals = " [annotate ID TEXT]"
 
     def add_options(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
         add("--state", choices=IncidentState.values, default=IncidentState.OPEN.value, help="default open")
         add("--limit", type=values.count, default=LIMIT, metavar="N", help=f"at most N; default {LIMIT}")
+        add_nested(parser, _NESTED)
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
+        code = run_nested(_NESTED, options, screen)
+        return self._list(options, screen) if code is None else code
+
+    def _list(self, options: Mapping[str, Any], screen: Screen) -> int:
         # By state and time: that is what the index of the table is for.
         rows = Incident.objects.using(screen.using).filter(state=options["state"]).order_by("-timestamp")
         found = list(rows[: options["limit"]])

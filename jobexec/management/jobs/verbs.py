@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec import operations
@@ -38,8 +39,9 @@ def _no_arguments(options: Options) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Verb:
-    """One of them. ``operation`` is its name as a batch; ``tables`` are those in which it means something, and
-    ``usual`` those that are meant where the options name no state; ``warning`` makes it ask first."""
+    """One of them. ``operation`` is its name as a batch, "" if there is none; ``tables`` are those in which it means
+    something, and ``usual`` those that are meant where the options name no state; ``among`` is a condition that its
+    jobs meet besides those of the options; ``warning`` makes it ask first."""
 
     name: str
     help: str
@@ -52,10 +54,15 @@ class Verb:
     arguments: Callable[[Options], dict[str, Any]] = _no_arguments
     warning: Any = ""
     scoped: Callable[[str, str, str, dict[str, Any]], int] | None = field(default=None)
+    among: Mapping[str, Any] = field(default_factory=dict)
 
     def tables_of(self, query: JobQuery) -> Tables:
         """Where the jobs can be that are meant."""
         return self.tables if query.states is not None or not self.usual else self.usual
+
+    def narrowed(self, query: JobQuery) -> JobQuery:
+        """The query among the jobs to which it can be done at all; what the options say themselves stays."""
+        return JobQuery(**{**self.among, **query.given})
 
     def act(self, ids: Sequence[UUID], using: str, arguments: Mapping[str, Any]) -> OperationResult:
         """Do it to these jobs now."""
@@ -78,6 +85,16 @@ def _suspend_options(parser: ArgumentParser) -> None:
     _scope_option(parser, "suspend all of this, also jobs that are created later")
     add("--at", type=values.moment, metavar="MOMENT", help="from then on; default now")
     add("--until", type=values.moment, metavar="MOMENT", help="until then; default without an end")
+    add("--new-jobs-only", action="store_true", help="with --scope: only jobs that are created from then on")
+
+
+def _suspend_arguments(options: Options) -> dict[str, Any]:
+    arguments = _given("at", "until")(options)
+    if options["new_jobs_only"]:
+        if options["scope"] is None:
+            raise usage(_("--new-jobs-only needs a --scope: jobs that are named are there already."))
+        arguments["include_jobs"] = False
+    return arguments
 
 
 def _activate_options(parser: ArgumentParser) -> None:
@@ -117,6 +134,14 @@ def _prioritize_options(parser: ArgumentParser) -> None:
     parser.add_argument("--priority", required=True, type=int, metavar="N", help="higher runs sooner")
 
 
+def _bury_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--reason", metavar="TEXT", help="in place of the message of the last failure")
+
+
+def _recalculate_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--from-creation", action="store_true", help="from when they were created; default from now")
+
+
 def _given(*names: str) -> Callable[[Options], dict[str, Any]]:
     return lambda options: {name: options[name] for name in names if options[name] is not None}
 
@@ -150,7 +175,7 @@ VERBS = (
         lambda count: ngettext("%(count)d job suspended.", "%(count)d jobs suspended.", count),
         usual=(Job, TimerJob),
         add_options=_suspend_options,
-        arguments=_given("at", "until"),
+        arguments=_suspend_arguments,
         scoped=_suspend_scope,
     ),
     Verb(
@@ -202,5 +227,37 @@ VERBS = (
         lambda count: ngettext("%(count)d job has the new priority.", "%(count)d jobs have the new priority.", count),
         add_options=_prioritize_options,
         arguments=_given("priority"),
+    ),
+    Verb(
+        "recalculate",
+        "Let waiting retries wait anew, for as long as their retry plan says.",
+        "recalculate_due_date",
+        operations.recalculate_due_date,
+        (TimerJob, SuspendedJob),
+        lambda count: ngettext("%(count)d job waits anew.", "%(count)d jobs wait anew.", count),
+        usual=(TimerJob,),
+        add_options=_recalculate_options,
+        arguments=_given("from_creation"),
+        among={"attempted": True},
+    ),
+    Verb(
+        "unlock",
+        "Take jobs from owners that are gone; while the owner lives they are left alone.",
+        "",
+        operations.unlock,
+        ALL,
+        lambda count: ngettext("%(count)d job unlocked.", "%(count)d jobs unlocked.", count),
+        among={"locked": True},
+    ),
+    Verb(
+        "bury",
+        "Give jobs up: make them dead letters, whatever retries they have left.",
+        "move_to_dead_letter",
+        operations.move_to_dead_letter,
+        WAITING,
+        lambda count: ngettext("%(count)d job is a dead letter now.", "%(count)d jobs are dead letters now.", count),
+        add_options=_bury_options,
+        arguments=_given("reason"),
+        warning=gettext_lazy("They are not tried again until somebody requeues them, and each has an incident."),
     ),
 )

@@ -1,0 +1,102 @@
+"""``jobs batches suspend``, ``activate``, ``cancel`` and ``delete``."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from jobexec import operations
+from jobexec.exceptions import JobExecError
+from jobexec.models import Batch
+from jobexec.operations.selection import OperationResult
+
+from . import values
+from .batch_rows import tell_batches
+from .outcome import tell
+from .screen import Exit, Screen, ask
+
+
+@dataclass
+class ChangeBatch:
+    """One verb on batches that are named; ``warning`` makes it ask first."""
+
+    name: str
+    help: str
+    function: Callable[..., Any]
+    counted: Callable[[int], str]
+    warning: Any = ""
+    positionals: str = " ID [ID ...]"
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        add = parser.add_argument
+        add("ids", nargs="+", type=values.job_id, metavar="ID", help="the batches")
+        add("--dry-run", action="store_true", help="only say which batches would be meant")
+        if self.warning:
+            add("--yes", action="store_true", help="do not ask")
+
+    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
+        ids = list(dict.fromkeys(options["ids"]))
+        if options["dry_run"]:
+            found = list(Batch.objects.using(screen.using).defer("selection").filter(pk__in=ids).order_by("pk"))
+            tell_batches(found, screen)
+            if not screen.json:
+                screen.say(_("Nothing has been changed."))
+            return Exit.DONE if len(found) == len(ids) else Exit.LEFT_ALONE
+        if self.warning and not options["yes"]:
+            text = ngettext("This is about %(count)s batch.", "This is about %(count)s batches.", len(ids))
+            if not ask(f"{text % {'count': len(ids)}} {self.warning} {_('Are you sure?')}"):
+                return Exit.LEFT_ALONE
+        result = OperationResult()
+        for id in ids:
+            try:
+                self.function(id, using=screen.using)
+                result.changed.append(id)
+            except JobExecError as error:
+                result.skipped[id] = str(error)
+        return tell(self.name, lambda count: self.counted(count) % {"count": count}, result, screen, _left)
+
+
+def _left(count: int) -> str:
+    return ngettext("%(count)d batch was left alone:", "%(count)d batches were left alone:", count) % {"count": count}
+
+
+CHANGES = (
+    ChangeBatch(
+        "suspend",
+        "Let none of its jobs begin any more; what it has in hand is finished.",
+        operations.suspend_batch,
+        lambda count: ngettext(
+            "%(count)d batch suspended. What it has in hand is finished.",
+            "%(count)d batches suspended. What they have in hand is finished.",
+            count,
+        ),
+    ),
+    ChangeBatch(
+        "activate",
+        "Let it go on; a job that it needs for that and that is gone is made again.",
+        operations.activate_batch,
+        lambda count: ngettext("%(count)d batch goes on.", "%(count)d batches go on.", count),
+    ),
+    ChangeBatch(
+        "cancel",
+        "Do nothing more; what it has done stays done.",
+        operations.cancel_batch,
+        lambda count: ngettext("%(count)d batch cancelled.", "%(count)d batches cancelled.", count),
+        gettext_lazy("Nothing more is done. What a batch has done stays done."),
+    ),
+    ChangeBatch(
+        "delete",
+        "Delete it with the record of what it left alone; one that is not over is cancelled first.",
+        operations.delete_batch,
+        lambda count: ngettext("%(count)d batch deleted.", "%(count)d batches deleted.", count),
+        gettext_lazy(
+            "A batch that is not over is cancelled first. What it has done stays done; what it left alone, and why, is "
+            "forgotten."
+        ),
+    ),
+)

@@ -1,0 +1,61 @@
+"""Batches as rows of a table, and as objects for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from jobexec import clock
+from jobexec.models import Batch
+from jobexec.operations.batches import BatchProgress, batch_progress
+from jobexec.operations.wording import distance
+
+from .screen import Screen
+from .stats_text import number
+from .table import Cell, Column
+
+
+def tell_batches(batches: Sequence[Batch], screen: Screen) -> bool:
+    """Write them, with their progress; whether that were any, or a program asks, to whom nothing is an answer."""
+    found = [(batch, batch_progress(batch)) for batch in batches]
+    if screen.json:
+        for batch, so_far in found:
+            screen.tell(as_object(batch, so_far))
+    elif found:
+        say_batches(found, screen)
+    return bool(found) or screen.json
+
+
+def say_batches(found: Sequence[tuple[Batch, BatchProgress]], screen: Screen) -> None:
+    """A table of them for people."""
+    screen.table(_columns(), [_cells(batch, so_far, screen) for batch, so_far in found])
+
+
+def as_object(batch: Batch, so_far: BatchProgress) -> dict[str, Any]:
+    names = ("id", "type", "arguments", "state", "tenant_id", "create_user", "create_time", "end_time")
+    return {**{name: getattr(batch, name) for name in names}, **so_far._asdict()}
+
+
+def _columns() -> list[Column]:
+    return [
+        Column(_("batch")),
+        Column(_("operation"), least=8),
+        Column(_("state")),
+        Column(_("total"), right=True),
+        Column(_("done"), right=True),
+        Column(_("left alone"), right=True, extra=1),
+        Column(_("failed"), right=True, extra=2),
+        Column(_("started"), right=True, extra=3),
+        Column(_("by"), least=6, extra=4),
+    ]
+
+
+def _cells(batch: Batch, so_far: BatchProgress, screen: Screen) -> list[Cell | str]:
+    failed = Cell(number(so_far.failed_jobs), screen.style.ERROR if so_far.failed_jobs else str)
+    numbers = [number(count) for count in (so_far.total, so_far.changed, so_far.skipped)]
+    started = distance(batch.create_time, clock.now(screen.using))
+    state = Cell(_("stands still"), screen.style.ERROR) if so_far.stalled else str(batch.get_state_display())
+    named: list[Cell | str] = [str(batch.pk), batch.type, state]
+    return [*named, *numbers, failed, started, batch.create_user]

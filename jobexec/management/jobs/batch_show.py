@@ -1,0 +1,96 @@
+"""``jobs batches show``: everything about one batch."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+
+from jobexec import clock
+from jobexec.models import AbstractJob, Batch, BatchFailure
+from jobexec.operations.batches import BatchProgress, batch_progress
+from jobexec.operations.query import JobQuery
+from jobexec.operations.why_facts import HEAVY
+
+from . import values
+from .batch_rows import as_object, say_batches
+from .rows import as_object as job_as_object
+from .rows import show_rows
+from .screen import Exit, Screen, plain
+from .text import clean
+
+LIMIT = 20
+
+
+class ShowBatch:
+    """Its progress, its arguments, whether it stands still, what it left alone and why, and its own jobs."""
+
+    name = "show"
+    help = "Show everything about a batch: its progress, what it left alone and why, its own jobs."
+    positionals = " ID"
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        add = parser.add_argument
+        add("id", type=values.job_id, help="the batch")
+        most = f"at most N failures and jobs; default {LIMIT}"
+        add("--limit", type=values.count, default=LIMIT, metavar="N", help=most)
+
+    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
+        batch = Batch.objects.using(screen.using).defer("selection").filter(pk=options["id"]).first()
+        if batch is not None:
+            _show(batch, options["limit"], screen)
+            return Exit.DONE
+        if not screen.json:
+            screen.say(_("There is no such batch."), screen.style.WARNING)
+        return Exit.LEFT_ALONE
+
+
+def _show(batch: Batch, limit: int, screen: Screen) -> None:
+    using = screen.using
+    failed = BatchFailure.objects.using(using).filter(batch_id=batch.pk).order_by("pk")
+    failures = list(failed.values_list("job_id", "reason")[:limit])
+    jobs = JobQuery(process_instance_id=batch.process_instance_id).find(using, limit=limit, defer=HEAVY)
+    so_far = batch_progress(batch)
+    if screen.json:
+        told = {"failures": [{"job_id": id, "reason": reason} for id, reason in failures]}
+        screen.tell({**as_object(batch, so_far), **told, "jobs": [job_as_object(job) for job in jobs]})
+    else:
+        _say(batch, so_far, failures, jobs, screen)
+
+
+def _say(
+    batch: Batch,
+    so_far: BatchProgress,
+    failures: Sequence[tuple[UUID, str]],
+    jobs: Sequence[AbstractJob],
+    screen: Screen,
+) -> None:
+    say_batches([(batch, so_far)], screen)
+    if batch.arguments:
+        text = json.dumps(batch.arguments, ensure_ascii=False, default=plain)
+        screen.say(_("Arguments: %(arguments)s") % {"arguments": clean(text)})
+    if so_far.stalled:
+        screen.say(_stalled(), screen.style.ERROR)
+    if failures:
+        _head(screen, _("Left alone"))
+        for id, reason in failures:
+            screen.say(f"  {id}  {clean(_(reason))}")
+    if jobs:
+        _head(screen, _("jobs of its own"))
+        show_rows(screen, jobs, clock.now(screen.using), indent=2)
+
+
+def _stalled() -> str:
+    return _(
+        "It stands still: the job that carries it on is missing or a dead letter. Activate it, and that job is made "
+        "again, or cancel it."
+    )
+
+
+def _head(screen: Screen, title: str) -> None:
+    screen.say()
+    screen.say(title, screen.style.MIGRATE_HEADING)

@@ -1,0 +1,30 @@
+"""Actions that have actions of their own: ``jobs batches show ID``."""
+
+from __future__ import annotations
+
+from argparse import SUPPRESS, ArgumentParser
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .action import Action
+from .screen import Screen
+
+
+def add_nested(parser: ArgumentParser, actions: Iterable[Action]) -> None:
+    """Add them; one may be named, and none need be."""
+    groups = parser.add_subparsers(dest="nested", metavar="ACTION", prog=parser.prog)
+    for action in actions:
+        group = groups.add_parser(action.name, help=action.help, description=action.help)
+        group.usage = f"{group.prog} [options]{action.positionals}"
+        # Also behind the inner name; what is not said there must not undo what stands before it.
+        group.add_argument(
+            "--database", metavar="ALIAS", default=SUPPRESS, help="the engine; default that of the models"
+        )
+        group.add_argument("--json", action="store_true", default=SUPPRESS, help="for programs")
+        action.add_options(group)
+
+
+def run_nested(actions: Iterable[Action], options: Mapping[str, Any], screen: Screen) -> int | None:
+    """Do the one that was named; None if none was."""
+    named = {action.name: action for action in actions}.get(options["nested"])
+    return None if named is None else named.run(options, screen)

@@ -1,0 +1,46 @@
+"""What the command says when it has changed something."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable
+
+from django.utils.translation import ngettext
+
+from jobexec.operations.selection import OperationResult
+
+from .screen import Exit, Screen
+
+
+def _jobs_left(count: int) -> str:
+    return ngettext("%(count)d job was left alone:", "%(count)d jobs were left alone:", count) % {"count": count}
+
+
+def tell(
+    operation: str,
+    done: Callable[[int], str],
+    result: OperationResult,
+    screen: Screen,
+    left: Callable[[int], str] = _jobs_left,
+) -> int:
+    """Say what was done, what was left alone and why; the exit code. ``done`` and ``left`` put a number in words."""
+    if screen.json:
+        skipped = {str(id): reason for id, reason in result.skipped.items()}
+        screen.tell({"operation": operation, "changed": result.changed, "skipped": skipped})
+        return Exit.LEFT_ALONE if skipped else Exit.DONE
+    count = len(result.changed)
+    screen.say(done(count), screen.style.SUCCESS if count else str)
+    if not result.skipped:
+        return Exit.DONE
+    screen.say(left(len(result.skipped)), screen.style.WARNING)
+    for id, reason in result.skipped.items():
+        screen.say(f"  {id}  {reason}")
+    return Exit.LEFT_ALONE
+
+
+def user() -> str:
+    """Who asks for it, as far as the system knows."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return ""

@@ -1,0 +1,146 @@
+"""`manage.py jobs`: what is done with single batches, incidents and definitions."""
+
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+from django.db import connections
+
+from jobexec.clock import FrozenClock
+from jobexec.models import Batch, BatchFailure, DeadLetterJob, Incident, Job, JobDefinition
+from jobexec.operations import create_job, definitions, delete_jobs, fail_job, start_batch
+from jobexec.operations.batch_jobs import SEED
+from tests.support.batches import left, own_jobs
+from tests.support.factories import a_failure, a_run, make_row, reload, work
+from tests.support.jobs_command import jobs, objects
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def engines(settings):
+    settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}}
+
+
+@pytest.fixture(autouse=True)
+def frozen():
+    with FrozenClock(NOW) as frozen:
+        yield frozen
+
+
+@pytest.fixture
+def batch(alias):
+    return start_batch("requeue", DeadLetterJob.objects.using(alias), arguments={"retries": 5}, using=alias)
+
+
+class TestBatches:
+    def test_show(self, alias, batch):
+        BatchFailure.objects.using(alias).create(batch=batch, job_id=uuid4(), reason="it is running")
+        code, text = jobs("batches", "show", batch.pk, alias=alias)
+        assert code == 0 and str(batch.pk) in text and 'Arguments: {"retries": 5}' in text
+        assert "it is running" in text and SEED in text and "stands still" not in text
+        code, (told,) = objects("batches", "show", batch.pk, alias=alias)
+        assert (code, told["id"], told["stalled"]) == (0, str(batch.pk), False)
+        assert [each["reason"] for each in told["failures"]] == ["it is running"]
+        assert [each["handler_type"] for each in told["jobs"]] == [SEED]
+        assert jobs("batches", "show", uuid4(), alias=alias) == (3, "There is no such batch.\n")
+
+    def test_one_that_stands_still_says_so_and_goes_on(self, alias, batch):
+        delete_jobs(own_jobs(alias, batch).get(), using=alias)
+        assert (
+            "It stands still: the job that carries it on is missing"
+            in jobs("batches", "show", batch.pk, alias=alias)[1]
+        )
+        assert "stands still" in jobs("batches", alias=alias)[1]
+        assert jobs("batches", "activate", batch.pk, alias=alias) == (0, "1 batch goes on.\n")
+        assert left(alias, batch) == {SEED: 1}
+
+    def test_suspend(self, alias, batch):
+        _, text = jobs("batches", "suspend", batch.pk, alias=alias)
+        assert text == "1 batch suspended. What it has in hand is finished.\n"
+        assert not own_jobs(alias, batch).exists()
+
+    def test_cancel_and_delete_ask(self, alias, batch):
+        for verb in ("cancel", "delete"):
+            code, text = jobs("batches", verb, batch.pk, alias=alias)
+            assert code == 2 and "say --yes" in text
+        assert jobs("batches", "cancel", "--yes", batch.pk, alias=alias) == (0, "1 batch cancelled.\n")
+        assert Batch.objects.using(alias).get().state == "cancelled"
+        assert jobs("batches", "delete", "--yes", batch.pk, alias=alias) == (0, "1 batch deleted.\n")
+        assert not Batch.objects.using(alias).exists()
+
+    def test_a_dry_run_and_what_is_left_alone(self, alias, batch):
+        code, text = jobs("batches", "cancel", "--dry-run", batch.pk, alias=alias)
+        assert code == 0 and str(batch.pk) in text and text.endswith("Nothing has been changed.\n")
+        assert Batch.objects.using(alias).get().state == "seeding"
+        nobody = uuid4()
+        code, text = jobs("batches", "suspend", batch.pk, nobody, alias=alias)
+        assert code == 3 and "1 batch was left alone:" in text and f"There is no batch {nobody}" in text
+        code, (told,) = objects("batches", "suspend", nobody, alias=alias)
+        assert (code, told["operation"], list(told["skipped"])) == (3, "suspend", [str(nobody)])
+
+    def test_options_stand_before_or_behind_the_inner_name(self, alias, batch):
+        assert jobs("batches", "show", batch.pk, "--json", alias=alias)[1].startswith("{")
+        assert jobs("batches", "show", "--json", batch.pk, "--database", alias, alias="nothing")[0] == 0
+
+
+class TestIncidents:
+    def test_annotate(self, alias):
+        fail_job(alias, work(alias), a_failure(kind="fatal"), a_run(alias))
+        incident = Incident.objects.using(alias).get()
+        told = jobs("incidents", "annotate", incident.pk, "asked the bank", alias=alias)
+        assert told == (0, "1 incident annotated.\n")
+        incident.refresh_from_db()
+        assert incident.annotation == "asked the bank"
+        assert jobs("incidents", "annotate", incident.pk, "", alias=alias)[0] == 0
+        incident.refresh_from_db()
+        assert incident.annotation == ""
+        code, text = jobs("incidents", "annotate", uuid4(), "x", alias=alias)
+        assert code == 3 and "1 incident was left alone:" in text and "There is no incident" in text
+        code, text = jobs("incidents", "annotate", incident.pk, "x" * 4001, alias=alias)
+        assert code == 2 and "annotation: expected a text of at most 4000" in text
+
+
+class TestDefinitions:
+    @pytest.fixture(autouse=True)
+    def pay(self, alias):
+        assert jobs("definitions", alias=alias)[0] == 0
+        JobDefinition.objects.using(alias).create(
+            id="shop.pay", handler_type="shop.pay", category="default", priority=3
+        )
+
+    def test_override_and_clear(self, alias):
+        job = create_job(alias, handler_type="shop.pay", job_definition_id="shop.pay")
+        code, text = jobs("definitions", "override", "shop.pay", 9, alias=alias)
+        assert (code, text) == (0, "New jobs of shop.pay have priority 9.\n")
+        assert reload(alias, job).priority == 0
+        head, row = jobs("definitions", alias=alias)[1].splitlines()
+        assert head.split()[:2] == ["definition", "priority"] and row.split()[:3] == ["shop.pay", "3", "9"]
+        _, text = jobs("definitions", "override", "--cascade", "shop.pay", 8, alias=alias)
+        assert text.endswith("1 job has the new priority.\n")
+        assert reload(alias, job).priority == 8
+        assert objects("definitions", alias=alias)[1][0]["overriding_priority"] == 8
+        _, text = jobs("definitions", "clear", "shop.pay", alias=alias)
+        assert text == "New jobs of shop.pay have the priority of their code again.\n"
+        assert JobDefinition.objects.using(alias).get(pk="shop.pay").overriding_priority is None
+
+    @pytest.mark.parametrize("arguments", [("override", "shop", 9), ("clear", "shop")])
+    def test_an_unknown_one(self, alias, arguments):
+        code, text = jobs("definitions", *arguments, alias=alias)
+        assert code == 3 and "There is no job definition 'shop'" in text
+
+    def test_a_bad_priority(self, alias):
+        code, text = jobs("definitions", "override", "shop.pay", 5_000_000, alias=alias)
+        assert code == 2 and "priority: expected a number" in text
+
+    def test_retries(self, alias, monkeypatch):
+        dead = make_row(DeadLetterJob, alias, job_definition_id="shop.pay", retries=0)
+        _, (told,) = objects("definitions", "retries", "--dry-run", "shop.pay", 4, alias=alias)
+        assert told["matching"] == {"dead_letter": 1} and isinstance(reload(alias, dead), DeadLetterJob)
+        assert jobs("definitions", "retries", "shop.pay", 4, alias=alias) == (0, "1 job requeued.\n")
+        assert (type(reload(alias, dead)), reload(alias, dead).retries) == (Job, 4)
+        monkeypatch.setattr(definitions, "_FEW", 0)
+        make_row(DeadLetterJob, alias, job_definition_id="shop.pay", retries=0)
+        _, text = jobs("definitions", "retries", "shop.pay", 4, alias=alias)
+        batch = Batch.objects.using(alias).get()
+        assert text == f"Batch {batch.pk} has been started.\n" and batch.create_user
