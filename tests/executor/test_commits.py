@@ -164,8 +164,12 @@ def test_an_executor_hears_of_jobs_from_elsewhere_and_sleeps_otherwise(
         make_job(alias, handler_type="tests.done")
         assert done.acquire(timeout=TIMEOUT)
     until(lambda: all_gone(alias))
+    until(lambda: not executor.pool.load()["busy_threads"])  # the places that became free have been told
     rounds = []
     monkeypatch.setattr(engine.acquisition, "run_once", lambda: rounds.append(1) or 300.0)
+    engine.acquisition.wake()  # who had been woken before, has gone
+    until(lambda: rounds)
+    rounds.clear()
     engine.heartbeat.wake()  # our own commits, and those of others that bring no jobs
     for number in range(3):
         Group.objects.using(alias).create(name=f"{number}")
