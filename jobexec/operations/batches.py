@@ -22,6 +22,7 @@ from .batch_jobs import DRIVERS, MONITOR, SEED, driven, enqueue_own
 from .batch_operations import OPERATIONS, Operation, as_json, operation_named
 from .batch_work import clear_some, lock_batch
 from .errors import storable
+from .leases import time_of
 from .locking import atomic, delete_rows
 from .selection import Target, database_of, ids_of
 from .selections import MAX_IDS, Description, describe, job_table, tenant_of
@@ -91,7 +92,8 @@ def start_batch(
         selection=selection,
         tenant_id=tenant_of(selection),
         create_user=storable(user)[:255],
-        create_time=clock.now(database),
+        # Not before what has died by the time of the database, whatever clock this process has.
+        create_time=max(clock.now(database), time_of(database)),
     )
     with atomic(database):
         batch.save(using=database, force_insert=True)

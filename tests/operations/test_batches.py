@@ -7,6 +7,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F
 
+from jobexec import clock
 from jobexec.exceptions import InvalidJob, UnreadableJob
 from jobexec.executor.execute_now import execute_now
 from jobexec.identifiers import uuid7
@@ -22,6 +23,7 @@ from jobexec.models import (
 from jobexec.operations import (
     batch_progress,
     delete_jobs,
+    leases,
     requeue,
     start_batch,
     trigger_due_timers,
@@ -270,6 +272,15 @@ def test_what_cannot_be_is_refused_at_the_start(alias, operation, arguments, mes
 def test_only_job_tables(alias):
     with pytest.raises(InvalidJob, match="over User"):
         start_batch("delete", User.objects.using(alias).all(), using=alias)
+
+
+def test_what_has_died_is_meant_also_by_a_process_whose_clock_is_behind(alias, frozen, small, monkeypatch):
+    dead_letters(alias, 1, died_at=NOW + timedelta(minutes=9))
+    with monkeypatch.context() as patch:
+        patch.setattr(clock, "is_frozen", lambda: False)
+        patch.setattr(leases, "database_time", lambda using: NOW + timedelta(minutes=10))
+        batch = start_batch("requeue", dead(alias).all(), using=alias)
+    assert run_to_the_end(alias, frozen, batch).changed == 1
 
 
 # -- refusals and errors -------------------------------------------------------------------------------------------
