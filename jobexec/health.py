@@ -23,6 +23,7 @@ from jobexec.conf import get_settings
 from jobexec.models import ExecutorNode, NodeState
 from jobexec.operations.counts import oldest_due
 from jobexec.operations.leases import time_of
+from jobexec.tenancy import is_restricted
 
 
 @dataclass(slots=True)
@@ -87,8 +88,9 @@ def _migrations() -> frozenset[str]:
 
 @transaction.non_atomic_requests  # or a database that is away is a server error before we are asked
 def view(request: HttpRequest, max_due_age: timedelta | float | None = None) -> HttpResponseBase:
-    """200 if all engines are well, else 503. Strangers are told ``ok``, staff that may view nodes the details.
+    """200 if all engines are well, else 503. Strangers are told ``ok``, staff the details.
 
+    Staff that may view nodes, and all tenants: ages and nodes are not those of some.
     ``max_due_age``, a timedelta or seconds, goes before HEALTH_MAX_DUE_AGE:
     ``path("health/", health.view, {"max_due_age": 60})``. Not for the probe of a load balancer: a site is not ill
     because its jobs wait.
@@ -109,6 +111,7 @@ def view(request: HttpRequest, max_due_age: timedelta | float | None = None) -> 
 def _may_see(request: HttpRequest) -> bool:
     user: Any = getattr(request, "user", None)  # a project may have no users
     try:
-        return bool(user and user.is_active and user.is_staff and user.has_perm("jobexec.view_executornode"))
+        allowed = user and user.is_active and user.is_staff and user.has_perm("jobexec.view_executornode")
+        return bool(allowed) and not is_restricted(request)  # nodes and ages are those of all tenants
     except (DatabaseError, InterfaceError):  # sessions and users may be in the database that is away
         return False

@@ -24,6 +24,7 @@ from jobexec.operations import meters
 from jobexec.operations.counts import CappedCount, job_counts, open_incidents
 from jobexec.operations.histogram import BOUNDS, KEYS
 from jobexec.operations.meter_totals import MeterTotals
+from jobexec.tenancy import is_restricted
 
 try:
     from prometheus_client import CollectorRegistry
@@ -220,10 +221,7 @@ def _registry() -> CollectorRegistry:
 @never_cache
 @require_safe
 def view(request: HttpRequest) -> HttpResponse:
-    """All metrics, for whoever has METRICS_TOKEN, and for staff that may view the meter log.
-
-    They tell of all tenants.
-    """
+    """All metrics, for whoever has METRICS_TOKEN, and for staff that may view the meter log of all tenants."""
     if not (_has_token(request) or _is_staff(request)):
         return HttpResponse("Not allowed.\n", "text/plain", 401, headers={"WWW-Authenticate": "Bearer"})
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
@@ -239,4 +237,5 @@ def _has_token(request: HttpRequest) -> bool:
 
 def _is_staff(request: HttpRequest) -> bool:
     user: Any = getattr(request, "user", None)  # a project may have no users
-    return bool(user and user.is_active and user.is_staff and user.has_perm("jobexec.view_meterlog"))
+    allowed = user and user.is_active and user.is_staff and user.has_perm("jobexec.view_meterlog")
+    return bool(allowed) and not is_restricted(request)

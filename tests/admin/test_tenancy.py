@@ -303,6 +303,13 @@ def test_who_may_see_all_sees_all(db):
     assert shown(boss.get(list_url(Job))) == rows[::-1]
 
 
+@pytest.mark.parametrize(("tenant", "status", "details"), [("acme", 401, False), ("", 200, True)])
+def test_metrics_and_health_of_all_tenants_are_for_who_may_see_all(db, tenant, status, details):
+    client = client_of(tenant)
+    assert client.get(reverse("jobexec:metrics")).status_code == status
+    assert ("engines" in client.get(reverse("jobexec:health")).json()) is details
+
+
 def test_the_hook_is_asked_once_a_request(acme):
     data.dead_letter(tenant_id="acme")
     tenants.calls.clear()
