@@ -55,6 +55,11 @@ class TableAdmin(ModelAdmin):
             return queryset.none() if is_restricted(request) else queryset
         return of_tenants(queryset, request, self.tenant_column)
 
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        if "\0" in object_id:  # PostgreSQL refuses to compare it with a text
+            return None
+        return super().get_object(request, object_id, from_field)
+
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         hidden = self.tenant_column is None and is_restricted(request)
         return not hidden and bool(super().has_view_permission(request, obj))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
@@ -26,6 +27,9 @@ class LightChangeList(ChangeList):
     """A list that leaves the large columns, which it does not show, in the database."""
 
     def get_queryset(self, request: Any, exclude_parameters: Any = None) -> QuerySet[Any]:
+        # PostgreSQL has no NUL in a text, and not all of our filters are forms that would refuse it.
+        if any("\0" in value for values in request.GET.lists() for value in values[1]):
+            raise IncorrectLookupParameters("NUL characters are not allowed.")
         queryset: QuerySet[Any] = super().get_queryset(request, exclude_parameters)
         return queryset.defer(*self.model_admin.deferred)  # type: ignore[attr-defined]
 

@@ -28,6 +28,8 @@ def search(queryset: QuerySet[Any], term: str, id_column: str = "pk") -> QuerySe
     term = term.strip()
     if not term:
         return queryset
+    if "\0" in term:  # in no text of PostgreSQL
+        return queryset.none()
     id = as_uuid(term)
     if id is not None:
         return queryset.filter(Q(**{id_column: id}) | Q(process_instance_id=term))

@@ -1,12 +1,14 @@
 """Lists: they render, find, filter, count to a limit, and ask the database as often for many rows as for few."""
 
 import pytest
+from django.contrib.admin import ModelAdmin
 from django.core.paginator import Paginator
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobexec.admin.paging import CappedCount, CappedPaginator
-from jobexec.models import JOB_TABLES, DeadLetterJob, Job, JobLog, TimerJob
+from jobexec.admin.search import search
+from jobexec.models import JOB_TABLES, DeadLetterJob, FailureGroup, Job, JobDefinition, JobLog, TimerJob
 from jobexec.operations import counts
 
 from . import data
@@ -33,6 +35,24 @@ def test_each_list_renders(admin, table):
     assert rows[table].pk in [row.pk for row in shown(response)]
     assert b"jobexec/admin.css" in response.content
     assert b"Add " not in response.content.split(b'id="content-start"')[1]
+
+
+@pytest.mark.parametrize("parameter", ["q", "tenant", "handler", "fingerprint", "process_instance_id", "unknown"])
+def test_a_nul_in_the_address_is_no_filter_and_no_error_of_the_database(admin, parameter):
+    for table in (*TABLES, FailureGroup, JobDefinition):
+        response = admin.get(list_url(table), {parameter: "a\0"})
+        assert response.status_code == 302, table
+        assert response.url.endswith("?e=1")
+
+
+def test_a_search_for_a_nul_finds_nothing(alias):
+    assert not search(Job.objects.using(alias), "a\0").exists()
+
+
+@pytest.mark.parametrize("table", [FailureGroup, JobDefinition, Job])
+def test_no_row_has_a_nul_in_its_key(admin, table, monkeypatch):
+    monkeypatch.setattr(ModelAdmin, "get_object", lambda *_: pytest.fail("The database was asked."))
+    assert admin.get(f"{list_url(table)}%00/change/").status_code in {302, 404}
 
 
 def test_empty_lists_render(admin):
