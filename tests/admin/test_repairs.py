@@ -6,6 +6,7 @@ from django.contrib.admin.models import LogEntry
 
 from jobexec import clock, operations
 from jobexec.models import (
+    Batch,
     DeadLetterJob,
     HistoryJob,
     Incident,
@@ -103,6 +104,13 @@ def test_requeue_the_dead_letters_of_a_definition(admin):
     assert (Job.objects.get().pk, Job.objects.get().retries) == (job.pk, 4)
     response = admin.act(JobDefinition, "set_retries", [pay], retries="4")
     assert admin.told(response)[-1][1].startswith("1 job definition left alone: it has no dead letters")
+
+
+def test_a_batch_of_them_knows_who_started_it(admin, monkeypatch):
+    monkeypatch.setattr("jobexec.operations.definitions._FEW", 0)
+    pay, _ = a_definition(), data.dead_letter(job_definition_id="tests.pay")
+    admin.act(JobDefinition, "set_retries", [pay], retries="4")
+    assert Batch.objects.get().create_user == "admin"
 
 
 def test_history_is_written_now_or_never(admin):
