@@ -44,9 +44,13 @@ _SLOWEST = 6  # powers of two by which the monitor slows down
 NO_LONGER_MEANT = gettext_noop("it no longer matches the selection")
 
 
-def lock_batch(using: str, id: UUID) -> Batch | None:
-    """The batch, locked until the transaction ends; None if it is gone. Its selection is fetched when asked for."""
-    return lock_rows(Batch.objects.using(using).defer("selection").filter(pk=id)).first()
+def lock_batch(using: str, id: UUID, *, to_delete: bool = False) -> Batch | None:
+    """The batch, locked until the transaction ends; None if it is gone. Its selection is fetched when asked for.
+
+    Only ``to_delete`` waits for jobs that write what they have left alone, and they for it.
+    """
+    rows = Batch.objects.using(using).defer("selection").filter(pk=id)
+    return lock_rows(rows, no_key=not to_delete).first()
 
 
 def seed(using: str, id: UUID) -> None:

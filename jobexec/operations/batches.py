@@ -208,7 +208,7 @@ def delete_batch(id: UUID | str, *, using: str | None = None) -> None:
         delete_rows(BatchFailure.objects.using(database).filter(pk__in=page))
     with atomic(database):
         # Waits for a job of it that is just writing what came of its piece; one that comes later finds no batch.
-        lock_batch(database, batch.pk)
+        lock_batch(database, batch.pk, to_delete=True)
         for model in (BatchPart, BatchFailure):
             for left in [model.objects.using(database).filter(batch_id=batch.pk).values_list("pk", flat=True)]:
                 delete_rows(model.objects.using(database).filter(pk__in=list(left)))

@@ -64,9 +64,10 @@ def database_time(using: str) -> datetime | None:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def lock_rows(queryset: QuerySet[M, Row], *, skip_locked: bool = False) -> QuerySet[M, Row]:
+def lock_rows(queryset: QuerySet[M, Row], *, skip_locked: bool = False, no_key: bool = False) -> QuerySet[M, Row]:
     """The queryset with its rows locked until the transaction ends; ``skip_locked`` passes over foreign locks.
 
+    ``no_key``: they are not going to be deleted, so that on PostgreSQL nobody waits who inserts what refers to them.
     On SQLite the transaction already holds the only write lock (``transaction_mode`` IMMEDIATE), and there is
     nothing to lock.
     """
@@ -74,7 +75,7 @@ def lock_rows(queryset: QuerySet[M, Row], *, skip_locked: bool = False) -> Query
     if not features.has_select_for_update:
         return queryset
     skip = skip_locked and features.has_select_for_update_skip_locked
-    return queryset.select_for_update(skip_locked=skip)
+    return queryset.select_for_update(skip_locked=skip, no_key=no_key and features.has_select_for_no_key_update)
 
 
 def atomic(using: str) -> Any:
