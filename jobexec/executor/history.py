@@ -16,6 +16,8 @@ from .node import Node
 from .service import Loop, own_interval
 
 _PAGE = 100
+#: Seconds until the next look at what is due: after a page with some rows, and after one that others have in hand.
+_SHORTLY, _ELSEWHERE = 0.01, 0.5
 
 
 class HistoryWriting(Loop):
@@ -36,8 +38,10 @@ class HistoryWriting(Loop):
             return wait
         with self.node.writing:
             count = write_history(using, _PAGE, self)
+        if count == _PAGE:
+            return 0.0
         # Never 0 after a page that was empty: what another node is just writing is still there and due.
-        return 0.0 if count == _PAGE else max(0.01, self._until_next())
+        return max(_SHORTLY if count else _ELSEWHERE, self._until_next())
 
     def _until_next(self) -> float:
         using = self.node.using

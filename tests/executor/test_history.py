@@ -265,6 +265,9 @@ def test_a_page_in_the_hands_of_another_node_is_passed_over(alias, audit):
         call_in_thread("other", loop().run_once, TIMEOUT)
         assert written(alias) == ["a"]
         assert HistoryJob.objects.using(alias).count() == 1
+        waits = []
+        call_in_thread("again", lambda: waits.append(loop().run_once()), TIMEOUT)
+        assert waits == [0.5], "it is due, but there is nothing to do"
     finally:
         go.set()
         slow.join(TIMEOUT)
