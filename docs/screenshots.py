@@ -1,0 +1,163 @@
+"""Pictures of the admin for the documentation: `python docs/screenshots.py` writes docs/images/admin/*.png.
+
+Each page, light and dark, of a shop in a temporary SQLite database (screenshots_shop.py). Needs playwright and
+Chromium on PATH.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import django
+from django.conf import settings
+from django.core.management import call_command
+
+HERE = Path(__file__).parent
+IMAGES = HERE / "images" / "admin"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+WIDTH, LEAST, MOST = 1280, 500, 1700  # of a picture, and its height
+MOST_OF = {"list": 860, "dashboard": 1340}
+LISTS = ("deadletterjob", "job", "timerjob", "incident", "batch", "joblog", "jobdefinition", "executornode")
+PAGES = ("deadletterjob", "failuregroup", "batch")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        configure(Path(folder))
+        from screenshots_shop import Shop
+
+        call_command("migrate", verbosity=0)
+        shop = Shop()
+        rows = shop.open()
+        shutil.rmtree(IMAGES, ignore_errors=True)
+        IMAGES.mkdir(parents=True)
+        with serving() as address, browser() as chromium:
+            for scheme in ("light", "dark"):
+                page = log_in(chromium, address, shop.admin, scheme)
+                for name, url in addresses(rows).items():
+                    keep_alive()
+                    page.goto(f"{address}{url}")
+                    picture(page, IMAGES / f"{name}-{scheme}.png", MOST_OF.get(name.split("-")[0], MOST))
+                keep_alive()
+                ask(page, f"{address}{url_of('changelist', 'deadletterjob')}")
+                picture(page, IMAGES / f"ask-{scheme}.png")
+
+
+def configure(folder: Path) -> None:
+    """A project of its own, with this checkout's jobexec."""
+    sys.path[:0] = [str(HERE), str(HERE.parent)]
+    from demo_project import settings as demo
+
+    # Playwright's synchronous interface keeps an event loop in this thread, beside which Django refuses the ORM.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
+    settings.configure(
+        SECRET_KEY="only for pictures",
+        DEBUG=True,  # the server then finds the static files
+        ALLOWED_HOSTS=["*"],
+        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "shop.sqlite3")}},
+        DEFAULT_AUTO_FIELD=demo.DEFAULT_AUTO_FIELD,
+        INSTALLED_APPS=[app for app in demo.INSTALLED_APPS if not app.startswith("demo_project")],
+        MIDDLEWARE=demo.MIDDLEWARE,
+        TEMPLATES=demo.TEMPLATES,
+        STATIC_URL="/static/",
+        ROOT_URLCONF="screenshots_urls",
+        TIME_ZONE="UTC",
+        USE_TZ=True,
+        JOBEXEC={"CATEGORIES": ["default", "mail"]},
+    )
+    django.setup()
+
+
+def url_of(page: str, table: str, *arguments: Any) -> str:
+    from django.urls import reverse
+
+    return reverse(f"admin:jobexec_{table}_{page}", args=arguments)
+
+
+def addresses(rows: dict[str, Any]) -> dict[str, str]:
+    """The pages by the names of their pictures."""
+    lists = {f"list-{table}": url_of("changelist", table) for table in LISTS}
+    pages = {f"page-{table}": url_of("change", table, rows[table].pk) for table in PAGES}
+    return {"dashboard": "/admin/jobexec/", **lists, **pages, "suspend": url_of("add", "suspension")}
+
+
+def keep_alive() -> None:
+    """What the nodes do all the while: their leases would run out between two pictures."""
+    from jobexec import clock
+    from jobexec.models import ExecutorNode
+
+    now = clock.now()
+    beat = now - timedelta(seconds=3)
+    ExecutorNode.objects.update(heartbeat_time=beat, lease_expiration_time=beat + timedelta(seconds=30))
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    """Django's server in a thread."""
+    from django.contrib.staticfiles.handlers import StaticFilesHandler
+    from django.test.testcases import LiveServerThread
+
+    server = LiveServerThread("127.0.0.1", StaticFilesHandler, connections_override={})
+    server.daemon = True
+    server.start()
+    server.is_ready.wait()
+    if server.error:
+        raise server.error
+    yield f"http://127.0.0.1:{server.port}"
+    server.terminate()
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"]
+        )
+        yield chromium
+        chromium.close()
+
+
+def log_in(chromium: Any, address: str, user: Any, scheme: str) -> Any:
+    from django.test import Client
+
+    client = Client()
+    client.force_login(user)
+    context = chromium.new_context(viewport={"width": WIDTH, "height": LEAST}, color_scheme=scheme)
+    context.add_cookies([{"name": "sessionid", "value": client.cookies["sessionid"].value, "url": address}])
+    # The list of tables at the side takes a fifth of the width.
+    context.add_init_script("localStorage.setItem('django.admin.navSidebarIsOpen', 'false')")
+    return context.new_page()
+
+
+def ask(page: Any, address: str) -> None:
+    """The question before an action."""
+    page.goto(address)
+    for box in page.locator("input.action-select").all()[:3]:
+        box.check()
+    page.select_option("select[name=action]", "requeue")
+    page.click("button[name=index]")
+    page.wait_for_selector("#jobexec-ask")
+
+
+def picture(page: Any, path: Path, most: int = MOST) -> None:
+    """As high as the page, within bounds."""
+    page.set_viewport_size({"width": WIDTH, "height": LEAST})
+    height = page.evaluate("document.documentElement.scrollHeight")
+    page.set_viewport_size({"width": WIDTH, "height": min(max(height, LEAST), most)})
+    page.mouse.move(0, 0)
+    page.evaluate("document.fonts.ready")
+    page.screenshot(path=str(path), animations="disabled", caret="hide")
+
+
+if __name__ == "__main__":
+    main()

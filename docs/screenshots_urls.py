@@ -1,0 +1,6 @@
+"""The addresses of the shop in the pictures."""
+
+from django.contrib import admin
+from django.urls import path
+
+urlpatterns = [path("admin/", admin.site.urls)]
