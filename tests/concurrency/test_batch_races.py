@@ -1,6 +1,7 @@
 """Jobs of one batch at the same moment."""
 
 import pytest
+from django.db import connections
 
 from jobexec.identifiers import uuid7
 from jobexec.models import Batch, BatchFailure
@@ -16,7 +17,8 @@ def test_pieces_that_write_what_they_left_alone_do_not_wait_for_the_seed(alias):
     batch = Batch.objects.using(alias).create(type="delete")
 
     def refuse():
-        with atomic(alias):
+        with atomic(alias), connections[alias].cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '3s'")
             BatchFailure.objects.using(alias).create(batch_id=batch.pk, job_id=uuid7(), reason="it runs")
 
     with held(alias) as inside:
