@@ -10,7 +10,6 @@ from jobexec.models import Deployment, DeploymentRegistration, Job, JobDefinitio
 
 from .locking import atomic, names_conflict_target
 
-
 #: The columns of a JobDefinition that its handler does not write anew.
 _KEPT = ("id", "overriding_priority", "overriding_since")
 
