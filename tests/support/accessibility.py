@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+import pytest
+
 _GRAVE = ("serious", "critical")
 _OPTIONS = {"resultTypes": ["violations"], "preload": False}
 #: The rest of the rules does not depend on colours or on the width of the window.
@@ -23,11 +25,10 @@ _COLOURS = """() => [...document.querySelectorAll("[class*=jobexec-], #jobexec-d
 
 def grave_findings(page: Any, *, looks_only: bool = False) -> set[tuple[str, str]]:
     """The rules that axe finds broken with serious or critical impact, and the selectors of the elements."""
-    from axe_playwright_python.sync_playwright import Axe
-
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     options = {**_OPTIONS, "runOnly": _LOOKS} if looks_only else _OPTIONS
     page.evaluate("document.getAnimations().forEach(each => each.finish())")  # no colour half-way to the other
-    violations = Axe().run(page, options=options).response["violations"]
+    violations = axe.run(page, options=options).response["violations"]
     return {
         (violation["id"], str(node["target"][0]))
         for violation in violations
