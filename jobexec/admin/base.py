@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote
 from django.core.exceptions import ValidationError
@@ -14,6 +15,7 @@ from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.text import capfirst
+from django.utils.translation import gettext as _
 
 from .paging import CappedPaginator, LightChangeList
 from .tenancy import is_restricted, of_tenants
@@ -123,6 +125,9 @@ class TableAdmin(ModelAdmin):
     def response_action(  # type: ignore[override]  # action_location is new in Django 6.1
         self, request: HttpRequest, queryset: QuerySet[Any], **location: Any
     ) -> HttpResponse | None:
+        if any("\0" in key for key in request.POST.getlist(ACTION_CHECKBOX_NAME)):  # PostgreSQL would not even look
+            self.message_user(request, _("Nothing was changed: no row matches any more."), messages.ERROR)
+            return None
         try:
             return super().response_action(request, queryset, **location)
         except ValidationError as error:  # keys that nobody could choose on the page

@@ -26,6 +26,7 @@ from jobexec.models import (
 from jobexec.operations.batches import batch_progress
 
 from . import display, text_filters
+from .actions import Action
 from .base import TableAdmin
 from .batch_actions import ActivateBatch, CancelBatch, DeleteBatch, SuspendBatch
 from .job_story import interventions
@@ -122,6 +123,7 @@ class BatchAdmin(OperationPermissions, TableAdmin):
             "more_failures": len(failures) > FAILURES_SHOWN,
             "failed_jobs": self._failed_jobs(request, row, so_far.failed_jobs),
             "stalled": so_far.stalled,
+            "row_actions": [action for action in self.permitted_actions(request) if _makes_sense(action, row)],
             "interventions": interventions(row, (Batch,)),
         }
 
@@ -189,3 +191,8 @@ class BatchAdmin(OperationPermissions, TableAdmin):
             for table in JOB_TABLES
         )
         return format_html_join(" · ", "{}", ((link,) for link in links))
+
+
+def _makes_sense(action: Action, batch: Batch) -> bool:
+    """Whether to offer it on the page: what is over can only be deleted."""
+    return isinstance(action, DeleteBatch) or not batch.over

@@ -40,9 +40,9 @@ class CappedCount(int):
 
     def __str__(self) -> str:
         # With USE_THOUSAND_SEPARATOR Django regroups the text that we return, so it must consist of digits.
-        if settings.USE_THOUSAND_SEPARATOR or not self.capped:
+        if settings.USE_THOUSAND_SEPARATOR:
             return int.__repr__(self)
-        return f"{number_format(int(self), force_grouping=True)}+"
+        return f"{number_format(int(self), force_grouping=True)}{'+' if self.capped else ''}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,6 +192,8 @@ def test_suspend_activate_cancel_and_delete(admin):
     assert b"stays done" in admin.act(Batch, "cancel", [batch], answered=False).content
     admin.act(Batch, "cancel", [batch])
     assert Batch.objects.get().state == BatchState.CANCELLED
+    offered = admin.get(page_url(batch)).context["row_actions"]
+    assert [action.name for action in offered] == ["delete_selected"]
     response = admin.act(Batch, "suspend", [batch])
     assert admin.told(response)[-1] == (
         "warning",

@@ -37,6 +37,13 @@ def test_each_list_renders(admin, table):
     assert b"Add " not in response.content.split(b'id="content-start"')[1]
 
 
+@pytest.mark.parametrize("table", [FailureGroup, Job, JobDefinition])
+def test_a_nul_among_the_chosen_rows_changes_nothing(admin, table):
+    response = admin.post(list_url(table), {"action": "requeue", "_selected_action": ["a\0b"], "index": 0})
+    assert response.status_code == 302
+    assert [level for level, _ in admin.told(response)] == ["error"]
+
+
 @pytest.mark.parametrize("parameter", ["q", "tenant", "handler", "fingerprint", "process_instance_id", "unknown"])
 def test_a_nul_in_the_address_is_no_filter_and_no_error_of_the_database(admin, parameter):
     for table in (*TABLES, FailureGroup, JobDefinition):
