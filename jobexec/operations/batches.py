@@ -179,15 +179,17 @@ def cancel_batch(id: UUID | str, *, using: str | None = None) -> Batch:
     cancelling once more only removes what an interrupted call has left.
     """
     database = database_of(None, using)
+    pk = _found(id, database).pk
     with atomic(database):
-        batch = lock_batch(database, _found(id, database).pk)
-        if batch is None:
-            raise BatchNotFound(f"There is no batch {id}.")
-        if batch.state == BatchState.COMPLETED:
-            raise BatchOver(f"The batch {id} has completed.")
-        if not batch.over:
+        batch = lock_batch(database, pk)
+        if batch is not None and not batch.over:
             batch.state, batch.end_time = BatchState.CANCELLED, clock.now(database)
             batch.save(using=database, update_fields=["state", "end_time"])
+    # Out here: a refusal within would spoil the transaction of the caller, who may go on after it.
+    if batch is None:
+        raise BatchNotFound(f"There is no batch {id}.")
+    if batch.state == BatchState.COMPLETED:
+        raise BatchOver(f"The batch {id} has completed.")
     while clear_some(database, batch.pk):
         pass
     activate(process_instance_id=batch.process_instance_id, using=database)
