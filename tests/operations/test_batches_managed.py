@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
+from django.db import transaction
 
 from jobexec.exceptions import BatchNotFound, BatchOver
 from jobexec.executor.execute_now import execute_now
@@ -156,3 +157,13 @@ def test_a_job_in_hand_of_a_batch_that_is_deleted_does_nothing(alias):
     Job.objects.using(alias).update(lock_owner=None)
     assert run_due(alias) == 2
     assert {table_of(alias, row) for row in rows} == {DeadLetterJob}
+
+
+def test_a_refusal_leaves_the_callers_transaction_as_it_is(alias, frozen):
+    batch = run_to_the_end(alias, frozen, start_batch("requeue", [], using=alias))
+    with transaction.atomic(using=alias):
+        for verb in (suspend_batch, cancel_batch):
+            with pytest.raises(BatchOver):
+                verb(batch.pk, using=alias)
+        job = make_job(alias)
+    assert Job.objects.using(alias).filter(pk=job.pk).exists()
