@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
-from django.core.paginator import Paginator
+from django.core.paginator import Page, Paginator
 from django.db.models import QuerySet
 from django.utils.functional import cached_property
 
@@ -21,6 +21,19 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]
     @cached_property
     def count(self) -> CappedCount:
         return CappedCount.of(self.object_list)  # type: ignore[arg-type]
+
+    def page(self, number: int | str) -> Page[Any]:
+        """A page behind the first one: its keys by the index of the order alone, and then its rows.
+
+        MariaDB would read and sort the whole table rather than look up the rows of all pages before this one.
+        """
+        page = super().page(number)
+        rows = self.object_list
+        if page.number > 1 and isinstance(rows, QuerySet):
+            keys = list(page.object_list.values_list("pk", flat=True))  # type: ignore[attr-defined]
+            found = {row.pk: row for row in rows.order_by().filter(pk__in=keys)}
+            page.object_list = [found[key] for key in keys if key in found]
+        return page
 
 
 class LightChangeList(ChangeList):

@@ -93,10 +93,10 @@ class AdminPages(Case):
     def ours(self) -> Sample:
         times: dict[str, float] = {}
         alias = self.plan.alias
-        with _routed_to(alias), Stopwatch(alias) as watch:
+        with routed_to(alias), Stopwatch(alias) as watch:
             for name, path in self._pages.items():
                 began = time.perf_counter()
-                _get(path)
+                get(path)
                 times[name] = time.perf_counter() - began
         figures = {name: seconds * 1000 for name, seconds in times.items()}
         return watch.sample(len(times), tuple(times.values()), figures=figures)
@@ -143,7 +143,7 @@ def _pages() -> dict[str, str]:
     }
 
 
-def _get(path: str) -> None:
+def get(path: str) -> None:
     """Have Django answer this address for a superuser who is in no table. Raises BenchError for another answer."""
     from django.contrib.auth import get_user_model
 
@@ -159,7 +159,7 @@ def _get(path: str) -> None:
 
 
 @contextmanager
-def _routed_to(alias: str) -> Iterator[None]:
+def routed_to(alias: str) -> Iterator[None]:
     """The models of jobexec are in this database during the block, whatever the routers say."""
     before = router.routers
     router.routers = [_To(alias), *before]

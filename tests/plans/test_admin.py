@@ -1,0 +1,100 @@
+"""The lists of the admin neither count nor sort a large table, whatever is in it."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from jobexec import clock
+from jobexec.management.bench.admin_pages import get, routed_to
+from jobexec.management.bench.backlog import analyze
+from jobexec.management.bench.bulk import multiply
+from jobexec.models import DeadLetterJob, Incident, Job, JobLog, LogState, SuspendedJob, TimerJob
+from jobexec.operations.counts import COUNT_LIMIT
+
+# ANALYZE TABLE commits on MariaDB, so nothing here could be rolled back.
+pytestmark = pytest.mark.transactional
+
+ROWS = 30_000
+#: A count looks at one row more than it counts; a page is found behind those before it.
+MOST = COUNT_LIMIT + 1
+COMMON = {"handler_type": "shop.pay", "category": "default"}
+SORTED = {"mysql": "Using filesort", "sqlite": "USE TEMP B-TREE FOR ORDER BY"}
+GROUP = "0123456789abcdef"
+
+
+def columns_of(table: type[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of a row of the table, and what differs between the rows."""
+    now = clock.now().replace(microsecond=0)
+    columns: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {
+        Job: ({}, {}),
+        TimerJob: ({"due_date": now + timedelta(days=1)}, {"later": "due_date"}),
+        SuspendedJob: ({"suspended_at": now}, {"later": "suspended_at"}),
+        DeadLetterJob: ({"died_at": now, "fingerprint": GROUP}, {"later": "died_at"}),
+        JobLog: (
+            {"timestamp": now, "state": LogState.SUCCESSFUL, "job_id": uuid4()},
+            {"later": "timestamp", "distinct": ["job_id"]},
+        ),
+        Incident: ({"timestamp": now, "job_id": uuid4()}, {"later": "timestamp", "distinct": ["job_id"]}),
+    }
+    return columns[table]
+
+
+@pytest.mark.parametrize(
+    ("table", "query"),
+    [
+        *((table, query) for table in (Job, TimerJob, SuspendedJob, DeadLetterJob, JobLog) for query in ("", "?p=150")),
+        (DeadLetterJob, f"?fingerprint={GROUP}"),
+        (Incident, ""),
+        (Incident, "?state=all"),
+    ],
+)
+@pytest.mark.slow
+def test_a_list(alias: str, table: type[Any], query: str, settings: Any) -> None:
+    settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}}
+    columns, differing = columns_of(table)
+    row = table(**COMMON, **columns)
+    row.save(using=alias, force_insert=True)
+    multiply(row, ROWS, **differing)
+    analyze(alias, table)
+    statements = sent(alias, table, query)
+    assert statements
+    for sql in statements:
+        judge(alias, sql)
+
+
+def sent(alias: str, table: type[Any], query: str) -> list[str]:
+    """The statements about the table that its list sends."""
+    address = reverse(f"admin:jobexec_{table._meta.model_name}_changelist")
+    with routed_to(alias), CaptureQueriesContext(connections[alias]) as captured:
+        get(address + query)
+    name = connections[alias].ops.quote_name(table._meta.db_table)
+    return [each["sql"] for each in captured if f"FROM {name}" in each["sql"]]
+
+
+def judge(alias: str, sql: str) -> None:
+    connection = connections[alias]
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", None)
+            answer = cursor.fetchone()[0]
+            plan = (json.loads(answer) if isinstance(answer, str) else answer)[0]["Plan"]
+            assert touched(plan) <= MOST, f"{sql[:400]}\n{plan}"
+            return
+        explain = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
+        cursor.execute(f"{explain} {sql}", None)
+        plan = str(cursor.fetchall())
+    assert SORTED[connection.vendor] not in plan, f"{sql[:400]}\n{plan}"
+
+
+def touched(plan: dict[str, Any]) -> float:
+    """The most rows that any step of a plan has brought or thrown away."""
+    own: float = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
+    return max([own, *(touched(step) for step in plan.get("Plans", ()))])
