@@ -2,6 +2,7 @@
 
 import os
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 from django.db import connections, transaction
@@ -18,17 +19,41 @@ from hypothesis.stateful import (
 )
 
 from jobexec.clock import FrozenClock
-from jobexec.models import JOB_TABLES, DeadLetterJob, ExclusiveLock, ExecutorNode, Incident, Job, SuspendedJob
+from jobexec.exceptions import BatchOver
+from jobexec.models import (
+    JOB_TABLES,
+    Batch,
+    BatchPart,
+    BatchState,
+    DeadLetterJob,
+    ExclusiveLock,
+    ExecutorNode,
+    Incident,
+    Job,
+    JobDefinition,
+    SuspendedJob,
+)
 from jobexec.operations import (
     activate,
+    activate_batch,
+    batch_progress,
+    batch_work,
+    cancel,
+    cancel_batch,
     complete_jobs,
+    delete_batch,
     delete_jobs,
     fail_job,
     move_to_dead_letter,
+    override_priority,
     recover_node,
     release_jobs,
     requeue,
+    retry_now,
+    set_retries_by_definition,
+    start_batch,
     suspend,
+    suspend_batch,
     sweep_suspensions,
     trigger_due_timers,
     unlock,
@@ -37,7 +62,7 @@ from jobexec.operations.leases import declare_dead
 from jobexec.operations.recover import mark_suspect_started
 from jobexec.operations.suspensions import Suspensions
 from jobexec.operations.work import batches
-from tests.support.factories import LEASE_TIME, a_failure, a_run, acquire, make_job, make_node
+from tests.support.factories import HANDLER, LEASE_TIME, a_failure, a_run, acquire, make_job, make_node
 
 EXAMPLES = int(os.environ.get("JOBEXEC_TEST_EXAMPLES", "50"))
 NAMES = ("one", "two", "three")
@@ -46,7 +71,15 @@ instances = st.sampled_from(["", "p", "p", "q"])
 mostly = st.sampled_from([True, True, True, False])
 ahead = st.sampled_from([None, 1, 20, 30])
 picks = st.integers(0, 50)
-outcomes = st.sampled_from(["complete", "complete", "fail", "fatal", "release", "mark"])
+batch_verbs = st.sampled_from(["requeue", "suspend", "activate", "retry_now", "delete", "cancel"])
+#: What the jobs of a batch do.
+OF_BATCHES = {
+    "jobexec.batch_seed": lambda alias, job, batch: batch_work.seed(alias, batch),
+    "jobexec.batch_execution": lambda alias, job, batch, ids, matching: batch_work.execute(
+        alias, batch, job.id, [UUID(id) for id in ids], matching
+    ),
+    "jobexec.batch_monitor": lambda alias, job, batch, idle: batch_work.monitor(alias, batch, idle),
+}
 
 
 class Jobs(RuleBasedStateMachine):
@@ -58,7 +91,8 @@ class Jobs(RuleBasedStateMachine):
         self.undo.__enter__()
         self.clock = FrozenClock(datetime(2026, 3, 1, tzinfo=UTC))
         self.clock.__enter__()
-        self.created, self.ended = [], []
+        self.created, self.ended, self.batches = [], [], []
+        self.unwanted = set()  # somebody has asked for their end
         self.nodes, self.hands, self.dead = {}, {}, []
 
     def teardown(self):
@@ -68,6 +102,7 @@ class Jobs(RuleBasedStateMachine):
 
     @initialize()
     def start_nodes(self):
+        JobDefinition.objects.using(self.alias).create(pk=HANDLER, handler_type=HANDLER)
         for name in NAMES[: 1 if self.alias == "default" else 3]:
             self.start(name)
         for instance in ("p", "p", "q", ""):
@@ -94,7 +129,9 @@ class Jobs(RuleBasedStateMachine):
 
     @rule(name=names, limit=st.sampled_from([4, 2, 1]), strategy=st.sampled_from(["auto", "optimistic"]))
     def acquire(self, name, limit, strategy):
-        name = self.there(name)
+        self.take(self.there(name), limit, strategy)
+
+    def take(self, name, limit, strategy="auto"):
         jobs = acquire(self.alias, self.nodes[name].lock_owner, limit, strategy=strategy)
         in_force = Suspensions.of(self.alias, [job.id for job in jobs])
         assert not any(in_force.cover(job.load()) for job in jobs)
@@ -113,16 +150,72 @@ class Jobs(RuleBasedStateMachine):
             assert mark_suspect_started(job)
             return
         if outcome == "complete":
-            assert complete_jobs(self.alias, [(job, a_run(self.alias))]) == {job.id}
-            self.ended.append(job.id)
+            self.complete(job)
         elif outcome == "release":
             assert release_jobs(self.alias, [job]) == 1
         else:
             kind = "fatal" if outcome == "fatal" else "error"
             assert fail_job(self.alias, job, a_failure(kind=kind), a_run(self.alias)) is not None
+        self.put_down(hand, batch)
+
+    def put_down(self, hand, batch):
         batch.pop(0)
         if not batch:
             hand.remove(batch)
+
+    def complete(self, job):
+        self.work(job)
+        assert complete_jobs(self.alias, [(job, a_run(self.alias))]) == {job.id}
+        if job.handler_type not in OF_BATCHES:
+            self.ended.append(job.id)
+
+    @precondition(lambda self: self.batches)
+    @rule(name=names, rounds=st.integers(1, 4))
+    def go_on_with_batches(self, name, rounds):
+        name = self.there(name)
+        for _ in range(rounds):
+            self.take(name, 50)
+            hand = self.hands[name]
+            for batch in [each for each in hand if each[0].handler_type in OF_BATCHES]:
+                self.complete(batch[0])
+                self.put_down(hand, batch)
+
+    def work(self, job):
+        """The jobs of a batch change others in the transaction that ends them."""
+        if job.handler_type in OF_BATCHES:
+            batch, *rest = job.load().handler_configuration["args"]
+            before, held = self.present(), self.held()
+            OF_BATCHES[job.handler_type](self.alias, job, UUID(batch), *rest)
+            assert not (before - self.present()) & held, "a running job was deleted"
+
+    @rule(verb=batch_verbs, first=picks, table=st.sampled_from([None, *JOB_TABLES]))
+    def start_a_batch(self, verb, first, table):
+        ids = self.created[first % len(self.created) :][:5]
+        target = ids if table is None else table._base_manager.using(self.alias).filter(batch_id=None)
+        if verb in {"delete", "cancel"}:
+            self.unwanted |= set(ids if table is None else self.created)
+        self.batches.append(start_batch(verb, target, using=self.alias).pk)
+        self.clock.tick(0.001)  # what is created from now on is none of its business
+
+    @precondition(lambda self: self.batches)
+    @rule(
+        index=picks, verb=st.sampled_from([suspend_batch, activate_batch, activate_batch, cancel_batch, delete_batch])
+    )
+    def manage_a_batch(self, index, verb):
+        batch = self.batches[index % len(self.batches)]
+        try:
+            verb(batch, using=self.alias)
+        except BatchOver:
+            assert Batch.objects.using(self.alias).get(pk=batch).over
+        if verb is delete_batch:
+            self.batches.remove(batch)
+
+    @rule(priority=st.integers(-2, 2), cascade=st.booleans(), retries=st.sampled_from([None, 3]))
+    def say_it_of_a_definition(self, priority, cascade, retries):
+        if retries:
+            set_retries_by_definition(HANDLER, retries, using=self.alias)
+        else:
+            override_priority(HANDLER, priority, cascade=cascade, using=self.alias)
 
     @rule(name=names)
     def die_and_be_recovered(self, name):
@@ -168,14 +261,17 @@ class Jobs(RuleBasedStateMachine):
         assert all(in_force.cover(row) for row in rows), "suspended by nothing"
 
     @precondition(lambda self: self.created)
-    @rule(index=picks, verb=st.sampled_from([suspend, activate, requeue, delete_jobs, move_to_dead_letter, unlock]))
+    @rule(
+        index=picks,
+        verb=st.sampled_from([suspend, activate, requeue, delete_jobs, move_to_dead_letter, unlock, cancel, retry_now]),
+    )
     def adjust(self, index, verb):
         pk = self.pick(index)
-        held = {job.id for hand in self.hands.values() for batch in hand for job in batch}
+        held = self.held()
         result = verb(pk, using=self.alias)
-        if verb is delete_jobs and result:
-            assert pk not in held, "a running job was deleted"
-            self.ended.append(pk)
+        if verb in {delete_jobs, cancel} and result:
+            self.unwanted.add(pk)
+            assert pk not in held or pk in self.present(), "a running job was deleted"
         assert not (verb is unlock and result), "nobody holds a job but nodes that live"
 
     @rule(seconds=st.sampled_from([1, 20]))
@@ -184,10 +280,18 @@ class Jobs(RuleBasedStateMachine):
         ExecutorNode.objects.using(self.alias).update(lease_expiration_time=self.clock.now + LEASE_TIME)
         trigger_due_timers(self.alias, 3)
 
+    def present(self):
+        return {pk for table in JOB_TABLES for pk in table._base_manager.using(self.alias).values_list("pk", flat=True)}
+
+    def held(self):
+        return {job.id for hand in self.hands.values() for batch in hand for job in batch}
+
     @invariant()
     def what_always_holds(self):
         rows = [row for table in JOB_TABLES for row in table._base_manager.using(self.alias)]
-        self.check_that_every_job_is_in_one_table_or_ended_once([row.pk for row in rows])
+        assert len(rows) == len(self.present()), "in two tables"
+        self.check_that_every_job_is_in_one_table_or_ended_once([row.pk for row in rows if row.batch_id is None])
+        self.check_batches([row.batch_id for row in rows])
         self.check_that_locks_are_where_jobs_are_held({row.pk: row for row in rows if row.locked})
         self.check_that_process_instances_have_one_owner_and_one_batch()
         self.check_that_each_dead_letter_has_its_incident(row.pk for row in rows if isinstance(row, DeadLetterJob))
@@ -197,9 +301,21 @@ class Jobs(RuleBasedStateMachine):
             assert isinstance(row, Job) or not row.locked
 
     def check_that_every_job_is_in_one_table_or_ended_once(self, present):
+        self.ended += self.unwanted - set(present) - set(self.ended)
         everywhere = present + self.ended
         assert len(everywhere) == len(set(everywhere))
         assert set(everywhere) == set(self.created)
+
+    def check_batches(self, with_jobs):
+        for batch in Batch.objects.using(self.alias).filter(pk__in=self.batches):
+            progress = batch_progress(batch)
+            assert progress.total == progress.changed + progress.skipped + progress.open
+            if batch.over:
+                assert not BatchPart.objects.using(self.alias).filter(batch_id=batch.pk).exists()
+            else:
+                assert batch.pk in with_jobs, "nobody goes on with it"
+            if batch.state == BatchState.COMPLETED:
+                assert batch.pk not in with_jobs
 
     def check_that_locks_are_where_jobs_are_held(self, rows):
         held = {job.id: (name, job) for name, hand in self.hands.items() for batch in hand for job in batch}
