@@ -25,8 +25,10 @@ IMAGES = HERE / "images" / "admin"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDTH, LEAST, MOST = 1280, 500, 1700  # of a picture, and its height
 MOST_OF = {"list": 860, "dashboard": 1340}
-LISTS = ("deadletterjob", "job", "timerjob", "incident", "batch", "joblog", "jobdefinition", "executornode")
-PAGES = ("deadletterjob", "failuregroup", "batch")
+LISTS = (
+    *("deadletterjob", "job", "timerjob", "suspendedjob", "incident", "failuregroup", "batch", "joblog"),
+    *("jobdefinition", "deployment", "executornode", "exclusivelock", "suspension", "historyjob"),
+)
 
 
 def main() -> None:
@@ -85,7 +87,7 @@ def url_of(page: str, table: str, *arguments: Any) -> str:
 def addresses(rows: dict[str, Any]) -> dict[str, str]:
     """The pages by the names of their pictures."""
     lists = {f"list-{table}": url_of("changelist", table) for table in LISTS}
-    pages = {f"page-{table}": url_of("change", table, rows[table].pk) for table in PAGES}
+    pages = {f"page-{table}": url_of("change", table, row.pk) for table, row in rows.items()}
     return {"dashboard": "/admin/jobexec/", **lists, **pages, "suspend": url_of("add", "suspension")}
 
 

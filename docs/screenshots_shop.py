@@ -28,6 +28,7 @@ from jobexec.models import (
     JobLog,
     LogState,
     SuspendedJob,
+    Suspension,
     TimerJob,
 )
 from jobexec.operations import meters, suspend
@@ -85,6 +86,12 @@ class Shop:
             "job": Job.objects.filter(lock_owner__isnull=False).first(),
             "incident": Incident.objects.get(job_id=dead[22].pk),
             "jobdefinition": JobDefinition.objects.get(pk=CHARGE),
+            "timerjob": TimerJob.objects.filter(attempts__gt=0).first(),
+            "suspendedjob": SuspendedJob.objects.first(),
+            "joblog": JobLog.objects.filter(job_id=dead[22].pk).first(),
+            "deployment": Deployment.objects.get(pk="shop:2026.11.2"),
+            "suspension": Suspension.objects.first(),
+            "historyjob": HistoryJob.objects.first(),
         }
 
     def ago(self, **length: float) -> Any:
