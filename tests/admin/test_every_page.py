@@ -7,6 +7,7 @@ a list of Django's own has the same.
 from collections.abc import Iterator
 from typing import Any
 
+import django
 import pytest
 from django.contrib.auth.admin import UserAdmin
 
@@ -80,6 +81,8 @@ def questions(page: Any, url: str, name: str) -> Iterator[str]:
     yield f"{name} of {url}"
 
 
+# Before 6.1 the links in Django's own breadcrumbs are told apart by their colour alone, on every page.
+@pytest.mark.skipif(django.VERSION < (6, 1), reason="Django's own pages have serious findings before 6.1")
 @pytest.mark.slow
 @pytest.mark.timeout(300)  # axe looks at every pixel behind a text
 @pytest.mark.parametrize("scheme", ["light", "dark"])
