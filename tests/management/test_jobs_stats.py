@@ -1,13 +1,16 @@
 """`manage.py jobs stats` and one look of `top`."""
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
+from django.core.management.color import no_style
 from django.db import DatabaseError, connections
 
 from jobexec import clock
 from jobexec.clock import FrozenClock
 from jobexec.management.jobs import top
+from jobexec.management.jobs.screen import Screen
 from jobexec.management.jobs.stats_text import number
 from jobexec.models import JOB_TABLES, DeadLetterJob, ExecutorNode, FailureGroup, MeterLog, TimerJob
 from jobexec.operations import suspend
@@ -117,10 +120,22 @@ def test_top_without_a_terminal_or_once(alias, busy):
     assert objects("top", alias=alias)[1][0]["database"] == alias
 
 
-def test_top_says_that_the_database_is_away_and_goes_on(alias, monkeypatch):
-    from django.core.management.color import no_style
+def test_top_asks_nothing_while_it_is_paused(monkeypatch):
+    asked, drawn = [], []
+    monkeypatch.setattr(top, "_lines", lambda *arguments: asked.append(1) or [f"look {len(asked)}"])
+    pressed = iter(["", "p", "", "", "p", "q"])
+    keyboard = SimpleNamespace(wait=lambda seconds: next(pressed))
+    options = {"interval": timedelta(seconds=1), "period": timedelta(hours=1)}
+    top._refresh(options, Screen(80, no_style(), "default"), drawn.append, keyboard)
+    assert [(page[0], page[-1]) for page in drawn] == [
+        ("look 1", "q ends, p pauses"),
+        ("look 2", "q ends, p pauses"),
+        ("look 2", "paused: q ends, p goes on"),
+        ("look 3", "q ends, p pauses"),
+    ]
 
-    from jobexec.management.jobs.screen import Screen
+
+def test_top_says_that_the_database_is_away_and_goes_on(alias, monkeypatch):
 
     def away(*arguments, **options):
         raise DatabaseError("gone\x1b[2J")

@@ -52,16 +52,19 @@ class Top:
 
 def _refresh(options: Mapping[str, Any], screen: Screen, draw: Draw, keyboard: Keyboard) -> None:
     interval, paused = max(_LEAST, options["interval"]).total_seconds(), False
+    shown: list[str] = []
     while True:
         if not paused:
             size = shutil.get_terminal_size()  # it may have changed
-            shown = _lines(replace(screen, width=size.columns), options["period"])
-            draw([*shown[: size.lines - 3], "", screen.style.MIGRATE_LABEL(_("q ends, p pauses"))])
+            shown = _lines(replace(screen, width=size.columns), options["period"])[: size.lines - 3]
+            draw([*shown, "", screen.style.MIGRATE_LABEL(_("q ends, p pauses"))])
         key = keyboard.wait(interval)
         if key == "q":
             return
         if key == "p":
             paused = not paused
+            if paused:
+                draw([*shown, "", screen.style.MIGRATE_LABEL(_("paused: q ends, p goes on"))])
 
 
 def _lines(screen: Screen, period: timedelta) -> list[str]:
