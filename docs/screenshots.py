@@ -28,17 +28,19 @@ MOST_OF = {"list": 860, "dashboard": 1340}
 LISTS = (
     *("deadletterjob", "job", "timerjob", "suspendedjob", "incident", "failuregroup", "batch", "joblog"),
     *("jobdefinition", "deployment", "executornode", "exclusivelock", "suspension", "historyjob"),
+    *("schedule", "jobkey", "taskresult"),
 )
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         configure(Path(folder))
+        from screenshots_schedules import fill
         from screenshots_shop import Shop
 
         call_command("migrate", verbosity=0)
         shop = Shop()
-        rows = shop.open()
+        rows = {**shop.open(), **fill()}
         shutil.rmtree(IMAGES, ignore_errors=True)
         IMAGES.mkdir(parents=True)
         with serving() as address, browser() as chromium:
@@ -88,7 +90,13 @@ def addresses(rows: dict[str, Any]) -> dict[str, str]:
     """The pages by the names of their pictures."""
     lists = {f"list-{table}": url_of("changelist", table) for table in LISTS}
     pages = {f"page-{table}": url_of("change", table, row.pk) for table, row in rows.items()}
-    return {"dashboard": "/admin/jobexec/", **lists, **pages, "suspend": url_of("add", "suspension")}
+    return {
+        "dashboard": "/admin/jobexec/",
+        **lists,
+        **pages,
+        "suspend": url_of("add", "suspension"),
+        "add-schedule": url_of("add", "schedule"),
+    }
 
 
 def keep_alive() -> None:

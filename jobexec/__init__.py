@@ -8,16 +8,29 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .exceptions import DoNotRetry, InvalidJob, JobCancelled, JobExecError, JobTimeout, LockLost, RetryAt, RetryIn
+    from .backends.declare import options
+    from .exceptions import (
+        DoNotRetry,
+        DuplicateJob,
+        InvalidJob,
+        JobCancelled,
+        JobExecError,
+        JobTimeout,
+        LockLost,
+        RetryAt,
+        RetryIn,
+    )
     from .handlers.context import JobContext
-    from .handlers.function import job
+    from .handlers.decorator import job
     from .handlers.history import history_handler
+    from .handlers.schedules import schedule
     from .operations.history_jobs import HistoryRecord
     from .operations.record import record_history
     from .retry import RetryPlan
 
 __all__ = [
     "DoNotRetry",
+    "DuplicateJob",
     "HistoryRecord",
     "InvalidJob",
     "JobCancelled",
@@ -30,7 +43,9 @@ __all__ = [
     "RetryPlan",
     "history_handler",
     "job",
+    "options",
     "record_history",
+    "schedule",
 ]
 
 _HOMES = {
@@ -38,8 +53,10 @@ _HOMES = {
     "JobContext": "handlers.context",
     "RetryPlan": "retry",
     "history_handler": "handlers.history",
-    "job": "handlers.function",
+    "job": "handlers.decorator",
+    "options": "backends.declare",
     "record_history": "operations.record",
+    "schedule": "handlers.schedules",
 }
 
 

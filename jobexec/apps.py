@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
+
+from jobexec import backends, conf
+from jobexec.exceptions import InvalidSettings
 
 
 class JobExecConfig(AppConfig):
@@ -16,10 +21,42 @@ class JobExecConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks, name the columns, and import ``jobs`` of every installed app for its handlers."""
+        """Register the system checks, name the columns, and import what has handlers.
+
+        That is ``jobs`` of every installed app, ``tasks`` too where there is django.tasks or its backport, and the
+        modules in the setting IMPORTS.
+        """
         from .checks import register_checks  # models are loaded only now
+        from .handlers.schedules import HandlerJobs
         from .models.labels import label_columns
+        from .operations import schedule_jobs
 
         label_columns(self.get_models())
         register_checks()
-        autodiscover_modules("jobs")
+        schedule_jobs.use(HandlerJobs())
+        has_tasks = backends.installed()
+        autodiscover_modules("jobs", *(["tasks"] if has_tasks else []))
+        _import_others()
+        if has_tasks:
+            _connect_tasks()
+
+
+def _import_others() -> None:
+    """The modules in the setting IMPORTS."""
+    if conf.problems(conf.raw_settings()):
+        return  # the system checks say so
+    for name in conf.get_settings().imports:
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise  # the module is there, and something else is not
+            raise InvalidSettings(f"JOBEXEC['IMPORTS'] names {name!r}, and there is no such module.") from error
+
+
+def _connect_tasks() -> None:
+    from .backends import checks, registration  # they need a package of tasks
+
+    registration.connect()
+    registration.register_as_they_stand()
+    checks.register_checks()

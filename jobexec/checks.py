@@ -21,7 +21,8 @@ from jobexec import conf
 from jobexec.conf import EngineSettings, Settings
 from jobexec.exceptions import InvalidRetryPlan
 from jobexec.executor.connection_count import ordinary_connections, pool_size
-from jobexec.handlers.registry import all_handlers
+from jobexec.handlers.registry import OWN, all_handlers
+from jobexec.handlers.schedules import databases
 from jobexec.retry import RetryPlan
 
 TAG = "jobexec"
@@ -42,7 +43,7 @@ EngineCheck = Callable[[Settings, EngineSettings], Iterator[CheckMessage]]
 
 def register_checks() -> None:
     """Register all checks with Django, under the tag ``jobexec``. May be called more than once."""
-    for check in (check_settings, check_project, check_engines, check_handlers, check_hooks):
+    for check in (check_settings, check_project, check_engines, check_handlers, check_schedules, check_hooks):
         register(check, TAG)
     register(check_deployment, TAG, deploy=True)
 
@@ -79,7 +80,7 @@ def check_handlers(**kwargs: Any) -> list[CheckMessage]:
         return []  # said by check_settings
     known = conf.get_settings().categories
     # jobexec's own are put into a category when they are made.
-    definitions = [handler.definition() for handler in all_handlers() if not handler.name.startswith("jobexec.")]
+    definitions = [handler.definition() for handler in all_handlers() if not handler.name.startswith(OWN)]
     return [
         Warning(
             f"The job {definition['id']!r} stands in the category {definition['category']!r}, which does not exist.",
@@ -88,6 +89,22 @@ def check_handlers(**kwargs: Any) -> list[CheckMessage]:
         )
         for definition in definitions
         if definition["category"] not in known
+    ]
+
+
+def check_schedules(**kwargs: Any) -> list[CheckMessage]:
+    """W013: what the code schedules belongs to an engine, whose executors will fire it."""
+    if conf.problems(conf.raw_settings()):
+        return []  # said by check_settings
+    engines = conf.get_settings().engines
+    return [
+        Warning(
+            f"The schedule of the job {name!r} is never fired: its database {database!r} is no engine.",
+            hint=f"JOBEXEC['ENGINES'] names {', '.join(map(repr, engines))}; the option database says another.",
+            id="jobexec.W013",
+        )
+        for name, database in databases().items()
+        if database not in engines
     ]
 
 

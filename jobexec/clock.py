@@ -12,7 +12,7 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 
 class _Reading(NamedTuple):
@@ -42,6 +42,11 @@ def now(using: str = "default") -> datetime:
 def is_frozen() -> bool:
     """Whether a test has stopped the time (:class:`FrozenClock`)."""
     return _frozen is not None
+
+
+def frozen_clock() -> FrozenClock | None:
+    """The clock of a test that is in force."""
+    return _frozen
 
 
 def monotonic() -> float:
@@ -114,7 +119,7 @@ class FrozenClock:
             self._monotonic += delta.total_seconds()
             return self._now
 
-    def __enter__(self) -> FrozenClock:
+    def __enter__(self) -> Self:
         global _frozen
         self._outer.append(_frozen)
         _frozen = self

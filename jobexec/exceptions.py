@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -38,11 +39,42 @@ class InvalidJob(JobExecError, ValueError):
     """
 
 
+class DuplicateJob(JobExecError):
+    """There is a job with this unique key already, and ``on_conflict="raise"``.
+
+    ``handler_type`` and ``key`` are the key, ``job_id`` is the job that has it. Nothing was inserted, and the
+    transaction goes on.
+    """
+
+    handler_type: str
+    key: str
+    job_id: UUID
+
+    def __init__(self, handler_type: str, key: str, job_id: UUID) -> None:
+        self.handler_type, self.key, self.job_id = handler_type, key, job_id
+        super().__init__(f"{handler_type}: the key {key!r} is taken by the job {job_id}.")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.handler_type, self.key, self.job_id)
+
+
 class UnreadableJob(InvalidJob):
     """The row of a job cannot be read.
 
     It becomes a dead letter at once: trying again would not change the row.
     """
+
+
+class InvalidSchedule(InvalidJob):
+    """A recurring schedule cannot be saved.
+
+    ``field`` is which of its fields is wrong: ``name``, ``handler_type``, ``expression``, ``timezone``, ``misfire``,
+    ``args`` or ``options``. The message begins with it.
+    """
+
+    def __init__(self, message: str = "", field: str = "expression") -> None:
+        self.field = field
+        super().__init__(*([message] if message else []))
 
 
 class InvalidQuery(JobExecError, ValueError):
@@ -63,6 +95,10 @@ class DuplicateHandler(JobExecError):
 
 class JobNotFound(JobExecError, LookupError):
     """There is no such job in any of the job tables."""
+
+
+class ScheduleNotFound(JobExecError, LookupError):
+    """There is no schedule of this name."""
 
 
 class BatchNotFound(JobExecError, LookupError):

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from jobexec.exceptions import InvalidJob, UnreadableJob
 from jobexec.handlers.context import JobContext
-from jobexec.handlers.function import job
+from jobexec.handlers.decorator import job
 from jobexec.operations import batch_jobs, batch_work
 
 

@@ -14,9 +14,12 @@ from . import (
     incident,
     job,
     job_definition,
+    job_key,
     job_log,
+    schedule,
     suspended_job,
     suspension,
+    task_result,
     timer_job,
 )
 
@@ -31,8 +34,11 @@ __all__ = [
     "incident",
     "job",
     "job_definition",
+    "job_key",
     "job_log",
+    "schedule",
     "suspended_job",
     "suspension",
+    "task_result",
     "timer_job",
 ]

@@ -10,17 +10,18 @@ from typing import Any, ClassVar
 from django import forms
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.contrib.admin.models import CHANGE
+from django.contrib.admin.models import CHANGE, DELETION
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec.exceptions import JobExecError
 
 from .base import FROM_PAGE, TableAdmin
 from .batching import is_large, select_across, start
+from .forms import ConfirmForm
 from .paging import CappedCount
 
 REASONS_SHOWN = 5
@@ -182,6 +183,23 @@ class Action:
             modeladmin.message_user(request, left_alone(modeladmin, rest, _("other reasons"), []), messages.WARNING)
         if not (outcome.changed or outcome.skipped):
             modeladmin.message_user(request, _("Nothing was changed: no row matches any more."), messages.WARNING)
+
+
+class DeletingAction(Action):
+    """Asks, and then the rows are gone. Named as Django's own action, in whose place it stands."""
+
+    name, permission = "delete_selected", "delete"
+    description = gettext_lazy("Delete selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Delete…")
+    form_class = ConfirmForm
+    flag = DELETION
+    dangerous = True
+
+    def remembered(self, data: Mapping[str, Any]) -> str:
+        return _("Deleted.")
+
+    def respond(self, modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
+        return None  # its page is gone
 
 
 def left_alone(modeladmin: TableAdmin, count: int, reason: str, keys: list[str]) -> str:

@@ -6,17 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.contrib.admin.models import DELETION
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec.exceptions import JobExecError
 from jobexec.operations import batches
 
-from .actions import Action, Outcome
-from .base import TableAdmin
+from .actions import Action, DeletingAction, Outcome
 from .forms import ConfirmForm
 
 
@@ -100,28 +97,16 @@ class CancelBatch(BatchAction):
         return _("Cancelled.")
 
 
-class DeleteBatch(BatchAction):
-    """Delete it with the record of what it left alone. Named as Django's own action, in whose place it stands."""
+class DeleteBatch(DeletingAction, BatchAction):
+    """Delete it with the record of what it left alone."""
 
-    name, permission = "delete_selected", "delete"
-    description = gettext_lazy("Delete selected %(verbose_name_plural)s…")
-    label = gettext_lazy("Delete…")
-    form_class = ConfirmForm
     warning = gettext_lazy(
         "A batch that is not over is cancelled first. What it has done stays done; what it left alone, and why, is "
         "forgotten."
     )
-    flag = DELETION
-    dangerous = True
 
     def operate(self, id: UUID, using: str) -> None:
         batches.delete_batch(id, using=using)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return ngettext("%(count)d batch deleted.", "%(count)d batches deleted.", count) % {"count": count}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Deleted.")
-
-    def respond(self, modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
-        return None  # its page is gone

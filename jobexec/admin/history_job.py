@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.contrib.admin.models import DELETION
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
@@ -17,9 +16,8 @@ from jobexec.models import HistoryJob
 from jobexec.operations.history_by_hand import delete_history_jobs, write_history_now
 
 from . import display, filters, search, text_filters
-from .actions import Action, Outcome
+from .actions import Action, DeletingAction, Outcome
 from .base import TableAdmin
-from .forms import ConfirmForm
 from .job_columns import JobColumns
 from .permissions import OperationPermissions
 from .tenancy import COLUMN
@@ -44,16 +42,10 @@ class WriteNow(Action):
         return _("Made due at once.")
 
 
-class DeleteHistory(Action):
-    """The history is never written. Named as Django's own action, in whose place it stands."""
+class DeleteHistory(DeletingAction):
+    """The history is never written."""
 
-    name, permission = "delete_selected", "delete"
-    description = gettext_lazy("Delete selected %(verbose_name_plural)s…")
-    label = gettext_lazy("Delete…")
-    form_class = ConfirmForm
     warning = gettext_lazy("The history in them is lost for good.")
-    flag = DELETION
-    dangerous = True
     name_column = "handler_type"
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
@@ -62,12 +54,6 @@ class DeleteHistory(Action):
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return ngettext("%(count)d job deleted.", "%(count)d jobs deleted.", count) % {"count": count}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Deleted.")
-
-    def respond(self, modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
-        return None  # its page is gone
 
 
 @admin.register(HistoryJob)

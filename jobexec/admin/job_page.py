@@ -122,4 +122,5 @@ _ORIGIN = (
     ("process_definition_key", "process_definition_id"),
     ("root_process_instance_id", "execution_id", "failed_activity_id"),
     ("correlation_id", "batch_id", "traceparent"),
+    ("task_backend",),
 )

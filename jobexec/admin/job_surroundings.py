@@ -23,7 +23,11 @@ from jobexec.models import (
     ExecutorNode,
     FailureGroup,
     Incident,
+    JobKey,
     JobLog,
+    Schedule,
+    ScheduleFiring,
+    TaskResult,
 )
 from jobexec.operations.why import why
 from jobexec.operations.why_facts import Reason
@@ -174,15 +178,44 @@ class Surroundings:
         ]
 
     def links(self) -> list[SafeString]:
-        """To the job's batch, and to the failures that look like its own."""
+        """To what it came from, to what is kept beside it, and to the failures that look like its own."""
         found: list[SafeString] = []
         batches, groups = self._admin(Batch), self._admin(FailureGroup)
         if self._job.batch_id is not None and batches is not None:
             found.append(display.link(batches.page_url(self._job.batch_id), _("The batch that it belongs to")))
+        found += [link for link in (self._schedule(), self._key(), self._result()) if link is not None]
         fingerprint = getattr(self._job, "fingerprint", "")
         if fingerprint and groups is not None:
             found.append(display.link(groups.page_url(fingerprint), _("All failures that look like its own")))
         return found
+
+    def _schedule(self) -> SafeString | None:
+        schedules = self._admin(Schedule)
+        if schedules is None:
+            return None
+        firings = ScheduleFiring.objects.using(self._job._state.db).filter(job_id=self._job.pk)
+        firing = firings.order_by("fire_time").values_list("schedule_id", "fire_time").first()
+        row = schedules.get_queryset(self._request).using(self._job._state.db).filter(pk=firing[0]) if firing else None
+        name = row.values_list("name", flat=True).first() if row is not None else None
+        if firing is None or name is None:
+            return None
+        text = _("The schedule %(name)s, for %(time)s") % {"name": name, "time": display.absolute(firing[1])}
+        return display.link(schedules.page_url(firing[0]), text)
+
+    def _key(self) -> SafeString | None:
+        keys = self._admin(JobKey)
+        if keys is None:
+            return None
+        held = JobKey.objects.using(self._job._state.db).filter(job_id=self._job.pk).values_list("pk", "key").first()
+        return display.link(keys.page_url(held[0]), _("The unique key %s") % held[1]) if held else None
+
+    def _result(self) -> SafeString | None:
+        """What the earlier attempts of a task came to; there is none before the first has ended."""
+        results = self._admin(TaskResult) if self._job.task_backend else None
+        if results is None:
+            return None
+        there = TaskResult.objects.using(self._job._state.db).filter(pk=self._job.pk).exists()
+        return display.link(results.page_url(self._job.pk), _("Its task result")) if there else None
 
 
 def _good(job: AbstractJob, node: ExecutorNode | None, now: datetime) -> SafeString:

@@ -46,3 +46,6 @@ class OperationPermissions:
 
     def has_annotate_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.annotate_incident")
+
+    def has_fire_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.fire_schedule")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jobexec.conf import EngineSettings, Settings
-from jobexec.operations.look import DEAD_NODES, HISTORY_SOON, OVERRIDES, SUSPENSIONS, TIMERS_SOON
-from jobexec.operations.wake import EVERYTHING, HISTORY, JOBS, TIMERS, add_listener, remove_listener
+from jobexec.operations.look import DEAD_NODES, HISTORY_SOON, OVERRIDES, SCHEDULES_SOON, SUSPENSIONS, TIMERS_SOON
+from jobexec.operations.wake import EVERYTHING, HISTORY, JOBS, SCHEDULES, TIMERS, add_listener, remove_listener
 from jobexec.operations.work import AcquiredJob
 
 from .acquisition import JobAcquisition
@@ -77,13 +77,16 @@ class Engine(Service):
 
     def wake(self) -> None:
         """There may be something to do now."""
+        self.timers.schedules.ask()
         for loop in (self.acquisition, self.timers, self.history):
             loop.wake()
 
     def looked(self, answers: frozenset[str]) -> None:
         """A heartbeat has seen what loops that wait long are waiting for."""
         loops: dict[str, Loop] = {DEAD_NODES: self.recovery, SUSPENSIONS: self.suspensions, TIMERS_SOON: self.timers}
-        loops |= {HISTORY_SOON: self.history, OVERRIDES: self.suspensions}
+        loops |= {HISTORY_SOON: self.history, OVERRIDES: self.suspensions, SCHEDULES_SOON: self.timers}
+        if SCHEDULES_SOON in answers:
+            self.timers.schedules.ask()
         for answer in answers & loops.keys():
             loops[answer].wake()
 
@@ -94,9 +97,11 @@ class Engine(Service):
 
     def heard(self, content: str = EVERYTHING) -> None:
         """Word of a commit has come: wake whom it concerns. What another release says is for everybody."""
-        if content not in (TIMERS, HISTORY):
+        if content not in (TIMERS, HISTORY, SCHEDULES):
             self.acquisition.wake()
+        if content not in (JOBS, TIMERS, HISTORY):
+            self.timers.schedules.ask()
         if content not in (JOBS, HISTORY):
             self.timers.wake()
-        if content not in (JOBS, TIMERS):
+        if content not in (JOBS, TIMERS, SCHEDULES):
             self.history.wake()

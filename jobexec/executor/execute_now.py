@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,6 @@ from jobexec.handlers.context import JobContext
 from jobexec.handlers.registry import get_handler
 from jobexec.identifiers import uuid7
 from jobexec.models import Job, JobType
-from jobexec.operations.complete import complete_jobs
 from jobexec.operations.exclusive import lock_instances
 from jobexec.operations.log_fields import log_fields
 from jobexec.operations.lookup import find_job
@@ -29,7 +29,7 @@ from jobexec.operations.work import AcquiredJob, columns, from_row
 from .execution import failure_of, run_handler
 from .meter_writing import write_counted
 from .meters import Meters
-from .outcomes import Outcome
+from .outcomes import Outcome, complete_alone, tell_finished
 from .redacted import redacted, without_secrets
 from .spans import end_span
 
@@ -84,7 +84,7 @@ def execute_now(id: UUID | str, *, using: str = "default") -> Any:
         raise
     if outcome.run is None:
         outcome.run = Run(started_at, clock.monotonic() - start, caller.node_name)
-        if work.id not in complete_jobs(using, [(work, outcome.run)]):
+        if not complete_alone(outcome, outcome.run):
             end_span(outcome)
             raise LockLost()
     outcome.counted = True
@@ -107,7 +107,12 @@ def _record(outcome: Outcome, failure: Failure, run: Run) -> None:
 
 
 def _count(outcome: Outcome) -> None:
-    """Write at once what this run adds to the meters: perhaps nobody in this process ever writes any."""
+    """Write at once what this run adds to the meters: perhaps nobody in this process ever writes any.
+
+    And tell its handler, once that is committed, which the caller may do later.
+    """
+    if outcome.keeper is not None:
+        transaction.on_commit(partial(tell_finished, [outcome]), using=outcome.work.using)
     using, meters = outcome.work.using, Meters(outcome.work.using)
     meters.ended([outcome])
     try:

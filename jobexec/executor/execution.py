@@ -22,11 +22,10 @@ from jobexec.exceptions import (
     RetryIn,
     UnreadableJob,
 )
-from jobexec.handlers.base import JobHandler
+from jobexec.handlers.base import JobHandler, NotBegun
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.registry import get_handler
 from jobexec.models import Job
-from jobexec.operations.complete import complete_jobs
 from jobexec.operations.errors import is_conflict, storable
 from jobexec.operations.log_fields import log_fields
 from jobexec.operations.recover import mark_suspect_started
@@ -36,7 +35,7 @@ from jobexec.operations.work import AcquiredJob
 from jobexec.retry import RetryPlan
 
 from .connections import clean_connections
-from .outcomes import Outcome
+from .outcomes import Outcome, complete_alone, tell_finished
 from .redacted import redacted
 from .spans import begin_span, end_span
 from .stack import stack_of
@@ -102,7 +101,7 @@ def hand_on(outcome: Outcome, siblings: list[AcquiredJob], host: Host) -> list[A
     work = outcome.work
     if outcome.counted:
         host.has_settled_itself(outcome)
-        _announce(work)
+        _announce(outcome)
         return siblings
     if work.lost_runs:
         # Not counted: taken over by somebody else, and with it the process instance; or settled by a commit that was
@@ -118,8 +117,10 @@ def hand_on(outcome: Outcome, siblings: list[AcquiredJob], host: Host) -> list[A
     return []
 
 
-def _announce(work: AcquiredJob) -> None:
+def _announce(outcome: Outcome) -> None:
     """An atomic job has settled itself; the settlement announces all others."""
+    work = outcome.work
+    tell_finished([outcome])
     if signals.job_completed.has_listeners(Job):
         signals.job_completed.send_robust(sender=Job, using=work.using, jobs=[work])
 
@@ -154,8 +155,8 @@ def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None) -
             failure = redacted(failure_of(error, work.using, handler), handler, outcome.arguments or work.configuration)
             text = "Job %s is done and committed, but a hook on its commit failed\n%s"
             logger.error(text, work.id, storable(failure.stack), extra=log_fields(work))
-    elif not outcome.began and isinstance(error, OperationalError | InterfaceError):
-        # The database was away when a suspect was to be marked or the transaction of an atomic job to begin.
+    elif _could_not_begin(outcome, error):
+        end_span(outcome)
         with suppress(Exception):
             text = "Job %s could not begin (%s); it is given back"
             logger.warning(text, work.id, error, extra=log_fields(work, outcome="returned"))
@@ -164,6 +165,14 @@ def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None) -
         failure = failure_of(error, work.using, handler)
         outcome.run, outcome.failure = None, redacted(failure, handler, outcome.arguments or work.configuration)
     return True
+
+
+def _could_not_begin(outcome: Outcome, error: BaseException) -> bool:
+    """The database was away when a suspect was to be marked, the transaction of an atomic job to begin, or the handler
+    to prepare its call. What was settled meanwhile, because its time was over, is not given back."""
+    if outcome.began:
+        return isinstance(error, NotBegun) and not outcome.timed_out
+    return isinstance(error, OperationalError | InterfaceError)
 
 
 def ended(outcome: Outcome, host: Runner, started_at: datetime, start: float) -> Outcome:
@@ -185,6 +194,7 @@ def run_handler(
 
     Returns what the handler returns and raises what it raises.
     """
+    outcome.keep_for(handler)
     text = work.arguments()
     if text is not work.configuration:
         outcome.arguments = text
@@ -204,7 +214,7 @@ def run_handler(
         transaction.on_commit(committed, using=work.using)
         result = _call(handler, context, arguments, host, outcome)
         outcome.run = Run(started_at, clock.monotonic() - start, host.node_name)
-        if work.id not in complete_jobs(work.using, [(work, outcome.run)]):
+        if not complete_alone(outcome, outcome.run):
             raise LockLost()
     return result
 
@@ -225,6 +235,7 @@ def _call(handler: JobHandler, context: JobContext, arguments: Any, host: Runner
         outcome.timed_out = context.timed_out
     if context.timed_out or context.saw_cancellation:
         raise interruption(context)
+    outcome.take(result)
     return result
 
 

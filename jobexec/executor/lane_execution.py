@@ -80,6 +80,7 @@ async def _execute(work: AcquiredJob, host: LaneHost, end: End) -> Outcome:
         handler = async_handlers().get(work.handler_type)
         if handler is None:
             raise HandlerNotFound(f"No async handler {work.handler_type!r} is registered in this process.")
+        outcome.keep_for(handler)
         # Long arguments are still in the database.
         text = work.configuration
         if text is None:
@@ -105,9 +106,10 @@ async def _call(handler: AsyncJobHandler, context: JobContext, arguments: object
     outcome.began = True
     host.begin(context, handler)
     try:
-        await handler.execute_async(context, arguments)
+        result = await handler.execute_async(context, arguments)
     finally:
         host.end(context)
         outcome.timed_out = context.timed_out
     if context.timed_out or context.saw_cancellation:
         raise interruption(context)
+    outcome.take(result)

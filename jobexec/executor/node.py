@@ -10,9 +10,10 @@ from typing import Any
 
 from jobexec import clock, signals, tracing
 from jobexec.conf import EngineSettings, Settings
-from jobexec.handlers.registry import all_handlers
+from jobexec.handlers.registry import all_handlers, known_names
+from jobexec.handlers.schedules import declarations
 from jobexec.models import ExecutorNode, NodeState
-from jobexec.operations import deployments, leases, look, recover
+from jobexec.operations import deployments, leases, look, recover, schedule_sync
 from jobexec.operations.categories import Turns
 from jobexec.operations.locking import atomic, is_single_writer
 from jobexec.operations.work import Scope
@@ -80,7 +81,7 @@ class Node:
         return self.owns(lock_owner)
 
     def register(self) -> None:
-        """Begin a boot: the node's row, its deployment and its job definitions. Raises NodeRefused."""
+        """Begin a boot: the node's row, its deployment, its job definitions and schedules. Raises NodeRefused."""
         started, settings = clock.monotonic(), self.settings
         profile = leases.NodeProfile(
             name=settings.node_name,
@@ -108,6 +109,8 @@ class Node:
     def _write_deployment(self) -> None:
         handlers = all_handlers()
         deployments.write_job_definitions([handler.definition() for handler in handlers], using=self.using)
+        declared = [schedule_sync.Declared(*row) for row in declarations(self.using)]
+        schedule_sync.sync_schedules(self.using, declared, known_names())
         deployment = self.settings.deployment
         if deployment:
             deployments.deploy(deployment, [handler.name for handler in handlers], using=self.using)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connections
 
 from jobexec import clock, signals
+from jobexec.exceptions import DoNotRetry
+from jobexec.handlers.base import JobHandler, ResultHandler
 from jobexec.models import AbstractJob, DeadLetterJob, Job
 from jobexec.operations.announce import failure_signal
-from jobexec.operations.complete import complete_or_lose
+from jobexec.operations.complete import complete_or_lose, complete_with_results
 from jobexec.operations.errors import storable
 from jobexec.operations.log_fields import log_fields
 from jobexec.operations.release import release_jobs
@@ -48,6 +51,9 @@ class Outcome:
     became: type[AbstractJob] | None = None
     #: Its span, while it runs and somebody traces.
     span: Any = None
+    #: Its handler, if that wants its return value kept, and that value as JSON.
+    keeper: ResultHandler | None = None
+    result: str | None = None
     #: The JSON of its arguments, if that was too long to come with the job.
     arguments: str | None = None
 
@@ -57,6 +63,22 @@ class Outcome:
             self.run = run
         if failure is not None:
             self.failure = failure
+
+    def keep_for(self, handler: JobHandler) -> None:
+        """Note its handler, if that wants its return value kept."""
+        if getattr(handler, "keeps_result", False):
+            self.keeper = cast(ResultHandler, handler)
+
+    def take(self, value: Any) -> None:
+        """What its handler has returned. Raises DoNotRetry if that is to be kept and cannot: its effects are there."""
+        if self.keeper is None:
+            return
+        try:
+            self.result = self.keeper.encode_result(value)
+        except DoNotRetry:
+            raise
+        except Exception as error:
+            raise DoNotRetry(f"It has run, but what it returned cannot be kept ({type(error).__name__})") from error
 
     @property
     def name(self) -> str:
@@ -100,8 +122,26 @@ def write(using: str, outcomes: Sequence[Outcome]) -> None:
 
 def _complete(using: str, outcomes: Sequence[Outcome]) -> None:
     keep = {each.work.serial_key for each in outcomes if each.siblings is not None}
-    runs = [(each.work, each.run) for each in outcomes if each.run is not None]
-    lost = complete_or_lose(using, runs, keep)
+    kept = [each for each in outcomes if each.keeper is not None]
+    plain = [each for each in outcomes if each.keeper is None] if kept else outcomes
+    if plain:
+        runs = [(each.work, each.run) for each in plain if each.run is not None]
+        _count(using, plain, complete_or_lose(using, runs, keep))
+    if kept:
+        results = [(each.work, each.run, each.result or "null") for each in kept if each.run is not None]
+        _count(using, kept, complete_with_results(using, results, keep))
+        tell_finished(kept)
+
+
+def complete_alone(outcome: Outcome, run: Run) -> bool:
+    """Delete the job of one run that has succeeded, in the caller's transaction if there is one; whether it counts."""
+    work = outcome.work
+    if outcome.keeper is None:
+        return not complete_or_lose(work.using, [(work, run)])
+    return not complete_with_results(work.using, [(work, run, outcome.result or "null")])
+
+
+def _count(using: str, outcomes: Sequence[Outcome], lost: set[UUID]) -> None:
     done = [each for each in outcomes if each.work.id not in lost] if lost else outcomes
     for outcome in done:  # at once: an error further down makes us come again
         outcome.counted = True
@@ -118,6 +158,21 @@ def _fail(using: str, outcomes: Sequence[Outcome]) -> None:
         if job is not None and outcome.failure:
             signal, values = failure_signal(job, outcome.failure.error)
             signal.send_robust(sender=type(job), using=using, **values)
+    tell_finished(outcomes)
+
+
+def tell_finished(outcomes: Iterable[Outcome]) -> None:
+    """Tell the handlers whose results are kept of what is committed and over: done, a dead letter, or cancelled."""
+    for each in outcomes:
+        if each.keeper is not None and each.counted and (each.failure is None or each.became in _OVER):
+            try:
+                each.keeper.finished(each.work, each.work.using, each.failure)
+            except Exception:  # also of a project's receiver: what is written stays written
+                text = "Job %s is over, but telling so has failed"
+                logger.exception(text, each.work.id, extra=log_fields(each.work))
+
+
+_OVER = (DeadLetterJob, Job)
 
 
 def write_alone(using: str, outcome: Outcome) -> None:
@@ -147,5 +202,7 @@ def write_alone(using: str, outcome: Outcome) -> None:
         raise
     except Exception:
         buried = bury(using, Job, work.id, message, lock_owner=work.lock_owner, keeps_instance=keeps_instance)
-        outcome.counted, outcome.became = buried, DeadLetterJob
+        outcome.counted, outcome.became, outcome.failure = buried, DeadLetterJob, failure
+        return  # who buries it tells of it
     outcome.failure = failure  # not sooner: after an error it may be written as it was
+    tell_finished([outcome])  # of a failure, also if the run has succeeded

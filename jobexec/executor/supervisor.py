@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from jobexec import clock
 
 from .child import Child
 from .report import Report
 from .shutdown import Shutdown
+
+logger = logging.getLogger("jobexec.supervisor")
 
 _TURN = 0.2
 _STANDS_STILL = 30.0
@@ -20,23 +24,26 @@ class Supervisor:
     """Starts ``children`` by exec and keeps them running until a signal comes.
 
     By exec and not by fork: a forked child would share its parent's identity and database connections. At most one
-    child at a time is started afresh because it wishes so. ``changed`` (for --reload) is asked each second whether all
-    shall be restarted; ``listeners`` (systemd) get the report in each turn.
+    child at a time is started afresh because it wishes so. ``changed`` (for --reload) is asked each second for source
+    files that have changed, upon which all are restarted, and ``say`` is told of it; ``listeners`` (systemd) get the
+    report in each turn.
     """
 
     def __init__(
         self,
         children: Iterable[Child],
         shutdown: Shutdown,
-        changed: Callable[[], bool] | None = None,
+        changed: Callable[[], Sequence[Path]] | None = None,
         listeners: Sequence[Callable[[Report], object]] = (),
+        say: Callable[[str], object] = logger.info,
     ) -> None:
         self._children = list(children)
         self._shutdown = shutdown
         self._changed = changed
         self._listeners = listeners
+        self._say = say
         self._next_look = 0.0
-        self._stopping = self._told = self._left = False
+        self._stopping = self._told = self._left = self._lamented = False
         self._turned_at = clock.monotonic()
         self._report = Report(startup=["starting"], ready=["starting"], status="Starting")
         shutdown.leave = self._leave
@@ -48,11 +55,8 @@ class Supervisor:
                 child.keep()
             self._turn()
             self._recycle()
-            if self._reload_wanted():
-                self._stop_all()
-                self._told = False
-                for child in self._children:
-                    child.forget()
+            if files := self._changes():
+                self._reload(files)
             elif self._all_ended():
                 break
             self._shutdown.wait(_TURN)
@@ -78,15 +82,34 @@ class Supervisor:
 
     def _all_ended(self) -> bool:
         codes = [child.exit_code for child in self._children]
-        # With --reload, code that cannot start is repaired by the next change.
-        return None not in codes and (self._changed is None or not any(codes))
+        if None in codes:
+            return False
+        if self._changed is None or not any(codes):
+            return True
+        if not self._lamented:  # code that cannot start is repaired by the next change
+            self._lamented = True
+            self._say("No process could start. They are tried again as soon as a source file changes.")
+        return False
 
-    def _reload_wanted(self) -> bool:
+    def _changes(self) -> Sequence[Path]:
         now = clock.monotonic()
         if self._changed is None or now < self._next_look:
-            return False
+            return []
         self._next_look = now + 1.0
         return self._changed()
+
+    def _reload(self, files: Sequence[Path]) -> None:
+        assert self._changed is not None
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        self._say(f"{files[0]}{more} changed: draining, and starting afresh.")
+        self._stop_all()
+        if self._shutdown.requested:
+            return  # meanwhile: how they ended is what the command ends with
+        self._told = self._lamented = False
+        # Draining takes its time. What was changed meanwhile is what starts now, and no reason to drain again.
+        self._changed()
+        for child in self._children:
+            child.forget()
 
     def _stop_all(self) -> None:
         """Let all drain and wait; a second signal is passed on, and then the children leave at once."""

@@ -60,7 +60,9 @@ class Timeouts(Loop):
         work, duration = running.context.work, clock.monotonic() - running.began
         error = JobTimeout(f"It ran longer than its timeout of {work.timeout}.")
         failure = Failure(f"JobTimeout: {error}", plan=running.handler.retry_plan, error=error, keeps_instance=True)
-        self._submit(Outcome(work, Run(running.context.started_at, duration, self._node_name), failure))
+        outcome = Outcome(work, Run(running.context.started_at, duration, self._node_name), failure)
+        outcome.keep_for(running.handler)
+        self._submit(outcome)
 
     def _give_up(self, running: RunningJob) -> None:
         work = running.context.work

@@ -1,4 +1,4 @@
-"""Moves timers that have come due to the executable jobs."""
+"""Moves timers that have come due to the executable jobs, and lets schedules fire."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from jobexec.operations.timers import next_due_date, trigger_due_timers
 from jobexec.operations.unreadable import UNREADABLE
 
 from .node import Node
+from .schedules import Schedules
 from .service import SELDOM, Loop
 
 _PAGE = 500
@@ -21,8 +22,14 @@ class TimerAcquisition(Loop):
     def __init__(self, node: Node, listening: Callable[[], bool]) -> None:
         super().__init__(f"jobexec-timers-{node.using}")
         self.node, self._listening = node, listening
+        #: They need no thread of their own.
+        self.schedules = Schedules(node)
 
     def run_once(self) -> float:
+        # Timers first: an error of the one comes after the other's turn.
+        return min(self._move_timers(), self.schedules.fire())
+
+    def _move_timers(self) -> float:
         using, longest = self.node.using, self._longest()
         due = self._due()  # one statement and no transaction: nearly always that is all
         if due is not None and due <= clock.now(using):

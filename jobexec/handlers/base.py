@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from jobexec.exceptions import JobExecError
 from jobexec.retry import RetryPlan
 
 from .context import JobContext
+
+if TYPE_CHECKING:
+    from jobexec.operations.settle import Failure
+
+
+class NotBegun(JobExecError):
+    """The database was away before the function was called.
+
+    For handlers that look something up first: the job is given back and costs no retry. Nothing of the project must
+    have run that may not run again.
+    """
 
 
 class JobHandler(Protocol):
@@ -64,4 +76,30 @@ class AsyncJobHandler(JobHandler, Protocol):
 
     def execute_async(self, context: JobContext, arguments: Any) -> Awaitable[Any]:
         """Do the work; what is awaited returns and raises what :meth:`execute` would."""
+        ...
+
+
+@runtime_checkable
+class ResultHandler(JobHandler, Protocol):
+    """A handler whose return value is kept: a row of TaskResult is written with the end of each attempt.
+
+    ``keeps_result`` says whether this one's is. The rows of its jobs name a ``task_backend``.
+    """
+
+    keeps_result: bool
+
+    def encode_result(self, value: Any) -> str:
+        """The JSON of what the function returned, in the thread that ran it and before anything is committed.
+
+        Raises :class:`~jobexec.exceptions.DoNotRetry` if it cannot be kept: to run again would only repeat what the
+        function did. See :func:`jobexec.operations.return_values.encode_return_value`.
+        """
+        ...
+
+    def finished(self, work: Any, using: str, failure: Failure | None) -> None:
+        """Called by the executor after the commit of a success or of the last failure; an error in it is logged.
+
+        ``work`` has the ``id`` and the ``handler_type`` of the job; ``failure`` is None after a success. What ends by
+        somebody's word, without a run, is told by :data:`jobexec.operations.task_attempts.task_ended`.
+        """
         ...

@@ -71,6 +71,16 @@ class JobContext:
         """The job's row, loaded when first asked for."""
         return self.work.load()
 
+    @cached_property
+    def scheduled_for(self) -> datetime | None:
+        """The time for which a recurring schedule has made the job; None for any other job.
+
+        The same in each attempt. Asks the database when it is first looked at, as :attr:`job` does.
+        """
+        from jobexec.operations.schedules import scheduled_for  # it needs the models, which load later
+
+        return scheduled_for(self.work.using, self.work.id)
+
     @property
     def shutting_down(self) -> bool:
         """The executor drains: a long handler may come to an end early, for example by raising RetryIn(0)."""

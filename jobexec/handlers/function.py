@@ -1,43 +1,36 @@
-"""``@job``: a function as a handler, and the ways to enqueue it."""
+"""A function as a handler, and the ways to enqueue it."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from asgiref.sync import async_to_sync, sync_to_async
-from django.core.serializers.json import DjangoJSONEncoder
 from django.db import router
 
 from jobexec import clock
 from jobexec.conf import Settings, get_settings
-from jobexec.exceptions import InvalidJob, UnreadableJob
-from jobexec.json_values import check_json, encode_json
+from jobexec.exceptions import InvalidJob
 from jobexec.retry import RetryPlan
-from jobexec.sensitive import HIDDEN, is_sensitive, may_be_within, values_below
 
-from . import registry
+from . import deferred, many, unique
+from .arguments import Arguments
+from .calls import Call
 from .context import JobContext
-from .options import JobOptions, check_options, due_date, to_columns
-from .signatures import checked_names, names_by_position, positions
+from .options import JobOptions, check_options, check_together, due_date, to_columns
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from uuid import UUID
 
-    from jobexec.models import Job, TimerJob
     from jobexec.operations.create import Pattern
+    from jobexec.operations.created import AnyJob
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_SHAPES = 1000  # a function with **kwargs may be called in any number of ways
-
-
-_decode = json.JSONDecoder().raw_decode
 
 
 class JobFunction(Generic[P, R]):
@@ -56,21 +49,16 @@ class JobFunction(Generic[P, R]):
         sensitive: Sequence[str] = (),
     ) -> None:
         check_options(options)
+        check_together(options)
         self.function = function
         self.name = name
         self.aliases = tuple(aliases)
         self.takes_context = takes_context
         self.options = options
         self.retry_plan = RetryPlan.parse(options["retries"]) if "retries" in options else None
-        signature = inspect.signature(function)
-        parameters = list(signature.parameters.values())
-        self._signature = signature.replace(parameters=parameters[1:] if takes_context else parameters)
-        self.sensitive = checked_names(name, sensitive, self._signature)
-        #: So many arguments by position fit without a closer look.
-        self._least, self._most = positions(self._signature)
+        #: What it takes; also in the copies that :meth:`using` makes, for they are the same function.
+        self.arguments = Arguments(function, name, takes_context, sensitive)
         self.is_async = inspect.iscoroutinefunction(function)
-        #: Numbers of positional arguments and names of keyword arguments that fit the signature.
-        self._fitting: set[tuple[int, tuple[str, ...]]] = set()
         self._made: tuple[Settings, str, Pattern] | None = None
 
     def __repr__(self) -> str:
@@ -91,35 +79,54 @@ class JobFunction(Generic[P, R]):
         for one, other in (("delay", "run_after"), ("run_after", "delay")):
             if one in options:
                 merged.pop(other, None)
+        check_together(merged | options)
         changed = copy(self)  # the same function, so the same signature
         changed.options, changed._made = merged | options, None
         if "retries" in options:
             changed.retry_plan = RetryPlan.parse(options["retries"])
         return changed
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job | TimerJob:
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> AnyJob:
         """Insert one job in the current transaction and return the row as saved.
 
         It is rolled back with the caller's data and becomes visible with it. Raises
         :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted, for arguments that do not fit the function or
         are not JSON.
-        """
-        encoded = self._encode(args, kwargs)
-        return self._pattern().create({"args": list(args), "kwargs": dict(kwargs)}, encoded, due_date=self._due_date())
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job | TimerJob:
+        With the option ``unique`` the row may be one that was there; ``row.is_duplicate`` says so. Or
+        :class:`~jobexec.exceptions.DuplicateJob` is raised.
+        """
+        encoded, configuration = self._encode(args, kwargs), {"args": list(args), "kwargs": dict(kwargs)}
+        create = unique.creating(self, args, kwargs) if self.options.get("unique") else self._pattern().create
+        return create(configuration, encoded, due_date=self._due_date())
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> AnyJob:
         """:meth:`enqueue` for async callers."""
         return await sync_to_async(self.enqueue, thread_sensitive=True)(*args, **kwargs)
 
-    def enqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> Sequence[Job | TimerJob]:
+    def enqueue_many(self, calls: Iterable[Call]) -> Sequence[AnyJob]:
         """Insert many jobs in one transaction and few statements; returns the rows in order.
 
-        Each call is a tuple or list of positional arguments, or a mapping of keyword arguments. All are checked
-        before the first is inserted. The result reads like a list whose instances are made when they are looked at;
-        ``list(result)`` is one.
+        Each call is a tuple or list of positional arguments, or a mapping of keyword arguments. The calls of a list
+        or a tuple are all checked before the first is inserted. Any other iterable may be of any length: it is read
+        and inserted page by page, and what it yields is not kept. An error says which call it is about, and nothing
+        is inserted.
+
+        The result reads like a list whose instances are made when they are looked at; ``list(result)`` is one. With
+        more than a page, and with the option ``unique``, they are looked up then, as they are at that moment.
         """
-        encoded = [self._encode(*_split(call)) for call in calls]
-        return self._pattern().create_many(encoded, due_date=self._due_date())
+        return many.enqueue_many(self, calls)
+
+    def enqueue_on_commit(self, *args: P.args, **kwargs: P.kwargs) -> UUID:
+        """Insert one job after the commit of a transaction of another database; returns the id that it will have.
+
+        The transaction is that of the option ``transaction``, an alias, "default" by default. Without one the job is
+        inserted at once; if it is rolled back, never. Raises what :meth:`enqueue` does about the arguments, now.
+
+        When the insert fails, the commit has happened: the error is logged with the name of the job and its id, and
+        raised where the transaction ends. Whoever must not lose a job in that moment keeps it in the same database.
+        """
+        return deferred.enqueue_on_commit(self, args, kwargs)
 
     def _database(self) -> str:
         from jobexec.models import Job  # models load later than functions are decorated
@@ -148,40 +155,7 @@ class JobFunction(Generic[P, R]):
 
     def _encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """The JSON that a row holds of these arguments. Raises InvalidJob if they do not fit or are no JSON."""
-        try:
-            self._bind(args, kwargs)
-        except TypeError as error:
-            raise InvalidJob(f"{self.name}: {error}.") from None
-        configuration = {"args": args, "kwargs": dict(kwargs)}
-        encoded = encode_json(configuration)
-        if encoded is None:
-            self._check_arguments(args, kwargs)
-            encoded = json.dumps(configuration, cls=DjangoJSONEncoder)
-        return encoded
-
-    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise TypeError if the arguments do not fit the function. Their values do not matter for that."""
-        shape = len(args), tuple(kwargs)
-        if shape not in self._fitting:
-            self._signature.bind(*args, **kwargs)
-            if len(self._fitting) < _SHAPES:
-                self._fitting.add(shape)
-
-    def _check_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        for name, value in self._signature.bind(*args, **kwargs).arguments.items():
-            try:
-                check_json(f"{self.name}: argument {name!r}", value)
-            except InvalidJob:
-                if not self._is_secret(name, value):
-                    raise
-                # Without the reason, which quotes the value.
-                raise InvalidJob(f"{self.name}: argument {name!r}: expected JSON, got {HIDDEN}.") from None
-
-    def _is_secret(self, name: str, value: Any) -> bool:
-        try:
-            return is_sensitive(name, self.sensitive) or any(True for _ in values_below(value, self.sensitive))
-        except RecursionError:  # endless; its beginning is quoted
-            return bool(self.sensitive)
+        return self.arguments.encode(args, kwargs)
 
     # What the executor asks of a handler (JobHandler).
 
@@ -200,49 +174,38 @@ class JobFunction(Generic[P, R]):
             "sensitive": list(self.sensitive_names()),
         }
 
+    @property
+    def sensitive(self) -> tuple[str, ...]:
+        """The arguments that were called sensitive."""
+        return self.arguments.sensitive
+
     def sensitive_names(self) -> list[str]:
         """The arguments that were called sensitive, and those whose names are by SENSITIVE_ARGUMENTS."""
-        return [
-            *self.sensitive,
-            *(name for name in self._signature.parameters if is_sensitive(name) and name not in self.sensitive),
-        ]
+        return self.arguments.sensitive_names()
 
     def names_of(self, count: int) -> list[str]:
         """The names of so many arguments by position; those that ``*args`` takes have its name."""
-        return names_by_position(self._signature, count)
+        return self.arguments.names_of(count)
 
     def read(self, configuration: str) -> tuple[list[Any], dict[str, Any]]:
         """The arguments in a row's JSON; raises UnreadableJob if it is not what :meth:`enqueue` writes."""
-        try:
-            value, end = _decode(configuration)
-            if end != len(configuration):
-                value = json.loads(configuration)  # white space, or an error that says where
-            args, kwargs = value["args"], value["kwargs"]
-            if not isinstance(args, list) or not isinstance(kwargs, dict):
-                raise TypeError("args is no list or kwargs is no object")
-            if kwargs or not self._least <= len(args) <= self._most:
-                self._signature.bind(*args, **kwargs)
-        except (ValueError, TypeError, KeyError) as error:
-            hidden = self.sensitive_names() or may_be_within(configuration)
-            got = HIDDEN if hidden else configuration[:200]
-            message = f"The arguments in the row cannot be read for {self.name}: {error!r}. Got: {got}"
-            raise UnreadableJob(message) from error
-        return args, kwargs
+        return self.arguments.read(configuration)
+
+    def call_with(self, context: JobContext, arguments: Any) -> tuple[list[Any], dict[str, Any]]:
+        """What the function is called with."""
+        args, kwargs = arguments
+        return [context, *args] if self.takes_context else args, kwargs
 
     def execute(self, context: JobContext, arguments: tuple[list[Any], dict[str, Any]]) -> Any:
         """Call the function; an ``async def`` runs to its end on an event loop of this thread."""
-        args, kwargs = arguments
-        if self.takes_context:
-            args = [context, *args]
+        args, kwargs = self.call_with(context, arguments)
         result = self.function(*args, **kwargs)
         # Asked of the result: a decorator may hide an async function in one that is not; nobody else would await it.
         return async_to_sync(_finish)(context, result) if inspect.iscoroutine(result) else result
 
     def execute_async(self, context: JobContext, arguments: tuple[list[Any], dict[str, Any]]) -> Awaitable[Any]:
         """Call the function, which is an ``async def``, on the event loop that runs."""
-        args, kwargs = arguments
-        if self.takes_context:
-            args = [context, *args]
+        args, kwargs = self.call_with(context, arguments)
         return _finish(context, self.function(*args, **kwargs))
 
 
@@ -255,100 +218,3 @@ async def _finish(context: JobContext, coroutine: Awaitable[Any]) -> Any:
         return await coroutine
     finally:
         context.on_interrupt(None)
-
-
-def _split(call: Sequence[Any] | Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    if isinstance(call, Mapping):
-        return (), call
-    if isinstance(call, tuple | list):
-        return call, {}
-    raise InvalidJob(f"enqueue_many: expected tuples of arguments or mappings of keyword arguments, got {call!r}.")
-
-
-class _JobDecorator:
-    """What ``@job(...)`` with options returns; typed so that ``enqueue`` takes the function's own arguments."""
-
-    def __init__(
-        self,
-        name: str | None,
-        aliases: Sequence[str],
-        takes_context: bool | None,
-        sensitive: Sequence[str],
-        options: Any,
-    ) -> None:
-        self.name, self.aliases, self.takes_context, self.options = name, aliases, takes_context, options
-        self.sensitive = sensitive
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[JobContext, P], Awaitable[R]]) -> JobFunction[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[JobContext, P], R]) -> JobFunction[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, Awaitable[R]]) -> JobFunction[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R]) -> JobFunction[P, R]: ...
-    def __call__(self, function: Callable[..., Any]) -> JobFunction[..., Any]:
-        handler: JobFunction[..., Any] = JobFunction(
-            function,
-            self.name or _default_name(function),
-            self.aliases,
-            self._takes_context(function),
-            self.options,
-            self.sensitive,
-        )
-        registry.register(handler)
-        return handler
-
-    def _takes_context(self, function: Callable[..., Any]) -> bool:
-        if self.takes_context is not None:
-            return self.takes_context
-        return next(iter(inspect.signature(function).parameters), None) == "context"
-
-
-def _default_name(function: Callable[..., Any]) -> str:
-    if "<locals>" in function.__qualname__:
-        raise InvalidJob(
-            f"@job: {function.__qualname__} is inside another function, so no other process could find it; "
-            "move it to a module or give it a name."
-        )
-    return f"{function.__module__}.{function.__qualname__}"
-
-
-@overload
-def job(function: Callable[Concatenate[JobContext, P], Awaitable[R]], /) -> JobFunction[P, R]: ...
-@overload
-def job(function: Callable[Concatenate[JobContext, P], R], /) -> JobFunction[P, R]: ...
-@overload
-def job(function: Callable[P, Awaitable[R]], /) -> JobFunction[P, R]: ...
-@overload
-def job(function: Callable[P, R], /) -> JobFunction[P, R]: ...
-@overload
-def job(
-    *,
-    name: str | None = None,
-    aliases: Sequence[str] = (),
-    takes_context: bool | None = None,
-    sensitive: Sequence[str] = (),
-    **options: Unpack[JobOptions],
-) -> _JobDecorator: ...
-def job(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    aliases: Sequence[str] = (),
-    takes_context: bool | None = None,
-    sensitive: Sequence[str] = (),
-    **options: Unpack[JobOptions],
-) -> Any:
-    """Make a function a job: ``@job`` or ``@job(retries="R5/PT5M", category="mail", ...)``.
-
-    ``name`` is what rows hold (default: module and function name); a handler that is renamed keeps its old names in
-    ``aliases``, so that rows in the database still find it. A first parameter called ``context``, or
-    ``takes_context=True``, receives a :class:`~jobexec.handlers.context.JobContext`, which callers of ``enqueue`` do
-    not pass. ``sensitive`` names arguments whose values are not shown, neither in the admin nor in logs nor in what a
-    failure leaves behind. All other keywords are options (:class:`~jobexec.handlers.options.JobOptions`); a wrong one
-    raises :class:`~jobexec.exceptions.InvalidJob` at import.
-    """
-    decorator = _JobDecorator(name, aliases, takes_context, sensitive, options)
-    return decorator if function is None else decorator(function)

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from jobexec import clock
 from jobexec.exceptions import InvalidJob, InvalidRetryPlan
 from jobexec.json_values import check_json, check_storable, shown
 from jobexec.retry import RetryPlan
 
+from .keys import check_key
 
-class JobOptions(TypedDict, total=False):
-    """What may be said about a job, in ``@job(...)`` as default and in ``using(...)`` for one call."""
 
-    run_after: datetime | timedelta
-    delay: timedelta | float
-    priority: int
-    category: str
+class CommonOptions(TypedDict, total=False):
+    """What may be said of a job and of a task of django.tasks alike."""
+
     retries: str | list[str] | list[timedelta] | RetryPlan | Callable[..., Any]
     exclusive: bool
     process_instance_id: str
@@ -30,7 +28,21 @@ class JobOptions(TypedDict, total=False):
     atomic: bool
     timeout: timedelta | float
     headers: Mapping[str, Any]
+    unique: bool | str | Callable[..., str]
+    unique_while: Literal["waiting", "active", "existing"]
+    unique_for: timedelta | float
+    on_conflict: Literal["return", "ignore", "replace", "raise"]
+
+
+class JobOptions(CommonOptions, total=False):
+    """What may be said about a job, in ``@job(...)`` as default and in ``using(...)`` for one call."""
+
+    run_after: datetime | timedelta
+    delay: timedelta | float
+    priority: int
+    category: str
     database: str
+    transaction: str
 
 
 _TEXTS = {
@@ -41,6 +53,11 @@ _TEXTS = {
     "tenant_id": 64,
     "correlation_id": 255,
     "database": 255,
+    "transaction": 255,
+}
+_CHOICES = {
+    "unique_while": ("waiting", "active", "existing"),
+    "on_conflict": ("return", "ignore", "replace", "raise"),
 }
 _BOOLEANS = ("exclusive", "atomic")
 
@@ -55,6 +72,15 @@ def check_options(options: Mapping[str, Any]) -> None:
         _check(name, value)
     if "delay" in options and "run_after" in options:
         raise InvalidJob("Expected either delay or run_after, got both.")
+
+
+def check_together(options: Mapping[str, Any]) -> None:
+    """Raise InvalidJob for options that mean nothing without another one. Takes all options of a job."""
+    if "unique" in options:
+        return
+    for name in ("unique_while", "unique_for", "on_conflict"):
+        if name in options:
+            raise InvalidJob(f"{name}: it says something about the option unique, which is not given.")
 
 
 def _check(name: str, value: Any) -> None:
@@ -100,12 +126,28 @@ def _check_headers(name: str, value: Any) -> None:
     check_json("headers", value)
 
 
+def _check_unique(name: str, value: Any) -> None:
+    if isinstance(value, str):
+        check_key(name, value)
+    elif not isinstance(value, bool) and not callable(value):
+        raise InvalidJob(f"unique: expected True, a text or a function of the arguments, got {shown(value)}.")
+
+
+def _check_choice(name: str, value: Any) -> None:
+    if value not in _CHOICES[name]:
+        raise InvalidJob(f"{name}: expected one of {', '.join(_CHOICES[name])}, got {shown(value)}.")
+
+
 _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "delay": _check_duration,
     "timeout": _check_duration,
     "run_after": _check_run_after,
     "retries": _check_retries,
     "headers": _check_headers,
+    "unique": _check_unique,
+    "unique_for": _check_duration,
+    "unique_while": _check_choice,
+    "on_conflict": _check_choice,
 }
 
 
@@ -123,7 +165,7 @@ def seconds(name: str, value: Any) -> timedelta:
 
 
 def to_columns(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The job columns of checked options; ``database`` is not among them, nor what :func:`due_date` gives."""
+    """The job columns of checked options; not those that say where and whether a row is inserted, nor its due date."""
     columns = {name: options[name] for name in _COPIED if name in options}
     if "headers" in options:
         columns["custom_headers"] = dict(options["headers"])

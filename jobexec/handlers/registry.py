@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jobexec.exceptions import DuplicateHandler, HandlerNotFound
 
@@ -13,23 +13,38 @@ from .base import AsyncJobHandler, JobHandler
 
 if TYPE_CHECKING:
     from .history import HistoryHandler
+    from .schedules import Declaration
+
+Resolver: TypeAlias = Callable[[str], JobHandler | None]
+
+#: How the names of jobexec's own handlers begin: they run what others have asked for, and nobody enqueues them by hand.
+OWN = "jobexec."
 
 _handlers: dict[str, JobHandler] = {}
 #: Those of them that can run without a thread, by the same names.
 _async_handlers: dict[str, AsyncJobHandler] = {}
 _history_handlers: dict[str, HistoryHandler] = {}
+#: When handlers are to run again and again, by name (:mod:`jobexec.handlers.schedules`).
+schedules: dict[str, Declaration] = {}
+#: Asked in turn for a name that nobody has registered.
+_resolvers: list[Resolver] = []
 
 
-def register(handler: JobHandler) -> None:
-    """Make a handler known by its name and its aliases.
+def register(handler: JobHandler, *, instead_of: JobHandler | None = None) -> None:
+    """Make a handler known by its name and its aliases; ``instead_of`` one that is then forgotten.
 
     Raises :class:`~jobexec.exceptions.DuplicateHandler` if another one has one of them: which of the two a row
     means must not depend on the order of imports.
     """
     for name in (handler.name, *handler.aliases):
         known = _handlers.get(name)
-        if known is not None and known is not handler:
+        if known is not None and known is not handler and known is not instead_of:
             raise DuplicateHandler(f"{name!r} is the name or an alias of two handlers: {known!r} and {handler!r}.")
+    for name in [name for name, known in _handlers.items() if known is instead_of]:
+        # What takes its place is written over it below: no thread is to find nobody.
+        _async_handlers.pop(name, None)
+        if name != handler.name and name not in handler.aliases:
+            del _handlers[name]
     for name in (handler.name, *handler.aliases):
         _handlers[name] = handler
         if isinstance(handler, AsyncJobHandler) and handler.is_async:
@@ -46,12 +61,38 @@ def get_handler(name: str) -> JobHandler:
     try:
         return _handlers[name]
     except KeyError:
-        raise HandlerNotFound(f"No handler {name!r} is registered in this process.") from None
+        found = _resolved(name)
+    if found is None:
+        raise HandlerNotFound(f"No handler {name!r} is registered in this process.")
+    return found
+
+
+def registered(name: str) -> JobHandler | None:
+    """The handler that is registered under this name or alias, without asking any resolver."""
+    return _handlers.get(name)
+
+
+def add_resolver(resolver: Resolver) -> None:
+    """Ask ``resolver`` for handlers whose names are not registered; it returns one, or None. It must import nothing.
+
+    Adding the same one again changes nothing.
+    """
+    if resolver not in _resolvers:
+        _resolvers.append(resolver)
+
+
+def _resolved(name: str) -> JobHandler | None:
+    return next((found for found in (resolver(name) for resolver in _resolvers) if found is not None), None)
 
 
 def all_handlers() -> list[JobHandler]:
     """Every registered handler once, ordered by name."""
     return [_handlers[name] for name in sorted(_handlers) if _handlers[name].name == name]
+
+
+def known_names() -> frozenset[str]:
+    """The names and aliases of all registered handlers."""
+    return frozenset(_handlers)
 
 
 def register_history(handler: HistoryHandler) -> None:
@@ -72,7 +113,7 @@ def get_history_handler(name: str) -> HistoryHandler:
 @contextmanager
 def isolated(*, empty: bool = False) -> Iterator[None]:
     """Forget, at the end of the block, what was registered in it; for tests. ``empty``: begin without any handler."""
-    tables: tuple[dict[str, Any], ...] = (_handlers, _async_handlers, _history_handlers)
+    tables: tuple[dict[str, Any], ...] = (_handlers, _async_handlers, _history_handlers, schedules)
     before = [dict(table) for table in tables]
     if empty:
         for table in tables:

@@ -12,11 +12,14 @@ from .history_job import HistoryJob
 from .incident import Incident, IncidentState
 from .job import Job
 from .job_definition import JobDefinition
+from .job_key import JobKey
 from .job_log import JobLog, LogState
 from .job_progress import JobProgress
 from .meter_log import MeterLog
+from .schedule import WITHDRAWN, Misfire, Schedule, ScheduleFiring
 from .suspended_job import SuspendedJob
 from .suspension import Scope, Suspension
+from .task_result import ResultStatus, TaskResult
 from .timer_job import TimerJob
 
 JOB_TABLES: tuple[type[AbstractJob], ...] = (Job, TimerJob, SuspendedJob, DeadLetterJob)
@@ -24,6 +27,7 @@ JOB_TABLES: tuple[type[AbstractJob], ...] = (Job, TimerJob, SuspendedJob, DeadLe
 __all__ = [
     "JOB_TABLES",
     "SHARED_COLUMNS",
+    "WITHDRAWN",
     "AbstractJob",
     "AcquisitionLock",
     "Batch",
@@ -41,14 +45,20 @@ __all__ = [
     "IncidentState",
     "Job",
     "JobDefinition",
+    "JobKey",
     "JobLog",
     "JobProgress",
     "JobType",
     "LogState",
     "MeterLog",
+    "Misfire",
     "NodeState",
+    "ResultStatus",
+    "Schedule",
+    "ScheduleFiring",
     "Scope",
     "SuspendedJob",
     "Suspension",
+    "TaskResult",
     "TimerJob",
 ]

@@ -64,6 +64,9 @@ class AbstractJob(models.Model):
 
     state: ClassVar[str]
 
+    #: Whether ``enqueue`` returned this row instead of inserting one, because its unique key is taken.
+    is_duplicate: bool = False
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     revision = models.PositiveIntegerField(default=1)
     type = models.CharField(max_length=32, choices=JobType, default=JobType.MESSAGE)
@@ -113,6 +116,9 @@ class AbstractJob(models.Model):
     correlation_id = NameField(max_length=255, blank=True, default="")
     batch_id = models.UUIDField(null=True, blank=True)
     traceparent = models.CharField(max_length=55, blank=True, default="")
+    task_backend = NameField(
+        max_length=255, blank=True, default="", db_default="", help_text=_("The alias in TASKS by which it came.")
+    )
 
     class Meta:
         abstract = True

@@ -5,16 +5,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any, TypeAlias
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.identifiers import uuid7
-from jobexec.models import Batch, BatchFailure, BatchPart, FailureGroup, Incident, JobLog
+from jobexec.models import (
+    Batch,
+    BatchFailure,
+    BatchPart,
+    DeadLetterJob,
+    FailureGroup,
+    Incident,
+    JobLog,
+    ScheduleFiring,
+    TaskResult,
+)
 
 from . import global_lock
+from .key_cleanup import freeing_keys
 from .locking import atomic, delete_rows
 from .meter_roll_up import rolling_up
 
@@ -57,7 +69,8 @@ class Cleanup:
         self._tables = _expired(using)
         self._rows: Rows | None = None
         self._reached: Any = None
-        self._meters = rolling_up(using)
+        #: What has its own way of going on in transactions; several may be at it.
+        self._others = chain(freeing_keys(using), rolling_up(using))
 
     @classmethod
     def begin(cls, using: str, owner: str) -> Cleanup | None:
@@ -85,7 +98,7 @@ class Cleanup:
         if not self._prolong():
             self._warn()
             return None
-        return next(self._meters, None)
+        return next(self._others, None)
 
     def _prolong(self) -> bool:
         return global_lock.prolong(self.using, self.owner, self._token, FORCE_AFTER, global_lock.CLEAN_UP)
@@ -120,10 +133,18 @@ class Cleanup:
 def _expired(using: str) -> Iterator[Rows]:
     """What is to be deleted: rows of one table each, in the order of one column with an index, the oldest first."""
     settings = get_settings()
+    if settings.result_ttl is not None:
+        yield _results(using, clock.now(using) - settings.result_ttl)
     if settings.history_max_rows is not None:
         yield from _beyond(using, settings.history_max_rows)
     if settings.history_time_to_live is not None:
         yield from _before(using, clock.now(using) - settings.history_time_to_live)
+
+
+def _results(using: str, moment: datetime) -> Rows:
+    """Results of tasks that were over before that; of a dead letter they stay as long as somebody may requeue it."""
+    dead = DeadLetterJob.objects.using(using).filter(pk=OuterRef("pk"))
+    return TaskResult.objects.using(using).filter(~Exists(dead), end_time__lt=moment).order_by("end_time")
 
 
 def _beyond(using: str, count: int) -> Iterator[Rows]:
@@ -142,6 +163,9 @@ def _before(using: str, moment: datetime) -> Iterator[Rows]:
     yield JobLog.objects.using(using).filter(timestamp__lt=moment).order_by("timestamp")
     yield Incident.objects.using(using).filter(end_time__lt=moment).order_by("end_time")
     yield FailureGroup.objects.using(using).filter(last_time__lt=moment).order_by("last_time")
+    firings = ScheduleFiring.objects.using(using)
+    later = firings.filter(schedule=OuterRef("schedule"), fire_time__gt=OuterRef("fire_time"))
+    yield firings.filter(Exists(later), create_time__lt=moment).order_by("create_time")  # but for each one's newest
     # What is created before that and over: there are few of them. Their parts go first, and no statement deletes many.
     ended = Batch.objects.using(using).filter(create_time__lt=moment, end_time__lt=moment).order_by("create_time")
     while batches := list(ended.values_list("pk", flat=True)[:100]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db import connections
 
@@ -22,6 +23,7 @@ from .locking import atomic
 from .moments import check_moment
 from .ranking import check_priority, rank
 from .wake import wake_on_commit
+from .watching import tell_watchers
 
 _OPTIONS = frozenset(SHARED_COLUMNS) - {"revision", "lock_owner", "lock_expiration_time", "rank", "start_time"}
 _OF_EACH = ("handler_configuration", "due_date", "id", "create_time")
@@ -59,6 +61,7 @@ def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[Job | TimerJ
         _log(using, jobs)
         for table in (Job, TimerJob):
             _tell(using, table, [job for job in jobs if type(job) is table])
+    tell_watchers(using, jobs)
     return jobs
 
 
@@ -106,24 +109,26 @@ class Pattern:
         else:
             insert_row(connection, table, values)
         _tell(using, table, [row])
+        tell_watchers(using, [row])
         return row  # type: ignore[no-any-return]
 
-    def create_many(self, encoded: Sequence[str], **own: Any) -> CreatedJobs:
+    def create_many(self, encoded: Sequence[str], *, ids: Sequence[UUID] | None = None, **own: Any) -> CreatedJobs:
         """Insert a job for each ``handler_configuration``, given as JSON texts, in one transaction; in that order.
 
-        All else is the same for all, also their ``create_time``.
+        All else is the same for all, also their ``create_time``. Their ``ids`` are made if they are not given.
         """
         using = self.using
         table, columns, values = self.job(encoded="", **own)
         for name in ("id", "handler_configuration"):
             del columns[name], values[name]
-        jobs = CreatedJobs(using, table, columns, uuid7s(len(encoded)), encoded)
+        jobs = CreatedJobs(using, table, columns, uuid7s(len(encoded)) if ids is None else ids, encoded)
         if jobs:
             rows = [(id.hex, text) for id, text in zip(jobs.ids, encoded, strict=True)]
             with atomic(using):
                 insert_rows(connections[using], table, ("id", "handler_configuration"), rows, values)
                 _log(using, jobs)
                 _tell(using, table, jobs)
+        tell_watchers(using, jobs)
         return jobs
 
     def job(

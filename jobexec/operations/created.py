@@ -6,14 +6,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 from uuid import UUID
 
 from django.db.models.base import ModelState
 
-from jobexec.models import AbstractJob, Job, TimerJob
+from jobexec.models import AbstractJob, DeadLetterJob, Job, SuspendedJob, TimerJob
 
 Table = type[Job] | type[TimerJob]
+#: What ``enqueue`` returns: what it inserted, or whoever has the unique key.
+AnyJob: TypeAlias = Job | TimerJob | SuspendedJob | DeadLetterJob
 
 
 def instance(using: str, table: type[AbstractJob], columns: Mapping[str, Any]) -> Any:

@@ -16,6 +16,7 @@ from .fingerprint import fingerprint
 from .move import move
 from .selection import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
 from .settle import MESSAGE_LENGTH
+from .task_attempts import write_buried
 
 _BY_HAND = "It was moved to the dead letters by hand."
 
@@ -42,5 +43,6 @@ def _bury(using: str, row: AbstractJob, reason: str) -> str | None:
     moved = move(row, DeadLetterJob, **changes, fingerprint=fingerprint(row.handler_type, message, stack))
     if moved is None:
         return CHANGED_MEANWHILE
+    write_buried(using, moved)
     announce(signals.job_dead_lettered, using, DeadLetterJob, job=moved, error=DoNotRetry(message))
     return None

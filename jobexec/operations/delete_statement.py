@@ -42,7 +42,7 @@ def delete_ours(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mappi
     connection = connections[using]
     sqlite = connection.vendor == "sqlite"
     parameters: dict[str, Any] = {"owner": owner}
-    condition = _ours(jobs, parameters, connection.vendor)
+    condition = ours(jobs, parameters, connection.vendor)
     if runs:
         parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
     with connection.cursor() as cursor:
@@ -51,13 +51,13 @@ def delete_ours(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mappi
         elif sqlite:
             return _logged_on_sqlite(using, cursor, condition, parameters, jobs, runs)
         else:
-            parameters |= _as_arrays(runs)
+            parameters |= as_arrays(runs)
             cursor.execute(_logged_on_postgresql(condition), parameters)
-        return _lost(cursor, jobs)
+        return lost(cursor, jobs)
 
 
-def _ours(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], vendor: str) -> str:
-    """The condition, by revision: nearly always one or two of them."""
+def ours(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], vendor: str) -> str:
+    """The condition for rows still held at their revisions: nearly always one or two. The owner is a parameter."""
     ids: dict[int, list[UUID]] = {}
     for job in jobs:
         if (group := ids.get(job.revision)) is None:
@@ -70,26 +70,37 @@ def _ours(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], vendor: str) 
     return f"lock_owner = %(owner)s AND ({' OR '.join(terms)})"
 
 
-def _lost(cursor: Any, jobs: Sequence[AcquiredJob]) -> set[UUID]:
+def lost(cursor: Any, jobs: Sequence[AcquiredJob]) -> set[UUID]:
+    """The ids of those that a statement, which returns ids, has not deleted."""
     if cursor.rowcount == len(jobs):  # nearly always; SQLite does not know before all rows are fetched
         return set()
     deleted = {pk if isinstance(pk, UUID) else UUID(pk) for (pk,) in cursor.fetchall()}
     return {job.id for job in jobs} - deleted
 
 
+#: What a run leaves in the log of PostgreSQL, from ``gone``, the rows that were deleted, and ``run``.
+LOGGED = f"""logged AS ({_INSERT} SELECT {
+    _VALUES.format(
+        wait="greatest(0.0, extract(epoch FROM started - coalesce(due_date, create_time)))::float8", rest=_EMPTY
+    )
+} FROM gone JOIN run USING (id))"""
+#: What it needs of a row.
+RETURNED = f"id, attempts, retries, create_time, {_COPIED}"
+
+
 @cache
 def _logged_on_postgresql(condition: str) -> str:
-    wait = "greatest(0.0, extract(epoch FROM started - coalesce(due_date, create_time)))::float8"
     return f"""
         WITH run AS (
           SELECT * FROM unnest(%(runs)s::uuid[], %(started)s::timestamptz[], %(durations)s::float8[], %(nodes)s::text[])
           AS run(id, started, duration, node)),
-        gone AS (DELETE FROM {_JOB} WHERE {condition} RETURNING id, attempts, retries, create_time, {_COPIED}),
-        logged AS ({_INSERT} SELECT {_VALUES.format(wait=wait, rest=_EMPTY)} FROM gone JOIN run USING (id))
+        gone AS (DELETE FROM {_JOB} WHERE {condition} RETURNING {RETURNED}),
+        {LOGGED}
         SELECT id FROM gone"""
 
 
-def _as_arrays(runs: Mapping[UUID, Run]) -> dict[str, Any]:
+def as_arrays(runs: Mapping[UUID, Run]) -> dict[str, Any]:
+    """The parameters that tell PostgreSQL of runs."""
     return {
         "runs": list(runs),
         "started": [run.started_at for run in runs.values()],
@@ -111,7 +122,7 @@ def _logged_on_sqlite(
     with atomic(using):
         cursor.execute(_LOGGED_ON_SQLITE.format(condition=condition), parameters | {"runs": json.dumps(told)})
         cursor.execute(f"DELETE FROM {_JOB} WHERE {condition} RETURNING id", parameters)
-        return _lost(cursor, jobs)
+        return lost(cursor, jobs)
 
 
 # A day has 86,400,000 milliseconds, and a julian day as a float is not good for much more.

@@ -34,3 +34,11 @@ def is_database_error(error: BaseException) -> bool:
 def storable(text: str) -> str:
     """The text without what a database refuses: U+0000 (PostgreSQL) and lone surrogates (all of them)."""
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def shortened(text: str, length: int) -> str:
+    """The beginning and the end: an exception may quote megabytes, which a database refuses as a packet too big."""
+    if len(text) <= length:
+        return text
+    half = length // 2
+    return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"

@@ -32,7 +32,9 @@ _MAX_ROWS = 1000  # in one statement
 _MAX_LENGTH = 1_000_000  # of the texts in one statement: servers refuse one of several megabytes
 
 
-def parameters(connection: BaseDatabaseWrapper, table: Table, columns: Mapping[str, Any]) -> dict[str, Any]:
+def parameters(
+    connection: BaseDatabaseWrapper, table: type[models.Model], columns: Mapping[str, Any]
+) -> dict[str, Any]:
     """The columns as drivers take them: what the fields of the model make of them. JSON is a text."""
     fields = _fields(table)
     made = {}
@@ -153,7 +155,7 @@ def _literal(value: Any) -> str:
 
 
 @cache
-def _fields(table: Table) -> dict[str, tuple[type | None, Callable[[Any, BaseDatabaseWrapper], Any]]]:
+def _fields(table: type[models.Model]) -> dict[str, tuple[type | None, Callable[[Any, BaseDatabaseWrapper], Any]]]:
     """By name: the type of values that need no preparation, and what prepares the others."""
     return {field.name: (_plain(field), partial(_prepare(field), field)) for field in table._meta.concrete_fields}
 

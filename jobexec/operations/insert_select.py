@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -36,10 +36,12 @@ def insert_from(
     ids: Collection[UUID],
     columns: Mapping[str, Any],
     each: Mapping[UUID, Mapping[str, Any]] | None = None,
+    update: Sequence[str] = (),
 ) -> None:
     """INSERT INTO ``to`` one row for each of these rows of ``source``, in one statement if the database takes it.
 
-    ``columns`` says what the columns get: a value, or :class:`Sql`; ``each`` has further values by id.
+    ``columns`` says what the columns get: a value, or :class:`Sql`; ``each`` has further values by id. A row that is
+    there already, by its id, gets the columns in ``update`` instead; without them that is an error.
     """
     rows = list(each or ids)
     own = len(each[rows[0]]) if each else 0
@@ -47,7 +49,7 @@ def insert_from(
     size = max(1, (most - len(columns)) // (1 + own)) if most else len(rows)
     for start in range(0, len(rows), size):
         page = rows[start : start + size]
-        _insert_from(using, source, to, page, columns, {pk: each[pk] for pk in page} if each else {})
+        _insert_from(using, source, to, page, columns, {pk: each[pk] for pk in page} if each else {}, update)
 
 
 def _insert_from(
@@ -57,6 +59,7 @@ def _insert_from(
     ids: list[UUID],
     columns: Mapping[str, Any],
     each: Mapping[UUID, Mapping[str, Any]],
+    update: Sequence[str],
 ) -> None:
     dialect = _dialect(using)
     assert dialect is not None, "ask is_possible() first"
@@ -69,10 +72,22 @@ def _insert_from(
     given, origin, given_parameters = dialect(connection, to, ids, own)
     names = ", ".join(map(quote, [*values, *own]))
     statement = f"INSERT INTO {to._meta.db_table} ({names}) {given} SELECT {', '.join(texts)} FROM {origin}"
+    statement += _or_update(connection, update, filtered=not own)
     parameters = [parameter for _, parameters in expressions for parameter in parameters]
     ordered = [*given_parameters, *parameters] if given else [*parameters, *given_parameters]
     with connection.cursor() as cursor:
         cursor.execute(statement.format(source=source._meta.db_table), ordered)
+
+
+def _or_update(connection: Any, columns: Sequence[str], *, filtered: bool) -> str:
+    """The end of an upsert; ``filtered``: what it follows has a WHERE, without which SQLite takes it for a join's."""
+    if not columns:
+        return ""
+    quoted = [connection.ops.quote_name(name) for name in columns]
+    if connection.vendor == "mysql":
+        return f" ON DUPLICATE KEY UPDATE {', '.join(f'{name} = VALUES({name})' for name in quoted)}"
+    changes = ", ".join(f"{name} = excluded.{name}" for name in quoted)
+    return f"{'' if filtered else ' WHERE true'} ON CONFLICT (id) DO UPDATE SET {changes}"
 
 
 def _split(each: Mapping[UUID, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, list[Any]]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypeVar
 
 from django.core.exceptions import EmptyResultSet
-from django.db import connections, models, transaction
+from django.db import Error, connections, models, transaction
 from django.db.models import QuerySet
 from django.db.models.sql import DeleteQuery
 
@@ -76,6 +78,40 @@ def lock_rows(queryset: QuerySet[M, Row], *, skip_locked: bool = False, no_key: 
         return queryset
     skip = skip_locked and features.has_select_for_update_skip_locked
     return queryset.select_for_update(skip_locked=skip, no_key=no_key and features.has_select_for_no_key_update)
+
+
+#: How long a statement waits for locks: how to ask, how to say it, and whether an error leaves it as it is.
+_PATIENCE = {
+    "postgresql": ("SHOW lock_timeout", "SELECT set_config('lock_timeout', %s, true)", False),
+    "mysql": ("SELECT @@SESSION.innodb_lock_wait_timeout", "SET SESSION innodb_lock_wait_timeout = %s", True),
+}
+
+
+@contextmanager
+def waiting_at_most(using: str, seconds: int) -> Iterator[None]:
+    """In a transaction: a statement that waits for a lock of somebody else for longer raises a conflict.
+
+    Not on SQLite, where who writes has the whole file. After an error PostgreSQL has forgotten what was set, with all
+    that the transaction did; MySQL keeps it for the connection.
+    """
+    connection = connections[using]
+    if connection.vendor not in _PATIENCE:
+        yield
+        return
+    look, change, after_errors = _PATIENCE[connection.vendor]
+    with connection.cursor() as cursor:
+        cursor.execute(look)
+        before = cursor.fetchone()[0]
+        cursor.execute(change, [seconds if connection.vendor == "mysql" else f"{seconds}s"])
+    try:
+        yield
+    except BaseException:
+        if after_errors:
+            with suppress(Error), connection.cursor() as cursor:
+                cursor.execute(change, [before])
+        raise
+    with connection.cursor() as cursor:
+        cursor.execute(change, [before])
 
 
 def atomic(using: str) -> Any:

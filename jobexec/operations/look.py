@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from django.db.models import Exists, Value
 
-from jobexec.models import Deployment, DeploymentRegistration, HistoryJob, Job, TimerJob
+from jobexec.models import Deployment, DeploymentRegistration, HistoryJob, Job, Schedule, TimerJob
 
 from .leases import dead_nodes
 from .overrides import overridden
@@ -18,7 +18,7 @@ from .work import Scope
 
 #: The questions by name; those about deployments may have a number behind it.
 DEAD_NODES, SUSPENSIONS, TIMERS_SOON, DEPLOYMENTS = "dead_nodes", "suspensions_soon", "timers_soon", "other_deployments"
-HISTORY_SOON, OVERRIDES = "history_soon", "overriding_priorities"
+HISTORY_SOON, OVERRIDES, SCHEDULES_SOON = "history_soon", "overriding_priorities", "schedules_soon"
 
 _MANY = 20  # rather ask anew what to serve than so many questions whether it has changed
 
@@ -26,7 +26,8 @@ Questions: TypeAlias = dict[str, Any]  # Exists() or what else is true or false
 
 
 def questions(using: str, owner: str, soon: datetime) -> Questions:
-    """Whether there are dead nodes to recover (but for ``owner``), or timers, suspensions and history until ``soon``.
+    """Whether there are dead nodes to recover (but for ``owner``), or timers, suspensions, history and schedules until
+    ``soon``.
 
     And whether a definition has an overriding priority, which must be brought to new jobs.
 
@@ -38,6 +39,7 @@ def questions(using: str, owner: str, soon: datetime) -> Questions:
         TIMERS_SOON: Exists(TimerJob.objects.using(using).filter(due_date__lte=soon)),
         HISTORY_SOON: Exists(HistoryJob.objects.using(using).filter(due_date__lte=soon)),
         OVERRIDES: Exists(overridden(using)),
+        SCHEDULES_SOON: Exists(Schedule.objects.using(using).filter(enabled=True, next_time__lte=soon)),
     }
 
 

@@ -12,6 +12,7 @@ from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, Job, Susp
 from .incidents import open_incidents, resolve_incidents
 from .locking import atomic, delete_rows, lock_rows
 from .ranking import rank
+from .task_ready import is_task, mark_ready
 
 J = TypeVar("J", bound=AbstractJob)
 
@@ -47,6 +48,7 @@ def move_all(
             open_incidents(using, moved)
         elif source is DeadLetterJob:
             resolve_incidents(using, gone)
+            mark_ready(using, [row.pk for row in moved if is_task(row)])
     return moved
 
 

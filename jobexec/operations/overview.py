@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from jobexec.models import Batch, BatchState, ExecutorNode, NodeState, Scope, Suspension, TimerJob
+from jobexec.models import Batch, BatchState, ExecutorNode, NodeState, Schedule, Scope, Suspension, TimerJob
 
 from .counts import COUNT_LIMIT, CappedCount, JobCounts, job_counts, open_incidents
 from .failure_groups import GroupOfFailures, failure_groups
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from .batches import BatchProgress
 
 TIMERS_SHOWN = 10
+SCHEDULES_SHOWN = 10
 BATCHES_SHOWN = 5
 NODES_SHOWN = 100
 SUSPENSIONS_SHOWN = 20
 GROUPS_SHOWN = 8
 
 OF_ALL_TENANTS = frozenset({"nodes", "failure_groups", "traffic"})
-PARTS = frozenset({"counts", "incidents", "timers", "suspensions", "batches"}) | OF_ALL_TENANTS
+PARTS = frozenset({"counts", "incidents", "timers", "schedules", "suspensions", "batches"}) | OF_ALL_TENANTS
 """What :func:`overview` can be limited to."""
 
 
@@ -41,6 +42,17 @@ class NextTimer:
     due_date: datetime
     attempts: int
     """0 for a timer, more for a waiting retry."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextFiring:
+    """A schedule that is going to fire."""
+
+    id: int
+    name: str
+    handler_type: str
+    expression: str
+    next_time: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,7 @@ class Overview:
     counts: JobCounts | None = None
     incidents: CappedCount | None = None
     timers: list[NextTimer] | None = None
+    schedules: list[NextFiring] | None = None
     nodes: list[NodeStatus] | None = None
     suspensions: list[Suspension] | None = None
     """Those in force."""
@@ -168,6 +181,17 @@ def _timers(ask: _Question) -> dict[str, Any]:
     return {"timers": list(islice((timer for timer in found if timer.due_date), TIMERS_SHOWN))}
 
 
+def _schedules(ask: _Question) -> dict[str, Any]:
+    rows = Schedule.objects.using(ask.using).filter(next_time__isnull=False).order_by("next_time", "id")
+    columns = ("pk", "name", "handler_type", "expression", "next_time")
+    if ask.tenants is None:
+        return {"schedules": [NextFiring(*row) for row in rows.values_list(*columns)[:SCHEDULES_SHOWN]]}
+    # Whose a schedule is say the options of its jobs.
+    found = rows.values_list("options", *columns)[:COUNT_LIMIT]
+    ours = (NextFiring(*row) for options, *row in found if (options or {}).get("tenant_id", "") in ask.tenants)
+    return {"schedules": list(islice(ours, SCHEDULES_SHOWN))}
+
+
 def _nodes(ask: _Question) -> dict[str, Any]:
     rows = ExecutorNode.objects.using(ask.using).order_by("name", "start_time", "id")[:NODES_SHOWN]
     return {"nodes": [_status(row, ask.now) for row in rows]}
@@ -219,6 +243,7 @@ _LOOKS = {
     "counts": _counts,
     "incidents": _incidents,
     "timers": _timers,
+    "schedules": _schedules,
     "nodes": _nodes,
     "suspensions": _suspensions,
     "batches": _batches,

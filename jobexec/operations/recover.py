@@ -12,7 +12,7 @@ from django.db.models import F, Q
 
 from jobexec import clock
 from jobexec.exceptions import WorkerLost
-from jobexec.models import AbstractJob, ExecutorNode, Job
+from jobexec.models import AbstractJob, DeadLetterJob, ExecutorNode, Job
 
 from . import global_lock
 from .announce import announce, failure_signal
@@ -21,6 +21,7 @@ from .leases import remove_node
 from .locking import atomic, lock_rows
 from .run import Run
 from .settle import Failure, settle_failures
+from .task_attempts import announce_ended
 from .unreadable import UNREADABLE
 from .work import ALONE_FROM, AcquiredJob
 
@@ -154,15 +155,18 @@ def _charge(using: str, row: Job, node_name: str, charged: Charged) -> None:
     """A suspect that ran alone took its process with it: that is an attempt, and costs a retry."""
     started = row.start_time or clock.now(using)
     lost_runs = row.lost_runs + 1
-    failure = Failure(message=_LOST.format(node=node_name, lost_runs=lost_runs))
+    message = _LOST.format(node=node_name, lost_runs=lost_runs)
+    failure = Failure(message, error=WorkerLost(message))
     run = Run(started, max(0.0, (clock.now(using) - started).total_seconds()), node_name)
     moved = settle_failures(using, [(row, failure, run)]).get(row.pk)
     if moved is not None:
         # settle_failures takes a recorded outcome as proof of innocence; this one is not: it stays a suspect.
         type(moved)._base_manager.using(using).filter(pk=moved.pk).update(lost_runs=lost_runs)
         moved.lost_runs = lost_runs
-        signal, values = failure_signal(moved, WorkerLost(failure.message))
+        signal, values = failure_signal(moved, failure.error)
         announce(signal, using, type(moved), **values)
+        if isinstance(moved, Job | DeadLetterJob):  # cancelled, or out of retries
+            announce_ended(using, [moved])
         transaction.on_commit(partial(charged, row, failure, run, type(moved)), using)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from jobexec import signals
 from jobexec.models import AbstractJob, DeadLetterJob, LogState
@@ -12,17 +13,25 @@ from .announce import announce
 from .incidents import delete_incidents
 from .locking import delete_rows
 from .progress import clear_progress
+from .task_attempts import CANCELLED, DELETED, write_removed
 
 
-def remove_deleted(using: str, rows: Sequence[AbstractJob]) -> None:
-    """Delete rows of one table, locked by the caller, with a line in the log for each, and their incidents."""
-    history.write(using, LogState.DELETED, (history.entry(row, LogState.DELETED) for row in rows))
+def remove_deleted(using: str, rows: Sequence[AbstractJob], reasons: Mapping[UUID, str] | None = None) -> None:
+    """Delete rows of one table, locked by the caller, with a line in the log for each, and their incidents.
+
+    ``reasons`` says by id why, where it is not by a person's word.
+    """
+    why = reasons or {}
+    entries = (history.entry(row, LogState.DELETED, exception_message=why.get(row.pk, "")) for row in rows)
+    history.write(using, LogState.DELETED, entries)
+    write_removed(using, rows, DELETED, why)
     _delete(using, rows)
 
 
 def remove_waiting(using: str, rows: Sequence[AbstractJob]) -> None:
     """The same for jobs that were cancelled and that nobody has in hand; ``job_cancelled`` tells of each."""
     history.write(using, LogState.CANCELLED, (history.entry(row, LogState.CANCELLED) for row in rows))
+    write_removed(using, rows, CANCELLED)
     remove_cancelled(using, rows)
     for row in rows:
         announce(signals.job_cancelled, using, type(row), jobs=[row])

@@ -16,7 +16,7 @@ from jobexec.models import AbstractJob, DeadLetterJob, Job, JobLog, LogState, Su
 from jobexec.retry import RetryPlan, default_plan
 
 from . import history, unread
-from .errors import storable
+from .errors import shortened, storable
 from .exclusive import unlock_instances
 from .fingerprint import fingerprint
 from .locking import atomic, lock_rows
@@ -26,6 +26,8 @@ from .release import by_owner
 from .removal import remove_cancelled
 from .run import Run, timing
 from .suspensions import covered_rows
+from .task_attempts import write_cancelled, write_failures
+from .task_ready import is_task
 from .unread import Changes, Departure
 from .work import AcquiredJob
 
@@ -138,6 +140,7 @@ def settle_failures(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJo
 
 def _remove_cancelled(using: str, ended: Sequence[Ended]) -> None:
     history.write(using, LogState.CANCELLED, [_cancellation(*each) for each in ended])
+    write_cancelled(using, [each for each in ended if is_task(each[0])])
     remove_cancelled(using, [row for row, _, _ in ended])
 
 
@@ -162,9 +165,11 @@ def _move_on(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJob]:
     alike = {row.pk: {"fingerprint": fingerprint_of(row, failure)} for row, failure, _ in ended}
     changes = {pk: verdict.columns for pk, verdict in verdicts.items()}
     changes |= {row.pk: changes[row.pk] | alike[row.pk] for row in dead}
-    told = [(row, run) for row, failure, run in ended if failure.kind != "unknown" or not verdicts[row.pk].due_date]
+    told = [each for each in ended if each[1].kind != "unknown" or not verdicts[each[0].pk].due_date]
+    # While their rows are where they ran: what was not read of them is there.
+    write_failures(using, [(*each, not verdicts[each[0].pk].due_date) for each in told if is_task(each[0])])
     depart = unread.depart if unread.is_possible(using) else _depart
-    return depart(using, departures, changes, {row.pk: timing(row, run) | alike[row.pk] for row, run in told})
+    return depart(using, departures, changes, {row.pk: timing(row, run) | alike[row.pk] for row, _, run in told})
 
 
 def fingerprint_of(row: AbstractJob | AcquiredJob, failure: Failure) -> str:
@@ -199,7 +204,10 @@ def decide(row: AbstractJob, failure: Failure, now: datetime) -> Verdict:
     """
     settings = get_settings()
     message = storable(failure.message)[:MESSAGE_LENGTH]
-    changes: dict[str, Any] = {"exception_message": message, "exception_stack": _shortened(storable(failure.stack))}
+    changes: dict[str, Any] = {
+        "exception_message": message,
+        "exception_stack": shortened(storable(failure.stack), STACK_LENGTH),
+    }
     if failure.kind == "unknown":
         since = row.unknown_since or now
         if now - since < settings.unknown_handler_timeout:
@@ -213,14 +221,6 @@ def decide(row: AbstractJob, failure: Failure, now: datetime) -> Verdict:
     retries = 0 if failure.kind == "fatal" else max(0, row.retries - 1)
     due_date = _retry_date(row, failure, now) if retries else None
     return Verdict(due_date, changes | {"retries": retries if due_date else 0})
-
-
-def _shortened(stack: str) -> str:
-    """The beginning and the end: an exception may quote megabytes, which a database refuses as a packet too big."""
-    if len(stack) <= STACK_LENGTH:
-        return stack
-    half = STACK_LENGTH // 2
-    return f"{stack[:half]}\n... {len(stack) - 2 * half} characters left out ...\n{stack[-half:]}"
 
 
 def _retry_date(row: AbstractJob, failure: Failure, now: datetime) -> datetime | None:

@@ -19,6 +19,7 @@ from .incidents import copy_incidents, resolve_incidents
 from .insert_select import Sql, insert_from
 from .locking import delete_rows
 from .ranking import rank, rank_sql
+from .task_ready import mark_ready
 
 
 def is_possible(using: str) -> bool:
@@ -58,6 +59,7 @@ def transfer(
         copy_incidents(using, ids)
     elif source is DeadLetterJob:
         resolve_incidents(using, ids)
+        mark_ready(using, ids)
 
 
 def _ranked(

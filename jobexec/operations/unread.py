@@ -29,7 +29,7 @@ class Departure(NamedTuple):
 COLUMNS = frozenset(
     {
         *("id", "revision", "lock_owner", "retries", "attempts", "lost_runs", "conflicts", "unknown_since"),
-        *("retry_plan", "cancel_requested", "suspend_requested", "due_date", "create_time"),
+        *("retry_plan", "cancel_requested", "suspend_requested", "due_date", "create_time", "task_backend"),
         *history.COPIED,
         *Scope.values,
     }

@@ -6,6 +6,7 @@ No code of ours writes such rows. Raw SQL does, other programs, and SQLite, whic
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from .fingerprint import fingerprint
 from .hidden import hide_text_by_definition
 from .incidents import open_incidents
 from .locking import atomic, delete_rows
+from .task_attempts import write_buried
 
 #: What reading or moving a page raises because of one of its rows; never what a database raises that is away.
 UNREADABLE = (
@@ -40,7 +42,15 @@ UNREADABLE = (
 
 _PAGE = 200
 _MESSAGE = "The row cannot be read: {problems}."
-_ESSENTIAL = ("handler_type", "category", "process_instance_id", "deployment_id", "tenant_id", "create_time")
+_ESSENTIAL = (
+    "handler_type",
+    "category",
+    "process_instance_id",
+    "deployment_id",
+    "tenant_id",
+    "create_time",
+    "task_backend",
+)
 _UNTOUCHED = frozenset({"id", "revision", "lock_owner", "lock_expiration_time", "start_time"})
 
 
@@ -132,6 +142,8 @@ def bury(
             return False
         dead = _insert(using, values | fresh, fresh)
         open_incidents(using, [dead])
+        with suppress(*UNREADABLE), transaction.atomic(using=using):  # its result need not be readable either
+            write_buried(using, dead, UnreadableJob(text))
         announce(signals.job_dead_lettered, using, DeadLetterJob, job=dead, error=UnreadableJob(text))
         if lock_owner and instance and not keeps_instance:
             unlock_instances(using, lock_owner, {instance})

@@ -18,7 +18,7 @@ CHANNEL = "jobexec_wake"
 
 #: What a wake-up is about: the content of a notification. Executors of other releases may say less, or something else;
 #: that is then about everything.
-JOBS, TIMERS, HISTORY, EVERYTHING = "job", "timer", "history", ""
+JOBS, TIMERS, HISTORY, SCHEDULES, EVERYTHING = "job", "timer", "history", "schedule", ""
 
 _listeners: set[Callable[[str, str], None]] = set()
 
@@ -28,7 +28,7 @@ _places: WeakKeyDictionary[BaseDatabaseWrapper, int] = WeakKeyDictionary()
 
 def add_listener(listener: Callable[[str, str], None]) -> None:
     """Call ``listener(using, content)`` in this process after each commit that brought jobs (an embedded executor's
-    ear); ``content`` is JOBS, TIMERS, HISTORY or EVERYTHING."""
+    ear); ``content`` is JOBS, TIMERS, HISTORY, SCHEDULES or EVERYTHING."""
     _listeners.add(listener)
 
 
@@ -37,14 +37,15 @@ def remove_listener(listener: Callable[[str, str], None]) -> None:
     _listeners.discard(listener)
 
 
-def wake_on_commit(using: str, *, timers: bool = False, history: bool = False) -> None:
+def wake_on_commit(using: str, *, timers: bool = False, history: bool = False, schedules: bool = False) -> None:
     """Wake the executors of this engine once the current transaction commits, once per transaction.
 
-    For executable jobs, or for timers, or for history: of these nobody but the loop that waits for them wants to know.
+    For executable jobs, or for timers, history or schedules: of these only the loop that waits for them wants to know.
     Losing the wake-up costs latency only: polling always suffices. A callback that a rolled back savepoint took
     away also took the jobs that it was for, so looking for our own callback is enough to know that one will come.
     """
-    content, connection = HISTORY if history else TIMERS if timers else JOBS, connections[using]
+    content = SCHEDULES if schedules else HISTORY if history else TIMERS if timers else JOBS
+    connection = connections[using]
     pending = _pending(connection)
     if pending is not None:
         pending.also(content)

@@ -28,6 +28,9 @@ TABLES = (
     models.FailureGroup,
     models.Batch,
     models.HistoryJob,
+    models.Schedule,
+    models.JobKey,
+    models.TaskResult,
 )
 
 

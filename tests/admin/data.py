@@ -19,12 +19,17 @@ from jobexec.models import (
     Incident,
     Job,
     JobDefinition,
+    JobKey,
     JobLog,
     LogState,
     NodeState,
+    ResultStatus,
+    Schedule,
+    ScheduleFiring,
     Scope,
     SuspendedJob,
     Suspension,
+    TaskResult,
     TimerJob,
 )
 
@@ -79,6 +84,9 @@ def some_of_everything(using: str = "default") -> dict[type[Any], Any]:
         TimerJob: make(TimerJob, using, due_date=now + timedelta(minutes=3), attempts=1, retries=2, **FAILURE),
         SuspendedJob: make(SuspendedJob, using, due_date=now + timedelta(hours=1), suspend_requested=True),
         DeadLetterJob: dead,
+        Schedule: schedule(using, fired_job=dead.pk),
+        JobKey: job_key(using, job_id=dead.pk),
+        TaskResult: task_result(using),
         **_beside(using),
     }
 
@@ -162,6 +170,57 @@ def batch(using: str = "default", **columns: Any) -> Batch:
             "parts": 10,
             "changed": 700,
             "skipped": 1,
+            **columns,
+        }
+    )
+
+
+def schedule(using: str = "default", fired_job: Any = None, **columns: Any) -> Schedule:
+    """A schedule of a handler that is known here, made by a person; with the firing that made a job."""
+    row = Schedule.objects.using(using).create(
+        **{
+            "name": "shop.reminders",
+            "handler_type": "demo_project.bookings.jobs.book_hotel",
+            "handler_configuration": {"args": [4711], "kwargs": {}},
+            "options": {"priority": 5},
+            "expression": "0 3 * * MON-FRI",
+            "timezone": "Europe/Berlin",
+            "next_time": clock.now() + timedelta(hours=5),
+            "last_time": clock.now() - timedelta(hours=19),
+            "fired": 41,
+            **columns,
+        }
+    )
+    if fired_job is not None:
+        ScheduleFiring.objects.using(using).create(
+            schedule=row, fire_time=row.last_time or clock.now(), job_id=fired_job
+        )
+    return row
+
+
+def job_key(using: str = "default", **columns: Any) -> JobKey:
+    return JobKey.objects.using(using).create(
+        **{"handler_type": "shop.jobs.charge_card", "key": "order-4711", "job_id": uuid7(), **columns}
+    )
+
+
+def task_result(using: str = "default", **columns: Any) -> TaskResult:
+    """A task that has failed once and then returned something."""
+    now = clock.now()
+    return TaskResult.objects.using(using).create(
+        **{
+            "id": uuid7(),
+            "backend": "default",
+            "handler_type": "shop.jobs.charge_card",
+            "handler_configuration": {"args": [4711], "kwargs": {"currency": "EUR"}},
+            "status": ResultStatus.SUCCESSFUL,
+            "create_time": now - timedelta(minutes=9),
+            "first_time": now - timedelta(minutes=8),
+            "last_time": now - timedelta(minutes=3),
+            "end_time": now - timedelta(minutes=3),
+            "return_value": {"receipt": "2026-0042", "total": "19.90"},
+            "errors": [{"exception_class_path": "shop.gateway.GatewayTimeout", "traceback": STACK}],
+            "workers": ["worker-2", "worker-1"],
             **columns,
         }
     )

@@ -27,6 +27,7 @@ OF_DJANGO = {
 }
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 640, "height": 900}
 SUSPEND = "/admin/jobexec/suspension/add/"
+ADD_SCHEDULE = "/admin/jobexec/schedule/add/"
 
 
 @pytest.fixture
@@ -47,6 +48,7 @@ def pages(page: Any, rows: dict[type[Any], Any], asking: frozenset[str]) -> Iter
         *urls,
         f"{list_url(DeadLetterJob)}?fingerprint={data.FINGERPRINT}",
         f"{list_url(Job)}?q=nothing",
+        ADD_SCHEDULE,
         SUSPEND,
     ]:
         page.goto(url)
@@ -84,7 +86,7 @@ def questions(page: Any, url: str, name: str) -> Iterator[str]:
 # Before 6.1 the links in Django's own breadcrumbs are told apart by their colour alone, on every page.
 @pytest.mark.skipif(django.VERSION < (6, 1), reason="Django's own pages have serious findings before 6.1")
 @pytest.mark.slow
-@pytest.mark.timeout(300)  # axe looks at every pixel behind a text
+@pytest.mark.timeout(400)  # axe looks at every pixel behind a text
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_blocked_and_all_can_be_read(page, rows, scheme):
     wrong: list[Any] = []

@@ -19,9 +19,12 @@ from jobexec.models import (
     Incident,
     Job,
     JobDefinition,
+    JobKey,
+    Schedule,
     Scope,
     SuspendedJob,
     Suspension,
+    TaskResult,
     TimerJob,
 )
 
@@ -81,6 +84,12 @@ ACTIONS: list[tuple[type[Any], str, str, dict[str, str]]] = [
     (Deployment, "unregister", "register_deployment", NODE),
     (Suspension, "lift", "activate_job", {}),
     (JobDefinition, "suspend", "suspend_job", {}),
+    (Schedule, "fire_now", "fire_schedule", {}),
+    (Schedule, "enable", "fire_schedule", {}),
+    (Schedule, "disable", "fire_schedule", {}),
+    (Schedule, "delete_selected", "delete_schedule", {}),
+    (JobKey, "delete_selected", "delete_jobkey", {}),
+    (TaskResult, "delete_selected", "delete_taskresult", {}),
 ]
 ALL = {permission for _table, _action, permission, _asks in ACTIONS}
 CASES = pytest.mark.parametrize(
@@ -132,12 +141,16 @@ BESIDE: dict[type[Any], Callable[[str], Any]] = {
     FailureGroup: a_failure_group,
     Batch: a_batch,
     HistoryJob: lambda action: data.history_job(),
+    Schedule: lambda action: data.schedule(enabled=action != "enable"),
+    JobKey: lambda action: data.job_key(),
+    TaskResult: lambda action: data.task_result(),
 }
 
 
 def everything() -> list[Any]:
     """What is in the tables that actions change."""
     tables = (*JOB_TABLES, Deployment, DeploymentRegistration, Suspension, JobDefinition, Incident, HistoryJob, Batch)
+    tables = (*tables, Schedule, JobKey, TaskResult)
     return [(table.__name__, list(table.objects.order_by("pk").values())) for table in tables]
 
 

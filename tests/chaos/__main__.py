@@ -1,4 +1,4 @@
-"""The command line. The exit code is 0 if nothing was found, 1 if something was."""
+"""The command line. The exit code is 0 if nothing was found, 1 if something was, or if there was nothing to judge."""
 
 import argparse
 import json
@@ -37,13 +37,16 @@ def main(arguments: list[str]) -> int:
     history = History(read(folder / "journal"), json.loads((folder / "state.json").read_text()), single=single)
     problems = judge(history)
     print(*summary(history), *verdict(history, problems), sep="\n")
-    if problems or given.keep:
+    idle = bool(history.jobs) and not any(history.runs())
+    if problems or given.keep or idle:
         print(f"The journal, the logs of the nodes and the state of the database are in {folder}")
     elif not given.judge:
         shutil.rmtree(folder)
-    if not problems:
+    if idle:
+        print("No job ran: no node has come up, so nothing is proven.")
+    elif not problems:
         print("Nothing is wrong.")
-    return 1 if problems else 0
+    return 1 if problems or idle else 0
 
 
 def _play(given: argparse.Namespace) -> Path:

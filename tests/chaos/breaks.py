@@ -3,12 +3,24 @@
 These replace functions of jobexec in processes of the tests; jobexec itself has no such switch.
 """
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from jobexec import clock
 from jobexec.executor import execution, job_executor, node, recovery
-from jobexec.models import ExecutorNode, Job, NodeState
-from jobexec.operations import acquire, complete, page, recover, settle
+from jobexec.models import ExecutorNode, Job, NodeState, ResultStatus, ScheduleFiring
+from jobexec.operations import (
+    acquire,
+    complete,
+    job_keys,
+    page,
+    recover,
+    result_rows,
+    schedule_firing,
+    settle,
+    unique,
+)
 from jobexec.operations.exclusive import unlock_instances
 from jobexec.operations.locking import atomic, lock_rows
 
@@ -33,13 +45,13 @@ def fencing() -> None:
 
 def atomic_fence() -> None:
     """An atomic job commits although its row is no longer its own."""
-    complete = execution.complete_jobs
+    complete = execution.complete_alone
 
-    def complete_jobs(using: str, completed: Any, *, keep: Any = ()) -> set[Any]:
-        complete(using, completed)
-        return {job.id for job, _ in completed}
+    def complete_alone(outcome: Any, run: Any) -> bool:
+        complete(outcome, run)
+        return True
 
-    execution.complete_jobs = complete_jobs
+    execution.complete_alone = complete_alone
 
 
 def lock_row() -> None:
@@ -91,6 +103,51 @@ def lost_run_charge() -> None:
     recover._release_page = release_page
 
 
+def schedule_row() -> None:
+    """Nodes that meet a schedule which is due do not wait for each other, and a firing that is noted is no matter."""
+    schedule_firing.lock_rows = lambda rows, **how: rows
+
+    def make(using: str, jobs: Any, row: Any, times: Any) -> int:
+        for time in times.fire:
+            job = jobs.enqueue(using, row.handler_type, row.handler_configuration, row.options, time)
+            firing = ScheduleFiring(schedule_id=row.pk, fire_time=time, job_id=job.pk)
+            ScheduleFiring.objects.using(using).bulk_create([firing], ignore_conflicts=True)
+        return len(times.fire)
+
+    schedule_firing._make = make
+
+
+def unique_key() -> None:
+    """Whoever has seen that a key is free takes it, without another look when its row is locked."""
+
+    def take_over(self: Any) -> None:
+        rows = {holder.row: self.open.pop(key) for key, holder in self._seen.items()}
+        if rows:
+            job_keys.hand_over(self.using, rows, self._expiration)
+
+    unique.Claim._take_over = take_over  # type: ignore[method-assign]
+
+
+def task_fence() -> None:
+    """What a task returned is kept although its job is no longer ours."""
+
+    def delete_and_keep(using: str, owner: str, jobs: Any, runs: Any, results: Any) -> set[Any]:
+        with atomic(using):
+            rows = list(lock_rows(Job.objects.using(using).filter(pk__in=results).order_by("pk")))
+            ours = complete._still_ours(using, owner, jobs)
+            complete._write_successes(using, {pk: run for pk, run in runs.items() if pk in ours})
+            done = ResultStatus.SUCCESSFUL
+            ends = {
+                pk: result_rows.End(done, clock.now(using), run, (), json.loads(results[pk]))
+                for pk, run in runs.items()
+            }
+            result_rows.write_ends(using, rows, ends)
+            Job.objects.using(using).filter(pk__in=ours).delete()
+        return {job.id for job in jobs} - ours
+
+    complete._delete_and_keep = delete_and_keep
+
+
 GUARDS: dict[str, Callable[[], None]] = {
     "fencing": fencing,
     "atomic-fence": atomic_fence,
@@ -99,4 +156,7 @@ GUARDS: dict[str, Callable[[], None]] = {
     "recover-living": recover_living,
     "sibling-commit": sibling_commit,
     "lost-run-charge": lost_run_charge,
+    "schedule-row": schedule_row,
+    "unique-key": unique_key,
+    "task-fence": task_fence,
 }

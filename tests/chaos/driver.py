@@ -6,6 +6,7 @@ import random
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from . import nodes as node_processes
 from . import servers
 from .journal import Journal, now
 from .mixtures import AIMED, ALL_OF_IT, Mixture
+from .timetable import THRESHOLD, Timetable
 
 _TURN = 0.02
 _PATIENCE = 120.0
@@ -45,6 +47,7 @@ class Driver:
         self.options, self.mixture = options, options.mixture
         self.folder = Path(tempfile.mkdtemp(prefix="jobexec-chaos-run-"))
         self.journal = Journal(self.folder / "journal", "driver")
+        self._timetable = Timetable(self.journal)
         self._stop = threading.Event()
         self._errors: list[BaseException] = []
 
@@ -54,26 +57,31 @@ class Driver:
         self.journal.write("limits", tenants=dict(self.mixture.tenants))
         server = servers.make(self.options.database, self.folder, self.options.server)
         nodes: list[node_processes.Node] = []
+        callers: list[node_processes.Caller] = []
         try:
             shared = self._set_up(server)
             environment = node_processes.environment(shared, self.options.broken)
             names = [f"n{number}" for number in range(1, self.options.nodes + 1)]
             shifts = self.mixture.shifts and self.options.database != "sqlite"  # whose time is that of the node
             nodes += [node_processes.Node(name, self.folder, self.journal, environment, shifts) for name in names]
-            self._play(nodes, server)
+            names = [f"c{number}" for number in range(1, self.mixture.callers + 1)]
+            callers += [node_processes.Caller(name, self.folder, self.journal, environment, False) for name in names]
+            self._play(nodes, callers, server)
             for node in nodes:
                 node.kill()
             self._keep_state()
         finally:
             self._stop.set()
-            for node in nodes:
+            for node in [*nodes, *callers]:
                 node.kill()
             self._close(server)
         return self.folder
 
     def _set_up(self, server: servers.Server) -> str:
         shared = json.dumps(
-            {"database": server.database, "jobexec": self._settings(), "folder": str(self.folder)}, default=str
+            {"database": server.database, "jobexec": self._settings(), "folder": str(self.folder)}
+            | {"seed": self.options.seed},
+            default=str,
         )
         os.environ |= {"JOBEXEC_CHAOS": shared, "DJANGO_SETTINGS_MODULE": "tests.chaos.settings"}
         import django
@@ -82,9 +90,12 @@ class Driver:
 
         django.setup()
         call_command("migrate", verbosity=0)
-        from . import state
+        from . import instrument, state
 
         state.make_tables()
+        instrument.tell_schedules(self.journal)
+        if self.mixture.schedules:
+            self._timetable.save()
         connections.close_all()  # the server may be restarted before this thread needs it again
         return shared
 
@@ -101,6 +112,7 @@ class Driver:
             "LEASE_TIME": lease,
             "HEARTBEAT_INTERVAL": lease / 5,
             "RECOVERY_INTERVAL": lease / 6,
+            "MISFIRE_THRESHOLD": THRESHOLD,
             "GRACE_PERIOD": 10,
             "THREADS": self.mixture.threads,
             "QUEUE_SIZE": 12,
@@ -118,33 +130,47 @@ class Driver:
             "ENGINES": {"default": engine},
         }
 
-    def _play(self, nodes: list[node_processes.Node], server: servers.Server) -> None:
+    def _play(
+        self, nodes: list[node_processes.Node], callers: list[node_processes.Caller], server: servers.Server
+    ) -> None:
         from .faults import Faults
         from .people import People
 
-        self._turns(nodes, _PATIENCE, lambda: None, lambda: _are_there(len(nodes)))
+        self._turns([*nodes, *callers], _PATIENCE, lambda: None, lambda: self._are_there(len(nodes), len(callers)))
         killers_until = now() + 0.6 * self.options.seconds
         people = People(self.mixture, self.options.seed, self.journal, killers_until)
-        faults = Faults(self.mixture, self.options.seed, self.journal, nodes, server)
+        faults = Faults(self.mixture, self.options.seed, self.journal, nodes, callers, server)
         thread = threading.Thread(target=lambda: self._live(people), daemon=True, name="people")
         thread.start()
         self.journal.write("chaos")
-        self._turns(nodes, self.options.seconds, faults.turn)
+        self._turns([*nodes, *callers], self.options.seconds, faults.turn)
         self._stop.set()
         faults.make_good()
+        _end(callers)
         thread.join(60)
         if self._errors:
             raise self._errors[0]
-        if self.options.broken:
-            return  # what a broken guard has done is seen without the end
+        if not self.options.broken:  # what a broken guard has done is seen without the end
+            self._come_to_rest(nodes, people)
+
+    def _are_there(self, nodes: int, callers: int) -> bool:
+        from jobexec.models import ExecutorNode
+
+        journals = list((self.folder / "journal").glob("c[0-9]*.jsonl"))
+        return len(journals) >= callers and ExecutorNode.objects.count() >= nodes
+
+    def _come_to_rest(self, nodes: list[node_processes.Node], people: Any) -> None:
         self.journal.write("rest")
+        if self.mixture.schedules:
+            self._wait(nodes, self._timetable.caught_up)
+            self._timetable.stop()
         people.let_go(but="south")
-        if not self._turns(nodes, _PATIENCE, lambda: None, _Rest(self.mixture.lease)):
+        self._wait(nodes, _Rest(self.mixture.lease))
+        _end(nodes)
+
+    def _wait(self, nodes: list[node_processes.Node], until: Any) -> None:
+        if not self._turns(nodes, _PATIENCE, lambda: None, until):
             self.journal.write("restless", seconds=_PATIENCE)
-        for node in nodes:
-            node.drain()
-        for node in nodes:
-            node.end(30)
 
     def _turns(self, nodes: list[node_processes.Node], seconds: float, act: Any, until: Any = None) -> bool:
         """Keep the nodes up for so long, or until something holds; whether it does."""
@@ -189,10 +215,11 @@ class Driver:
         server.close()
 
 
-def _are_there(count: int) -> bool:
-    from jobexec.models import ExecutorNode
-
-    return ExecutorNode.objects.count() >= count
+def _end(processes: Sequence[node_processes.Node]) -> None:
+    for process in processes:
+        process.drain()
+    for process in processes:
+        process.end(30)
 
 
 class _Rest:

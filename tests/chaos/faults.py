@@ -8,14 +8,23 @@ from collections.abc import Callable
 from . import state
 from .journal import Journal, now
 from .mixtures import Mixture
-from .nodes import Node
+from .nodes import Caller, Node
 from .servers import Server
 
 _FOR_EVER = float("inf")
 
 
 class Faults:
-    def __init__(self, mixture: Mixture, seed: int, journal: Journal, nodes: list[Node], server: Server) -> None:
+    def __init__(
+        self,
+        mixture: Mixture,
+        seed: int,
+        journal: Journal,
+        nodes: list[Node],
+        callers: list[Caller],
+        server: Server,
+    ) -> None:
+        self._callers = callers
         self._mixture, self._journal, self._nodes, self._server = mixture, journal, nodes, server
         self._chance = random.Random(f"faults {seed}")
         self._later: list[tuple[float, int, Callable[[], None]]] = []
@@ -27,6 +36,7 @@ class Faults:
             "pause-long": self._pause_long,
             "drain": self._drain,
             "server": self._crash,
+            "kill-caller": self._kill_caller,
         }
         weights = {fault: weight for fault, weight in mixture.faults.items() if fault != "server" or server.ways}
         self._weights = weights
@@ -62,6 +72,10 @@ class Faults:
     def _kill(self) -> None:
         if node := self._one():
             node.kill()
+
+    def _kill_caller(self) -> None:
+        if self._callers:
+            self._chance.choice(self._callers).kill()
 
     def _drain(self) -> None:
         if node := self._one():

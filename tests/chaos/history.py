@@ -1,72 +1,12 @@
 """One story out of the journal of all processes and what the database says at the end."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from .journal import Line, shown
-
-ENDLESS = float("inf")
-
-
-@dataclass(eq=False)
-class Run:
-    """One run of a handler, as it told it itself: the true run is a little longer on both sides.
-
-    `end` is None if nobody was left to tell it. `result` is "ok", "failed", or "" without an end.
-    """
-
-    job: str
-    owner: str
-    pid: int
-    attempt: int
-    lost: int
-    begin: float
-    lines: list[Line]
-    end: float | None = None
-    result: str = ""
-    dies: bool = False
-    #: Its time was over and it was settled as failed, whatever the handler did until its end.
-    timed_out: bool = False
-    #: When its process began to write its outcome, for the first time.
-    settling: float | None = None
-    #: The line of its outcome, when it was committed by the process that ran it.
-    outcome: Line | None = None
-
-    def over_by(self) -> float:
-        return ENDLESS if self.end is None else self.end
-
-
-@dataclass(eq=False)
-class Job:
-    """What was enqueued, and all that is known about it."""
-
-    id: str
-    kind: str
-    instance: str
-    exclusive: bool
-    atomic: bool
-    retries: int
-    tenant: str = ""
-    lines: list[Line] = field(default_factory=list)
-    in_doubt: bool = True
-    runs: list[Run] = field(default_factory=list)
-    #: Verb and time of what a person asked for, whether it was done or not.
-    asked: list[tuple[str, float]] = field(default_factory=list)
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    logs: list[dict[str, Any]] = field(default_factory=list)
-    effects: int = 0
-
-    def logged(self, state: str) -> list[dict[str, Any]]:
-        return [log for log in self.logs if log["state"] == state]
-
-    def was_asked(self, *verbs: str) -> bool:
-        return any(verb in verbs for verb, _ in self.asked)
-
-    @property
-    def kills(self) -> bool:
-        return self.kind.startswith("killer")
+from .lives import ENDLESS, Job, Run
 
 
 @dataclass(frozen=True)
@@ -119,6 +59,7 @@ class History:
         for job in line["jobs"]:
             columns = {key: job[key] for key in ("kind", "instance", "exclusive", "atomic", "retries", "tenant")}
             self.jobs[job["id"]] = Job(id=job["id"], **columns, lines=[{**line, "jobs": [job["id"]]}])
+            self.jobs[job["id"]].creating = line
 
     def _on_created(self, line: Line) -> None:
         for pk in line["jobs"]:
@@ -142,6 +83,7 @@ class History:
         run = self._open[line["job"], line["owner"], line["attempt"]]
         run.end, run.result = line["t"], line["result"]
         run.timed_out |= line.get("late", False)
+        run.returns, run.scheduled_for = line.get("returns"), line.get("scheduled_for")
         run.lines.append(line)
         self._note(line)
 
@@ -180,6 +122,9 @@ class History:
             self.jobs[row["job"]].rows.append(row)
         for log in self.state["logs"]:
             self.jobs[log["job_id"]].logs.append(log)
+        for firing in self.state["firings"]:
+            if firing["job"] in self.jobs:
+                self.jobs[firing["job"]].in_doubt = False
         for pk, count in self.state["effects"].items():
             self.jobs[pk].effects = count
 
@@ -200,6 +145,11 @@ class History:
         if self.lease_end(run.owner) <= moment:
             return True
         return self.single and self.died(run.pid) <= moment
+
+    @cached_property
+    def calls(self) -> dict[str, dict[int, Line]]:
+        """The lines before and after each call that asks for a unique key, by its number."""
+        return {what: {line["call"]: line for line in self.of(what)} for what in ("keying", "keyed")}
 
     def died(self, pid: int) -> float:
         """When a process was known to have ended."""

@@ -8,7 +8,9 @@ from typing import Any
 
 from jobexec import clock, signals
 from jobexec.executor import settlement
+from jobexec.handlers.schedules import HandlerJobs
 from jobexec.operations import leases
+from jobexec.operations.create import Pattern
 
 from . import breaks
 from .journal import Journal, now
@@ -25,11 +27,12 @@ def install(journal: Journal) -> None:
     _tell_leases(journal)
     _tell_settlement(journal)
     _tell_events(journal)
+    tell_schedules(journal)
 
 
 def _of_people(job: Any) -> bool:
     """Whether people have enqueued it: those of batches and of the history tell no runs."""
-    return str(job.handler_type).startswith("tests.chaos.jobs.")
+    return str(job.handler_type).startswith("tests.chaos.")
 
 
 def _shifted(by: timedelta) -> type[datetime]:
@@ -81,6 +84,41 @@ def _tell_settlement(journal: Journal) -> None:
         write(using, outcomes)
 
     settlement.write = told
+
+
+def tell_created(tell: Callable[[Any], None]) -> None:
+    """Call this with each row that is inserted, in the transaction that inserts it if that has more to do."""
+    create, create_many = Pattern.create, Pattern.create_many
+
+    @wraps(create)
+    def told(self: Pattern, *args: Any, **kwargs: Any) -> Any:
+        row = create(self, *args, **kwargs)
+        tell(row)
+        return row
+
+    @wraps(create_many)
+    def told_many(self: Pattern, *args: Any, **kwargs: Any) -> Any:
+        rows = create_many(self, *args, **kwargs)
+        for row in rows:
+            tell(row)
+        return rows
+
+    Pattern.create, Pattern.create_many = told, told_many  # type: ignore[method-assign]
+
+
+def tell_schedules(journal: Journal) -> None:
+    """Each job that a schedule makes, before its commit. Whether it came to that is in the table of firings."""
+    enqueue = HandlerJobs.enqueue
+
+    @wraps(enqueue)
+    def told(self: HandlerJobs, using: str, handler: str, configuration: Any, options: Any, due_date: datetime) -> Any:
+        row = enqueue(self, using, handler, configuration, options, due_date)
+        columns = {"instance": "", "exclusive": row.exclusive, "atomic": row.atomic, "retries": row.retries}
+        job = {"id": row.pk, "kind": "scheduled", "tenant": "", **columns}
+        journal.write("creating", jobs=[job], scheduled_for=due_date.timestamp())
+        return row
+
+    HandlerJobs.enqueue = told  # type: ignore[method-assign,assignment]
 
 
 _receivers: list[Callable[..., object]] = []  # signals hold them weakly

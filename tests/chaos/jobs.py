@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.db import connection
@@ -44,22 +45,24 @@ def _held(context: JobContext) -> bool:
 
 
 @contextmanager
-def _told(context: JobContext) -> Iterator[None]:
-    """The lines of one run; `asked` is before the question whether the lease still holds."""
+def told(context: JobContext) -> Iterator[dict[str, Any]]:
+    """The lines of one run; `asked` is before the question whether the lease still holds. What is put into the dict
+    is told at its end."""
     work = context.work
     run = {"job": work.id, "attempt": context.attempt, "owner": work.lock_owner, "lost": work.lost_runs}
-    result, error = "ok", ""
+    result, error, more = "ok", "", dict[str, Any]()
     asked = now()
     JOURNAL.write("begin", **run, held=_held(context), asked=asked)
     try:
-        yield
+        yield more
     except BaseException as problem:
         result, error = "failed", f"{type(problem).__name__}: {problem}"
         raise
     finally:
         asked = now()
         held, late = _held(context), context.timed_out
-        JOURNAL.write("end", **run, result=result, error=error[:200], held=held, asked=asked, late=late)
+        line = {**run, "result": result, "error": error[:200], "held": held, "asked": asked, "late": late}
+        JOURNAL.write("end", **{**line, **more})
 
 
 def _take_time(seconds: float) -> None:
@@ -91,14 +94,14 @@ def ledger(records: list[HistoryRecord]) -> None:
 @job(retries=PLAN)
 def work(context: JobContext, seconds: float) -> None:
     """Takes some time and ends well."""
-    with _told(context):
+    with told(context):
         _take_time(seconds)
 
 
 @job(retries=PLAN)
 async def waits(context: JobContext, seconds: float, failures: int) -> None:
     """Takes some time without a thread, and perhaps fails a number of times."""
-    with _told(context):
+    with told(context):
         await asyncio.sleep(seconds)
         if context.attempt <= failures:
             raise (RetryIn(0.2) if context.attempt % 2 else Injected("not yet"))
@@ -107,7 +110,7 @@ async def waits(context: JobContext, seconds: float, failures: int) -> None:
 @job(retries=PLAN)
 def careful(context: JobContext, seconds: float) -> None:
     """Asks before each step whether it may still act, and whether it shall."""
-    with _told(context):
+    with told(context):
         end = now() + seconds
         while now() < end and not context.cancelled:
             context.check_lease()
@@ -117,7 +120,7 @@ def careful(context: JobContext, seconds: float) -> None:
 @job(retries=PLAN)
 def flaky(context: JobContext, seconds: float, failures: int) -> None:
     """Fails a number of times."""
-    with _told(context):
+    with told(context):
         _take_time(seconds)
         if context.attempt <= failures:
             raise (RetryIn(0.2) if context.attempt % 2 else Injected("not yet"))
@@ -126,7 +129,7 @@ def flaky(context: JobContext, seconds: float, failures: int) -> None:
 @job(retries=PLAN)
 def fatal(context: JobContext, seconds: float) -> None:
     """Must not be tried again."""
-    with _told(context):
+    with told(context):
         _take_time(seconds)
         raise DoNotRetry("asked to")
 
@@ -134,7 +137,7 @@ def fatal(context: JobContext, seconds: float) -> None:
 @job(retries=PLAN, atomic=True)
 def effect(context: JobContext, seconds: float, failures: int) -> None:
     """Writes a row, and records it, in the transaction that ends the job."""
-    with _told(context):
+    with told(context):
         with connection.cursor() as cursor:
             cursor.execute("INSERT INTO chaos_effect (job_id, pid) VALUES (%s, %s)", [str(context.id), os.getpid()])
         record_history(LEDGER, {"id": f"effect {context.id}", "failures": 0}, using=context.using)
@@ -146,7 +149,7 @@ def effect(context: JobContext, seconds: float, failures: int) -> None:
 @job(retries="R1/PT0.3S")
 def killer(context: JobContext, how: str, times: int) -> None:
     """Takes its process with it, so many times."""
-    with _told(context):
+    with told(context):
         if _times(context.id) > times:
             return
         JOURNAL.write("dies", job=context.id, attempt=context.attempt, owner=context.work.lock_owner)
@@ -154,3 +157,20 @@ def killer(context: JobContext, how: str, times: int) -> None:
             os._exit(9)
         os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(60)
+
+
+@job(retries=PLAN)
+def keyed(context: JobContext, seconds: float, failures: int, key: str = "") -> None:
+    """Has this unique key; takes some time, and perhaps fails a number of times."""
+    with told(context):
+        _take_time(seconds)
+        if context.attempt <= failures:
+            raise Injected("not yet")
+
+
+@job(retries=PLAN)
+def tick(context: JobContext) -> None:
+    """Is made by a schedule, and tells for which of its times."""
+    with told(context) as run:
+        run["scheduled_for"] = context.scheduled_for and context.scheduled_for.timestamp()
+        _take_time(0.05)

@@ -21,17 +21,28 @@ ALL = {
     "killer": 0.15,
     "killer-once": 0.15,
 }
+#: The same of tasks.
+TASKS = {
+    "task": 6,
+    "task-slow": 2,
+    "task-flaky": 2,
+    "task-doomed": 1,
+    "task-async": 2,
+    "task-async-slow": 1,
+    "task-mute": 0.5,
+}
 #: The history handler, and how often it fails for a record that is never written.
 LEDGER, NEVER = "chaos-ledger", 99
 #: What befalls nodes and the server, and how often.
-FAULTS = {"kill": 3, "pause": 3, "pause-long": 3, "drain": 2, "server": 1.5}
+FAULTS = {"kill": 3, "pause": 3, "pause-long": 3, "drain": 2, "server": 1.5, "kill-caller": 1}
 
 
 @dataclass(frozen=True)
 class Mixture:
     """`pause` is the mean of seconds between two faults (exactly that if `steady`), `every` that between two batches,
     `batch` how many jobs of one process instance come together at most, `slow` how long slow jobs take, in leases,
-    `tenants` how many jobs of a tenant a node may have in hand."""
+    `tenants` how many jobs of a tenant a node may have in hand, `task_share` how often tasks come beside a batch,
+    `callers` how many processes enqueue with unique keys; `schedules` is whether there are some."""
 
     jobs: dict[str, float] = field(default_factory=lambda: dict(ALL))
     faults: dict[str, float] = field(default_factory=lambda: dict(FAULTS))
@@ -47,6 +58,10 @@ class Mixture:
     lease: float = 2.0
     threads: int = 3
     tenants: dict[str, int] = field(default_factory=lambda: {"east": 2})
+    tasks: dict[str, float] = field(default_factory=lambda: dict(TASKS))
+    task_share: float = 0.4
+    callers: int = 2
+    schedules: bool = True
 
 
 ALL_OF_IT = Mixture()
@@ -55,6 +70,9 @@ ALL_OF_IT = Mixture()
 _AIMED = Mixture(
     people=False,
     tenants={},
+    tasks={},
+    callers=0,
+    schedules=False,
     shifts=False,
     steady=True,
     lease=1.2,
@@ -76,4 +94,11 @@ AIMED: dict[str, Mixture] = {
     "recover-living": replace(_AIMED, jobs={"slow": 1}, faults={}, slow=(0.5, 1)),
     "lock-row": replace(_AIMED, jobs={"work": 1}, faults={}, every=0.15, instances=3, exclusive=1.0),
     "sibling-commit": replace(_AIMED, jobs={"work": 1}, faults={}, every=0.15, instances=4, exclusive=1.0),
+    # All nodes meet a time of a schedule at the same moment.
+    "schedule-row": replace(_AIMED, jobs={}, faults={}, schedules=True),
+    # Callers meet a key whose job is over.
+    "unique-key": replace(_AIMED, jobs={}, faults={}, callers=3),
+    "task-fence": replace(
+        _AIMED, jobs={}, tasks={"task-slow": 1}, task_share=1.0, faults={"pause-long": 1}, every=0.6, slow=(2, 3)
+    ),
 }

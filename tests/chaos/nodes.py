@@ -16,14 +16,21 @@ _RESTART = 0.3
 class Node:
     """One place in the cluster: the name stays, the processes come and go."""
 
+    #: What its processes run, after the name of the interpreter.
+    command: tuple[str, ...] = ("-m", "django", "runjobexecutor", "--node")
+
     def __init__(self, name: str, folder: Path, journal: Journal, environment: dict[str, str], shifts: bool) -> None:
         self.name, self._journal = name, journal
-        self._environment = environment | {"JOBEXEC_CHAOS_NODE": name}
+        self._environment = environment | self.says(name)
         self._log = folder / f"{name}.log"
         self._chance = random.Random(name) if shifts else None
         self._process: subprocess.Popen[bytes] | None = None
         self._start_at = 0.0
         self.paused = self._draining = False
+
+    def says(self, name: str) -> dict[str, str]:
+        """What its processes find in their environment beside what is shared."""
+        return {"JOBEXEC_CHAOS_NODE": name}
 
     @property
     def alive(self) -> bool:
@@ -45,7 +52,7 @@ class Node:
 
     def _start(self) -> None:
         shift = self._chance.choice([0, 0, -7200, -30, 5, 3600]) if self._chance else 0
-        command = [sys.executable, "-m", "django", "runjobexecutor", "--node", self.name]
+        command = [sys.executable, *self.command, self.name]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -94,6 +101,15 @@ class Node:
             code = self._process.wait()
         self._journal.write("exit", node=self.name, of=self._process.pid, code=code)
         self._process = None
+
+
+class Caller(Node):
+    """Somebody who enqueues jobs with unique keys, in a process of its own; its name says its number."""
+
+    command = ("-m", "tests.chaos.callers")
+
+    def says(self, name: str) -> dict[str, str]:
+        return {}
 
 
 def environment(shared: str, broken: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from jobexec.identifiers import uuid7
 from .journal import Journal, now
 from .mixtures import Mixture
 from .operators import Operators
+from .people_of_tasks import Taskers
 
 TENANTS = ("north", "south", "east")
 DEFINITIONS = ("order", "claim")
@@ -32,11 +33,17 @@ class People:
         self._jobs: list[UUID] = []
         self._held: list[dict[str, Any]] = []  # the scopes that were suspended, the last one first
         self._operators = Operators(random.Random(f"operators {seed}"), journal, self._tried)
+        self._taskers = Taskers(mixture, seed, journal, self._tried)
 
     # Enqueueing.
 
     def enqueue(self) -> None:
-        """Some jobs of one process instance, in one transaction."""
+        """Some jobs of one process instance, in one transaction, and perhaps some tasks."""
+        self._jobs += self._taskers.act()
+        if self._mixture.jobs:
+            self._enqueue()
+
+    def _enqueue(self) -> None:
         chance, mixture = self._chance, self._mixture
         shared = {
             "process_instance_id": f"instance-{chance.randrange(mixture.instances)}" if chance.random() < 0.9 else "",

@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from .callers import TOGETHER
 from .history import History, Problem, Run
+from .journal import Line
 from .rules_of_runs import repeats
 
 _SHOWN = 10
@@ -30,6 +32,32 @@ def summary(history: History) -> Iterator[str]:
         for log in job.logs
     )
     yield f"charges   {charged} retries for lost runs, {innocent} of them to jobs whose node was killed or paused twice"
+    yield from _of_tasks(history)
+
+
+def _of_tasks(history: History) -> Iterator[str]:
+    """The figures of schedules, unique keys and tasks, as far as there were some."""
+    firings = history.state["firings"]
+    if firings:
+        times = [each["time"] for each in firings]
+        hand = sum(time != int(time) for time in times)
+        yield f"times     {len(firings) - hand} of schedules were fired, and {hand} jobs by hand"
+    answers = history.of("keyed")
+    if answers:
+        found = Counter(_answer(line) for line in answers)
+        replaced = sum(job.kind == "keyed" and bool(job.logged("deleted")) for job in history.jobs.values())
+        yield f"keys      {len(answers)} asked for: {_listed(found)}; {replaced} jobs were replaced"
+    results = Counter(result["status"].lower() for result in history.state["results"])
+    if results:
+        yield f"results   {_listed(results)}; seen {sum(len(line.get('seen', ())) for line in history.of('saw'))} times"
+
+
+def _answer(line: Line) -> str:
+    if line["ok"]:
+        return "duplicates" if line["duplicate"] else "taken"
+    if line["error"] == TOGETHER:
+        return "given up with another key"
+    return "failed in a conflict" if line["conflict"] else "failed in an outage"
 
 
 def _ends(history: History) -> Counter[str]:

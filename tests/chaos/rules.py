@@ -7,6 +7,7 @@ killed or paused between two lines: see `docs/explanation/chaos.md`.
 from collections.abc import Callable, Iterator
 
 from .history import History, Job, Problem, Run
+from .rules_of_keys import calls_fail_only_in_conflicts, duplicates_have_a_holder, no_key_has_two_jobs
 from .rules_of_operators import (
     batches_end,
     each_dead_letter_has_its_incident,
@@ -24,6 +25,13 @@ from .rules_of_runs import (
     repeats_are_explained,
     siblings_wait_for_the_commit,
     suspects_run_alone,
+)
+from .rules_of_schedules import each_time_has_one_job, no_time_is_missing, runs_know_their_time
+from .rules_of_tasks import (
+    each_attempt_is_noted_once,
+    results_say_what_happened,
+    sightings_are_true,
+    values_are_those_of_the_last_run,
 )
 
 _DIED = "The executor process died while it ran this job"
@@ -77,7 +85,12 @@ def _how_it_went(job: Job) -> str:
         return "" if any(run.result == "ok" for run in job.runs) else "was finished without a run that ended well"
     if removed:
         verb = {"deleted": "delete", "cancelled": "cancel"}[removed[0]]
-        return "" if job.was_asked(verb) else f"was {removed[0]} and nobody asked for it"
+        replaced = any(log["exception_message"].startswith("Replaced by ") for log in job.logged(removed[0]))
+        return (
+            ""
+            if job.was_asked(verb) or (replaced and job.kind == "keyed")
+            else f"was {removed[0]} and nobody asked for it"
+        )
     if job.in_doubt and not job.runs and not job.logs:
         return ""  # its creation failed
     return "is lost: it is in no table and did not end"
@@ -135,7 +148,7 @@ def _failure(job: Job, log: dict) -> str:
 def retries_add_up(history: History) -> Iterator[Problem]:
     """Retries left are those given less the failures charged, unless a person changed them."""
     for job in history.jobs.values():
-        if not job.rows or job.was_asked("set_retries", "requeue") or job.kind == "fatal":
+        if not job.rows or job.was_asked("set_retries", "requeue") or job.kind in {"fatal", "task-mute"}:
             continue
         row, failed = job.rows[0], len(job.logged("failed"))
         expected = max(0, job.retries - failed + row["conflicts"])
@@ -147,7 +160,7 @@ def retries_add_up(history: History) -> Iterator[Problem]:
 def kinds_end_as_they_must(history: History) -> Iterator[Problem]:
     """A job that kills its process each time is a dead letter that says so; one that always fails does not finish."""
     for job in history.jobs.values():
-        if job.kind in {"killer", "doomed", "fatal"} and job.logged("successful"):
+        if job.kind in {"killer", "doomed", "fatal", "task-doomed", "task-mute"} and job.logged("successful"):
             yield Problem("ends", "finished, which it cannot", job, tuple(job.lines))
         for row in job.rows:
             if job.kind == "killer" and row["table"] == "dead letter" and _DIED not in row["exception_message"]:
@@ -187,6 +200,15 @@ ALWAYS: tuple[Rule, ...] = (
     records_are_written_once,
     each_dead_letter_has_its_incident,
     tenants_keep_to_their_limits,
+    each_time_has_one_job,
+    runs_know_their_time,
+    no_key_has_two_jobs,
+    duplicates_have_a_holder,
+    calls_fail_only_in_conflicts,
+    results_say_what_happened,
+    values_are_those_of_the_last_run,
+    each_attempt_is_noted_once,
+    sightings_are_true,
 )
 #: What holds when the cluster has come to rest and its nodes have stopped in order.
 AT_REST: tuple[Rule, ...] = (
@@ -195,6 +217,7 @@ AT_REST: tuple[Rule, ...] = (
     no_record_waits,
     batches_end,
     meters_count_what_happened,
+    no_time_is_missing,
 )
 
 

@@ -10,8 +10,10 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 INSTALLED_APPS = ["jobexec", "tests.chaos"]
 DATABASES = {"default": _given.get("database", {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"})}
+TASKS = {"default": {"BACKEND": "jobexec.backends.JobExecutorBackend"}}
 JOBEXEC = _given.get("jobexec", {})
 CHAOS_FOLDER = _given.get("folder", "")
+CHAOS_SEED = _given.get("seed", 0)
 
 if DATABASES["default"]["ENGINE"].endswith(".mysql"):
     import pymysql

@@ -9,7 +9,7 @@ from django.db.models import Q
 from jobexec import clock
 from jobexec.models import JOB_TABLES, ExclusiveLock, ExecutorNode, HistoryJob, JobLog, Suspension
 
-from . import state_of_operators
+from . import state_of_operators, state_of_tasks
 
 _COLUMNS = (
     "pk",
@@ -27,7 +27,7 @@ _COLUMNS = (
     "tenant_id",
 )
 #: What people enqueue; the jobs of batches and of the history are judged by other rules.
-_PEOPLES = Q(handler_type__startswith="tests.chaos.jobs.")
+_PEOPLES = Q(handler_type__startswith="tests.chaos.")
 _LOGGED = ("job_id", "state", "attempt", "retries", "node", "exception_message")
 
 
@@ -51,6 +51,7 @@ def look() -> dict[str, Any]:
     logs = JobLog.objects.filter(_PEOPLES).order_by("pk").values(*_LOGGED)
     return {
         **state_of_operators.look(),
+        **state_of_tasks.look(),
         "rows": rows,
         "logs": [{**log, "job_id": str(log["job_id"])} for log in logs],
         "effects": effects,

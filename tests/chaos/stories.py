@@ -14,6 +14,7 @@ PLAIN: dict[str, Any] = {
     "meters": {"job-successful": {}, "job-failed": {}},
     "logged": {"successful": {}, "failed": {}},
     "failure_groups": 0,
+    **{name: [] for name in ("results", "schedules", "firings")},
 }
 
 

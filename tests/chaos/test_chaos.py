@@ -20,7 +20,12 @@ FOUND = {
     "recover-living": {"one run at a time", "unexplained repeat", "lease"},
     "sibling-commit": {"siblings"},
     "lost-run-charge": {"charges"},
+    "schedule-row": {"schedules"},
+    "unique-key": {"unique keys"},
+    "task-fence": {"results", "attempts"},
 }
+#: Seconds in which it shows, where that are not five.
+SECONDS = {"schedule-row": 3, "unique-key": 4, "task-fence": 7}
 
 
 def play(*arguments, **more):
@@ -51,9 +56,8 @@ def server():
 def test_a_guard_that_is_gone_is_missed(guard, server, tmp_path):
     said = ""
     for seed in (1, 2, 3, 4):  # a pause may hit a node that has nothing in hand
-        run = play(
-            "--nodes", 2, "--seconds", 5, "--seed", seed, "--break", guard, "--server", server, TMPDIR=str(tmp_path)
-        )
+        arguments = ["--nodes", 2, "--seconds", SECONDS.get(guard, 5), "--seed", seed, "--break", guard]
+        run = play(*arguments, "--server", server, TMPDIR=str(tmp_path))
         said = run.stdout + run.stderr
         if run.returncode and any(f"{rule}: job" in said for rule in FOUND[guard]):
             return

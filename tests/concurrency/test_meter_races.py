@@ -3,13 +3,13 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import connections
 
 from jobexec.clock import FrozenClock
 from jobexec.models import FailureGroup, MeterLog
 from jobexec.operations import meter_roll_up, meters
 from jobexec.operations.failure_groups import FailureCount, flush_failures
 from jobexec.operations.locking import atomic
+from tests.support.killed import Killed, killed_at
 from tests.support.threads import finish, held, start, together, wait_until_waiting
 
 pytestmark = pytest.mark.transactional
@@ -54,22 +54,10 @@ def test_so_do_those_that_merge_what_is_older_than_its_time_to_live(alias, monke
     assert meters.total(alias, meters.JOB_SUCCESSFUL, since=OLD - timedelta(days=1)) == 0
 
 
-class Killed(BaseException):
-    """What a process that is killed sees: nothing more."""
-
-
 @pytest.mark.parametrize("number", range(1, 5))
 def test_who_is_killed_before_any_statement_changes_no_sum(alias, number):
-    expected, sent = fill(alias, 50), 0
-
-    def wrapper(execute, sql, params, many, context):
-        nonlocal sent
-        sent += 1
-        if sent == number:
-            raise Killed
-        return execute(sql, params, many, context)
-
-    with connections[alias].execute_wrapper(wrapper), pytest.raises(Killed):
+    expected = fill(alias, 50)
+    with pytest.raises(Killed), killed_at(alias, number):
         meters.roll_up(alias)
     assert meters.total(alias, meters.JOB_SUCCESSFUL) == expected
     meters.roll_up(alias)

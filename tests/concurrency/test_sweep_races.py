@@ -20,6 +20,7 @@ from jobexec.operations import (
 )
 from jobexec.operations.errors import is_conflict
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, table_of, tables_of
+from tests.support.killed import Killed, killed_at
 from tests.support.threads import finish, held, start, together, wait_until_waiting
 
 pytestmark = pytest.mark.transactional
@@ -36,24 +37,11 @@ def frozen():
         yield frozen
 
 
-class Killed(BaseException):
-    """What a process that is killed sees: nothing more."""
-
-
 @contextmanager
 def killed_before(alias, number):
     """Whoever sends the statement of this number is killed before it arrives, with all that is not committed."""
-    sent = 0
-
-    def wrapper(execute, sql, params, many, context):
-        nonlocal sent
-        sent += 1
-        if sent == number:
-            raise Killed
-        return execute(sql, params, many, context)
-
     reached = True
-    with connections[alias].execute_wrapper(wrapper):
+    with killed_at(alias, number):
         try:
             yield lambda: reached
             reached = False

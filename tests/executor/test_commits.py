@@ -6,6 +6,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
+from asgiref.sync import SyncToAsync
 from django.contrib.auth.models import Group
 from django.db import connections
 
@@ -30,6 +31,8 @@ SLOW = {"WAIT_TIME": 300, "MAX_WAIT": 300, "MAX_WAIT_WHEN_LISTENING": 300}
 @pytest.fixture(params=["WAL", "DELETE"])
 def journal(request, alias):
     """With a write-ahead log, and with the journal that SQLite has by default."""
+    # The thread in which async tests have called the database lives on, and keeps its connection.
+    SyncToAsync.single_thread_executor.submit(connections.close_all).result()
     options = dict(connections.settings[alias]["OPTIONS"])
     with rerouted(alias, OPTIONS={**options, "init_command": f"PRAGMA journal_mode={request.param}"}):
         assert connections[alias].cursor().execute("PRAGMA journal_mode").fetchone()[0] == request.param.lower()

@@ -48,7 +48,7 @@ def start(make_executor):
 
     def run(engine=quick, pace=None, **keys):
         executor = make_executor(engine, **keys)
-        executor.pool._pace.seconds = pace
+        executor.pool._places.pace.seconds = pace
         executor.start()
         return executor
 
@@ -84,6 +84,7 @@ def test_thousands_wait_at_once(alias, start, handle):
 
 
 @pytest.mark.slow
+@pytest.mark.databases("postgresql")  # the lane is the same; two thousand show the others
 @pytest.mark.parametrize("options", [{}, {"timeout": 600}])
 def test_ten_thousand_wait_at_once(alias, start, handle, options):
     crowd(alias, start, handle, 10_000, **options)
@@ -398,7 +399,7 @@ class TestThreads:
         Job.objects.using(alias).filter(pk=row.pk).update(lost_runs=2)
         make_job(alias, handler_type="tests.wait")
         executor = start()
-        until(lambda: gate.now == 1 and executor.pool._lone is not None)
+        until(lambda: gate.now == 1 and executor.pool._places.lone is not None)
         make_job(alias, handler_type="tests.wait")
         assert seen == []
         gate.open()
@@ -447,7 +448,7 @@ class TestLimit:
         go = threading.Event()
         handle(lambda: go.wait(TIMEOUT), name="tests.hold")
         executor = start(pace=100.0, THREADS=1, ASYNC_JOBS=500)
-        boarding, tries = executor.pool._boarding, []
+        boarding, tries = executor.pool._places.boarding, []
         may_try = boarding.may_try
         boarding.may_try = lambda using: may_try(using) and not tries.append(using)
         for _ in range(3):

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from jobexec import clock
+from jobexec.executor import places
 from jobexec.executor import pool as module
 from jobexec.executor.chunk import Chunk
 from tests.support.executor import stop_all
@@ -24,7 +25,7 @@ def bench(monkeypatch):
 
     def make(threads=1, queue_size=100, engines=(), seconds=0.00001):
         benches.append(Bench(threads, queue_size, engines))
-        benches[-1].pool._pace.seconds = seconds
+        benches[-1].pool._places.pace.seconds = seconds
         benches[-1].pool.start()
         return benches[-1]
 
@@ -55,7 +56,7 @@ def test_a_thread_takes_half_of_what_waits(bench):
     long, rest = b.batch(), b.quick(9)
     b.submit(long, *rest)
     until(lambda: b.began)
-    (chunk,) = b.pool._active
+    (chunk,) = b.pool._places.active
     assert chunk.batches() == [long, *rest[:4]]
     assert b.pool.load() == {"busy_threads": 1, "stuck_threads": 0, "queued_jobs": 9}
     assert in_hand(b) == jobs_of(long, *rest)
@@ -70,7 +71,7 @@ def test_jobs_that_are_not_tiny_go_one_by_one(bench):
     long, rest = b.batch(), b.quick(9)
     b.submit(long, *rest)
     until(lambda: b.began)
-    (chunk,) = b.pool._active
+    (chunk,) = b.pool._places.active
     assert chunk.batches() == [long]
 
 
@@ -103,9 +104,9 @@ def test_what_is_held_up_takes_no_thread_that_is_kept_for_another_engine(bench):
     b.submit(*long)
     until(lambda: len(b.began) == 3, SOON)
     begun = clock.monotonic()
-    until(lambda: clock.monotonic() - begun > 2 * module._STALL)
+    until(lambda: clock.monotonic() - begun > 2 * places.STALL)
     with b.pool._changed:
-        assert b.pool._take_over() is None
+        assert b.pool._places._take_over() is None
     others = b.quick(20, using="other")
     b.submit(*others)
     until(lambda: len(b.ended) == 20, SOON)
@@ -117,7 +118,7 @@ def test_a_stuck_thread_gives_back_the_rest_of_its_chunk(bench):
     stuck, rest = b.batch(), b.quick(9)
     b.submit(stuck, *rest)
     until(lambda: b.began)
-    assert b.pool._active[0].waiting_jobs == 4
+    assert b.pool._places.active[0].waiting_jobs == 4
     assert b.pool.give_up(stuck[0], 1) == 1
     until(lambda: len(b.ended) == 9, SOON)
     assert b.ended == rest
@@ -161,7 +162,7 @@ def test_stopping_before_a_thread_begins_what_it_has_taken_counts_it_once(bench,
             assert go.wait(TIMEOUT)
             return super().next()
 
-    monkeypatch.setattr(module, "Chunk", Slow)
+    monkeypatch.setattr(places, "Chunk", Slow)
     b = bench(threads=1)
     batch = b.batch(lost_runs)
     b.submit(batch)
@@ -172,7 +173,7 @@ def test_stopping_before_a_thread_begins_what_it_has_taken_counts_it_once(bench,
     go.set()
     assert b.pool.stop(TIMEOUT)
     assert b.began == []
-    share = b.pool._shares._of("default")
+    share = b.pool._places.shares._of("default")
     assert (share.held, share.busy) == (0, 0)
     monkeypatch.undo()
     b.pool.start()
@@ -190,7 +191,7 @@ def test_suspects_share_a_chunk_with_nobody(bench, monkeypatch):
             made.append(list(batches))
             super().__init__(batches, suspect)
 
-    monkeypatch.setattr(module, "Chunk", Seen)
+    monkeypatch.setattr(places, "Chunk", Seen)
     b = bench(threads=2)
     batches = [b.batch(number % 3) for number in range(60)]
     b.let_go(*batches)
@@ -210,7 +211,7 @@ def parked(b):
     b.pool._run = lambda batch: (b.pool.park(siblings), b.ended.append(batch))
     b.submit(first)
     until(lambda: b.ended == [first])
-    until(lambda: not b.pool._active)
+    until(lambda: not b.pool._places.active)
     b.pool._run = b.run
     return siblings
 
@@ -309,8 +310,8 @@ def test_all_that_has_not_ended_is_in_hand_at_every_moment(bench, seconds):
             until(lambda: reserved(b.pool, count), SOON)  # noqa: B023
             b.pool.submit(batches, count)
             submitted.update(id(job) for batch in batches for job in batch)
-            if b.pool._pace.seconds > 0.001:
-                b.pool._pace.seconds = seconds
+            if b.pool._places.pace.seconds > 0.001:
+                b.pool._places.pace.seconds = seconds
         until(lambda: len(finished) == len(submitted), SOON)
     finally:
         stop.set()

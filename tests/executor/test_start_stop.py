@@ -94,7 +94,7 @@ def test_may_be_started_and_stopped_twice_and_again(alias, make_executor, handle
 @pytest.mark.slow
 @pytest.mark.databases("sqlite", "postgresql")
 def test_starting_and_stopping_from_several_threads_leaks_nothing(alias, make_executor, monkeypatch):
-    _stress(alias, make_executor, monkeypatch, times=50)
+    _stress(alias, make_executor, monkeypatch, times=20)
 
 
 def test_starting_and_stopping_at_the_same_time_leaks_nothing(alias, make_executor, monkeypatch):

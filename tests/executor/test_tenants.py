@@ -132,7 +132,7 @@ def test_async_jobs_count_like_others(alias, make_executor, handle, ledger):
 
 
 @pytest.mark.transactional
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_jobs_of_random_tenants_all_end_and_none_is_too_many(alias, make_executor, handle, ledger, seed):
     chance = random.Random(seed)
     limits = {"a": 1, "b": 3, "*": 2}
@@ -146,7 +146,7 @@ def test_random_jobs_of_random_tenants_all_end_and_none_is_too_many(alias, make_
 
     handle(run, name="tests.random", retries="R1/PT1S")
     handle(lambda tenant, nap, fails: run(tenant, nap, fails), name="tests.atomic", atomic=True)
-    for _ in range(80):
+    for _ in range(40):
         tenant = chance.choice("aaabcd")
         make_job(
             alias,
@@ -159,7 +159,7 @@ def test_random_jobs_of_random_tenants_all_end_and_none_is_too_many(alias, make_
         )
     executor = make_executor(TENANT_CONCURRENCY=limits, THREADS=6)
     executor.start()
-    until(lambda: sum(ledger.done.values()) == 80 and executor.idle)
+    until(lambda: sum(ledger.done.values()) == 40 and executor.idle)
     assert {tenant: most for tenant, most in ledger.most.items() if most > limits.get(tenant, limits["*"])} == {}
 
 

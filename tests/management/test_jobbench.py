@@ -151,6 +151,7 @@ class TestExactlyOnce:
             bench(case, alias)
         assert rows(alias) == 0
 
+    @pytest.mark.databases("sqlite")
     @pytest.mark.parametrize("case", RUNNING)
     def test_raw_sql_that_repeats_a_job_is_refused(self, alias, case, monkeypatch):
         turn = RawQueue.turn
@@ -159,6 +160,7 @@ class TestExactlyOnce:
             bench(case, alias)
         assert rows(alias) == 0
 
+    @pytest.mark.databases("sqlite")
     @pytest.mark.parametrize("case", RUNNING)
     def test_raw_sql_that_loses_a_job_is_refused(self, alias, case, monkeypatch):
         turn = RawQueue.turn

@@ -5,10 +5,8 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
-from django.db import connections
 
 from jobexec import clock
-from jobexec.clock import FrozenClock
 from jobexec.management.jobs import change, screen
 from jobexec.management.jobs.verbs import SCOPES, VERBS
 from jobexec.models import (
@@ -27,18 +25,9 @@ from tests.support.factories import make_job, make_row, reload, table_of, work
 from tests.support.jobs_command import jobs, objects
 
 DAY = timedelta(days=1)
+pytestmark = pytest.mark.usefixtures("engines", "frozen")
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture(autouse=True)
-def engines(settings):
-    settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}}
-
-
-@pytest.fixture(autouse=True)
-def frozen():
-    with FrozenClock(NOW) as frozen:
-        yield frozen
 
 
 class Keyboard:

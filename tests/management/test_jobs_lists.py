@@ -3,27 +3,16 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import connections
 
-from jobexec.clock import FrozenClock
 from jobexec.models import DeadLetterJob, Incident
 from jobexec.operations import fail_job, requeue
 from jobexec.operations.batches import start_batch
 from tests.support.factories import HANDLER, a_failure, a_run, work
 from tests.support.jobs_command import jobs, objects
 
+pytestmark = pytest.mark.usefixtures("engines", "frozen")
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture(autouse=True)
-def engines(settings):
-    settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}}
-
-
-@pytest.fixture(autouse=True)
-def frozen():
-    with FrozenClock(NOW) as frozen:
-        yield frozen
 
 
 def test_incidents(alias, frozen):

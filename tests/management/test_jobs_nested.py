@@ -4,9 +4,7 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
-from django.db import connections
 
-from jobexec.clock import FrozenClock
 from jobexec.models import Batch, BatchFailure, DeadLetterJob, Incident, Job, JobDefinition
 from jobexec.operations import create_job, definitions, delete_jobs, fail_job, start_batch
 from jobexec.operations.batch_jobs import SEED
@@ -14,18 +12,9 @@ from tests.support.batches import left, own_jobs
 from tests.support.factories import a_failure, a_run, make_row, reload, work
 from tests.support.jobs_command import jobs, objects
 
+pytestmark = pytest.mark.usefixtures("engines", "frozen")
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture(autouse=True)
-def engines(settings):
-    settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}}
-
-
-@pytest.fixture(autouse=True)
-def frozen():
-    with FrozenClock(NOW) as frozen:
-        yield frozen
 
 
 @pytest.fixture
@@ -103,7 +92,7 @@ class TestIncidents:
 
 class TestDefinitions:
     @pytest.fixture(autouse=True)
-    def pay(self, alias):
+    def pay(self, engines, alias):
         assert jobs("definitions", alias=alias)[0] == 0
         JobDefinition.objects.using(alias).create(
             id="shop.pay", handler_type="shop.pay", category="default", priority=3

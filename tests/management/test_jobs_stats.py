@@ -8,7 +8,6 @@ from django.core.management.color import no_style
 from django.db import DatabaseError, connections
 
 from jobexec import clock
-from jobexec.clock import FrozenClock
 from jobexec.management.jobs import top
 from jobexec.management.jobs.screen import Screen
 from jobexec.management.jobs.stats_text import number
@@ -20,18 +19,9 @@ from jobexec.operations.meters import JOB_FAILED, JOB_SUCCESSFUL
 from tests.support.factories import make_node, make_row
 from tests.support.jobs_command import jobs, objects
 
+pytestmark = pytest.mark.usefixtures("engines", "frozen")
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture(autouse=True)
-def engines(settings):
-    settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}}
-
-
-@pytest.fixture(autouse=True)
-def frozen():
-    with FrozenClock(NOW) as frozen:
-        yield frozen
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def test_without_a_range_no_statement_asks_for_priorities(alias, strategy, bound
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [0, 1, 1000, 1001, 2000])
+@pytest.mark.parametrize("count", [0, 1, 1001])
 def test_any_number_of_deployments_may_be_registered(alias, count):
     registered = tuple(f"shop:{number}" for number in range(1, count + 1))
     anybodys, foreign = make_job(alias).pk, make_job(alias, deployment_id="other:1").pk

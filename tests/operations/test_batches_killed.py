@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from django.db import connections, transaction
+from django.db import transaction
 
 from jobexec.identifiers import uuid7
 from jobexec.models import (
@@ -22,26 +22,9 @@ from jobexec.operations import (
 from jobexec.operations.batch_jobs import EXECUTION, MONITOR, SEED
 from tests.support.batches import dead, dead_letters, own_jobs
 from tests.support.factories import make_row
+from tests.support.killed import Killed, killed_at
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
-class _Killed(BaseException):
-    pass
-
-
-def _statements_until(alias, number):
-    """Raises at this statement (from 1), as if the process had died before it."""
-    count = 0
-
-    def wrapper(execute, sql, params, many, context):
-        nonlocal count
-        count += 1
-        if count == number:
-            raise _Killed
-        return execute(sql, params, many, context)
-
-    return connections[alias].execute_wrapper(wrapper)
 
 
 def written(alias):
@@ -64,7 +47,7 @@ def test_a_job_of_a_batch_that_is_killed_before_any_statement_leaves_all_as_it_w
         while not done:
             number += 1
             try:
-                with transaction.atomic(alias), _statements_until(alias, number):
+                with transaction.atomic(alias), killed_at(alias, number):
                     {
                         SEED: lambda job=job: batch_work.seed(alias, batch.pk),
                         EXECUTION: lambda job=job: batch_work.execute(
@@ -78,7 +61,7 @@ def test_a_job_of_a_batch_that_is_killed_before_any_statement_leaves_all_as_it_w
                     }[job.handler_type]()
                     Job.objects.using(alias).filter(pk=job.pk).delete()
                     done = True
-            except _Killed:
+            except Killed:
                 kills += 1
                 assert written(alias) == before, f"after {number} statements of {job.handler_type}"
         if not own_jobs(alias, batch).exists():

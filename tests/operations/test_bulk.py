@@ -107,8 +107,9 @@ def undone(alias, act):
 def test_all_forms_write_the_same(alias, table, verb, frozen, monkeypatch):
     rows = mixture(alias, table)
     frozen.tick(60)
-    of_the_table = table.objects.using(alias).order_by("pk")
-    for target in ([*(row.pk for row in rows), uuid7()], of_the_table):
+    # By ids on one half of the tables, and by a queryset on the other.
+    by_ids = JOB_TABLES.index(table) % 2 == list(VERBS_ON_JOBS).index(verb) % 2
+    for target in [[*(row.pk for row in rows), uuid7()]] if by_ids else [table.objects.using(alias).order_by("pk")]:
         found = {}
         for form in VERBS:
             with monkeypatch.context() as patch:

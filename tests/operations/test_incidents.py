@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from jobexec.exceptions import InvalidJob
 from jobexec.executor.execute_now import execute_now
 from jobexec.handlers import registry
-from jobexec.handlers.function import job
+from jobexec.handlers.decorator import job
 from jobexec.identifiers import uuid7
 from jobexec.models import DeadLetterJob, Incident, Job, SuspendedJob, TimerJob
 from jobexec.operations import (

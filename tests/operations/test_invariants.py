@@ -31,7 +31,9 @@ from jobexec.models import (
     Incident,
     Job,
     JobDefinition,
+    ResultStatus,
     SuspendedJob,
+    TaskResult,
 )
 from jobexec.operations import (
     activate,
@@ -58,6 +60,7 @@ from jobexec.operations import (
     trigger_due_timers,
     unlock,
 )
+from jobexec.operations.complete import complete_with_results
 from jobexec.operations.leases import declare_dead
 from jobexec.operations.recover import mark_suspect_started
 from jobexec.operations.suspensions import Suspensions
@@ -92,6 +95,7 @@ class Jobs(RuleBasedStateMachine):
         self.clock = FrozenClock(datetime(2026, 3, 1, tzinfo=UTC))
         self.clock.__enter__()
         self.created, self.ended, self.batches = [], [], []
+        self.tasks = set()  # every second job came through django.tasks
         self.unwanted = set()  # somebody has asked for their end
         self.nodes, self.hands, self.dead = {}, {}, []
 
@@ -125,7 +129,10 @@ class Jobs(RuleBasedStateMachine):
     def create(self, instance, exclusive, priority, wait):
         due = {"due_date": self.clock.now + timedelta(seconds=wait)} if wait else {}
         columns = {"process_instance_id": instance, "exclusive": exclusive, "priority": priority}
-        self.created.append(make_job(self.alias, **columns, **due).pk)
+        backend = "default" if len(self.created) % 2 else ""
+        self.created.append(make_job(self.alias, **columns, **due, task_backend=backend).pk)
+        if backend:
+            self.tasks.add(self.created[-1])
 
     @rule(name=names, limit=st.sampled_from([4, 2, 1]), strategy=st.sampled_from(["auto", "optimistic"]))
     def acquire(self, name, limit, strategy):
@@ -165,9 +172,14 @@ class Jobs(RuleBasedStateMachine):
 
     def complete(self, job):
         self.work(job)
-        assert complete_jobs(self.alias, [(job, a_run(self.alias))]) == {job.id}
+        assert self.succeed(job) == {job.id}
         if job.handler_type not in OF_BATCHES:
             self.ended.append(job.id)
+
+    def succeed(self, job):
+        if job.id in self.tasks:
+            return {job.id} - complete_with_results(self.alias, [(job, a_run(self.alias), "1")])
+        return complete_jobs(self.alias, [(job, a_run(self.alias))])
 
     @precondition(lambda self: self.batches)
     @rule(name=names, rounds=st.integers(1, 4))
@@ -235,7 +247,7 @@ class Jobs(RuleBasedStateMachine):
     def an_outcome_from_the_dead(self, index, success):
         job = self.dead[index % len(self.dead)]
         if success:
-            assert complete_jobs(self.alias, [(job, a_run(self.alias))]) == set()
+            assert self.succeed(job) == set()
         else:
             assert fail_job(self.alias, job, a_failure(), a_run(self.alias)) is None
 
@@ -295,6 +307,7 @@ class Jobs(RuleBasedStateMachine):
         self.check_that_locks_are_where_jobs_are_held({row.pk: row for row in rows if row.locked})
         self.check_that_process_instances_have_one_owner_and_one_batch()
         self.check_that_each_dead_letter_has_its_incident(row.pk for row in rows if isinstance(row, DeadLetterJob))
+        self.check_that_each_task_lives_or_has_a_final_result({row.pk: type(row) for row in rows})
         for row in rows:
             assert 0 <= row.retries <= 3
             assert row.attempts <= 3
@@ -305,6 +318,16 @@ class Jobs(RuleBasedStateMachine):
         everywhere = present + self.ended
         assert len(everywhere) == len(set(everywhere))
         assert set(everywhere) == set(self.created)
+
+    def check_that_each_task_lives_or_has_a_final_result(self, tables):
+        found = TaskResult.objects.using(self.alias).values_list("pk", "status", "end_time")
+        results = {pk: (status, end is not None) for pk, status, end in found}
+        assert results.keys() <= self.tasks
+        failed, done = (ResultStatus.FAILED, True), (ResultStatus.SUCCESSFUL, True)
+        waits = (ResultStatus.READY, False)
+        for pk in self.tasks:
+            expected = {None: (failed, done), DeadLetterJob: (failed,)}.get(tables.get(pk), (waits,))
+            assert results.get(pk, waits) in expected, (pk, tables.get(pk))
 
     def check_batches(self, with_jobs):
         for batch in Batch.objects.using(self.alias).filter(pk__in=self.batches):

@@ -15,6 +15,7 @@ from jobexec.models import (
     IncidentState,
     Job,
     NodeState,
+    Schedule,
     SuspendedJob,
     TimerJob,
 )
@@ -106,6 +107,18 @@ def test_timers_come_in_the_order_of_their_dates(alias):
     assert [timer.due_date for timer in found.timers] == sorted(moments)
     assert found.timers[0].handler_type == HANDLER
     assert found.oldest_due == moments[1]
+
+
+def test_schedules_that_fire_next(alias):
+    now = clock.now(alias)
+    for number in range(13):
+        columns = {"options": {"tenant_id": "acme"} if number % 2 else {}, "next_time": now + timedelta(hours=number)}
+        Schedule.objects.using(alias).create(name=f"{number}", handler_type=HANDLER, expression="@daily", **columns)
+    Schedule.objects.using(alias).create(name="disabled", handler_type=HANDLER, expression="@daily", enabled=False)
+    assert [each.name for each in looked(alias, "schedules").schedules] == [f"{number}" for number in range(10)]
+    of_tenant = looked(alias, "schedules", tenants=["acme"]).schedules
+    assert [each.name for each in of_tenant] == ["1", "3", "5", "7", "9", "11"]
+    assert len(looked(alias, "schedules", tenants=["", "acme"]).schedules) == 10
 
 
 def test_no_more_timers_than_fit(alias):

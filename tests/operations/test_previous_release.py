@@ -1,4 +1,4 @@
-"""During a rolling upgrade processes of the release before write into tables that are migrated already."""
+"""During a rolling upgrade processes of an earlier release write into tables that are migrated already."""
 
 from functools import cache
 from typing import Any
@@ -11,7 +11,7 @@ from django.db.migrations.loader import MigrationLoader
 from jobexec import clock
 from jobexec.models import DeadLetterJob, JobDefinition, JobLog, Suspension
 
-BEFORE = ("jobexec", "0003_cluster")
+CLUSTER, OPERATORS = "0003_cluster", "0004_operators"
 JOB = {"handler_type": "shop.pay", "category": "default"}
 ROWS: dict[str, dict[str, Any]] = {
     "Job": JOB,
@@ -25,20 +25,21 @@ ROWS: dict[str, dict[str, Any]] = {
 
 
 @cache
-def _before() -> Apps:
-    return MigrationLoader(None).project_state(BEFORE).apps
+def _release(migration: str) -> Apps:
+    return MigrationLoader(None).project_state(("jobexec", migration)).apps
 
 
+@pytest.mark.parametrize("migration", [CLUSTER, OPERATORS])
 @pytest.mark.parametrize("model", ROWS)
-def test_its_rows_fit_in(alias: str, model: str) -> None:
-    table: Any = _before().get_model("jobexec", model)
+def test_its_rows_fit_in(alias: str, model: str, migration: str) -> None:
+    table: Any = _release(migration).get_model("jobexec", model)
     table.objects.using(alias).create(**ROWS[model])
     table.objects.using(alias).bulk_create([table(**ROWS[model] | _another(model))])
 
 
 def test_what_they_do_not_say_means_what_it_meant_before(alias: str) -> None:
     for model in ("DeadLetterJob", "JobLog", "JobDefinition", "Suspension"):
-        _before().get_model("jobexec", model).objects.using(alias).create(**ROWS[model])  # type: ignore[attr-defined]
+        _release(CLUSTER).get_model("jobexec", model).objects.using(alias).create(**ROWS[model])  # type: ignore[attr-defined]
     assert DeadLetterJob.objects.using(alias).get().fingerprint == ""
     assert JobLog.objects.using(alias).get().fingerprint == ""
     assert JobDefinition.objects.using(alias).get().sensitive == []

@@ -16,7 +16,18 @@ from jobexec import clock
 from jobexec.management.bench.admin_pages import get, routed_to
 from jobexec.management.bench.backlog import analyze
 from jobexec.management.bench.bulk import multiply
-from jobexec.models import DeadLetterJob, Incident, Job, JobLog, LogState, SuspendedJob, TimerJob
+from jobexec.models import (
+    DeadLetterJob,
+    Incident,
+    Job,
+    JobKey,
+    JobLog,
+    LogState,
+    ResultStatus,
+    SuspendedJob,
+    TaskResult,
+    TimerJob,
+)
 from jobexec.operations.counts import COUNT_LIMIT
 
 # ANALYZE TABLE commits on MariaDB, so nothing here could be rolled back.
@@ -27,6 +38,7 @@ ROWS = 30_000
 MOST = COUNT_LIMIT + 1
 COMMON = {"handler_type": "shop.pay", "category": "default"}
 SORTED = {"mysql": "Using filesort", "sqlite": "USE TEMP B-TREE FOR ORDER BY"}
+KEYS = ["key", "job_id"]
 GROUP = "0123456789abcdef"
 
 
@@ -43,6 +55,17 @@ def columns_of(table: type[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             {"later": "timestamp", "distinct": ["job_id"]},
         ),
         Incident: ({"timestamp": now, "job_id": uuid4()}, {"later": "timestamp", "distinct": ["job_id"]}),
+        TaskResult: (
+            {
+                "id": uuid4(),
+                "status": ResultStatus.SUCCESSFUL,
+                "create_time": now,
+                "end_time": now,
+                "backend": "default",
+            },
+            {"later": "end_time"},
+        ),
+        JobKey: ({"create_time": now, "key": "first", "job_id": uuid4()}, {"later": "create_time", "distinct": KEYS}),
     }
     return columns[table]
 
@@ -50,7 +73,11 @@ def columns_of(table: type[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 @pytest.mark.parametrize(
     ("table", "query"),
     [
-        *((table, query) for table in (Job, TimerJob, SuspendedJob, DeadLetterJob, JobLog) for query in ("", "?p=150")),
+        *(
+            (table, query)
+            for table in (Job, TimerJob, SuspendedJob, DeadLetterJob, JobLog, TaskResult, JobKey)
+            for query in ("", "?p=150")
+        ),
         (DeadLetterJob, f"?fingerprint={GROUP}"),
         (Incident, ""),
         (Incident, "?state=all"),
@@ -60,7 +87,8 @@ def columns_of(table: type[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_a_list(alias: str, table: type[Any], query: str, settings: Any) -> None:
     settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}}
     columns, differing = columns_of(table)
-    row = table(**COMMON, **columns)
+    common = {name: value for name, value in COMMON.items() if hasattr(table, name)}
+    row = table(**common, **columns)
     row.save(using=alias, force_insert=True)
     multiply(row, ROWS, **differing)
     analyze(alias, table)

@@ -1,4 +1,4 @@
-"""Several processes under one command, and --reload."""
+"""Several processes under one command."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import pytest
 
 from jobexec.models import ExecutorNode, Job
 from tests.support import health, processes
-from tests.support.factories import make_job, tables_of
+from tests.support.factories import tables_of
 from tests.support.processes import alive
 from tests.support.proxy import in_front_of, moved
 from tests.support.waiting import until
@@ -146,46 +146,3 @@ def test_until_empty_ends_all_of_them(alias, run, enqueue, trace):
     supervisor = run("--processes", "2", "--until-empty")
     assert supervisor.ended() == 0, supervisor.text
     assert sorted(trace.texts()) == sorted(map(str, range(20)))
-
-
-APP = """
-from jobexec import job
-
-@job(name="tests.reloaded")
-def reloaded(path):
-    with open(path, "a") as file:
-        file.write({text!r})
-"""
-
-
-def test_reload_restarts_when_a_file_has_changed(alias, run, trace, tmp_path):
-    app = tmp_path / "reloaded_app"
-    app.mkdir()
-    (app / "__init__.py").touch()
-    (app / "jobs.py").write_text(APP.format(text="old\n"))
-    python_path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", ""), os.getcwd()])
-    apps = '["jobexec", "django.contrib.auth", "django.contrib.contenttypes", "reloaded_app"]'
-    settings = f"from tests.settings import *\nINSTALLED_APPS = {apps}\n"
-    (tmp_path / "reloaded_settings.py").write_text(settings)
-    env = {
-        "PYTHONPATH": python_path,
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "DJANGO_SETTINGS_MODULE": "reloaded_settings",
-    }
-
-    def enqueue_and_wait(expected):
-        columns = {"handler_type": "tests.reloaded", "handler_configuration": {"args": [str(trace.path)], "kwargs": {}}}
-        make_job(alias, **columns)
-        until(lambda: trace.lines() == expected, 30)
-
-    supervisor = run("--reload", env=env)
-    until(lambda: nodes(alias), 60)
-    enqueue_and_wait(["old"])
-    (old,) = nodes(alias).values()
-    (app / "jobs.py").write_text("this is not Python")
-    until(lambda: not alive(old))
-    (app / "jobs.py").write_text(APP.format(text="new\n"))
-    until(lambda: nodes(alias) and set(nodes(alias).values()) != {old}, 60)
-    enqueue_and_wait(["old", "new"])
-    supervisor.send(signal.SIGTERM)
-    assert supervisor.ended() == 0, supervisor.text

@@ -41,6 +41,7 @@ VALUES: dict[str, Any] = {
     "sequence_counter": 9,
     "correlation_id": "c",
     "batch_id": "01890000-0000-7000-8000-000000000001",
+    "task_backend": "default",
     "traceparent": "00-1-2-01",
 }
 CHANGED_BY_MOVES = {"id", "revision", "rank", "lock_owner", "lock_expiration_time", "start_time"}

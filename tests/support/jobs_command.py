@@ -23,7 +23,7 @@ def jobs(*arguments, alias, terminal=False):
     parser = command.create_parser("manage.py", "jobs")
     options = vars(parser.parse_args([name, "--database", alias, *others]))
     try:
-        command.execute(**options)
+        command.execute(*options.pop("args", ()), **options)  # as manage.py does; call_command would leave it in
     except SystemExit as ended:
         return ended.code, out.getvalue()
     except CommandError as error:

@@ -39,6 +39,7 @@ def site(settings, monkeypatch):
             *checks.check_project(app_configs=None),
             *checks.check_engines(app_configs=None),
             *checks.check_handlers(app_configs=None),
+            *checks.check_schedules(app_configs=None),
             *checks.check_hooks(app_configs=None),
         ]
         by_id = {str(message.id): message for message in found}
@@ -263,10 +264,11 @@ def test_they_are_registered_with_django_under_their_tag(settings):
 
 
 def test_every_id_is_documented_and_no_other():
-    source = Path(checks.__file__).read_text() + Path(validation.__file__).read_text()
+    tasks = Path(checks.__file__).parent / "backends" / "checks.py"
+    source = "".join(path.read_text() for path in (Path(checks.__file__), Path(validation.__file__), tasks))
     page = (Path(__file__).parents[2] / "docs/reference/checks.md").read_text()
     said = set(re.findall(r'"(jobexec\.[EW]\d+)"', source))
-    assert len(said) == 15
+    assert len(said) == 26
     assert set(re.findall(r"^`(jobexec\.[EW]\d+)`$", page, re.MULTILINE)) == said
 
 
@@ -275,3 +277,10 @@ def test_a_job_in_a_category_that_does_not_exist(site):
     message = site()["jobexec.W006"]
     assert "'tests.mail'" in message.msg and "'mail'" in message.msg
     assert "jobexec.W006" not in site(CATEGORIES=["default", "mail"])
+
+
+def test_a_schedule_that_no_executor_fires(site):
+    job(name="tests.nightly", schedule="@daily", database="elsewhere")(lambda: None)
+    job(name="tests.hourly", schedule="@hourly")(lambda: None)
+    message = site()["jobexec.W013"]
+    assert "'tests.nightly'" in message.msg and "'elsewhere'" in message.msg

@@ -294,7 +294,7 @@ def test_fitting_and_unfitting_calls_alternate(alias, add):
             with pytest.raises(InvalidJob, match="add: "):
                 add.enqueue(*args, **kwargs)
     assert len(add.enqueue_many([{"first": 1, f"name{number}": 2} for number in range(1_200)])) == 1_200
-    assert len(add._fitting) <= 1_000
+    assert len(add.arguments.fitting) <= 1_000
 
 
 def test_many_calls_may_be_any_mapping(alias, strict):

@@ -7,12 +7,12 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from jobexec import exceptions
-from jobexec.exceptions import InvalidRetryPlan, JobExecError, RetryAt, RetryIn
+from jobexec.exceptions import DuplicateJob, InvalidRetryPlan, JobExecError, RetryAt, RetryIn
 
 ALL = [
     value
     for value in vars(exceptions).values()
-    if isinstance(value, type) and issubclass(value, JobExecError) and value not in (RetryIn, RetryAt)
+    if isinstance(value, type) and issubclass(value, JobExecError) and value not in (DuplicateJob, RetryIn, RetryAt)
 ]
 
 

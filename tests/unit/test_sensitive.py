@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobexec.exceptions import InvalidJob
-from jobexec.handlers.function import job
+from jobexec.handlers.decorator import job
 from jobexec.handlers.registry import isolated
 from jobexec.redaction import redact, secrets_of
 from jobexec.sensitive import HIDDEN, hide, is_sensitive, redact_text

@@ -7,9 +7,20 @@ from typing import Any
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
-from jobexec.models import Batch, DeadLetterJob, ExecutorNode, FailureGroup, Incident, Job, Suspension, TimerJob
+from jobexec.models import (
+    Batch,
+    DeadLetterJob,
+    ExecutorNode,
+    FailureGroup,
+    Incident,
+    Job,
+    Schedule,
+    Suspension,
+    TimerJob,
+)
 from jobexec.operations.overview import NodeStatus, Overview
 from jobexec.operations.problems import problems, start_command
+from jobexec.operations.schedule_words import in_words
 
 from .. import display, node_columns
 from .sight import Sight
@@ -88,6 +99,22 @@ def timers(seen: Overview, sight: Sight) -> dict[str, Any] | None:
         for timer in seen.timers
     ]
     return {"rows": rows, "url": sight.list(TimerJob)}
+
+
+def schedules(seen: Overview, sight: Sight) -> dict[str, Any] | None:
+    """Which schedules fire next; None also if none does: not every project has some."""
+    if not seen.schedules:
+        return None
+    rows = [
+        {
+            "name": schedule.name,
+            "url": sight.page(Schedule, schedule.id),
+            "when": in_words(schedule.expression) or schedule.expression,
+            "next": display.relative(schedule.next_time, seen.now),
+        }
+        for schedule in seen.schedules
+    ]
+    return {"rows": rows, "url": sight.list(Schedule)}
 
 
 def suspensions(seen: Overview, sight: Sight) -> dict[str, Any] | None:

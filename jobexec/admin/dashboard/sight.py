@@ -19,6 +19,7 @@ from jobexec.models import (
     HistoryJob,
     Incident,
     MeterLog,
+    Schedule,
     Suspension,
     TimerJob,
 )
@@ -28,6 +29,7 @@ _TABLES: dict[str, tuple[type[Model], ...]] = {
     "counts": (*JOB_TABLES, HistoryJob),
     "incidents": (Incident,),
     "timers": (TimerJob,),
+    "schedules": (Schedule,),
     "nodes": (ExecutorNode,),
     "suspensions": (Suspension,),
     "batches": (Batch,),

@@ -82,6 +82,7 @@ def _content(seen: Overview, sight: Sight) -> dict[str, Any]:
         "nodes": panels.nodes(seen, sight),
         "failures": panels.failures(seen, sight),
         "timers": panels.timers(seen, sight),
+        "schedules": panels.schedules(seen, sight),
         "suspensions": panels.suspensions(seen, sight),
         "batches": panels.batches(seen, sight),
     }

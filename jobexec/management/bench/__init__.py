@@ -17,6 +17,7 @@ from .idle import Idle
 from .latency import Latency
 from .measure import BenchError
 from .payload import Payload
+from .results import Results
 from .retries import Retries
 from .soak import Soak
 from .timers import Timers
@@ -31,6 +32,7 @@ _ALL: tuple[type[Case], ...] = (
     Atomic,
     Exclusive,
     History,
+    Results,
     Backlog,
     Bloat,
     Idle,

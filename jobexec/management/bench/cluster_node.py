@@ -16,7 +16,8 @@ from jobexec.exceptions import JobExecError
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.executor.strategy import strategy_of
 from jobexec.handlers import registry
-from jobexec.handlers.function import JobFunction, job
+from jobexec.handlers.decorator import job
+from jobexec.handlers.function import JobFunction
 
 from .drain_node import drain
 from .line import Line, LineCut

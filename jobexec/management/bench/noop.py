@@ -11,7 +11,8 @@ from typing import Any, Unpack
 from django.db.models import QuerySet
 
 from jobexec.handlers import registry
-from jobexec.handlers.function import JobFunction, job
+from jobexec.handlers.decorator import job
+from jobexec.handlers.function import JobFunction
 from jobexec.handlers.options import JobOptions
 from jobexec.models import Job
 

@@ -15,7 +15,17 @@ from django.db.models import Model, QuerySet
 
 from jobexec import conf
 from jobexec.conf import Settings, get_settings
-from jobexec.models import JOB_TABLES, ExecutorNode, Incident, Job, JobDefinition, JobLog, NodeState, TimerJob
+from jobexec.models import (
+    JOB_TABLES,
+    ExecutorNode,
+    Incident,
+    Job,
+    JobDefinition,
+    JobLog,
+    NodeState,
+    TaskResult,
+    TimerJob,
+)
 from jobexec.operations.leases import is_gone_from_this_host, synchronise_clock
 from jobexec.operations.locking import delete_rows
 
@@ -102,6 +112,7 @@ def remove_rows(alias: str) -> None:
     for table in JOB_TABLES:
         delete_rows(_of_runs(table, alias))
     delete_rows(_of_runs(JobLog, alias))
+    delete_rows(_of_runs(TaskResult, alias))
     delete_rows(JobDefinition.objects.using(alias).filter(pk__startswith=HANDLER_PREFIX))
 
 

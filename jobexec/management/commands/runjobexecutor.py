@@ -7,6 +7,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from typing import Any
 
+from django.conf import settings as django_settings
 from django.core import checks
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
@@ -24,7 +25,7 @@ from jobexec.executor.link import supervisor
 from jobexec.executor.preflight import check_engines, check_processes, warn_of_connections
 from jobexec.executor.progress import UntilEmpty
 from jobexec.executor.recycling import Limits, Reason, check_memory, parse_count, parse_duration, parse_size, reasons
-from jobexec.executor.reload import SourceWatcher
+from jobexec.executor.reload import SourceWatcher, source_files
 from jobexec.executor.report import PROBES, Report
 from jobexec.executor.shutdown import Shutdown, serve
 from jobexec.executor.supervisor import Supervisor
@@ -52,10 +53,13 @@ class Command(BaseCommand):
         add("--health-host", default="127.0.0.1", help="Address of --health-port; in a container 0.0.0.0 or ::.")
         add("--until-empty", action="store_true", help="End when nothing is due, nothing runs and no retry waits.")
         add("--check", action="store_true", help="Validate settings, databases and migrations, and exit.")
-        add("--reload", action="store_true", help="Restart when source files change; for development.")
+        add("--reload", action="store_true", default=None, help="Restart when source files change; default DEBUG.")
+        add("--noreload", "--no-reload", action="store_false", dest="reload", help="Do not, also with DEBUG.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         configure_logging(options["verbosity"], self.stderr)
+        if options["reload"] is None:
+            options["reload"] = django_settings.DEBUG and not options["until_empty"]
         try:
             settings = self._settings(options)
             check_engines(settings)
@@ -129,9 +133,11 @@ class Command(BaseCommand):
         if count > 1:
             names = [f"{settings.node_name}-{number}" for number in range(1, count + 1)]
         children = [Child(name, [*arguments, "--node", name], options["until_empty"]) for name in names]
-        changed = SourceWatcher(autoreload.iter_all_python_module_files) if options["reload"] else None
+        changed, say = SourceWatcher(source_files) if options["reload"] else None, self._sayer(options)
+        if changed is not None:
+            say("Watching for changes of source files, upon which all starts afresh (--noreload: not).")
         notifier = Notifier.from_environment()
-        told = Supervisor(children, shutdown, changed, [notifier.tell] if notifier else [])
+        told = Supervisor(children, shutdown, changed, [notifier.tell] if notifier else [], say)
         server = self._health_server(options, told.report)
         try:
             return told.run()

@@ -9,6 +9,7 @@ from .definitions import Definitions
 from .explain import Why
 from .incidents import Incidents
 from .listing import List
+from .schedule_list import Schedules
 from .show import Show
 from .stats import Stats
 from .top import Top
@@ -22,6 +23,7 @@ _ALL: tuple[Action, ...] = (
     Incidents(),
     Batches(),
     Definitions(),
+    Schedules(),
     Stats(),
     Top(),
 )

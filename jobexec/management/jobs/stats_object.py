@@ -23,6 +23,7 @@ def as_object(seen: Overview) -> dict[str, Any]:
         "counts": seen.counts and _counts(seen.counts),
         "incidents": seen.incidents and int(seen.incidents),
         "oldest_due": seen.oldest_due,
+        "schedules": [asdict(schedule) for schedule in seen.schedules or []],
         "timers": [asdict(timer) for timer in seen.timers or []],
         "nodes": [{**asdict(node), "lease_good": node.lease_good} for node in seen.nodes or []],
         "suspensions": [_suspension(each) for each in seen.suspensions or []],

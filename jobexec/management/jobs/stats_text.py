@@ -26,7 +26,7 @@ def lines(seen: Overview, screen: Screen) -> Iterator[str]:
     for problem in problems(seen):
         for line in bulleted(problem.text, "! ", screen.width):
             yield screen.style.ERROR(line)
-    for part in (_counts, _traffic, _nodes, _timers, _suspensions, _batches, _failures):
+    for part in (_counts, _traffic, _nodes, _timers, _schedules, _suspensions, _batches, _failures):
         yield from part(seen, screen)
 
 
@@ -107,6 +107,13 @@ def _timers(seen: Overview, screen: Screen) -> Iterator[str]:
     columns = [Column(_("due"), right=True), Column(_("handler"), least=12, keep_end=True), Column(_("job"), extra=1)]
     rows = [[distance(each.due_date, seen.now), each.handler_type, str(each.id)] for each in seen.timers or []]
     yield from _part(screen, _("Next timers"), columns, rows)
+
+
+def _schedules(seen: Overview, screen: Screen) -> Iterator[str]:
+    columns = [Column(_("next time"), right=True), Column(_("schedule"), least=12, keep_end=True)]
+    columns.append(Column(_("expression"), least=9, extra=1))
+    rows = [[distance(each.next_time, seen.now), each.name, each.expression] for each in seen.schedules or []]
+    yield from _part(screen, _("Next schedules"), columns, rows)
 
 
 def _suspensions(seen: Overview, screen: Screen) -> Iterator[str]:

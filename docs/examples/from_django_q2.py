@@ -1,0 +1,62 @@
+"""What tasks of django-q2 become. The pieces are shown in docs/how-to/from-django-q2.md and run by tests/docs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.core.mail import mail_admins, send_mail
+from django.dispatch import receiver
+
+from demo_project.bookings.models import Booking, Ticket
+from jobexec import JobContext, job
+from jobexec.models import DeadLetterJob
+from jobexec.signals import job_dead_lettered
+
+
+@job(name="shop.tasks.send_voucher", category="mail", retries="R5/PT1M", timeout=60)
+def send_voucher(booking_id: int) -> None:
+    booking = Booking.objects.get(pk=booking_id)
+    send_mail("Your trip", f"To {booking.city}!", None, [booking.email])
+
+
+def send(booking: Booking, when: datetime) -> None:
+    send_voucher.enqueue(booking.pk)
+    send_voucher.using(run_after=when, timeout=10).enqueue(booking.pk)
+    send_voucher.using(category="default").enqueue(booking.pk)
+
+
+@job(atomic=True)
+def count_nights(booking_id: int) -> None:
+    nights = Booking.objects.get(pk=booking_id).nights
+    report_nights.enqueue(booking_id, nights)  # what was the hook
+
+
+@job
+def report_nights(booking_id: int, nights: int) -> None:
+    mail_admins("A trip", f"{booking_id}: {nights} nights")
+
+
+@receiver(job_dead_lettered, sender=DeadLetterJob)
+def tell_somebody(job: DeadLetterJob, error: BaseException, **kwargs: object) -> None:
+    mail_admins("A job needs you", f"{job.handler_type} {job.pk}: {error}")
+
+
+@job(atomic=True)
+def book_ticket(booking_id: int, kind: str) -> None:
+    booking = Booking.objects.select_for_update().get(pk=booking_id)  # siblings wait here for the commit
+    _, created = booking.tickets.get_or_create(kind=kind, defaults={"reference": f"{kind}-{booking_id}"})
+    if created and booking.tickets.count() == len(Ticket.Kind):
+        send_voucher.enqueue(booking_id)
+
+
+def book_tickets(bookings: Iterable[Booking]) -> None:
+    book_ticket.enqueue_many((booking.pk, kind) for booking in bookings for kind in Ticket.Kind.values)
+
+
+@job(atomic=True)
+def travel_step(context: JobContext, booking_id: int, kinds: list[str]) -> None:
+    kind, *rest = kinds
+    Ticket.objects.create(booking_id=booking_id, kind=kind, reference=str(context.id))
+    if rest:
+        travel_step.enqueue(booking_id, rest)

@@ -1,0 +1,73 @@
+"""What tasks of huey become. The pieces are shown in docs/how-to/from-huey.md and run by tests/docs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.core.mail import send_mail
+from django.db import transaction
+
+from demo_project.bookings import flights
+from demo_project.bookings.models import Booking, Ticket
+from jobexec import DoNotRetry, JobCancelled, JobContext, RetryIn, job
+from jobexec.operations import cancel
+
+
+@job(retries="R4/PT10S*2", priority=10, timeout=60)
+def reserve_flight(booking_id: int) -> None:
+    booking = Booking.objects.get(pk=booking_id)
+    reference = flights.reserve(booking.process_instance_id, booking.city)
+    booking.tickets.get_or_create(kind=Ticket.Kind.FLIGHT, defaults={"reference": reference})
+
+
+def confirm(booking: Booking) -> None:
+    with transaction.atomic():
+        booking.state = Booking.State.CONFIRMED
+        booking.save()
+        reserve_flight.enqueue(booking.pk)
+
+
+def reserve_later(booking: Booking, when: datetime) -> None:
+    reserve_flight.using(delay=600).enqueue(booking.pk)
+    reserve_flight.using(run_after=when).enqueue(booking.pk)
+
+
+def reserve_all(bookings: Iterable[Booking]) -> None:
+    reserve_flight.enqueue_many((booking.pk,) for booking in bookings)
+
+
+@job(process_instance_id="the ledger")
+def write_ledger(booking_id: int) -> None:
+    booking = Booking.objects.get(pk=booking_id)
+    booking.tickets.get_or_create(kind=Ticket.Kind.HOTEL, defaults={"reference": "ledger"})
+
+
+def write_ledger_of(booking: Booking) -> None:
+    write_ledger.using(process_instance_id=f"ledger {booking.city}").enqueue(booking.pk)
+
+
+@job(atomic=True)
+def price(booking_id: int) -> None:
+    booking = Booking.objects.get(pk=booking_id)
+    mail_price.enqueue(booking_id, 100 * booking.nights)
+
+
+@job(category="mail")
+def mail_price(booking_id: int, amount: int) -> None:
+    send_mail("The price", f"{amount} EUR", None, [Booking.objects.get(pk=booking_id).email])
+
+
+@job
+def ask_again(context: JobContext, booking_id: int) -> None:
+    booking = Booking.objects.filter(pk=booking_id).first()
+    if booking is None:
+        raise JobCancelled  # nothing to do, and no failure
+    if booking.city == "Atlantis":
+        raise DoNotRetry("it has sunk")
+    if booking.state != Booking.State.CONFIRMED:
+        raise RetryIn(60, "not confirmed yet")
+
+
+def revoke(job_id: str) -> None:
+    cancel(job_id)

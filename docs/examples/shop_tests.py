@@ -1,0 +1,109 @@
+"""The examples of docs/how-to/test-jobs.md for pytest."""
+
+from datetime import timedelta
+from smtplib import SMTPException
+
+import pytest
+import time_machine
+from django.contrib.auth.models import Group as Order
+
+from docs.examples.shop import book, place_order, remind, send_receipt
+from jobexec.testing import ManualExecutor, captured_jobs, conflict, database_away, fail, kill_node, lose_lock
+
+
+def test_an_order_is_followed_by_a_receipt(jobexec, mailoutbox):
+    place_order("7", "jane@example.org")
+    jobexec.assert_enqueued(send_receipt, args=["7"], count=1)
+    jobexec.assert_enqueued(remind, kwargs={"order": "7"}, delay=timedelta(days=1))
+    jobexec.refute_enqueued(send_receipt, args=["8"])
+
+    jobexec.run_until_empty()
+    assert [mail.to for mail in mailoutbox] == [["jane@example.org"]]
+
+
+def test_what_an_order_enqueues(jobexec):
+    with captured_jobs() as captured:
+        place_order("7", "jane@example.org")
+        jobexec.run_until_empty()  # what has run is captured all the same
+    assert [job.handler for job in captured] == ["shop.send_receipt", "shop.remind"]
+    captured.assert_enqueued(remind, delay=timedelta(days=1))
+
+
+def test_immediately(jobexec_immediate, mailoutbox):
+    place_order("7", "jane@example.org")
+    assert len(mailoutbox) == 1  # and the reminder waits for its time
+
+
+def test_retries(jobexec, jobexec_clock):
+    place_order("7", "jane@example.org")
+    with fail(send_receipt, SMTPException("no such host")):
+        (result,) = jobexec.run_due()
+    assert (result.outcome, result.attempt) == ("failed", 1)
+
+    assert jobexec.run_due() == []
+    jobexec_clock.advance(timedelta(minutes=5))
+    (result,) = jobexec.run_due()
+    assert (result.outcome, result.attempt) == ("successful", 2)
+
+
+@pytest.mark.jobexec(reraise=False)
+def test_a_dead_letter(jobexec, jobexec_clock):
+    send_receipt.enqueue("7", to="nobody")
+    with fail(send_receipt, SMTPException("no such user"), times=3):
+        results = jobexec.run_until_empty(advance=True)
+    assert [result.dead for result in results] == [False, False, True]
+
+
+def test_the_reminder_with_time_machine(jobexec, mailoutbox):
+    with time_machine.travel("2027-03-01T12:00Z", tick=False) as traveller:
+        place_order("7", "jane@example.org")
+        jobexec.run_until_empty()
+        traveller.shift(timedelta(days=1))
+        jobexec.run_until_empty()
+    assert [mail.subject for mail in mailoutbox] == ["Your receipt", "Your basket"]
+
+
+def test_a_job_that_runs_twice_books_once(jobexec):
+    book.enqueue("7")
+    with lose_lock(book) as other:
+        (result,) = jobexec.run_due()
+    assert result.outcome == "lost"
+    assert not Order.objects.exists()  # rolled back, because the job is atomic
+
+    other.give_back()
+    jobexec.run_until_empty()
+    assert Order.objects.count() == 1
+
+
+def test_a_process_that_dies(jobexec, mailoutbox):
+    send_receipt.enqueue("7", to="jane@example.org")
+    with kill_node(send_receipt):  # when its handler has ended, and nobody knows yet
+        jobexec.run_until_empty()
+    jobexec.recover()
+    jobexec.run_until_empty()
+    assert len(mailoutbox) == 2  # at least once: who minds makes the job atomic, or asks before
+
+
+def test_other_misfortunes(jobexec):
+    send_receipt.enqueue("7", to="jane@example.org")
+    with conflict(send_receipt):
+        (result,) = jobexec.run_due()
+    assert result.became.objects.get().retries == 3  # a conflict of the database costs none
+
+    send_receipt.enqueue("8", to="jane@example.org")
+    (work,) = jobexec.acquire()
+    ran = jobexec.run(work)
+    with database_away():
+        assert jobexec.settle(ran).outcome == "unsettled"
+    assert jobexec.run_due() == []  # it has run; the database is back, and that is written first
+    jobexec.refute_enqueued(send_receipt, args=["8"])
+
+
+@pytest.mark.django_db
+def test_step_by_step():
+    executor = ManualExecutor()
+    send_receipt.enqueue("7", to="jane@example.org")
+    (work,) = executor.acquire()
+    ran = executor.run(work)
+    assert ran.value == "jane@example.org"
+    assert executor.settle(ran).successful

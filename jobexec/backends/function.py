@@ -1,0 +1,183 @@
+"""The handler of a task: what an executor runs, and by which calls of the task become rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Mapping, Sequence
+from copy import copy
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from asgiref.sync import sync_to_async
+from django.db import InterfaceError, OperationalError
+
+from jobexec.conf import get_settings
+from jobexec.exceptions import DoNotRetry
+from jobexec.handlers.base import NotBegun
+from jobexec.handlers.context import JobContext
+from jobexec.handlers.function import JobFunction
+
+from . import events
+from .compat import TaskResultStatus, normalize_json
+from .config import BackendOptions
+from .context import JobExecutorTaskContext
+from .lookup import backends_on
+from .options import of_job
+from .results import LiveTaskResult
+from .task import rebuilt
+
+if TYPE_CHECKING:
+    from jobexec.conf import Settings
+    from jobexec.operations.settle import Failure
+    from jobexec.operations.work import AcquiredJob
+
+#: Beside ``args`` and ``kwargs`` in ``handler_configuration``, if a queue has another name than its category.
+QUEUE = "queue_name"
+
+
+class TaskArguments(NamedTuple):
+    """What the row of a task says of its call; ``queue_name`` is None if it is that of its category."""
+
+    args: list[Any]
+    kwargs: dict[str, Any]
+    queue_name: str | None
+
+
+class TaskFunction(JobFunction[Any, Any]):
+    """The function of a task as a job handler; its name is the path of the task.
+
+    ``task`` is how it was declared, ``alias`` the backend by which its jobs come. Made for calls, too: then ``task`` is
+    what is enqueued.
+    """
+
+    #: Its return value is stored, see :class:`jobexec.handlers.base.ResultHandler`.
+    keeps_result = True
+
+    def __init__(self, task: Any, alias: str, config: BackendOptions) -> None:
+        options, category = config.merged(task), config.category(task.queue_name)
+        made: Any = of_job(options) | {"priority": task.priority, "category": category}
+        if config.database is not None:
+            made["database"] = config.database
+        aliases, sensitive = options.get("aliases", ()), options.get("sensitive", ())
+        super().__init__(task.func, task.module_path, aliases, task.takes_context, made, sensitive)
+        self.task, self.alias = task, alias
+        #: What is written beside the arguments, because the columns of a row cannot tell it.
+        self._extra = "" if task.queue_name == category else f', "{QUEUE}": {json.dumps(task.queue_name)}'
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+    def at(self, run_after: datetime | None) -> TaskFunction:
+        """The same for a call at that time."""
+        if run_after is None:
+            return self
+        self._pattern()  # what all calls have in common, once for all of them
+        later = copy(self)
+        later.options = {**self.options, "run_after": run_after}
+        return later
+
+    def _columns(self, settings: Settings) -> dict[str, Any]:
+        return super()._columns(settings) | {"task_backend": self.alias}
+
+    def _encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        text = super()._encode(args, kwargs)
+        return f"{text[:-1]}{self._extra}}}" if self._extra else text
+
+    def job_columns(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The columns of the job of a call, for who inserts it by another way. Raises InvalidJob as ``enqueue``."""
+        self._pattern()  # whether there are such a category and such an engine
+        return {**self._columns(get_settings()), "handler_configuration": json.loads(self._encode(args, kwargs))}
+
+    # What the executor asks of a handler.
+
+    def read(self, configuration: str) -> TaskArguments:  # type: ignore[override]
+        """The arguments in a row's JSON; raises UnreadableJob if it is not what a call writes."""
+        args, kwargs = super().read(configuration)
+        queue_name = json.loads(configuration).get(QUEUE) if f'"{QUEUE}"' in configuration else None
+        return TaskArguments(args, kwargs, queue_name)
+
+    def call_with(self, context: JobContext, arguments: Any) -> tuple[list[Any], dict[str, Any]]:
+        """What the function is called with, after telling that it starts."""
+        if isinstance(arguments, _Prepared):
+            return arguments
+        result = self._running(context, arguments)
+        events.started(result, self._sender(context.using), context.using)
+        if self.takes_context and self.is_async:
+            _load(result)  # as for an event loop, for it will run on one
+        return self._prepared(context, arguments, result)
+
+    def execute_async(self, context: JobContext, arguments: Any) -> Awaitable[Any]:
+        """Call the function, which is an ``async def``, on the event loop that runs."""
+        return self._execute_async(context, arguments)
+
+    async def _execute_async(self, context: JobContext, arguments: TaskArguments) -> Any:
+        result = self._running(context, arguments)
+        await events.astarted(result, self._sender(context.using))
+        if self.takes_context:
+            await sync_to_async(_load)(result)  # where an event loop runs, attributes cannot ask the database
+        return await super().execute_async(context, self._prepared(context, arguments, result))
+
+    def _prepared(self, context: JobContext, arguments: TaskArguments, result: LiveTaskResult) -> _Prepared:
+        given = [JobExecutorTaskContext(task_result=result, job=context)] if self.takes_context else []
+        return _Prepared([*given, *arguments.args], arguments.kwargs)
+
+    def _running(self, context: JobContext, arguments: TaskArguments) -> LiveTaskResult:
+        work = context.work
+        return LiveTaskResult.make(
+            work.using,
+            **self._known(work, arguments.queue_name or work.category),
+            status=TaskResultStatus.RUNNING,
+            args=arguments.args,
+            kwargs=arguments.kwargs,
+            last_attempted_at=context.started_at,
+        )
+
+    def _known(self, work: AcquiredJob, queue_name: str) -> dict[str, Any]:
+        """What is known of a task without its row; by which alias it came, only if one alone is on its engine."""
+        aliases = [backend.alias for backend in backends_on(work.using)]
+        backend = {"backend": aliases[0]} if len(aliases) == 1 else {}
+        task = rebuilt(self.task, queue_name=queue_name, priority=work.priority, **backend)
+        return {"task": task, "id": str(work.id), **backend}
+
+    def _sender(self, using: str) -> type[Any]:
+        return next((type(backend) for backend in backends_on(using)), type(self))
+
+    def encode_result(self, value: Any) -> str:
+        """The JSON of what the function returned, by the rules of django.tasks. Raises DoNotRetry if it is none."""
+        from jobexec.operations.return_values import encode_return_value
+
+        try:
+            normalised = normalize_json(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise DoNotRetry(f"It has run, but what it returned cannot be kept: {error}.") from error
+        return encode_return_value(normalised)
+
+    def finished(self, work: AcquiredJob, using: str, failure: Failure | None = None) -> None:
+        """Tell that a task has ended, after the commit; ``failure`` is the last one, None after a success."""
+        own = self.options.get("category") == work.category
+        known = self._known(work, self.task.queue_name if own else work.category)
+        status = TaskResultStatus.FAILED if failure else TaskResultStatus.SUCCESSFUL
+        result = LiveTaskResult.make(using, **known, status=status)
+        events.finished(result, self._sender(using), self._showable(failure))
+
+    def _showable(self, failure: Failure | None) -> BaseException | None:
+        """The error of a failure; none if its text, which would be logged, may quote a sensitive argument."""
+        error = failure.error if failure else None
+        if failure is None or error is None or self.sensitive_names():
+            return None
+        return error if failure.message == f"{type(error).__name__}: {error}" else None
+
+
+def _load(result: LiveTaskResult) -> None:
+    """Raises NotBegun if the database is away: that is no failure of the task."""
+    try:
+        result.load()
+    except (OperationalError, InterfaceError) as error:
+        raise NotBegun(f"Its result could not be read: {error}") from error
+
+
+class _Prepared(NamedTuple):
+    """What a function is called with."""
+
+    args: list[Any]
+    kwargs: dict[str, Any]

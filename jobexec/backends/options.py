@@ -1,0 +1,124 @@
+"""The options of a task: those of ``@job``, but for what a task of django.tasks says in its own words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from difflib import get_close_matches
+from typing import Any
+
+from jobexec.exceptions import InvalidJob
+from jobexec.handlers.options import JobOptions, check_options
+from jobexec.retry import RetryPlan
+
+#: What a task says otherwise, and how.
+ELSEWHERE = {
+    "priority": "a task has it of its own: @task(priority=...) or using(priority=...)",
+    "run_after": "it is said for a call: using(run_after=...)",
+    "delay": "it is said for a call: using(delay=...)",
+    "category": "a task stands in a queue: @task(queue_name=...), which OPTIONS['CATEGORIES'] may map",
+    "database": "it is OPTIONS['DATABASE'] of the task's backend in TASKS",
+    "transaction": "to enqueue after a commit, transaction.on_commit(partial(task.enqueue, ...), using=...)",
+}
+
+#: What is said about the option ``unique``.
+OF_UNIQUE = ("unique_while", "unique_for", "on_conflict")
+
+#: What is said of a task once, where it is declared.
+OF_HANDLER = ("sensitive", "aliases")
+
+
+class Options(Mapping[str, Any]):
+    """Options of a task; cannot be changed, and has a hash although its values (lists, headers) may have none."""
+
+    __slots__ = ("_hash", "_values")
+
+    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+        self._values: dict[str, Any] = dict(values or {})
+        self._hash: int | None = None
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        return self._values == (other._values if isinstance(other, Options) else other)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset((name, _hash(value)) for name, value in self._values.items()))
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._values,)
+
+
+NONE = Options()
+
+
+def _hash(value: Any) -> int:
+    try:
+        return hash(value)
+    except TypeError:
+        return 0  # what is equal must have the same hash; not the other way round
+
+
+def task_options() -> dict[str, Any]:
+    """The names of the options that a task may have, with what they may be; those of its handler not among them."""
+    return {name: kind for name, kind in JobOptions.__annotations__.items() if name not in ELSEWHERE}
+
+
+def check_task_options(options: Mapping[str, Any], *, handler: bool = True) -> None:
+    """Raise :class:`~jobexec.exceptions.InvalidJob`, naming the option, if one is unknown or has a wrong value.
+
+    ``handler``: those that are said where a task is declared are allowed, too.
+    """
+    known = (*task_options(), *(OF_HANDLER if handler else ()))
+    for name in options:
+        if name in ELSEWHERE:
+            raise InvalidJob(f"{name}: no option of a task; {ELSEWHERE[name]}.")
+        if name not in known:
+            close = get_close_matches(str(name), known, n=1)
+            raise InvalidJob(f"Unknown option {name!r}." + (f" Did you mean {close[0]!r}?" if close else ""))
+    for name in OF_HANDLER:
+        _check_names(name, options.get(name, ()))
+    check_options(of_job(options))
+
+
+def _check_names(name: str, value: Any) -> None:
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    if not is_list or not all(isinstance(each, str) and each for each in value):
+        raise InvalidJob(f"{name}: expected a list of names, got {value!r}.")
+
+
+def of_job(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that a job has, without those of its handler."""
+    return {name: value for name, value in options.items() if name not in OF_HANDLER}
+
+
+def check_call_options(options: Mapping[str, Any]) -> None:
+    """Of options for a call: what only a declaration may say is refused. Raises InvalidJob."""
+    for name in OF_HANDLER:
+        if name in options:
+            raise InvalidJob(f"{name}: it is said where the task is declared, and not for a call.")
+    if "retries" not in options:
+        return
+    check_options({"retries": options["retries"]})
+    if not str(RetryPlan.parse(options["retries"])):
+        raise InvalidJob("retries: a callable plan cannot be stored with a job; give it to @task(retries=...).")
+
+
+def moment(name: str, value: Any, now: Callable[[], Any]) -> Any:
+    """``run_after`` or ``delay`` of a call as the moment that django.tasks knows; what is none is left to its check."""
+    if name == "delay":
+        check_options({"delay": value})
+        value = value if isinstance(value, timedelta) else timedelta(seconds=value)
+    return now() + value if isinstance(value, timedelta) else value

@@ -1,0 +1,104 @@
+"""Tasks become handlers: when they are declared, or else when a job of one is there."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from django.core.signals import setting_changed
+
+from jobexec.exceptions import InvalidJob
+from jobexec.handlers import registry
+
+from . import events
+from .compat import InvalidTask
+from .function import TaskFunction
+from .lookup import backend_of, imported_task, our_backends
+
+if TYPE_CHECKING:
+    from .backend import JobExecutorBackend
+
+
+_lock = Lock()
+
+
+def register_task(task: Any, backend: JobExecutorBackend | None = None) -> None:
+    """Make a task the handler of its path, in place of the one that was there. Raises InvalidTask.
+
+    ``backend``: by default the task's own. If that is none of ours, nothing happens: tasks of other backends are found
+    when a job of one is there.
+    """
+    backend = backend or own_backend(task)
+    if backend is None:
+        return
+    function = handler_of(task, backend)
+    with _lock:
+        registry.register(function, instead_of=registered(task.module_path))
+
+
+def handler_of(task: Any, backend: JobExecutorBackend) -> TaskFunction:
+    """The function of a task with all its options. Raises InvalidTask if they do not go together."""
+    try:
+        return TaskFunction(task, backend.alias, backend.config)
+    except InvalidJob as error:
+        raise InvalidTask(f"{task.module_path}: {error}") from error
+
+
+def registered(path: str) -> TaskFunction | None:
+    """The handler that a task of this path has already."""
+    handler = registry.registered(path)
+    return handler if isinstance(handler, TaskFunction) else None
+
+
+def registered_tasks() -> list[TaskFunction]:
+    """The handlers of all tasks that are known, ordered by path."""
+    return [handler for handler in registry.all_handlers() if isinstance(handler, TaskFunction)]
+
+
+def own_backend(task: Any) -> JobExecutorBackend | None:
+    """The backend that a task was declared for, if it is one of ours."""
+    return backend_of(task.backend)
+
+
+def find_task(path: str) -> Any:
+    """The task of a path, as it was declared; None if this process does not know it."""
+    task = imported_task(path)
+    handler = registered(path)
+    return handler.task if task is None and handler is not None else task
+
+
+def resolve(name: str) -> TaskFunction | None:
+    """For the registry: the handler of a task that was declared for another backend, and enqueued by one of ours."""
+    task = imported_task(name)
+    if task is None:
+        return None
+    backend = own_backend(task) or next(our_backends(), None)
+    if backend is None:
+        return None
+    register_task(task, backend)
+    return registered(name)
+
+
+def register_as_they_stand() -> None:
+    """Tasks as their modules now have them: ``send = jobexec.options(send, ...)``, other settings."""
+    for handler in registered_tasks():
+        task = imported_task(handler.name)
+        if task is not None and task.func is handler.function:
+            register_task(task, own_backend(task) or backend_of(handler.alias))
+
+
+def _on_setting_changed(*, setting: str, **kwargs: Any) -> None:
+    if setting == "TASKS":
+        register_as_they_stand()
+
+
+def connect() -> None:
+    """Let the registry ask for tasks; hear of settings that change, and of tasks that end without a run.
+
+    May be called more than once.
+    """
+    from jobexec.operations.task_attempts import task_ended
+
+    registry.add_resolver(resolve)
+    task_ended.connect(events.ended, dispatch_uid="jobexec.backends")
+    setting_changed.connect(_on_setting_changed, dispatch_uid="jobexec.backends")

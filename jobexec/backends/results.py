@@ -1,0 +1,113 @@
+"""Results of tasks: what a call, a row, or a run says as a ``TaskResult`` of django.tasks."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from .compat import TaskError, TaskResult, TaskResultStatus
+from .task import rebuilt
+
+if TYPE_CHECKING:
+    from jobexec.operations.task_results import TaskSight
+
+if TYPE_CHECKING:
+    _TaskResult = TaskResult[..., Any]
+else:
+    _TaskResult = TaskResult
+
+_FIELDS = frozenset(field.name for field in fields(TaskResult))
+
+
+def enqueued(task: Any, alias: str, row: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """What ``enqueue`` returns for a row that it has inserted."""
+    return TaskResult(
+        task=task,
+        id=str(row.pk),
+        status=TaskResultStatus.READY,
+        enqueued_at=row.create_time,
+        started_at=None,
+        finished_at=None,
+        last_attempted_at=None,
+        args=args,
+        kwargs=kwargs,
+        backend=alias,
+        errors=[],
+        worker_ids=[],
+    )
+
+
+def of_sight(sight: TaskSight, task: Any) -> Any:
+    """The result of a task as the database has it; ``task`` is how the task was declared."""
+    result: Any = TaskResult(**_values(sight, task))
+    object.__setattr__(result, "_return_value", sight.return_value)
+    return result
+
+
+def _values(sight: TaskSight, task: Any) -> dict[str, Any]:
+    return {
+        "task": rebuilt(
+            task,
+            backend=sight.backend,
+            queue_name=sight.queue_name,
+            priority=sight.priority,
+            run_after=sight.run_after,
+        ),
+        "id": str(sight.id),
+        "status": TaskResultStatus(sight.status),
+        "enqueued_at": sight.enqueued_at,
+        "started_at": sight.started_at,
+        "finished_at": sight.finished_at,
+        "last_attempted_at": sight.last_attempted_at,
+        "args": sight.args,
+        "kwargs": sight.kwargs,
+        "backend": sight.backend,
+        "errors": [TaskError(**error) for error in sight.errors],
+        "worker_ids": sight.worker_ids,
+    }
+
+
+class LiveTaskResult(_TaskResult):
+    """The result of a task that runs or has just ended: what is known is there, the rest is loaded when asked for.
+
+    Loaded from the engine ``using``, once; ``known`` stays as it is then. ``refresh()`` looks again, as ever.
+    """
+
+    __slots__ = ("_known", "_using")
+
+    @classmethod
+    def make(cls, using: str, **known: Any) -> LiveTaskResult:
+        """A result of which that much is known; ``task`` and ``id`` at least."""
+        result = object.__new__(cls)
+        for name, value in {"_using": using, "_known": known, **known}.items():
+            object.__setattr__(result, name, value)
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        # Asked for what is not set: Python has looked for it already.
+        if name not in _FIELDS:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.load()
+        return object.__getattribute__(self, name)
+
+    def load(self) -> None:
+        """Ask the database for all that is not known."""
+        from jobexec.operations.task_results import find_task_result
+
+        sight = find_task_result(UUID(self.id), self._using)
+        values: dict[str, Any] = _nothing(self.task) if sight is None else _values(sight, self.task)
+        values["_return_value"] = None if sight is None else sight.return_value
+        known = dict(self._known)
+        if sight is not None:
+            del known["task"]  # the row knows more of it
+            if len(sight.worker_ids) == 1 and "last_attempted_at" in known:
+                known["started_at"] = known["last_attempted_at"]
+        for name, value in {**values, **known}.items():
+            object.__setattr__(self, name, value)
+
+
+def _nothing(task: Any) -> dict[str, Any]:
+    """Of a task whose row has gone meanwhile."""
+    times = dict.fromkeys(("enqueued_at", "started_at", "finished_at", "last_attempted_at"))
+    return {**times, "args": [], "kwargs": {}, "errors": [], "worker_ids": [], "backend": task.backend}

@@ -1,0 +1,102 @@
+"""The arguments of a job's function: checked when it is enqueued, written as JSON, and read again when it runs."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+
+from jobexec.exceptions import InvalidJob, UnreadableJob
+from jobexec.json_values import check_json, encode_json
+from jobexec.sensitive import HIDDEN, is_sensitive, may_be_within, values_below
+
+from .signatures import checked_names, names_by_position, positions
+
+_SHAPES = 1000  # a function with **kwargs may be called in any number of ways
+
+_decode = json.JSONDecoder().raw_decode
+
+
+class Arguments:
+    """What one function takes. ``name`` is that of its handler, for messages; ``sensitive`` names arguments of it."""
+
+    def __init__(self, function: Callable[..., Any], name: str, takes_context: bool, sensitive: Sequence[str]) -> None:
+        self.name = name
+        signature = inspect.signature(function)
+        parameters = list(signature.parameters.values())
+        #: Without the context, which callers of ``enqueue`` do not pass.
+        self.signature = signature.replace(parameters=parameters[1:] if takes_context else parameters)
+        self.sensitive = checked_names(name, sensitive, self.signature)
+        #: So many arguments by position fit without a closer look.
+        self._least, self._most = positions(self.signature)
+        #: Numbers of positional arguments and names of keyword arguments that fit the signature.
+        self.fitting: set[tuple[int, tuple[str, ...]]] = set()
+
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """The JSON that a row holds of these arguments. Raises InvalidJob if they do not fit or are no JSON."""
+        try:
+            self._bind(args, kwargs)
+        except TypeError as error:
+            raise InvalidJob(f"{self.name}: {error}.") from None
+        configuration = {"args": args, "kwargs": dict(kwargs)}
+        encoded = encode_json(configuration)
+        if encoded is None:
+            self._check(args, kwargs)
+            encoded = json.dumps(configuration, cls=DjangoJSONEncoder)
+        return encoded
+
+    def read(self, configuration: str) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments in a row's JSON; raises UnreadableJob if it is not what :meth:`encode` makes."""
+        try:
+            value, end = _decode(configuration)
+            if end != len(configuration):
+                value = json.loads(configuration)  # white space, or an error that says where
+            args, kwargs = value["args"], value["kwargs"]
+            if not isinstance(args, list) or not isinstance(kwargs, dict):
+                raise TypeError("args is no list or kwargs is no object")
+            if kwargs or not self._least <= len(args) <= self._most:
+                self.signature.bind(*args, **kwargs)
+        except (ValueError, TypeError, KeyError) as error:
+            hidden = self.sensitive_names() or may_be_within(configuration)
+            got = HIDDEN if hidden else configuration[:200]
+            message = f"The arguments in the row cannot be read for {self.name}: {error!r}. Got: {got}"
+            raise UnreadableJob(message) from error
+        return args, kwargs
+
+    def sensitive_names(self) -> list[str]:
+        """The arguments that were called sensitive, and those whose names are by SENSITIVE_ARGUMENTS."""
+        return [
+            *self.sensitive,
+            *(name for name in self.signature.parameters if is_sensitive(name) and name not in self.sensitive),
+        ]
+
+    def names_of(self, count: int) -> list[str]:
+        """The names of so many arguments by position; those that ``*args`` takes have its name."""
+        return names_by_position(self.signature, count)
+
+    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise TypeError if the arguments do not fit the function. Their values do not matter for that."""
+        shape = len(args), tuple(kwargs)
+        if shape not in self.fitting:
+            self.signature.bind(*args, **kwargs)
+            if len(self.fitting) < _SHAPES:
+                self.fitting.add(shape)
+
+    def _check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        for name, value in self.signature.bind(*args, **kwargs).arguments.items():
+            try:
+                check_json(f"{self.name}: argument {name!r}", value)
+            except InvalidJob:
+                if not self._is_secret(name, value):
+                    raise
+                # Without the reason, which quotes the value.
+                raise InvalidJob(f"{self.name}: argument {name!r}: expected JSON, got {HIDDEN}.") from None
+
+    def _is_secret(self, name: str, value: Any) -> bool:
+        try:
+            return is_sensitive(name, self.sensitive) or any(True for _ in values_below(value, self.sensitive))
+        except RecursionError:  # endless; its beginning is quoted
+            return bool(self.sensitive)

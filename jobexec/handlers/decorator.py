@@ -1,0 +1,126 @@
+"""``@job``: makes a function a :class:`~jobexec.handlers.function.JobFunction`, and registers it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
+
+from jobexec.exceptions import InvalidJob, InvalidSchedule
+
+from . import registry
+from .context import JobContext
+from .function import JobFunction
+from .options import JobOptions
+from .schedules import declaration_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _JobDecorator:
+    """What ``@job(...)`` with options returns; typed so that ``enqueue`` takes the function's own arguments."""
+
+    def __init__(
+        self,
+        name: str | None,
+        aliases: Sequence[str],
+        takes_context: bool | None,
+        sensitive: Sequence[str],
+        schedule: tuple[Any, Any, Any] | None,
+        options: Any,
+    ) -> None:
+        self.name, self.aliases, self.takes_context, self.options = name, aliases, takes_context, options
+        self.sensitive, self.schedule = sensitive, schedule
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[JobContext, P], Awaitable[R]]) -> JobFunction[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[JobContext, P], R]) -> JobFunction[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> JobFunction[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> JobFunction[P, R]: ...
+    def __call__(self, function: Callable[..., Any]) -> JobFunction[..., Any]:
+        handler: JobFunction[..., Any] = JobFunction(
+            function,
+            self.name or _default_name(function),
+            self.aliases,
+            self._takes_context(function),
+            self.options,
+            self.sensitive,
+        )
+        declaration = declaration_of(handler, *self.schedule) if self.schedule else None
+        registry.register(handler)
+        if declaration is not None:
+            registry.schedules[handler.name] = declaration
+        return handler
+
+    def _takes_context(self, function: Callable[..., Any]) -> bool:
+        if self.takes_context is not None:
+            return self.takes_context
+        return next(iter(inspect.signature(function).parameters), None) == "context"
+
+
+def _default_name(function: Callable[..., Any]) -> str:
+    if "<locals>" in function.__qualname__:
+        raise InvalidJob(
+            f"@job: {function.__qualname__} is inside another function, so no other process could find it; "
+            "move it to a module or give it a name."
+        )
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+@overload
+def job(function: Callable[Concatenate[JobContext, P], Awaitable[R]], /) -> JobFunction[P, R]: ...
+@overload
+def job(function: Callable[Concatenate[JobContext, P], R], /) -> JobFunction[P, R]: ...
+@overload
+def job(function: Callable[P, Awaitable[R]], /) -> JobFunction[P, R]: ...
+@overload
+def job(function: Callable[P, R], /) -> JobFunction[P, R]: ...
+@overload
+def job(
+    *,
+    name: str | None = None,
+    aliases: Sequence[str] = (),
+    takes_context: bool | None = None,
+    sensitive: Sequence[str] = (),
+    schedule: str | None = None,
+    timezone: str | None = None,
+    misfire: str = "once",
+    **options: Unpack[JobOptions],
+) -> _JobDecorator: ...
+def job(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    aliases: Sequence[str] = (),
+    takes_context: bool | None = None,
+    sensitive: Sequence[str] = (),
+    schedule: str | None = None,
+    timezone: str | None = None,
+    misfire: str = "once",
+    **options: Unpack[JobOptions],
+) -> Any:
+    """Make a function a job: ``@job`` or ``@job(retries="R5/PT5M", category="mail", ...)``.
+
+    ``name`` is what rows hold (default: module and function name); a handler that is renamed keeps its old names in
+    ``aliases``, so that rows in the database still find it. A first parameter called ``context``, or
+    ``takes_context=True``, receives a :class:`~jobexec.handlers.context.JobContext`, which callers of ``enqueue`` do
+    not pass. ``sensitive`` names arguments whose values are not shown, neither in the admin nor in logs nor in what a
+    failure leaves behind. With ``schedule``, which is cron (``"0 3 * * *"``, in ``timezone``, by default the setting
+    TIME_ZONE) or an ISO 8601 cycle (``"R/PT1H"``), executors enqueue it again and again, without arguments; ``misfire``
+    says what becomes of times that were missed: ``"skip"``, ``"once"`` or ``"all"``. All other keywords are options
+    (:class:`~jobexec.handlers.options.JobOptions`); a wrong one raises :class:`~jobexec.exceptions.InvalidJob` at
+    import.
+    """
+    decorator = _JobDecorator(name, aliases, takes_context, sensitive, _schedule(schedule, timezone, misfire), options)
+    return decorator if function is None else decorator(function)
+
+
+def _schedule(schedule: Any, timezone: Any, misfire: Any) -> tuple[Any, Any, Any] | None:
+    if schedule is None and (timezone is not None or misfire != "once"):
+        raise InvalidSchedule("timezone and misfire: expected a schedule beside them, got none.", "expression")
+    return None if schedule is None else (schedule, timezone, misfire)

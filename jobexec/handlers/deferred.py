@@ -1,0 +1,57 @@
+"""``enqueue_on_commit``: a job in one database for what a transaction of another one has done."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
+
+from jobexec.exceptions import InvalidJob
+from jobexec.identifiers import uuid7
+
+from . import unique
+
+if TYPE_CHECKING:
+    from .function import JobFunction
+
+logger = logging.getLogger("jobexec.enqueue")
+
+
+def enqueue_on_commit(handler: JobFunction[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> UUID:
+    """Insert the job of a call after the commit; all that can be wrong with the call is found now."""
+    encoded, alias = handler._encode(args, kwargs), handler.options.get("transaction", DEFAULT_DB_ALIAS)
+    if alias not in connections:
+        raise InvalidJob(f"transaction: expected an alias in DATABASES ({', '.join(connections)}), got {alias!r}.")
+    create = unique.creating(handler, args, kwargs) if handler.options.get("unique") else handler._pattern().create
+    id = uuid7()
+    # Not robust: Django would log the error of the insert, and nobody would hear of the job that is missing.
+    due_date = handler._due_date()
+    hook = DeferredJob(create, handler._database(), handler.name, id, encoded, due_date)
+    transaction.on_commit(hook, using=alias)
+    return id
+
+
+@dataclass(frozen=True, eq=False)
+class DeferredJob:
+    """A job that is inserted when it is called: a hook of a transaction, which tells what it holds (for tests)."""
+
+    create: Callable[..., Any]
+    using: str
+    handler_type: str
+    id: UUID
+    encoded: str
+    due_date: datetime | None
+
+    def __call__(self) -> None:
+        try:
+            self.create(json.loads(self.encoded), self.encoded, due_date=self.due_date, id=self.id)
+        except Exception:
+            # Also said here, because whoever catches it may not know which job it was. Without the arguments.
+            logger.error("The job %s of %s could not be inserted after the commit", self.id, self.handler_type)
+            raise

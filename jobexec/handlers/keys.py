@@ -1,0 +1,75 @@
+"""The unique key of a call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.utils.crypto import salted_hmac
+
+from jobexec.exceptions import InvalidJob
+from jobexec.json_values import check_storable, shown
+from jobexec.sensitive import hide
+
+from .arguments import Arguments
+
+LONGEST = 255
+_SALT = "jobexec.unique"
+_ENCODER = DjangoJSONEncoder()
+
+
+def key_of(unique: Any, arguments: Arguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """The key of a call whose arguments fit and are JSON; ``unique`` is the option.
+
+    Raises :class:`~jobexec.exceptions.InvalidJob` if a callable returns what is no key.
+    """
+    if unique is True:
+        return by_arguments(arguments, args, kwargs)
+    if isinstance(unique, str):
+        return unique
+    key = unique(*args, **kwargs)
+    check_key(f"{arguments.name}: unique: what {unique!r} returned", key)
+    return str(key)
+
+
+def check_key(name: str, key: Any) -> None:
+    """Raise :class:`~jobexec.exceptions.InvalidJob` for what is no key."""
+    if not isinstance(key, str) or not 0 < len(key) <= LONGEST:
+        raise InvalidJob(f"{name}: expected a text of 1 to {LONGEST} characters, got {shown(key)}.")
+    check_storable(name, key)
+    if key.endswith(" "):  # MySQL and MariaDB compare texts without them
+        raise InvalidJob(f"{name}: expected a text that does not end with a space, got {shown(key)}.")
+
+
+def by_arguments(arguments: Arguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """A digest of the arguments as the function gets them: by name, with its defaults, as JSON.
+
+    The same however a call spells them. With sensitive values among them the digest needs SECRET_KEY, so that nobody
+    who reads keys can try values out.
+    """
+    bound = arguments.signature.bind(*args, **kwargs).arguments
+    try:
+        given = json.loads(_ENCODER.encode(_with_defaults(arguments, bound)))
+        text = json.dumps(given, sort_keys=True, separators=(",", ":"))
+        secret = hide(given, arguments.sensitive_names()) != given
+    except RecursionError:
+        raise InvalidJob(f"{arguments.name}: unique: the arguments are nested too deep for a key.") from None
+    return (salted_hmac(_SALT, text, algorithm="sha256") if secret else sha256(text.encode())).hexdigest()
+
+
+def _with_defaults(arguments: Arguments, bound: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = arguments.signature.parameters.values()
+    defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
+    # A default that is no JSON cannot be given by a call, so it is the same for all.
+    return {name: value for name, value in defaults.items() if _is_json(value)} | dict(bound)
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        _ENCODER.encode(value)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,93 @@
+"""``enqueue_many``: a list at once, any other iterable page by page in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from django.db import transaction
+
+from jobexec.exceptions import InvalidJob
+
+from . import unique
+from .calls import Call, split
+
+if TYPE_CHECKING:
+    from jobexec.operations.created import AnyJob
+
+    from .function import JobFunction
+
+#: So many calls are in memory at once, or fewer that have so many characters of JSON together.
+PAGE, LENGTH = 2_000, 4_000_000
+_AT_ONCE = 100  # between two looks at their length
+
+
+class Page(NamedTuple):
+    """Calls as their rows will hold them; their keys if the job has the option ``unique``, else none."""
+
+    encoded: list[str]
+    keys: list[str]
+
+
+def enqueue_many(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Sequence[AnyJob]:
+    """Insert a job for each call. See :meth:`~jobexec.handlers.function.JobFunction.enqueue_many`."""
+    pattern, due_date = handler._pattern(), handler._due_date()
+    pages = _pages(handler, calls)
+    first, second = next(pages, Page([], [])), next(pages, None)
+    if second is None and not handler.options.get("unique"):
+        return pattern.create_many(first.encoded, due_date=due_date)
+    from jobexec.operations.created_pages import CreatedPages
+    from jobexec.operations.watching import told_afterwards
+
+    created = CreatedPages(pattern.using, handler.name, known=handler.options.get("on_conflict") != "ignore")
+    pages = chain([first] if second is None else [first, second], pages)
+    del first, second  # not to be kept to the end
+    # With a savepoint in a transaction of the caller's, who may go on after an error in call 1,500,000.
+    with told_afterwards(), transaction.atomic(using=pattern.using):
+        for page in pages:
+            if handler.options.get("unique"):
+                _insert_unique(handler, page, created, due_date)
+            else:
+                created.add(pattern.create_many(page.encoded, due_date=due_date).ids)
+    return created
+
+
+def _insert_unique(handler: JobFunction[..., Any], page: Page, created: Any, due_date: Any) -> None:
+    from jobexec.operations.create_unique import create_unique_jobs
+
+    rule = unique.rule_of(handler)
+    created.add(*create_unique_jobs(handler._pattern(), rule, page.keys, page.encoded, due_date=due_date))
+
+
+def _pages(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Iterator[Page]:
+    """The calls, checked and encoded: those of a list all at once."""
+    if isinstance(calls, list | tuple):
+        yield _page(handler, calls, 0)
+        return
+    page, done, left = Page([], []), 0, iter(calls)
+    while (more := _page(handler, islice(left, _AT_ONCE), done)).encoded:
+        page.encoded.extend(more.encoded)
+        page.keys.extend(more.keys)
+        done += len(more.encoded)
+        if len(page.encoded) >= PAGE or sum(map(len, page.encoded)) > LENGTH:
+            yield page
+            page = Page([], [])
+    if page.encoded:
+        yield page
+
+
+def _page(handler: JobFunction[..., Any], calls: Iterable[Call], before: int) -> Page:
+    encoded: list[str] = []
+    keys: list[str] = []
+    encode, is_unique = handler._encode, bool(handler.options.get("unique"))
+    try:
+        for call in calls:
+            args, kwargs = split(call)
+            encoded.append(encode(args, kwargs))
+            if is_unique:
+                keys.append(unique.key_for(handler, args, kwargs))
+    except InvalidJob as error:
+        number = before + 1 + len(keys if is_unique else encoded)  # a key comes after its call
+        raise InvalidJob(f"Call {number} of enqueue_many: {error}") from error
+    return Page(encoded, keys)

@@ -1,0 +1,37 @@
+"""Enqueueing with the option ``unique``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .keys import key_of
+from .options import seconds
+
+if TYPE_CHECKING:
+    from jobexec.operations.created import AnyJob
+    from jobexec.operations.unique import Rule
+
+    from .function import JobFunction
+
+
+def creating(handler: JobFunction[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., AnyJob]:
+    """What inserts the job of a call as ``Pattern.create`` does, unless its key is taken. The key is made now."""
+    from jobexec.operations.create_unique import create_unique_job
+
+    return partial(create_unique_job, handler._pattern(), rule_of(handler), key_for(handler, args, kwargs))
+
+
+def key_for(handler: JobFunction[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """The key of a call whose arguments have been checked."""
+    return key_of(handler.options["unique"], handler.arguments, args, kwargs)
+
+
+def rule_of(handler: JobFunction[..., Any]) -> Rule:
+    """What its options say of keys."""
+    from jobexec.operations.unique import Rule
+
+    options = handler.options
+    lasts = seconds("unique_for", options["unique_for"]) if "unique_for" in options else None
+    return Rule(handler.name, options.get("unique_while", "active"), lasts, options.get("on_conflict", "return"))

@@ -1,0 +1,88 @@
+"""What a row of django-tasks-db becomes here: by the rules by which the backend itself enqueues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from jobexec.backends.backend import JobExecutorBackend
+from jobexec.backends.compat import InvalidTask, InvalidTaskBackend, task_backends
+from jobexec.backends.registration import find_task
+from jobexec.exceptions import InvalidJob, InvalidSettings
+from jobexec.models import ResultStatus, TaskResult
+
+from .source import StoredTask
+
+
+class Left(Exception):
+    """A row that stays where it is; the message says why."""
+
+
+class Mapping:
+    """Rows as jobs and as results. ``alias``: of TASKS, for all of them; else each row's own."""
+
+    def __init__(self, alias: str | None) -> None:
+        self.alias = alias
+
+    def backend(self, row: StoredTask) -> JobExecutorBackend:
+        """The backend through which the row comes in. Raises Left."""
+        alias = self.alias or row.backend_name
+        try:
+            backend = task_backends[alias]
+        except InvalidTaskBackend:
+            raise Left(_("TASKS has no alias %(alias)r; another one: --backend") % {"alias": alias}) from None
+        if not isinstance(backend, JobExecutorBackend):
+            raise Left(_("TASKS[%(alias)r] is no JobExecutorBackend; another one: --backend") % {"alias": alias})
+        return backend
+
+    def job(self, row: StoredTask) -> tuple[str, dict[str, Any]]:
+        """The database and the columns of the job that a waiting row becomes. Raises Left.
+
+        It has the id of the row. One that was to run at once is due since it was enqueued, so that it keeps its place.
+        """
+        return self._mapped(row, self._job)
+
+    def result(self, row: StoredTask) -> tuple[str, TaskResult]:
+        """The database and the result of a row that has ended. Raises Left."""
+        return self._mapped(row, self._result)
+
+    def _mapped(self, row: StoredTask, of: Callable[[StoredTask, JobExecutorBackend], Any]) -> tuple[str, Any]:
+        backend = self.backend(row)
+        try:
+            return backend.database, of(row, backend)
+        except (InvalidTask, InvalidTaskBackend, InvalidJob, InvalidSettings, LookupError, TypeError) as error:
+            raise Left(f"{row.task_path}: {error}") from error
+
+    def _columns(self, row: StoredTask, backend: JobExecutorBackend) -> dict[str, Any]:
+        task = find_task(row.task_path)
+        if task is None:
+            text = _("%(path)s: this process knows no such task (setting IMPORTS names modules of tasks)")
+            raise Left(text % {"path": row.task_path})
+        call = task.using(priority=row.priority, queue_name=row.queue_name, backend=backend.alias)
+        backend.validate_task(call)
+        return backend.function_of(call).job_columns(row.args_kwargs["args"], row.args_kwargs["kwargs"])
+
+    def _job(self, row: StoredTask, backend: JobExecutorBackend) -> dict[str, Any]:
+        times = {"create_time": row.enqueued_at, "due_date": row.not_before or row.enqueued_at}
+        return {**self._columns(row, backend), "id": row.pk, **times}
+
+    def _result(self, row: StoredTask, backend: JobExecutorBackend) -> TaskResult:
+        columns = self._columns(row, backend)
+        return TaskResult(
+            id=row.pk,
+            backend=backend.alias,
+            **{name: columns[name] for name in ("handler_type", "handler_configuration")},
+            status=ResultStatus(row.status),
+            category=columns.get("category", "default"),
+            priority=row.priority,
+            run_after=row.not_before,
+            create_time=row.enqueued_at,
+            first_time=row.started_at,
+            last_time=row.started_at,
+            end_time=row.finished_at,
+            return_value=row.return_value,
+            errors=row.errors,
+            workers=row.worker_ids,
+        )

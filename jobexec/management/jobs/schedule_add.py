@@ -1,0 +1,91 @@
+"""``jobs schedules add``: a schedule by hand."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from jobexec.models import Misfire, Schedule
+from jobexec.operations.schedules import save_schedule, upcoming
+
+from .schedule_rows import as_object, say_times
+from .screen import Exit, Screen
+
+TIMES = 5
+
+
+class AddSchedule:
+    """Insert one, or change all of it."""
+
+    name = "add"
+    help = "Add a schedule; EXPRESSION is cron, as '0 3 * * *', or an ISO 8601 cycle, as R/PT1H."
+    positionals = " NAME HANDLER EXPRESSION"
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        add = parser.add_argument
+        add("schedule", metavar="NAME", help="the schedule")
+        add("handler", metavar="HANDLER", help="the handler of its jobs")
+        add("expression", metavar="EXPRESSION", help="when it fires")
+        add("--timezone", metavar="ZONE", help="of a cron expression, as Europe/Berlin; default TIME_ZONE")
+        add("--misfire", choices=Misfire.values, default=Misfire.ONCE.value, help="for missed times; default once")
+        # Django takes "args" out of the options of every command, so they have another name here.
+        by_position = "arguments by position: a list"
+        add("--args", dest="positional", type=_json(list, "list"), default=[], metavar="JSON", help=by_position)
+        add("--kwargs", type=_json(dict, "object"), default={}, metavar="JSON", help="arguments by name: an object")
+        add("--options", type=_json(dict, "object"), default={}, metavar="JSON", help="options of its jobs: an object")
+        add("--disabled", action="store_true", help="it fires only when it is enabled")
+        add("--replace", action="store_true", help="change all of the one of this name, if there is one")
+        add("--dry-run", action="store_true", help="only check it and say when it would fire")
+
+    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
+        table = Schedule.objects.using(screen.using)
+        name = options["schedule"]
+        if not options["replace"] and table.filter(name=name).exists():
+            return self._there(name, screen)
+        given = {key: options[key] for key in ("expression", "timezone", "misfire", "kwargs", "options")}
+        given["args"] = options["positional"]
+        with transaction.atomic(using=screen.using):
+            enabled = not options["disabled"]
+            row = save_schedule(screen.using, name=name, handler_type=options["handler"], enabled=enabled, **given)
+            times = upcoming(row, TIMES)
+            transaction.set_rollback(options["dry_run"], using=screen.using)
+        self._tell(row, times, options["dry_run"], screen)
+        return Exit.DONE
+
+    def _there(self, name: str, screen: Screen) -> int:
+        if screen.json:
+            screen.tell({"operation": self.name, "changed": [], "skipped": {name: _("it is there already")}})
+        else:
+            text = _("There is a schedule %(name)s already; --replace changes it.") % {"name": name}
+            screen.say(text, screen.style.WARNING)
+        return Exit.LEFT_ALONE
+
+    def _tell(self, row: Schedule, times: Any, dry_run: bool, screen: Screen) -> None:
+        if screen.json:
+            screen.tell({"operation": self.name, "dry_run": dry_run, **as_object(row), "upcoming": times})
+            return
+        text = _("The schedule %(name)s fires:") if row.enabled else _("The schedule %(name)s, when enabled, fires:")
+        screen.say(text % {"name": row.name}, screen.style.SUCCESS)
+        say_times(times, screen)
+        if dry_run:
+            screen.say(_("Nothing has been changed."))
+
+
+def _json(kind: type, name: str) -> Callable[[str], Any]:
+    """A type of argparse: JSON of this kind."""
+
+    def parsed(text: str) -> Any:
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise ArgumentTypeError(f"expected JSON, got {text!r}: {error}") from None
+        if not isinstance(value, kind):
+            raise ArgumentTypeError(f"expected a JSON {name}, got {text!r}")
+        return value
+
+    return parsed

@@ -1,0 +1,124 @@
+"""``jobs schedules enable``, ``disable``, ``fire`` and ``delete``."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from jobexec.exceptions import JobExecError
+from jobexec.models import Schedule
+from jobexec.operations import schedules
+
+from .schedule_rows import tell_schedules
+from .screen import Exit, Screen, ask
+
+
+@dataclass
+class ChangeSchedule:
+    """One verb on schedules that are named; ``warning`` makes it ask first. ``function`` may return a job."""
+
+    name: str
+    help: str
+    function: Callable[[str, str], Any]
+    counted: Callable[[int], str]
+    warning: Any = ""
+    positionals: str = " NAME [NAME ...]"
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        add = parser.add_argument
+        add("schedules", nargs="+", metavar="NAME", help="the schedules")
+        add("--dry-run", action="store_true", help="only say which schedules would be meant")
+        if self.warning:
+            add("--yes", action="store_true", help="do not ask")
+
+    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
+        names = list(dict.fromkeys(options["schedules"]))
+        if options["dry_run"]:
+            return self._dry(names, screen)
+        if self.warning and not options["yes"]:
+            text = ngettext("This is about %(count)s schedule.", "This is about %(count)s schedules.", len(names))
+            if not ask(f"{text % {'count': len(names)}} {self.warning} {_('Are you sure?')}"):
+                return Exit.LEFT_ALONE
+        changed: dict[str, UUID | None] = {}
+        skipped: dict[str, str] = {}
+        for name in names:
+            try:
+                changed[name] = getattr(self.function(screen.using, name), "job", None)
+            except JobExecError as error:
+                skipped[name] = str(error)
+        self._tell(changed, skipped, screen)
+        return Exit.LEFT_ALONE if skipped else Exit.DONE
+
+    def _dry(self, names: Sequence[str], screen: Screen) -> int:
+        found = list(Schedule.objects.using(screen.using).filter(name__in=names).order_by("name"))
+        tell_schedules(found, screen)
+        if not screen.json:
+            screen.say(_("Nothing has been changed."))
+        return Exit.DONE if len(found) == len(names) else Exit.LEFT_ALONE
+
+    def _tell(self, changed: Mapping[str, UUID | None], skipped: Mapping[str, str], screen: Screen) -> None:
+        jobs = {name: job for name, job in changed.items() if job is not None}
+        if screen.json:
+            made = {"jobs": jobs} if jobs else {}
+            screen.tell({"operation": self.name, "changed": list(changed), "skipped": skipped, **made})
+            return
+        done = self.counted(len(changed)) % {"count": len(changed)}
+        screen.say(done, screen.style.SUCCESS if changed else str)
+        for name, job in jobs.items():
+            screen.say(f"  {job}  {name}")
+        if skipped:
+            screen.say(_left(len(skipped)), screen.style.WARNING)
+            for name, reason in skipped.items():
+                screen.say(f"  {name}  {reason}")
+
+
+def _left(count: int) -> str:
+    text = ngettext("%(count)d schedule was left alone:", "%(count)d schedules were left alone:", count)
+    return text % {"count": count}
+
+
+@dataclass(frozen=True)
+class _Made:
+    job: UUID
+
+
+def _fire(using: str, name: str) -> _Made:
+    return _Made(schedules.fire_now(using, name).pk)
+
+
+CHANGES = (
+    ChangeSchedule(
+        "enable",
+        "Let it fire again, with the first of its times from now on.",
+        lambda using, name: schedules.set_enabled(using, name, True),
+        lambda count: ngettext("%(count)d schedule enabled.", "%(count)d schedules enabled.", count),
+    ),
+    ChangeSchedule(
+        "disable",
+        "Let it fire no more until it is enabled; the times that pass are not made up for.",
+        lambda using, name: schedules.set_enabled(using, name, False),
+        lambda count: ngettext("%(count)d schedule disabled.", "%(count)d schedules disabled.", count),
+    ),
+    ChangeSchedule(
+        "fire",
+        "Make a job of it now, beside its times, which stay; also of one that is disabled.",
+        _fire,
+        lambda count: ngettext("%(count)d schedule fired:", "%(count)d schedules fired:", count),
+    ),
+    ChangeSchedule(
+        "delete",
+        "Delete it; what it has fired is left alone.",
+        schedules.delete_schedule,
+        lambda count: ngettext("%(count)d schedule deleted.", "%(count)d schedules deleted.", count),
+        gettext_lazy(
+            "What has been fired is left alone. A schedule that the code declares comes back when the next executor "
+            "starts; disable that instead."
+        ),
+    ),
+)

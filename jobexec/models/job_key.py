@@ -1,0 +1,38 @@
+"""Who holds a unique key."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from jobexec import clock
+
+from .fields import NameField
+
+
+class JobKey(models.Model):
+    """A key of one handler's jobs and the job that has it, in whichever table that is.
+
+    Written at enqueue only. Whether the key is still taken is asked of the job that holds it: nothing is written when
+    the job moves or ends, so jobs with keys cost their executor nothing. A row whose job is over, and whose time is
+    up, is free for the next job and goes with the cleanup of the history.
+    """
+
+    handler_type = NameField(max_length=255)
+    key = NameField(max_length=255)
+    job_id = models.UUIDField(db_index=True)
+    create_time = models.DateTimeField(default=clock.now, db_index=True)
+    expiration_time = models.DateTimeField(
+        null=True, blank=True, help_text=_("Taken until then, also when the job is over.")
+    )
+
+    class Meta:
+        verbose_name = _("unique key")
+        verbose_name_plural = _("unique keys")
+        default_permissions = ("view", "delete")
+        constraints: ClassVar = [models.UniqueConstraint(fields=["handler_type", "key"], name="jobexec_jobkey_key")]
+
+    def __str__(self) -> str:
+        return f"{self.handler_type} {self.key}"

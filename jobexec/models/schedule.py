@@ -1,0 +1,92 @@
+"""What is to be done again and again."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
+
+from jobexec import clock
+
+from .fields import NameField
+
+
+class Misfire(models.TextChoices):
+    """What happens to the times that passed while nobody could fire them."""
+
+    SKIP = "skip", pgettext_lazy("missed times of a schedule", "skip them")
+    ONCE = "once", pgettext_lazy("missed times of a schedule", "one job for all of them")
+    ALL = "all", pgettext_lazy("missed times of a schedule", "a job for each of them")
+
+
+#: Before the text of a declaration that the code has withdrawn.
+WITHDRAWN = "-"
+
+
+class Schedule(models.Model):
+    """A job that is made at each of the times that ``expression`` gives: cron, or an ISO 8601 cycle (R/PT1H).
+
+    From the code (``@job(schedule=...)``), written by executors when they start, or made by a person. ``next_time`` is
+    when it fires next, None if never again. ``declared`` is what the code said last, so that a new release changes the
+    schedule and a restart does not undo what a person changed.
+    """
+
+    name = NameField(max_length=255, unique=True)
+    handler_type = NameField(max_length=255)
+    handler_configuration = models.JSONField(default=dict, blank=True, encoder=DjangoJSONEncoder)
+    options = models.JSONField(
+        default=dict, blank=True, encoder=DjangoJSONEncoder, help_text=_("Options of its jobs, as using() takes them.")
+    )
+    expression = models.CharField(max_length=255, help_text=_("Cron, as 0 3 * * *, or an ISO 8601 cycle, as R/PT1H."))
+    timezone = models.CharField(max_length=64, help_text=_("The time zone of a cron expression, as Europe/Berlin."))
+    misfire = models.CharField(
+        max_length=8, choices=Misfire, default=Misfire.ONCE, help_text=_("What becomes of times that were missed.")
+    )
+    enabled = models.BooleanField(default=True)
+    declared = models.CharField(max_length=2000, blank=True, default="", editable=False)
+    create_time = models.DateTimeField(default=clock.now)
+    next_time = models.DateTimeField(null=True, blank=True, db_index=True)
+    last_time = models.DateTimeField(null=True, blank=True, help_text=_("The last time that was fired."))
+    fired = models.PositiveBigIntegerField(default=0, help_text=_("Jobs made so far."))
+
+    class Meta:
+        verbose_name = _("schedule")
+        verbose_name_plural = _("schedules")
+        ordering: ClassVar = ["name"]
+        permissions: ClassVar = [("fire_schedule", "Can enable, disable and fire schedules")]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def from_code(self) -> bool:
+        """Declared by a decorator, and not made by a person."""
+        return bool(self.declared)
+
+    @property
+    def withdrawn(self) -> bool:
+        """The code declared it once and no longer does. It has no next time until the code declares it again."""
+        return self.declared.startswith(WITHDRAWN)
+
+
+class ScheduleFiring(models.Model):
+    """One time of a schedule and the job that was made for it. Unique: no two nodes fire the same time."""
+
+    schedule = models.ForeignKey(Schedule, models.CASCADE, related_name="firings", db_index=False)
+    fire_time = models.DateTimeField()
+    job_id = models.UUIDField(db_index=True)
+    create_time = models.DateTimeField(default=clock.now, db_index=True)
+
+    class Meta:
+        verbose_name = _("firing of a schedule")
+        verbose_name_plural = _("firings of schedules")
+        default_permissions = ()
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["schedule", "fire_time"], name="jobexec_schedulefiring_time")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.schedule_id} {self.fire_time:%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,129 @@
+"""What the code declares becomes rows, when an executor starts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from jobexec import clock
+from jobexec.models import WITHDRAWN, Schedule
+from jobexec.recurrence.cycle import with_start
+
+from .locking import atomic, lock_rows
+from .schedules import next_time
+from .wake import wake_on_commit
+
+logger = logging.getLogger("jobexec.schedules")
+
+#: What somebody may have written there must not keep a node from starting.
+_UNREAD = ("handler_configuration", "options")
+
+
+class Declared(NamedTuple):
+    """A schedule as the code says it; its name is that of its handler."""
+
+    handler_type: str
+    expression: str
+    timezone: str
+    misfire: str
+
+    @property
+    def text(self) -> str:
+        """All of it in one text: another text is another declaration."""
+        return f"{self.expression}\n{self.timezone}\n{self.misfire}"
+
+
+def sync_schedules(using: str, declared: Iterable[Declared], handlers: Collection[str]) -> None:
+    """Insert and change the schedules that are declared, and withdraw those that no longer are.
+
+    A row whose ``declared`` says what the code says is left alone, whatever a person has made of it. Else it gets
+    expression, time zone and misfire policy from the code, and goes on from now; whether it is enabled stays.
+
+    Withdrawn is what was declared once and whose handler is one of ``handlers``, those of this process, and declares
+    none now: it stays as it is but has no next time. Not deleted, for it may be a node of an older release that has
+    just started; when the code declares the same again, it goes on with all that a person has changed.
+
+    A schedule that a person has made under the same name for the same handler becomes the code's; one for another
+    handler stays, and the log says so.
+
+    Any number of nodes may do this at the same moment.
+    """
+    wanted = {each.handler_type: each for each in declared}
+    rows = {row.name: row for row in _rows(using, wanted)}
+    new = [each for name, each in sorted(wanted.items()) if name not in rows]
+    changed = [row.pk for name, row in rows.items() if name in wanted and row.declared != wanted[name].text]
+    gone = [
+        row.pk
+        for name, row in rows.items()
+        if name not in wanted and row.handler_type in handlers and not row.withdrawn
+    ]
+    if not (new or changed or gone):
+        return  # nearly always
+    with atomic(using):
+        if new:
+            _insert(using, new)
+        # One order, so that nodes that start together wait for each other and never in a circle.
+        rows_to_change = Schedule.objects.using(using).filter(pk__in=[*changed, *gone]).order_by("pk")
+        for row in lock_rows(rows_to_change.defer(*_UNREAD)):
+            if row.name in wanted:
+                _change(using, row, wanted[row.name])
+            elif row.declared and not row.withdrawn:
+                _withdraw(using, row)
+        wake_on_commit(using, schedules=True)
+
+
+def _rows(using: str, names: Collection[str]) -> Iterable[Schedule]:
+    table = Schedule.objects.using(using)
+    found = table.exclude(declared="")
+    if names:
+        found = found | table.filter(name__in=sorted(names))
+    return found.only("name", "handler_type", "declared")
+
+
+def _insert(using: str, new: Iterable[Declared]) -> None:
+    now = clock.now(using)
+    rows = [
+        Schedule(
+            name=each.handler_type,
+            handler_type=each.handler_type,
+            handler_configuration={"args": [], "kwargs": {}},
+            expression=each.expression,
+            timezone=each.timezone,
+            misfire=each.misfire,
+            declared=each.text,
+            create_time=now,
+        )
+        for each in new
+    ]
+    for row in rows:
+        row.next_time = next_time(row, now)
+    # Another node may be doing the same.
+    Schedule.objects.using(using).bulk_create(rows, ignore_conflicts=True)
+
+
+def _withdraw(using: str, row: Schedule) -> None:
+    row.declared, row.next_time = f"{WITHDRAWN}{row.declared}", None
+    row.save(using=using, update_fields=["declared", "next_time"])
+    logger.info("The schedule %s on %s fires no more: the code no longer declares it", row.name, using)
+
+
+def _change(using: str, row: Schedule, declared: Declared) -> None:
+    if row.declared == declared.text:
+        return  # another node was first
+    if row.declared == f"{WITHDRAWN}{declared.text}":
+        row.declared = declared.text
+        row.next_time = next_time(row, clock.now(using))
+        row.save(using=using, update_fields=["declared", "next_time"])
+        logger.info("The schedule %s on %s goes on: the code declares it again", row.name, using)
+        return
+    if row.handler_type != declared.handler_type:
+        text = "The schedule %s on %s is of the handler %s, so the one that the code declares is not written"
+        logger.warning(text, row.name, using, row.handler_type)
+        return
+    now = clock.now(using)
+    row.expression = with_start(declared.expression, now)
+    row.timezone, row.misfire, row.declared = declared.timezone, declared.misfire, declared.text
+    row.next_time = next_time(row, now)
+    row.save(using=using, update_fields=["expression", "timezone", "misfire", "declared", "next_time"])
+    logger.info("The schedule %s on %s is changed as the code declares it: %s", row.name, using, declared.expression)

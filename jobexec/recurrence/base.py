@@ -1,0 +1,52 @@
+"""What all recurrences have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from datetime import UTC, datetime, timedelta
+
+_SECOND = timedelta(seconds=1)
+
+
+class Recurrence(ABC):
+    """The times at which something happens: strictly increasing, whole seconds, in UTC. Without state.
+
+    All moments are aware datetimes.
+    """
+
+    @abstractmethod
+    def next_after(self, moment: datetime) -> datetime | None:
+        """The first time after the moment, which itself does not count; None if there is none."""
+
+    def times_between(self, since: datetime, until: datetime, limit: int) -> list[datetime]:
+        """The first ``limit`` times after ``since``, up to ``until``, which counts."""
+        times: list[datetime] = []
+        while len(times) < limit:
+            time = self.next_after(since)
+            if time is None or time > until:
+                break
+            times.append(time)
+            since = time
+        return times
+
+    def upcoming(self, since: datetime, count: int) -> list[datetime]:
+        """The first ``count`` times after ``since``."""
+        return self.times_between(since, datetime.max.replace(tzinfo=UTC), count)
+
+    def last_between(self, since: datetime, until: datetime) -> datetime | None:
+        """The last time after ``since`` and up to ``until``, which counts; None if there is none.
+
+        By halving, and so in some forty steps, however many times lie between.
+        """
+        last, end = None, until
+        while True:
+            middle = since + (end - since) / 2 if last else since
+            time = self.next_after(middle)
+            if time is not None and time <= until:
+                last = since = time
+            elif last is None:
+                return None
+            else:
+                end = middle
+            if end - since < _SECOND:
+                return last

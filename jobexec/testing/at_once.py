@@ -1,0 +1,99 @@
+"""Jobs that run as soon as they are enqueued."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from django.db import connections
+
+from jobexec.models import Job, TimerJob
+from jobexec.operations.watching import unwatch, watch
+from jobexec.operations.work import AcquiredJob
+
+from .results import JobResult, JobsDoNotEnd
+
+if TYPE_CHECKING:
+    from .executor import ManualExecutor
+
+_PAGE = 500
+
+
+class _Thread(threading.local):
+    """What a thread has to run, and by which executor."""
+
+    def __init__(self, executor: ManualExecutor, owner: int) -> None:
+        self.queue: deque[UUID] = deque()
+        self.runs = False
+        # An executor is for one thread.
+        self.executor = executor if threading.get_ident() == owner else executor.another()
+
+
+class Immediate:
+    """Runs jobs in the threads that enqueue them, one after the other: what a job enqueues comes after it."""
+
+    def __init__(self, executor: ManualExecutor, on_commit: bool) -> None:
+        self._using, self._on_commit = executor.using, on_commit
+        self._thread = _Thread(executor, threading.get_ident())
+
+    def __call__(self, using: str, jobs: Sequence[Job | TimerJob]) -> None:
+        """These were inserted. Those that are due later wait, as they always do."""
+        due = [job.pk for job in jobs if isinstance(job, Job)]
+        if using != self._using or not due:
+            return
+        self._thread.queue.extend(due)
+        if self._on_commit:
+            connections[using].on_commit(self._drain)
+        else:
+            self._drain()
+
+    def _drain(self) -> None:
+        thread = self._thread
+        if thread.runs:
+            return  # a job that runs has enqueued them: whoever runs it comes to them
+        thread.runs, executor = True, thread.executor
+        results: list[JobResult] = []
+        try:
+            while thread.queue:
+                if len(results) >= executor.max_jobs:
+                    raise JobsDoNotEnd(executor.max_jobs, results)
+                executor.run_acquired([chosen(executor, thread.queue.popleft())], results)
+        finally:
+            thread.runs = False
+            thread.queue.clear()
+
+
+@contextmanager
+def immediate(executor: ManualExecutor | str = "default", *, on_commit: bool = False) -> Iterator[ManualExecutor]:
+    """Within the block, enqueueing a job runs it before ``enqueue`` returns: inserted, acquired, run and settled.
+
+    ``on_commit``: when the transaction commits instead, as in production; in a TestCase that is what
+    ``captureOnCommitCallbacks(execute=True)`` does. What a job raises, whoever enqueued it sees; its retry waits in the
+    database, as does what is due later. What a job enqueues runs after it. Jobs that were there before stay.
+    ``executor`` is a manual one, or the database alias for a new one.
+    """
+    if isinstance(executor, str):
+        from .executor import ManualExecutor
+
+        executor = ManualExecutor(executor)
+    watcher = Immediate(executor, on_commit)
+    watch(watcher)
+    try:
+        yield executor
+    finally:
+        unwatch(watcher)
+
+
+def chosen(executor: ManualExecutor, id: UUID) -> AcquiredJob | None:
+    """Acquire this job, if it can be acquired; what comes with it is given back."""
+    jobs: list[AcquiredJob] = []
+    while page := executor.acquire(_PAGE):
+        jobs += page
+        if any(job.id == id for job in page):
+            break
+    executor.release([job for job in jobs if job.id != id])
+    return next((job for job in jobs if job.id == id), None)

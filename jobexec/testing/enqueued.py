@@ -1,0 +1,69 @@
+"""Jobs as a test looks at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from jobexec.exceptions import HandlerNotFound
+from jobexec.handlers.base import NamesArguments
+from jobexec.handlers.registry import get_handler
+from jobexec.models import AbstractJob
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueuedJob:
+    """A job that was enqueued: what it is to do, and when.
+
+    ``args`` and ``kwargs`` are as the row holds them, that is as JSON. ``job`` is the row; any other column of it may
+    be asked for as an attribute (``enqueued.priority``). ``job`` is None for one that waits for a commit and has no
+    row yet.
+    """
+
+    using: str
+    id: UUID
+    handler: str
+    args: Sequence[Any] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    due_date: datetime | None = None
+    job: AbstractJob | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, using: str, job: AbstractJob) -> EnqueuedJob:
+        """What a row says."""
+        configuration = job.handler_configuration if isinstance(job.handler_configuration, dict) else {}
+        args, kwargs = configuration.get("args", ()), configuration.get("kwargs", {})
+        return cls(using, job.pk, job.handler_type, tuple(args), dict(kwargs), job.due_date, job)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or self.job is None:
+            raise AttributeError(name)
+        return getattr(self.job, name)
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by the names that the handler's function gives them."""
+        return by_name(self.handler, self.args, self.kwargs)
+
+
+def by_name(handler: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by name. Those of a function that nobody knows here, and what ``*args`` takes, go by position."""
+    try:
+        known = get_handler(handler)
+    except HandlerNotFound:
+        known = None
+    names = list(known.names_of(len(args))) if isinstance(known, NamesArguments) else [""] * len(args)
+    several = {name for name in names if names.count(name) > 1}
+    positions = [name if name and name not in several else f"{name}[{number}]" for number, name in enumerate(names)]
+    return {**dict(zip(positions, args, strict=True)), **kwargs}
+
+
+def sensitive_of(handler: str) -> Sequence[str]:
+    """The names of arguments that a handler calls sensitive."""
+    try:
+        known = get_handler(handler)
+    except HandlerNotFound:
+        return ()
+    return known.sensitive_names() if isinstance(known, NamesArguments) else ()

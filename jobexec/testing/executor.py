@@ -1,0 +1,160 @@
+"""An executor without threads: runs jobs when the test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+
+from jobexec.operations.work import AcquiredJob, batches
+
+from .assertions import Assertions
+from .at_once import immediate
+from .faults import NodeKilled
+from .results import JobResult, JobsDoNotEnd
+from .rounds import Rounds
+from .steps import ends_the_test, is_serious, noted
+
+T = TypeVar("T")
+_PAGE = 100
+
+
+class ManualExecutor(Rounds, Assertions):
+    """Runs jobs in the calling thread and on its connection, when the test says so.
+
+    Acquisition, handlers, retries, dead letters, exclusive jobs and suspensions are those of production; what is not
+    there are threads, leases and waiting. Works inside the transaction of a test and without one. Serves all
+    categories of the settings, or those named.
+
+    What a handler raises is raised again as soon as it is recorded, and what has not begun is given back: so a test
+    of what a job *does* fails where the job fails. With ``reraise=False``, here or in a call, the results tell of it;
+    that is for tests of what follows a failure. Never raised again are JobCancelled, RetryIn and RetryAt, by which a
+    handler says what it wants, and what :mod:`~jobexec.testing.faults` injects.
+    """
+
+    def __init__(
+        self,
+        using: str = "default",
+        *,
+        node: str = "manual executor",
+        categories: Iterable[str] | None = None,
+        reraise: bool = True,
+        max_jobs: int = 1000,
+    ) -> None:
+        super().__init__(using, node, categories)
+        self.reraise, self.max_jobs = reraise, max_jobs
+
+    def another(self) -> ManualExecutor:
+        """One more executor like this one, as if it were a second node; for another thread, too."""
+        more: dict[str, Any] = {"reraise": self.reraise, "max_jobs": self.max_jobs}
+        return ManualExecutor(self.using, node=self.node, categories=self._categories, **more)
+
+    # Jobs.
+
+    def run_next(self, *, reraise: bool | None = None) -> JobResult | None:
+        """Run the one job that is next; None if none is due."""
+        return next(iter(self.run_due(1, reraise=reraise)), None)
+
+    def run_due(self, limit: int | None = None, *, reraise: bool | None = None) -> list[JobResult]:
+        """Run what is due now, at most ``limit`` jobs, in order; timers whose time has come are due.
+
+        What these jobs enqueue waits for the next call.
+        """
+        self.run_timers()
+        jobs: list[AcquiredJob] = []
+        while limit is None or len(jobs) < limit:
+            page = self.acquire(_PAGE if limit is None else limit - len(jobs))
+            if not page:
+                break
+            jobs += page
+        results: list[JobResult] = []
+        self._run(jobs, reraise, results)
+        return results
+
+    def run_until_empty(
+        self, *, max_jobs: int | None = None, reraise: bool | None = None, advance: bool = False
+    ) -> list[JobResult]:
+        """Run what is due, and what that enqueues, until nothing is due any more; recorded history, too.
+
+        What is due later stays, also retries. With ``advance`` the controlled clock moves on to it, from date to date.
+        Raises JobsDoNotEnd after ``max_jobs`` jobs (default: that of the executor, 1000).
+        """
+        most = self.max_jobs if max_jobs is None else max_jobs
+        results: list[JobResult] = []
+        while True:
+            self.run_timers()
+            jobs = self.acquire(min(_PAGE, most - len(results)) or 1)
+            if jobs and len(results) >= most:
+                self.release(jobs)
+                raise JobsDoNotEnd(most, results)
+            if not jobs and not (self.run_history(reraise=reraise) or (advance and self._advance())):
+                return results
+            self._run(jobs, reraise, results)
+
+    def tick(self, *, reraise: bool | None = None) -> list[JobResult]:
+        """One round of everything that a node does, the finding of dead nodes left to :meth:`recover`.
+
+        Suspensions that begin or end, schedules and timers whose time has come, recorded history, and one page of jobs.
+        """
+        self.run_suspensions()
+        self.run_schedules()
+        self.run_timers()
+        self.run_history(reraise=reraise)
+        results: list[JobResult] = []
+        self._run(self.acquire(_PAGE), reraise, results)
+        return results
+
+    def _run(self, jobs: list[AcquiredJob], reraise: bool | None, results: list[JobResult]) -> None:
+        """Run acquired jobs; what has not begun when this ends early is given back, but not by a node that died."""
+        queue = batches(jobs)
+        try:
+            while queue:
+                left = queue[0]
+                work = left.pop(0)
+                ran = self.run(work)
+                result = self.settle(ran, left)
+                queue[0] = self.host.siblings
+                if not queue[0]:
+                    queue.pop(0)
+                results.append(result)
+                if ends_the_test(ran) or (self._raises(reraise) and is_serious(ran, result)):
+                    raise noted(result)
+        except NodeKilled:
+            queue = []
+            raise
+        finally:
+            self.release([work for batch in queue for work in batch])
+
+    def run_acquired(self, jobs: Iterable[AcquiredJob | None], results: list[JobResult]) -> None:
+        """Run acquired jobs in their order, siblings together, and append to ``results`` what comes of them."""
+        self._run([job for job in jobs if job is not None], None, results)
+
+    # For async tests.
+
+    async def arun_next(self, *, reraise: bool | None = None) -> JobResult | None:
+        """:meth:`run_next` for async callers."""
+        return await _in_thread(lambda: self.run_next(reraise=reraise))
+
+    async def arun_due(self, limit: int | None = None, *, reraise: bool | None = None) -> list[JobResult]:
+        """:meth:`run_due` for async callers."""
+        return await _in_thread(lambda: self.run_due(limit, reraise=reraise))
+
+    async def arun_until_empty(
+        self, *, max_jobs: int | None = None, reraise: bool | None = None, advance: bool = False
+    ) -> list[JobResult]:
+        """:meth:`run_until_empty` for async callers."""
+        return await _in_thread(lambda: self.run_until_empty(max_jobs=max_jobs, reraise=reraise, advance=advance))
+
+    async def atick(self, *, reraise: bool | None = None) -> list[JobResult]:
+        """:meth:`tick` for async callers."""
+        return await _in_thread(lambda: self.tick(reraise=reraise))
+
+    def immediate(self, *, on_commit: bool = False) -> AbstractContextManager[ManualExecutor]:
+        """Run what is enqueued on this database at once; see :func:`~jobexec.testing.immediate`."""
+        return immediate(self, on_commit=on_commit)
+
+
+async def _in_thread(verb: Callable[[], T]) -> T:
+    return await sync_to_async(verb, thread_sensitive=True)()

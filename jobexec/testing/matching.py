@@ -1,0 +1,151 @@
+"""What a test expects to be enqueued, and how a job differs from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.utils.functional import Promise
+
+from jobexec.models import SHARED_COLUMNS
+from jobexec.sensitive import HIDDEN, hide, is_sensitive
+
+from .enqueued import EnqueuedJob, by_name, sensitive_of
+from .targets import Target, handler_name
+
+_ENCODED = (datetime, date, time, timedelta, Decimal, UUID, Promise)
+_COLUMNS = frozenset(SHARED_COLUMNS) - {"handler_type", "handler_configuration"}
+
+
+def as_stored(value: Any) -> Any:
+    """The value as it comes back from a row; what JSON does not know stays as it is, such as ``mock.ANY``."""
+    if isinstance(value, Mapping):
+        return {_key(key): as_stored(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_stored(inner) for inner in value]
+    return json.loads(json.dumps(value, cls=DjangoJSONEncoder)) if isinstance(value, _ENCODED) else value
+
+
+def _key(key: Any) -> str:
+    return key if isinstance(key, str) else str(next(iter(json.loads(json.dumps({key: None})))))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing in which a job is not what was expected."""
+
+    name: str
+    expected: Any
+    got: Any
+    hidden: bool = False
+
+    def __str__(self) -> str:
+        expected, got = (HIDDEN, HIDDEN) if self.hidden else (f"{self.expected!r}", f"{self.got!r}")
+        return f"{self.name}: expected {expected}, got {got}"
+
+
+class _Word(str):
+    """Shown as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+_MISSING = _Word("nothing")
+
+
+@dataclass(slots=True)
+class Expectation:
+    """What is looked for. What is not named does not matter.
+
+    ``at`` and ``delay`` (from its creation) say when the job is due, give or take ``within``.
+    """
+
+    handler: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    columns: dict[str, Any] = field(default_factory=dict)
+    at: datetime | None = None
+    delay: timedelta | None = None
+    within: timedelta = timedelta(seconds=1)
+
+    @classmethod
+    def of(
+        cls,
+        target: Target,
+        args: Sequence[Any] | None,
+        kwargs: Mapping[str, Any] | None,
+        at: datetime | None,
+        delay: timedelta | float | None,
+        columns: dict[str, Any],
+    ) -> Expectation:
+        """Raises TypeError for a column that there is not, and for values that no job can have."""
+        unknown = sorted(columns.keys() - _COLUMNS)
+        if unknown:
+            raise TypeError(f"{unknown[0]!r} is no column of a job; arguments are given as args=... or kwargs=...")
+        if at is not None and at.utcoffset() is None:
+            raise TypeError(f"at: expected an aware datetime, got {at!r}.")
+        if isinstance(delay, int | float):
+            delay = timedelta(seconds=delay)
+        name = handler_name(target)
+        arguments = by_name(name, as_stored(list(args or ())), as_stored(dict(kwargs or {})))
+        return cls(name, arguments, columns, at, delay)
+
+    def differences(self, job: EnqueuedJob) -> list[Difference]:
+        """In what a job of this handler differs; empty if it is one that is looked for."""
+        got, secret = job.arguments(), sensitive_of(self.handler)
+        found = [
+            Difference(name, hide(value, secret), hide(got.get(name, _MISSING), secret), is_sensitive(name, secret))
+            for name, value in self.arguments.items()
+            if name not in got or got[name] != value
+        ]
+        for name, value in self.columns.items():
+            actual = getattr(job, name, _MISSING)
+            if actual != value:
+                found.append(Difference(name, value, actual))
+        return found + self._due(job)
+
+    def _due(self, job: EnqueuedJob) -> list[Difference]:
+        found = []
+        if self.at is not None and (job.due_date is None or abs(job.due_date - self.at) > self.within):
+            found.append(Difference("due", _Word(self.at.isoformat()), _Word(_when(job.due_date))))
+        if self.delay is not None:
+            created = getattr(job, "create_time", None)
+            delay = job.due_date - created if job.due_date and created else timedelta(0)
+            if abs(delay - self.delay) > self.within:
+                found.append(Difference("delay", _Word(self.delay), _Word(delay)))
+        return found
+
+    def __str__(self) -> str:
+        parts = [*shown_arguments(self.handler, self.arguments)]
+        parts += [f"{name}={value!r}" for name, value in self.columns.items()]
+        parts += [f"due {self.at.isoformat()}"] if self.at else []
+        parts += [f"{self.delay} after its creation"] if self.delay is not None else []
+        return f"{self.handler}({', '.join(parts)})"
+
+
+def shown_arguments(handler: str, arguments: Mapping[str, Any]) -> list[str]:
+    """Arguments as they may be shown."""
+    secret = sensitive_of(handler)
+    return [
+        f"{name}={HIDDEN if is_sensitive(name, secret) else repr(hide(value, secret))}"
+        for name, value in arguments.items()
+    ]
+
+
+def shown(job: EnqueuedJob) -> str:
+    """A job on one line."""
+    where = type(job.job).__name__ if job.job is not None else "waits for the commit"
+    due = f", due {_when(job.due_date)}" if job.due_date else ""
+    return f"{job.handler}({', '.join(shown_arguments(job.handler, job.arguments()))}) [{where}{due}]"
+
+
+def _when(moment: datetime | None) -> str:
+    return moment.isoformat() if moment else "at once"

@@ -1,0 +1,57 @@
+"""The pytest plugin: fixtures for projects that use jobexec.
+
+Loading it imports nothing of Django, no model, and touches no database; only a fixture that a test asks for does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from .clocks import ControlledClock
+    from .executor import ManualExecutor
+
+_MARKER = (
+    "jobexec(using='default', categories=None, reraise=True, max_jobs=1000): how the fixtures jobexec and "
+    "jobexec_immediate make their ManualExecutor; what is not given comes from the options in the ini file"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("jobexec_using", "database of the fixtures jobexec and jobexec_immediate", default="default")
+    parser.addini("jobexec_max_jobs", "so many jobs may run until the queue must be empty", default="1000")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", _MARKER)
+
+
+@pytest.fixture(name="jobexec")
+def _jobexec(request: pytest.FixtureRequest, db: None) -> ManualExecutor:
+    """A ManualExecutor, with the assertions: ``jobexec.run_until_empty()``, ``jobexec.assert_enqueued(...)``."""
+    from .executor import ManualExecutor
+
+    config = request.config
+    options = {"using": config.getini("jobexec_using"), "max_jobs": int(config.getini("jobexec_max_jobs"))}
+    for marker in reversed(list(request.node.iter_markers("jobexec"))):
+        options |= marker.kwargs
+    return ManualExecutor(**options)
+
+
+@pytest.fixture
+def jobexec_immediate(jobexec: ManualExecutor) -> Iterator[ManualExecutor]:
+    """What is enqueued in the test runs at once; the same executor as that of the fixture ``jobexec``."""
+    with jobexec.immediate() as executor:
+        yield executor
+
+
+@pytest.fixture
+def jobexec_clock() -> Iterator[ControlledClock]:
+    """Jobexec's time stands still during the test and is moved by ``jobexec_clock.advance(...)``."""
+    from .clocks import controlled_clock
+
+    with controlled_clock() as clock:
+        yield clock

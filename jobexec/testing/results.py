@@ -1,0 +1,91 @@
+"""What a manual executor tells about the runs of jobs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from uuid import UUID
+
+from jobexec.executor.outcomes import Outcome
+from jobexec.models import AbstractJob, DeadLetterJob
+from jobexec.operations.work import AcquiredJob
+
+if TYPE_CHECKING:
+    from jobexec.handlers.base import JobHandler
+
+OutcomeName: TypeAlias = Literal["successful", "failed", "timeout", "cancelled", "lost", "returned", "unsettled"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """One run of a job and what it came to.
+
+    ``outcome`` is ``successful``; ``failed`` or ``timeout``, then :attr:`became` tells where the job now is;
+    ``cancelled``; ``lost``, because somebody else had taken the job: nothing of this outcome counts; ``returned``, it
+    could not begin and was given back; ``unsettled``, the database was away when it was to be written, and the next
+    verb tries again. ``value`` is what the handler returned, ``exception`` what it raised, ``attempt`` counts from 1.
+    """
+
+    id: UUID
+    handler: str
+    outcome: OutcomeName
+    value: Any = None
+    exception: BaseException | None = None
+    attempt: int = 1
+    #: The table in which the job is now; None if it is done or gone.
+    became: type[AbstractJob] | None = None
+
+    @property
+    def successful(self) -> bool:
+        return self.outcome == "successful"
+
+    @property
+    def dead(self) -> bool:
+        """Whether the job has become a dead letter."""
+        return self.became is DeadLetterJob
+
+    def __str__(self) -> str:
+        became = f", now a {self.became.__name__}" if self.became else ""
+        error = f": {type(self.exception).__name__}" if self.exception else ""
+        return f"{self.handler} {self.id} {self.outcome}{error} (attempt {self.attempt}{became})"
+
+
+class JobsDoNotEnd(AssertionError):
+    """More jobs have run than the test allows, and there are still some."""
+
+    def __init__(self, max_jobs: int, results: Iterable[JobResult]) -> None:
+        #: The runs until then.
+        self.results = list(results)
+        counts = Counter(f"{each.handler} ({each.outcome})" for each in self.results)
+        told = ", ".join(f"{count} of {name}" for name, count in counts.most_common(10))
+        super().__init__(
+            f"{max_jobs} jobs have run and there are still some: does a job enqueue itself for ever? Ran: {told}. "
+            "If so many are right, give a larger max_jobs."
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Ran:
+    """A job that has run in a manual executor, with its outcome not written yet."""
+
+    work: AcquiredJob
+    outcome: Outcome
+    handler: JobHandler | None = None
+    value: Any = None
+    error: BaseException | None = None
+    #: The error was asked for by the test.
+    injected: bool = False
+
+    def result(self, *, unsettled: bool) -> JobResult:
+        """What became of it; ``unsettled``: the outcome could not be written."""
+        work, outcome = self.work, self.outcome
+        name: Any = outcome.name
+        if unsettled:
+            name = "unsettled"
+        elif outcome.run is not None and not outcome.counted:
+            name = "lost"
+        became = outcome.became if name in ("failed", "timeout") else None
+        value = self.value if name == "successful" else None
+        return JobResult(work.id, work.handler_type, name, value, self.error, work.attempts + 1, became)

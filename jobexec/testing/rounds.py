@@ -1,0 +1,130 @@
+"""What the other loops of a node do, one round each, in the caller's thread."""
+
+from __future__ import annotations
+
+import contextvars
+from datetime import timedelta
+
+from jobexec import clock
+from jobexec.exceptions import HandlerNotFound
+from jobexec.executor.execution import failure_of
+from jobexec.handlers.registry import get_history_handler, known_names
+from jobexec.handlers.schedules import declarations
+from jobexec.operations.history_jobs import HistoryRecord, next_history_date, write_history
+from jobexec.operations.leases import declare_dead
+from jobexec.operations.recover import recover_expired_locks, recover_node
+from jobexec.operations.schedule_firing import fire_due
+from jobexec.operations.schedule_jobs import scheduled_jobs
+from jobexec.operations.schedule_sync import Declared, sync_schedules
+from jobexec.operations.settle import Failure
+from jobexec.operations.sweep import sweep_suspensions
+from jobexec.operations.timers import next_due_date, trigger_due_timers
+
+from .clocks import follow_the_process
+from .commits import own_transaction
+from .steps import Steps
+
+_PAGE = 100
+
+
+class Rounds(Steps):
+    """Timers, schedules, suspensions, history and recovery, one round at a time."""
+
+    reraise = True
+    _synchronised = False
+
+    def _raises(self, reraise: bool | None) -> bool:
+        return self.reraise if reraise is None else reraise
+
+    def run_suspensions(self) -> int:
+        """Move jobs for suspensions that begin or end; returns how many."""
+        with own_transaction(self.using):
+            return sweep_suspensions(self.using)
+
+    def run_timers(self) -> int:
+        """Move timers whose time has come to the executable jobs; returns how many. Runs none of them."""
+        follow_the_process(self.using)
+        count, moved = 0, _PAGE
+        while moved == _PAGE:
+            with own_transaction(self.using):
+                moved = trigger_due_timers(self.using, _PAGE)
+            count += moved
+        return count
+
+    def run_schedules(self) -> int:
+        """Let schedules fire whose time has come; returns how many jobs that made. Runs none of them.
+
+        The first call also writes the schedules that the code declares, as a node does when it starts: what fires
+        comes after that. Raises what a handler says to a schedule whose arguments do not fit.
+        """
+        follow_the_process(self.using)
+        made, more = 0, True
+        with own_transaction(self.using):
+            if not self._synchronised:
+                sync_schedules(self.using, [Declared(*row) for row in declarations(self.using)], known_names())
+        self._synchronised = True
+        while more:
+            with own_transaction(self.using):
+                fired = fire_due(self.using, scheduled_jobs(), _PAGE)
+            if fired.failed:
+                raise next(iter(fired.failed.values()))
+            made, more = made + fired.jobs, fired.more
+        return made
+
+    def run_history(self, *, reraise: bool | None = None) -> int:
+        """Let the history handlers write what is due; returns how many rows were looked at."""
+        writer, count = _Writer(self.using, self.node), 0
+        while (due := next_history_date(self.using)) is not None and due <= clock.now(self.using):
+            with own_transaction(self.using):
+                looked_at = write_history(self.using, _PAGE, writer)
+            count += looked_at
+            if not looked_at:
+                break
+        if writer.errors and self._raises(reraise):
+            raise writer.errors[0]
+        return count
+
+    def recover(self) -> int:
+        """Release what dead nodes have held, and locks that have expired; returns how many nodes were dead."""
+        with own_transaction(self.using):
+            dead = declare_dead(self.using, but=self.owner)
+            for node in dead:
+                recover_node(self.using, node)
+            recover_expired_locks(self.using)
+        return len(dead)
+
+    def _advance(self) -> bool:
+        """Move the controlled clock to the next date at which something is due; whether there is one."""
+        frozen = clock.frozen_clock()
+        if frozen is None:
+            raise RuntimeError(
+                "advance=True moves a controlled clock, and none is in force: use controlled_clock() or the fixture "
+                "jobexec_clock."
+            )
+        dates = [date for date in (next_due_date(self.using), next_history_date(self.using)) if date is not None]
+        if not dates:
+            return False
+        frozen.tick(max(timedelta(0), min(dates) - frozen.now))
+        return True
+
+
+class _Writer:
+    """Who writes recorded history, as the history loop does, and keeps what goes wrong."""
+
+    def __init__(self, using: str, node_name: str) -> None:
+        self.using, self.node_name = using, node_name
+        self.errors: list[BaseException] = []
+
+    def write(self, handler_type: str, records: list[HistoryRecord]) -> None:
+        """A fresh context, as for a job."""
+        contextvars.Context().run(get_history_handler(handler_type).function, records)
+
+    def failure_of(self, handler_type: str, error: BaseException) -> Failure:
+        """What an error means for the record."""
+        if not any(error is each for each in self.errors):
+            self.errors.append(error)
+        try:
+            handler = get_history_handler(handler_type)
+        except HandlerNotFound:
+            handler = None
+        return failure_of(error, self.using, handler)

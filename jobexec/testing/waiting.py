@@ -1,0 +1,25 @@
+"""Jobs that will be inserted when a transaction commits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.db import connections
+
+from jobexec.handlers.deferred import DeferredJob
+
+from .enqueued import EnqueuedJob
+
+
+def waiting_for_commit(using: str) -> list[EnqueuedJob]:
+    """The jobs that ``enqueue_on_commit`` has promised for this database, in the transactions of this thread."""
+    opened: Any = connections.all(initialized_only=True)
+    hooks = [hook for each in opened for _, hook, _ in each.run_on_commit]
+    return [_of(hook) for hook in hooks if isinstance(hook, DeferredJob) and hook.using == using]
+
+
+def _of(hook: DeferredJob) -> EnqueuedJob:
+    configuration = json.loads(hook.encoded)
+    args, kwargs = tuple(configuration["args"]), configuration["kwargs"]
+    return EnqueuedJob(hook.using, hook.id, hook.handler_type, args, kwargs, hook.due_date)

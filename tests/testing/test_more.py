@@ -1,0 +1,42 @@
+"""Whatever else production does, the manual executor does."""
+
+import pytest
+
+from jobexec import operations
+from jobexec.models import Batch, DeadLetterJob, Job
+from jobexec.testing import ManualExecutor, controlled_clock
+from tests.support.factories import make_row
+
+
+@pytest.mark.parametrize("strategy", ["skip_locked", "optimistic", "global_lock"])
+def test_every_way_of_acquiring(alias, configure, shop, strategy):
+    configure(engine={"ACQUISITION": strategy})
+    shop.send.enqueue_many((number,) for number in range(3))
+    shop.send.using(process_instance_id="order 7").enqueue(3)
+    assert [each.value for each in ManualExecutor(alias).run_until_empty()] == [f"sent {number}" for number in range(4)]
+
+
+def test_a_batch(alias, configure, shop):
+    configure(INVOCATIONS_PER_BATCH_JOB=2, BATCH_JOBS_PER_SEED=1)
+    for number in range(5):
+        make_row(DeadLetterJob, alias, handler_type="shop.send", handler_configuration={"args": [number], "kwargs": {}})
+    with controlled_clock():
+        dead = DeadLetterJob.objects.using(alias).all()
+        operations.start_batch("requeue", dead, using=alias, arguments={"retries": 1})
+        ManualExecutor(alias).run_until_empty(advance=True)
+    assert sorted(shop.done) == [0, 1, 2, 3, 4]
+    assert Batch.objects.using(alias).get().end_time is not None
+
+
+def test_a_row_whose_arguments_are_broken_is_a_dead_letter(alias, shop):
+    make_row(Job, alias, handler_type="shop.send", handler_configuration={"no": "arguments"})
+    (result,) = ManualExecutor(alias, reraise=False).run_due()
+    assert (result.dead, type(result.exception).__name__) == (True, "UnreadableJob")
+
+
+def test_more_jobs_than_a_page(alias, shop, executor, monkeypatch):
+    monkeypatch.setattr("jobexec.testing.executor._PAGE", 4)
+    shop.send.enqueue_many([(number,) for number in range(9)])
+    assert len(executor.run_due()) == 9
+    shop.send.enqueue_many([(number,) for number in range(9)])
+    assert len(executor.run_until_empty()) == 9
