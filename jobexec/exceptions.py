@@ -97,6 +97,26 @@ class JobNotFound(JobExecError, LookupError):
     """There is no such job in any of the job tables."""
 
 
+class JobStateError(JobExecError):
+    """Refused, because of the state that the job is in."""
+
+
+class StaleLease(JobStateError):
+    """Refused, because the job is leased to another fetch of it, and the lease token is not that of the last one."""
+
+
+class WrongWorker(JobExecError):
+    """Refused, because the job was fetched last by another worker."""
+
+
+class NotAllowed(JobExecError):
+    """Refused, because the client may not do that."""
+
+
+class IncidentNotFound(JobExecError, LookupError):
+    """There is no such incident."""
+
+
 class ScheduleNotFound(JobExecError, LookupError):
     """There is no schedule of this name."""
 

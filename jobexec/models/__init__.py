@@ -7,7 +7,9 @@ from .dead_letter_job import DeadLetterJob
 from .deployment import Deployment, DeploymentRegistration
 from .exclusive_lock import ExclusiveLock
 from .executor_node import ExecutorNode, NodeState
+from .external_worker_job import ExternalWorkerJob, KeyBlock
 from .failure_group import FailureGroup
+from .gateway_client import ExternalWorker, GatewayClient
 from .history_job import HistoryJob
 from .incident import Incident, IncidentState
 from .job import Job
@@ -22,7 +24,13 @@ from .suspension import Scope, Suspension
 from .task_result import ResultStatus, TaskResult
 from .timer_job import TimerJob
 
-JOB_TABLES: tuple[type[AbstractJob], ...] = (Job, TimerJob, SuspendedJob, DeadLetterJob)
+JOB_TABLES: tuple[type[AbstractJob], ...] = (
+    Job,
+    TimerJob,
+    SuspendedJob,
+    DeadLetterJob,
+    ExternalWorkerJob,
+)
 
 __all__ = [
     "JOB_TABLES",
@@ -39,7 +47,10 @@ __all__ = [
     "DeploymentRegistration",
     "ExclusiveLock",
     "ExecutorNode",
+    "ExternalWorker",
+    "ExternalWorkerJob",
     "FailureGroup",
+    "GatewayClient",
     "HistoryJob",
     "Incident",
     "IncidentState",
@@ -49,6 +60,7 @@ __all__ = [
     "JobLog",
     "JobProgress",
     "JobType",
+    "KeyBlock",
     "LogState",
     "MeterLog",
     "Misfire",

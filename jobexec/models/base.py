@@ -46,12 +46,18 @@ def process_instance_index(name: str) -> PartialIndex:
     return PartialIndex(name=name, fields=["process_instance_id"], where=~models.Q(process_instance_id=""))
 
 
+def key_index(name: str, column: str = "job_key") -> PartialIndex:
+    """Finds a job by the key that workers outside know; costs nothing for jobs that have none."""
+    return PartialIndex(name=name, fields=[column], where=models.Q(**{f"{column}__isnull": False}))
+
+
 class JobType(models.TextChoices):
     """Where a job came from (ACT_RU_JOB.TYPE_); kept through every move."""
 
     MESSAGE = "message", pgettext_lazy("type of job", "message")
     TIMER = "timer", _("timer")
     HISTORY = "history", _("history")
+    EXTERNAL = "external worker", pgettext_lazy("type of job", "external worker")
 
 
 class AbstractJob(models.Model):
@@ -118,6 +124,10 @@ class AbstractJob(models.Model):
     traceparent = models.CharField(max_length=55, blank=True, default="")
     task_backend = NameField(
         max_length=255, blank=True, default="", db_default="", help_text=_("The alias in TASKS by which it came.")
+    )
+
+    job_key = models.BigIntegerField(
+        null=True, blank=True, editable=False, help_text=_("By which workers outside name the job.")
     )
 
     class Meta:

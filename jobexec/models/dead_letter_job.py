@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobexec import clock
 
-from .base import AbstractJob, process_instance_index
+from .base import AbstractJob, key_index, process_instance_index
 
 
 class DeadLetterJob(AbstractJob):
@@ -27,6 +27,7 @@ class DeadLetterJob(AbstractJob):
         verbose_name_plural = _("dead letter jobs")
         indexes: ClassVar = [
             process_instance_index("jobexec_deadletterjob_instance"),
+            key_index("jobexec_deadletterjob_key"),
             models.Index(fields=["fingerprint", "died_at"], name="jobexec_deadletterjob_alike"),
         ]
         permissions: ClassVar = [("requeue_deadletterjob", _("Can requeue dead letter jobs"))]

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobexec.identifiers import uuid7
 
-from .base import process_instance_index
+from .base import key_index, process_instance_index
 from .fields import NameField
 
 
@@ -44,6 +44,9 @@ class Incident(models.Model):
     failed_activity_id = models.CharField(max_length=255, blank=True, default="")
     fingerprint = models.CharField(max_length=32, blank=True, default="")
     message = models.CharField(max_length=4000, blank=True, default="")
+    incident_key = models.BigIntegerField(
+        null=True, blank=True, editable=False, help_text=_("By which clients of the gateways name the incident.")
+    )
     annotation = models.CharField(max_length=4000, blank=True, default="")
 
     class Meta:
@@ -54,6 +57,7 @@ class Incident(models.Model):
             models.Index(fields=["state", "timestamp"], name="jobexec_incident_state"),
             models.Index(fields=["end_time"], name="jobexec_incident_end"),
             process_instance_index("jobexec_incident_instance"),
+            key_index("jobexec_incident_key", "incident_key"),
         ]
         permissions: ClassVar = [("annotate_incident", _("Can annotate incidents"))]
 

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobexec import clock
 
-from .base import AbstractJob, process_instance_index
+from .base import AbstractJob, key_index, process_instance_index
 
 
 class SuspendedJob(AbstractJob):
@@ -22,4 +22,7 @@ class SuspendedJob(AbstractJob):
     class Meta(AbstractJob.Meta):
         verbose_name = _("suspended job")
         verbose_name_plural = _("suspended jobs")
-        indexes: ClassVar = [process_instance_index("jobexec_suspendedjob_instance")]
+        indexes: ClassVar = [
+            process_instance_index("jobexec_suspendedjob_instance"),
+            key_index("jobexec_suspendedjob_key"),
+        ]

@@ -1,0 +1,70 @@
+"""The jobs that workers outside of Django do."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from jobexec import clock
+
+from .base import AbstractJob, process_instance_index
+
+
+class ExternalWorkerJob(AbstractJob):
+    """A job for workers in any language (Flowable: ACT_RU_EXTERNAL_JOB; Camunda 7: ACT_RU_EXT_TASK; Zeebe: job).
+
+    ``handler_type`` is the type of job that workers ask for (Camunda 7: the topic), ``handler_configuration`` holds its
+    variables and what runs when it has ended, ``custom_headers`` go to the worker as they are. ``lock_owner`` is the
+    name of the worker that had it last, also when its deadline, ``lock_expiration_time``, is over: until somebody else
+    fetches the job it may still be completed. ``attempts`` counts how often it was fetched, ``lost_runs`` how often a
+    deadline was missed.
+    """
+
+    state: ClassVar[str] = "external worker"
+
+    available_at = models.DateTimeField(
+        default=clock.now, help_text=_("When a worker may fetch it: its deadline, or the end of its back-off.")
+    )
+    lease_token = models.CharField(
+        max_length=64, blank=True, default="", help_text=_("What a worker that asked for a lease must show.")
+    )
+
+    class Meta(AbstractJob.Meta):
+        verbose_name = _("external worker job")
+        verbose_name_plural = _("external worker jobs")
+        indexes: ClassVar = [
+            # What is locked is passed over inside the index.
+            models.Index(fields=["handler_type", "rank", "available_at"], name="jobexec_external_available"),
+            models.Index(fields=["lock_owner"], name="jobexec_external_worker"),
+            process_instance_index("jobexec_external_instance"),
+        ]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["job_key"], name="jobexec_external_key")]
+
+    @property
+    def locked(self) -> bool:
+        """A worker holds the job, and its deadline is not over."""
+        return bool(
+            self.lock_owner is not None
+            and self.lock_expiration_time is not None
+            and self.lock_expiration_time > clock.now(self._state.db or "default")
+        )
+
+
+class KeyBlock(models.Model):
+    """From whose numbers the keys of external jobs and their incidents are made: a row stands for 1024 keys.
+
+    Clients of other systems name jobs by a positive number of 64 bits; no database counts one up that is not the
+    primary key, and a number out of a clock and chance would be double one day.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+
+    class Meta:
+        verbose_name = _("key block")
+        verbose_name_plural = _("key blocks")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return str(self.pk)

@@ -1,0 +1,79 @@
+"""Who may ask the gateways, and who is doing so."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from jobexec import clock
+
+from .fields import NameField
+
+
+class GatewayClient(models.Model):
+    """A program that may fetch and finish jobs from outside: its credentials, and what it may do with them.
+
+    Of its secret only a hash is kept; it is shown once, when it is made. The same secret serves as bearer token, as
+    password of HTTP basic authentication and as client secret of OAuth 2.
+    """
+
+    name = NameField(max_length=150, unique=True, help_text=_("Its client id, and its user name."))
+    secret_hash = models.CharField(max_length=255, blank=True, default="", editable=False)
+    token_digest = models.CharField(max_length=64, null=True, blank=True, unique=True, editable=False)
+    types = models.JSONField(default=list, blank=True, help_text=_("The types of job it may fetch; none means all."))
+    tenants = models.JSONField(
+        default=list, blank=True, help_text=_("The tenants whose jobs it may see; none means all.")
+    )
+    permissions = models.JSONField(
+        default=list, blank=True, help_text=_("What it may do beside working on jobs: search, update, resolve.")
+    )
+    max_requests_per_second = models.PositiveIntegerField(
+        null=True, blank=True, help_text=_("Empty: what the settings say.")
+    )
+    enabled = models.BooleanField(default=True)
+    expiration_time = models.DateTimeField(null=True, blank=True)
+    create_time = models.DateTimeField(default=clock.now, editable=False)
+    last_use = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        verbose_name = _("gateway client")
+        verbose_name_plural = _("gateway clients")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ExternalWorker(models.Model):
+    """A worker that a gateway has seen: what it asks for, when it asked last, what it holds.
+
+    Written by the gateways every few seconds, never on the way of a request; rows of workers that have not been seen
+    for long are removed by them.
+    """
+
+    # Together no longer than a key of MariaDB may be.
+    gateway = NameField(max_length=100)
+    protocol = models.CharField(max_length=16)
+    client = NameField(max_length=150, blank=True, default="")
+    worker = NameField(max_length=200, blank=True, default="")
+    type = NameField(max_length=255)
+    tenants = models.JSONField(default=list, blank=True)
+    streams = models.PositiveIntegerField(default=0, help_text=_("Streams that are open."))
+    polls = models.PositiveIntegerField(default=0, help_text=_("Polls that wait for a job."))
+    activated = models.PositiveBigIntegerField(default=0, help_text=_("Jobs given out since it came."))
+    first_seen = models.DateTimeField(default=clock.now)
+    last_seen = models.DateTimeField(default=clock.now, db_index=True)
+
+    class Meta:
+        verbose_name = _("external worker")
+        verbose_name_plural = _("external workers")
+        default_permissions = ("view",)
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["gateway", "protocol", "client", "worker", "type"], name="jobexec_externalworker_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.worker} ({self.type})"
