@@ -107,7 +107,7 @@ class TestTheLoop:
     def test_what_another_process_has_changed_is_found_when_somebody_says_so(self, alias, frozen, loop):
         loop.run_once()
         save(alias, "R/PT10S")
-        assert loop.run_once() == 300.0
+        assert loop.run_once() == pytest.approx(300.0)
         loop.schedules.ask()
         assert loop.run_once() == 10.0
 
