@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from .handlers.context import JobContext
     from .handlers.decorator import job
+    from .handlers.external import external_job, external_jobs
     from .handlers.history import history_handler
     from .handlers.schedules import schedule
     from .operations.history_jobs import HistoryRecord
@@ -41,6 +42,8 @@ __all__ = [
     "RetryAt",
     "RetryIn",
     "RetryPlan",
+    "external_job",
+    "external_jobs",
     "history_handler",
     "job",
     "options",
@@ -52,6 +55,8 @@ _HOMES = {
     "HistoryRecord": "operations.history_jobs",
     "JobContext": "handlers.context",
     "RetryPlan": "retry",
+    "external_job": "handlers.external",
+    "external_jobs": "handlers.external",
     "history_handler": "handlers.history",
     "job": "handlers.decorator",
     "options": "backends.declare",

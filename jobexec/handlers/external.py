@@ -1,0 +1,233 @@
+"""Jobs for workers outside of Django: in any language, anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
+
+from django.utils.duration import duration_iso_string
+
+from jobexec import clock
+from jobexec.conf import get_settings
+from jobexec.exceptions import HandlerNotFound, InvalidJob
+from jobexec.json_values import check_json, check_storable, shown
+
+from .function import JobFunction
+from .options import check_options, due_date, to_columns
+from .registry import get_handler
+
+if TYPE_CHECKING:
+    from jobexec.models import ExternalWorkerJob
+
+#: What runs when a worker has ended a job: a function with ``@job`` or its name, or one with fixed keyword arguments.
+Callback: TypeAlias = JobFunction[..., Any] | str | tuple[JobFunction[..., Any] | str, Mapping[str, Any]]
+
+_LONGEST_TYPE = 255
+
+
+class ExternalOptions(TypedDict, total=False):
+    """What may be said of an external job beside its type and its variables."""
+
+    headers: Mapping[str, Any]
+    on_complete: Callback
+    on_error: Callback | Mapping[str, Callback]
+    retries: int
+    priority: int
+    tags: Sequence[str]
+    tenant_id: str
+    process_instance_id: str
+    process_definition_id: str
+    process_definition_key: str
+    root_process_instance_id: str
+    execution_id: str
+    business_key: str
+    element_id: str
+    exclusive: bool
+    run_after: datetime | timedelta
+    delay: timedelta | float
+    max_deliveries: int
+    correlation_id: str
+    using: str
+
+
+def external_job(
+    type: str, *, variables: Mapping[str, Any] | None = None, **options: Unpack[ExternalOptions]
+) -> ExternalWorkerJob:
+    """Insert one job for workers outside, in the current transaction; returns the row as saved.
+
+    Workers of any language fetch jobs of this ``type`` through the gateways (Camunda 7: the topic of an external task;
+    Zeebe: the type of a service task). ``variables`` is what they are given, a JSON object, ``headers`` what is said to
+    them beside it (Zeebe: custom headers; Camunda 7: extension properties).
+
+    ``on_complete`` runs in the executor when a worker has completed the job, as an ordinary job under the same id,
+    with the keyword argument ``variables``: those of the job and, over them, those that the worker sent. ``on_error``
+    runs when a worker throws an error, with ``variables``, ``error_code`` and ``error_message``: one for all codes, or
+    a mapping from codes ('' for all others). Either is a ``@job`` function or its name, or a pair of it and
+    further keyword arguments: ``(ship, {"order_id": 5})``. Without ``on_error`` an error is an incident.
+
+    ``retries`` is how often it may fail (3). ``exclusive``: at most one job of its process instance is worked on at a
+    time (True, if it has a process instance). ``max_deliveries``: so often workers may fetch it and let its deadline
+    pass before it becomes an incident; None for the setting EXTERNAL_MAX_DELIVERIES. ``run_after`` or ``delay``: no
+    worker gets it earlier. ``using`` is the database.
+
+    Raises :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted.
+    """
+    return external_jobs(type, [variables or {}], **options)[0]
+
+
+def external_jobs(
+    type: str, variables: Iterable[Mapping[str, Any]], **options: Unpack[ExternalOptions]
+) -> list[ExternalWorkerJob]:
+    """Insert many jobs for workers outside in one transaction and few statements: one for each of ``variables``.
+
+    All else is the same for all of them; see :func:`external_job`.
+    """
+    from jobexec.operations.external_create import create_external_jobs
+
+    _check_names(options)
+    using = options.get("using") or _database()
+    columns = _columns(type, options)
+    common = _common(options)
+    configurations = [
+        {"variables": _object(f"variables of job {n}", each)} | common for n, each in enumerate(variables)
+    ]
+    return create_external_jobs(using, columns, configurations, due_date=_due_date(options, using))
+
+
+def _check_names(options: Mapping[str, Any]) -> None:
+    unknown = options.keys() - ExternalOptions.__annotations__.keys()
+    if unknown:
+        known = ", ".join(sorted(ExternalOptions.__annotations__))
+        raise InvalidJob(f"Unknown option {min(unknown)!r}: expected one of {known}.")
+
+
+def _database() -> str:
+    from django.db import router
+
+    from jobexec.models import ExternalWorkerJob  # models load later than functions are decorated
+
+    return router.db_for_write(ExternalWorkerJob)
+
+
+_TEXTS = ("process_definition_id", "execution_id", "business_key", "element_id")
+_LENGTHS = {"execution_id": 64}
+#: Options that mean for a worker's job what they mean for others, and are checked as there.
+_AS_EVER = (
+    "headers",
+    "priority",
+    "tenant_id",
+    "process_instance_id",
+    "process_definition_key",
+    "root_process_instance_id",
+    "exclusive",
+    "correlation_id",
+)
+
+
+def _columns(type: str, options: ExternalOptions) -> dict[str, Any]:
+    if not isinstance(type, str) or not type.strip() or len(type) > _LONGEST_TYPE:
+        raise InvalidJob(f"type: expected a text of 1 to {_LONGEST_TYPE} characters, got {shown(type)}.")
+    check_storable("type", type)
+    given: Mapping[str, Any] = options
+    ordinary = {name: given[name] for name in _AS_EVER if given.get(name) is not None}
+    check_options(ordinary)
+    columns = {"handler_type": type, "retries": _number("retries", options.get("retries", 3))} | to_columns(ordinary)
+    for name in ("process_definition_id", "execution_id"):
+        if given.get(name):
+            columns[name] = _short_text(name, given[name])
+    return columns
+
+
+def _common(options: ExternalOptions) -> dict[str, Any]:
+    """What the configurations of all of them say."""
+    common: dict[str, Any] = {}
+    for name in ("element_id", "business_key"):
+        if options.get(name):
+            common[name] = _short_text(name, options[name])
+    if options.get("tags"):
+        common["tags"] = _tags(options["tags"])
+    if options.get("max_deliveries") is not None:
+        common["max_deliveries"] = _number("max_deliveries", options["max_deliveries"])
+    if options.get("on_complete") is not None:
+        common["on_complete"] = _callback("on_complete", options["on_complete"], ("variables",))
+    if options.get("on_error") is not None:
+        given = options["on_error"]
+        by_code = given if isinstance(given, Mapping) else {"": given}
+        common["on_error"] = {_code(code): _on_error(code, each) for code, each in by_code.items()}
+    return common
+
+
+def _on_error(code: str, given: Callback) -> dict[str, Any]:
+    name = f"on_error[{code!r}]" if code else "on_error"
+    return _callback(name, given, ("variables", "error_code", "error_message"))
+
+
+def _code(code: Any) -> str:
+    if not isinstance(code, str):
+        raise InvalidJob(f"on_error: expected error codes (texts) as keys, got {shown(code)}.")
+    return code
+
+
+def _callback(name: str, given: Any, brought: Sequence[str]) -> dict[str, Any]:
+    """As a row holds it: the handler, what it is always called with, and the columns of its job."""
+    handler, fixed = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
+    function = _function(name, handler)
+    fixed = _object(f"{name}: arguments", fixed)
+    taken = sorted(fixed.keys() & set(brought))
+    if taken:
+        raise InvalidJob(f"{name}: {', '.join(taken)} is given by the worker and cannot be fixed.")
+    try:
+        function.arguments.encode((), {**fixed, **dict.fromkeys(brought, "")})
+    except InvalidJob as error:
+        raise InvalidJob(f"{name}: {error}") from None
+    columns = function._columns(get_settings())
+    del columns["handler_type"]
+    if columns.get("timeout") is not None:
+        columns["timeout"] = duration_iso_string(columns["timeout"])
+    return {"handler": function.name, "kwargs": fixed, "columns": columns}
+
+
+def _function(name: str, given: Any) -> JobFunction[..., Any]:
+    try:
+        found = get_handler(given) if isinstance(given, str) else given
+    except HandlerNotFound as error:
+        raise InvalidJob(f"{name}: {error}") from None
+    if not isinstance(found, JobFunction):
+        expected = "a function with @job or its name, or a pair of one and keyword arguments"
+        raise InvalidJob(f"{name}: expected {expected}, got {shown(given)}.")
+    return found
+
+
+def _object(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InvalidJob(f"{name}: expected a mapping with texts as keys, got {shown(value)}.")
+    check_json(name, value)
+    return dict(value)
+
+
+def _number(name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 2**31:
+        raise InvalidJob(f"{name}: expected a whole number of at least 1, got {shown(value)}.")
+    return value
+
+
+def _short_text(name: str, value: Any) -> str:
+    longest = _LENGTHS.get(name, 255)
+    if not isinstance(value, str) or len(value) > longest:
+        raise InvalidJob(f"{name}: expected a text of at most {longest} characters, got {shown(value)}.")
+    check_storable(name, value)
+    return value
+
+
+def _tags(value: Any) -> list[str]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidJob(f"tags: expected texts, got {shown(value)}.")
+    return [_short_text("tags", tag) for tag in value]
+
+
+def _due_date(options: ExternalOptions, using: str) -> datetime | None:
+    given: Mapping[str, Any] = options
+    when = {name: given[name] for name in ("run_after", "delay") if given.get(name) is not None}
+    check_options(when)
+    return due_date(when, lambda: clock.now(using))

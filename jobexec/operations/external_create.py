@@ -1,0 +1,88 @@
+"""External jobs come into being here, in the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import connections
+
+from jobexec import clock, signals, tracing
+from jobexec.conf import get_settings
+from jobexec.exceptions import InvalidJob
+from jobexec.identifiers import uuid7s
+from jobexec.models import ExternalWorkerJob, JobType, LogState
+
+from . import history
+from .announce import announce
+from .created import instance
+from .external_keys import next_keys
+from .external_wake import wake_workers_on_commit
+from .insert import insert_rows, json_text, parameters
+from .locking import atomic
+from .moments import check_moment
+from .ranking import check_priority, rank
+
+_OF_EACH = ("id", "job_key", "handler_configuration")
+
+
+def create_external_jobs(
+    using: str,
+    columns: Mapping[str, Any],
+    configurations: Sequence[Mapping[str, Any]],
+    *,
+    due_date: datetime | None = None,
+) -> list[ExternalWorkerJob]:
+    """Insert an external job for each configuration; ``columns`` are those that all of them share.
+
+    One transaction, few statements. ``due_date``: no worker gets them before. Workers that wait are told after the
+    commit. Raises :class:`~jobexec.exceptions.InvalidJob` before anything is written.
+    """
+    get_settings().engine(using)
+    check_priority(columns.get("priority", 0))
+    check_moment("due_date", due_date)
+    texts = [_text(number, configuration) for number, configuration in enumerate(configurations)]
+    if not texts:
+        return []
+    now, connection = clock.now(using), connections[using]
+    shared = _shared(using, columns, now, due_date)
+    with atomic(using):
+        ids, keys = uuid7s(len(texts)), next_keys(using, len(texts))
+        rows = [(id.hex, key, text) for id, key, text in zip(ids, keys, texts, strict=True)]
+        insert_rows(connection, ExternalWorkerJob, _OF_EACH, rows, parameters(connection, ExternalWorkerJob, shared))
+        each = zip(ids, keys, configurations, strict=True)
+        jobs = [
+            instance(using, ExternalWorkerJob, {**shared, **dict(zip(_OF_EACH, values, strict=True))})
+            for values in each
+        ]
+        if history.wants(LogState.CREATED):
+            history.write(using, LogState.CREATED, [history.entry(job, LogState.CREATED) for job in jobs])
+        announce(signals.job_created, using, ExternalWorkerJob, jobs=jobs)
+        if due_date is None or due_date <= now:
+            wake_workers_on_commit(using, [shared["handler_type"]])
+    return jobs
+
+
+def _shared(using: str, columns: Mapping[str, Any], now: datetime, due_date: datetime | None) -> dict[str, Any]:
+    shared = {"job_definition_id": columns["handler_type"], **columns, "type": JobType.EXTERNAL.value}
+    traceparent = tracing.of_headers(columns.get("custom_headers")) or (tracing.AVAILABLE and tracing.current())
+    if traceparent:
+        shared["traceparent"] = traceparent
+    if due_date is not None:
+        shared["due_date"] = due_date
+    # A moment in the past would put it before those that have waited longer.
+    available = max(now, due_date or now)
+    rank_ = rank(using, due_date or now, columns.get("priority", 0))
+    return shared | {"create_time": now, "available_at": available, "rank": rank_}
+
+
+def _text(number: int, configuration: Mapping[str, Any]) -> str:
+    text, limit = json_text(configuration), get_settings().external_max_payload
+    size = len(text.encode())
+    if size > limit:
+        raise InvalidJob(
+            f"variables of job {number}: expected at most {limit:,} bytes of JSON (setting EXTERNAL_MAX_PAYLOAD),"
+            f" got {size:,}."
+        )
+    return text

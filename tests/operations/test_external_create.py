@@ -1,0 +1,181 @@
+"""External jobs as they come into being: columns, keys, wake-ups, and what is refused."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+import jobexec
+from jobexec import clock
+from jobexec.exceptions import InvalidJob
+from jobexec.models import ExternalWorkerJob, JobLog, JobType, KeyBlock
+from jobexec.operations import external_keys, external_wake
+
+
+@pytest.fixture(autouse=True)
+def fresh_keys():
+    external_keys.forget_keys()
+    yield
+    external_keys.forget_keys()
+
+
+@pytest.fixture
+def ship(handle):
+    return handle(lambda variables, order=0: None, name="tests.ship")
+
+
+@pytest.fixture
+def woken():
+    heard: list[tuple[str, frozenset[str]]] = []
+
+    def listen(using: str, types: frozenset[str]) -> None:
+        heard.append((using, types))
+
+    external_wake.add_worker_listener(listen)
+    yield heard
+    external_wake.remove_worker_listener(listen)
+
+
+def stored(job: Any, alias: str) -> ExternalWorkerJob:
+    return ExternalWorkerJob.objects.using(alias).get(pk=job.pk)
+
+
+def test_the_row_says_what_was_asked_for(alias, ship):
+    job = jobexec.external_job(
+        "payment",
+        variables={"amount": 5},
+        headers={"region": "eu"},
+        on_complete=(ship, {"order": 7}),
+        retries=5,
+        priority=3,
+        tags=["a", "b"],
+        tenant_id="acme",
+        process_instance_id="p1",
+        business_key="B-1",
+        max_deliveries=2,
+        using=alias,
+    )
+    row = stored(job, alias)
+    assert row.job_key == job.job_key and row.job_key > 0
+    assert (row.handler_type, row.type, row.retries, row.priority) == ("payment", JobType.EXTERNAL, 5, 3)
+    assert (row.tenant_id, row.process_instance_id, row.job_definition_id) == ("acme", "p1", "payment")
+    assert row.custom_headers == {"region": "eu"}
+    configuration = row.handler_configuration
+    assert configuration["variables"] == {"amount": 5}
+    assert configuration["on_complete"]["handler"] == "tests.ship"
+    assert configuration["on_complete"]["kwargs"] == {"order": 7}
+    assert configuration["tags"] == ["a", "b"]
+    assert (configuration["business_key"], configuration["max_deliveries"]) == ("B-1", 2)
+    assert not row.locked and row.available_at <= clock.now(alias)
+    values = {field.name: getattr(row, field.name) for field in ExternalWorkerJob._meta.concrete_fields}
+    assert {name: getattr(job, name) for name in values} == values
+
+
+def test_many_at_once_have_rising_keys(alias):
+    jobs = jobexec.external_jobs("payment", [{"n": n} for n in range(1500)], using=alias)
+    keys = [job.job_key for job in jobs]
+    assert keys == sorted(set(keys))
+    rows = ExternalWorkerJob.objects.using(alias).order_by("job_key")
+    assert [row.handler_configuration["variables"]["n"] for row in rows] == list(range(1500))
+
+
+def test_keys_are_never_given_twice(alias):
+    seen = set()
+    for count in (1, 1023, 5, 2000, 1):
+        keys = external_keys.next_keys(alias, count)
+        assert len(keys) == count and not seen & set(keys) and min(keys) > 0
+        seen |= set(keys)
+
+
+@pytest.mark.transactional
+def test_keys_of_a_transaction_that_was_rolled_back_are_not_those_of_living_jobs(alias):
+    kept = jobexec.external_job("payment", using=alias)
+    with pytest.raises(ZeroDivisionError), transaction.atomic(using=alias):
+        jobexec.external_jobs("payment", [{}] * 1100, using=alias)
+        raise ZeroDivisionError
+    more = jobexec.external_jobs("payment", [{}] * 1100, using=alias)
+    assert kept.job_key not in {job.job_key for job in more}
+    assert ExternalWorkerJob.objects.using(alias).count() == 1101
+
+
+@pytest.mark.databases("sqlite")
+def test_blocks_that_are_used_up_are_deleted(alias):
+    for _ in range(3):
+        jobexec.external_job("payment", using=alias)
+    assert KeyBlock.objects.using(alias).count() == 1
+
+
+@pytest.mark.transactional
+def test_workers_are_told_once_after_the_commit(alias, woken):
+    with transaction.atomic(using=alias):
+        jobexec.external_job("payment", using=alias)
+        jobexec.external_job("mail", using=alias)
+        jobexec.external_job("later", delay=60, using=alias)
+        assert woken == []
+    assert woken == [(alias, frozenset({"payment", "mail"}))]
+
+
+@pytest.mark.transactional
+def test_what_a_savepoint_took_back_takes_no_other_notice_with_it(alias, woken):
+    with transaction.atomic(using=alias):
+        with pytest.raises(ZeroDivisionError), transaction.atomic(using=alias):
+            jobexec.external_job("gone", using=alias)
+            raise ZeroDivisionError
+        jobexec.external_job("payment", using=alias)
+    assert [types for _, types in woken] == [frozenset({"payment"})]
+
+
+def test_nobody_gets_it_before_its_time(alias):
+    row = stored(jobexec.external_job("payment", delay=timedelta(hours=1), using=alias), alias)
+    assert row.due_date == row.available_at > clock.now(alias) + timedelta(minutes=59)
+
+
+def test_the_log_knows_of_it(alias, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "HISTORY_LEVEL": "full"}
+    job = jobexec.external_job("payment", using=alias)
+    assert JobLog.objects.using(alias).get(job_id=job.pk).state == "created"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"variables": [1]}, "variables"),
+        ({"variables": {"a": object()}}, "variables"),
+        ({"retries": 0}, "retries"),
+        ({"retries": True}, "retries"),
+        ({"priority": "high"}, "priority"),
+        ({"headers": {1: 2}}, "headers"),
+        ({"tags": "a"}, "tags"),
+        ({"on_complete": "tests.nobody"}, "on_complete: No handler"),
+        ({"on_complete": print}, "on_complete: expected a function with @job"),
+        ({"on_error": {5: "tests.ship"}}, "on_error: expected error codes"),
+        ({"on_error": "tests.ship"}, "on_error: .*error_code"),
+        ({"on_complete": ("tests.ship", {"variables": {}})}, "variables is given by the worker"),
+        ({"on_complete": ("tests.ship", {"colour": 1})}, "on_complete: .*colour"),
+        ({"max_deliveries": 0}, "max_deliveries"),
+        ({"tenant_id": 5}, "tenant_id"),
+        ({"process_definition_id": "x" * 300}, "process_definition_id"),
+        ({"delay": 5, "run_after": timedelta(1)}, "either delay or run_after"),
+        ({"colour": "red"}, "Unknown option 'colour'"),
+    ],
+)
+def test_what_is_wrong_is_named(options, text, alias, ship):
+    with pytest.raises(InvalidJob, match=text):
+        jobexec.external_job("payment", **options, using=alias)
+    assert not ExternalWorkerJob.objects.using(alias).exists()
+
+
+@pytest.mark.parametrize("type", ["", "  ", "x" * 256, 5, None])
+def test_a_type_is_a_text(type, alias):
+    with pytest.raises(InvalidJob, match="type: expected a text"):
+        jobexec.external_job(type, using=alias)
+
+
+def test_variables_may_not_be_larger_than_the_setting_says(alias, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "EXTERNAL_MAX_PAYLOAD": 1000}
+    with pytest.raises(InvalidJob, match=r"job 1: expected at most 1,000 bytes .*EXTERNAL_MAX_PAYLOAD"):
+        jobexec.external_jobs("payment", [{}, {"text": "x" * 1000}], using=alias)
+    assert not ExternalWorkerJob.objects.using(alias).exists()
