@@ -186,6 +186,13 @@ def database(value: Any) -> str | None:
     return value
 
 
+def alias(value: Any) -> str:
+    """The alias of a database (whether there is such a one is checked elsewhere)."""
+    if not (isinstance(value, str) and value):
+        raise ValueError("an alias of DATABASES")
+    return value
+
+
 def dotted_path(value: Any) -> str | None:
     """Where something importable is (whether it can be imported is checked elsewhere), or None."""
     parts = value.split(".") if isinstance(value, str) else []

@@ -61,6 +61,7 @@ class ExternalWorker(models.Model):
     tenants = models.JSONField(default=list, blank=True)
     streams = models.PositiveIntegerField(default=0, help_text=_("Streams that are open."))
     polls = models.PositiveIntegerField(default=0, help_text=_("Polls that wait for a job."))
+    open_streams = models.JSONField(default=list, blank=True, help_text=_("The streams, as far as they are shown."))
     activated = models.PositiveBigIntegerField(default=0, help_text=_("Jobs given out since it came."))
     first_seen = models.DateTimeField(default=clock.now)
     last_seen = models.DateTimeField(default=clock.now, db_index=True)

@@ -92,6 +92,7 @@ LABELS = {
     "next_time": _("next time"),
     "node": _("node"),
     "node_name": _("node name"),
+    "open_streams": _("open streams"),
     "options": _("options"),
     "overriding_priority": _("overriding priority"),
     "overriding_since": _("overriding since"),

@@ -1,0 +1,133 @@
+"""Carries what is in memory to the table of workers, every GATEWAY_SEEN_INTERVAL."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import socket
+import threading
+from datetime import datetime, timedelta
+
+from jobexec import clock
+from jobexec.conf import get_settings
+from jobexec.executor.service import Loop, call_in_thread
+from jobexec.operations.external_workers import WorkerRow, forget_workers, write_workers
+
+from .registry import Registry, Sight
+
+logger = logging.getLogger("jobexec.gateways")
+
+#: Streams and tenants of one worker that are shown.
+_SHOWN = 100
+#: Seconds between two looks for rows that are too old, and those that an ending process waits for its last write.
+_CLEANUP, _LAST = 300.0, 2.0
+
+
+def gateway_name() -> str:
+    """What this process is called in the column ``gateway``: host and process id."""
+    return f"{socket.gethostname()[:80]}:{os.getpid()}"
+
+
+class Writing(Loop):
+    """The background flush of one process. A database that is away costs nothing but the delay."""
+
+    def __init__(self, registry: Registry, using: str | None = None, gateway: str | None = None) -> None:
+        super().__init__("jobexec-gateway-seen")
+        self._registry, self._using = registry, using
+        self.gateway = gateway or gateway_name()
+        #: What has been written already.
+        self._version = 0
+        self._cleaned_at: float | None = None
+
+    @property
+    def using(self) -> str:
+        """The database of the engine that the gateways serve."""
+        return self._using or get_settings().gateway_database
+
+    def run_once(self) -> float:
+        self.write()
+        settings = get_settings()
+        if self._cleaned_at is None or clock.monotonic() - self._cleaned_at >= _CLEANUP:
+            ttl = settings.gateway_worker_ttl
+            forget_workers(self.using, ttl)
+            self._registry.forget(clock.monotonic() - ttl.total_seconds())
+            self._cleaned_at = clock.monotonic()
+        return settings.gateway_seen_interval.total_seconds()
+
+    def write(self, *, leaving: bool = False) -> None:
+        """Write who is here and who has changed since the last time; ``leaving``: nobody is here any more."""
+        sights = self._registry.sights(self._version)
+        if sights:
+            now, monotonic = clock.now(self.using), clock.monotonic()
+            rows = [_row(each, now - timedelta(seconds=monotonic), monotonic, leaving) for each in sights]
+            write_workers(self.using, self.gateway, rows)
+            self._version = max(self._version, *(each.version for each in sights))
+
+    def leave(self) -> None:
+        """The process ends: stop, and write once more that nobody waits or streams here."""
+        if self.stop(_LAST / 2):
+            self.write(leaving=True)
+
+
+def _row(sight: Sight, zero: datetime, monotonic: float, leaving: bool) -> WorkerRow:
+    streams = [] if leaving else list(sight.streams.values())
+    last_seen = monotonic if sight.present else sight.last_seen
+    return WorkerRow(
+        **sight.key._asdict(),
+        tenants=list(sight.tenants[:_SHOWN]),
+        streams=len(streams),
+        polls=0 if leaving else sight.polls,
+        activated=sight.activated,
+        open_streams=[each.as_dict() for each in streams[:_SHOWN]],
+        first_seen=zero + timedelta(seconds=sight.first_seen),
+        last_seen=zero + timedelta(seconds=last_seen),
+    )
+
+
+registry: Registry
+_lock = threading.Lock()
+_writing: Writing | None = None
+#: Whether the first sight of a worker starts the thread. Tests say no: nothing writes behind their backs.
+starts_by_itself = True
+
+
+def start() -> None:
+    """Start the background flush of this process, unless it runs. Called with the first sight of a worker."""
+    global _writing
+    if _writing is None:
+        with _lock:
+            if _writing is None:
+                started = Writing(registry)
+                started.start()
+                _writing = started
+
+
+def stop() -> None:
+    """A gateway ends: write once more that nobody waits or streams here. Without a database nothing is said."""
+    global _writing
+    with _lock:
+        ending, _writing = _writing, None
+    if ending is not None:
+        try:
+            call_in_thread("jobexec-gateway-leave", ending.leave, _LAST)
+        except Exception as error:
+            logger.debug("Could not say that this gateway ends: %s", error)
+
+
+def _on_use() -> None:
+    if _writing is None and starts_by_itself:
+        start()
+
+
+def _after_fork() -> None:
+    """The child has seen nobody, and no thread of its parent runs in it."""
+    global _writing, _lock
+    _writing, _lock = None, threading.Lock()
+    registry.clear()
+
+
+registry = Registry(_on_use)
+atexit.register(stop)
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_after_fork)
