@@ -113,6 +113,23 @@ class NotAllowed(JobExecError):
     """Refused, because the client may not do that."""
 
 
+class Unauthenticated(JobExecError):
+    """The credentials are missing or not valid."""
+
+
+class TooManyRequests(JobExecError):
+    """The client sends more requests than it may.
+
+    ``retry_after`` is in how many seconds the next one will be let through.
+    """
+
+    retry_after: float
+
+    def __init__(self, message: str = "", retry_after: float = 1.0) -> None:
+        self.retry_after = retry_after
+        super().__init__(*([message] if message else []))
+
+
 class IncidentNotFound(JobExecError, LookupError):
     """There is no such incident."""
 

@@ -120,6 +120,10 @@ class Settings:
     gateway_worker_ttl: timedelta = field(default=timedelta(days=1), metadata=_by(values.duration()))
     external_worker_alert_after: timedelta = field(default=timedelta(minutes=5), metadata=_by(values.duration()))
     admin_tenants: str | None = field(default=None, metadata=_by(values.dotted_path))
+    gateway_auth: str = field(default="required", metadata=_by(values.choice("required", "none")))
+    gateway_users: bool = field(default=False, metadata=_by(values.boolean))
+    gateway_token_ttl: timedelta = field(default=timedelta(hours=1), metadata=_by(values.duration()))
+    gateway_requests_per_second: int | None = field(default=None, metadata=_by(values.integer(1, 1_000_000, none=True)))
     #: What CATEGORIES says of each category; 1 where it is a list. In CATEGORIES itself, and so no key of its own.
     category_weights: Mapping[str, int] = field(default_factory=dict)
     #: The JOBEXEC dict that this was made from.

@@ -20,7 +20,6 @@ class GatewayClient(models.Model):
     """
 
     name = NameField(max_length=150, unique=True, help_text=_("Its client id, and its user name."))
-    secret_hash = models.CharField(max_length=255, blank=True, default="", editable=False)
     token_digest = models.CharField(max_length=64, null=True, blank=True, unique=True, editable=False)
     types = models.JSONField(default=list, blank=True, help_text=_("The types of job it may fetch; none means all."))
     tenants = models.JSONField(
@@ -30,7 +29,7 @@ class GatewayClient(models.Model):
         default=list, blank=True, help_text=_("What it may do beside working on jobs: search, update, resolve.")
     )
     max_requests_per_second = models.PositiveIntegerField(
-        null=True, blank=True, help_text=_("Empty: what the settings say.")
+        null=True, blank=True, help_text=_("Empty: what the settings say; 0: as many as it likes.")
     )
     enabled = models.BooleanField(default=True)
     expiration_time = models.DateTimeField(null=True, blank=True)
@@ -40,6 +39,10 @@ class GatewayClient(models.Model):
     class Meta:
         verbose_name = _("gateway client")
         verbose_name_plural = _("gateway clients")
+        permissions: ClassVar = [
+            ("use_gateway", _("Can work on jobs and look for them through the gateways")),
+            ("operate_gateway", _("Can change jobs and resolve incidents through the gateways")),
+        ]
 
     def __str__(self) -> str:
         return self.name

@@ -17,7 +17,8 @@ def _always() -> bool:
 class Caller:
     """Who asks, and what that client may fetch and see; None is everything.
 
-    The empty text among the tenants stands for jobs without a tenant (on the wire: ``<default>``).
+    A type that ends in ``*`` stands for all that begin like it: ask :meth:`may_fetch`, and not the set. The empty text
+    among the tenants stands for jobs without a tenant (on the wire: ``<default>``).
     """
 
     name: str = ""
@@ -25,7 +26,11 @@ class Caller:
     tenants: frozenset[str] | None = None
 
     def may_fetch(self, type: str) -> bool:
-        return self.types is None or type in self.types
+        return self.types is None or type in self.types or type.startswith(self.type_prefixes())
+
+    def type_prefixes(self) -> tuple[str, ...]:
+        """What precedes the ``*`` in types that stand for many."""
+        return tuple(type[:-1] for type in self.types or () if type.endswith("*"))
 
     def may_see(self, tenant: str) -> bool:
         return self.tenants is None or tenant in self.tenants

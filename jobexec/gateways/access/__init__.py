@@ -1,0 +1,33 @@
+"""Who may use the gateways, and for what: closed unless GATEWAY_AUTH says otherwise.
+
+``authenticate`` turns credentials into a :class:`Client`; ``Client.check`` asks what it may do; ``limit`` counts its
+requests. Views are wrapped with :func:`protected`; a gRPC server asks with ``authenticate(*of_metadata(...))``.
+"""
+
+from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
+
+from .announce import announce
+from .client import ANYBODY, PERMISSIONS, Client
+from .limits import limit
+from .metadata import of_metadata
+from .verify import authenticate, forget, known
+from .views import Problem, Refusal, client_of, protected
+
+__all__ = [
+    "ANYBODY",
+    "PERMISSIONS",
+    "Client",
+    "NotAllowed",
+    "Problem",
+    "Refusal",
+    "TooManyRequests",
+    "Unauthenticated",
+    "announce",
+    "authenticate",
+    "client_of",
+    "forget",
+    "known",
+    "limit",
+    "of_metadata",
+    "protected",
+]

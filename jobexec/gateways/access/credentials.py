@@ -1,0 +1,51 @@
+"""What a client shows: the header Authorization, taken apart."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+from jobexec.exceptions import Unauthenticated
+
+#: No credential that is valid is longer; more is not even hashed.
+MAX_LENGTH = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class Basic:
+    """Name and secret, as of HTTP basic authentication."""
+
+    name: str
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """The secret itself, or an access token that was given for it."""
+
+    token: str
+
+
+def parse(authorization: str) -> Basic | Bearer:
+    """The credentials in the header. Raises Unauthenticated for what is neither Basic nor Bearer, or broken."""
+    if len(authorization) > MAX_LENGTH or not authorization.isascii():
+        raise Unauthenticated
+    scheme, _, value = authorization.strip().partition(" ")
+    value = value.strip()
+    if scheme.lower() == "bearer" and value:
+        return Bearer(value)
+    if scheme.lower() == "basic":
+        return _basic(value)
+    raise Unauthenticated
+
+
+def _basic(value: str) -> Basic:
+    try:
+        text = base64.b64decode(value, validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise Unauthenticated from None
+    name, colon, secret = text.partition(":")
+    if not colon:
+        raise Unauthenticated
+    return Basic(name, secret)

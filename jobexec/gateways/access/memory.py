@@ -1,0 +1,46 @@
+"""Who was verified a moment ago: so that a worker's thousand requests per second do not cost a query each.
+
+A client that is disabled, deleted or changed may go on as it was for so long.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime
+
+from jobexec import clock
+
+from .client import Client
+
+#: How long a client that was verified is not verified again.
+SECONDS = 5.0
+
+#: Longer headers are refused before anything is remembered.
+MAX_LENGTH = 8_001
+
+_MOST = 10_000
+_lock = threading.Lock()
+_clients: dict[tuple[str, ...], tuple[Client, float]] = {}
+
+
+def recall(key: tuple[str, ...]) -> Client | None:
+    """The client with these credentials, if it was verified a moment ago."""
+    found = _clients.get(key)
+    return found[0] if found and clock.monotonic() < found[1] else None
+
+
+def remember(key: tuple[str, ...], client: Client, until: datetime | None) -> None:
+    """For :data:`SECONDS`, and not longer than ``until``, when the credentials expire."""
+    seconds = SECONDS if until is None else min(SECONDS, (until - clock.now()).total_seconds())
+    now = clock.monotonic()
+    with _lock:
+        if len(_clients) >= _MOST:
+            for old in [old for old, (_, end) in _clients.items() if end <= now] or list(_clients):
+                del _clients[old]
+        _clients[key] = (client, now + seconds)
+
+
+def forget() -> None:
+    """Everybody."""
+    with _lock:
+        _clients.clear()

@@ -1,0 +1,120 @@
+"""From credentials to a client."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+
+from django.utils.crypto import constant_time_compare
+
+from jobexec import clock
+from jobexec.conf import get_settings
+from jobexec.exceptions import Unauthenticated
+from jobexec.models import GatewayClient
+
+from . import memory, tokens, usage, users
+from .client import ANYBODY, Client, client_of_row, database
+from .credentials import Basic, Bearer, parse
+from .secrets import PREFIX, digest
+
+logger = logging.getLogger("jobexec.gateway")
+
+
+def known(authorization: str | None, certificate_names: Sequence[str] = ()) -> Client | None:
+    """The client, if it was verified a moment ago (or nobody is asked); costs no query. None says nothing.
+
+    For an event loop, which must not wait for a database: only after None :func:`authenticate` needs a thread.
+    """
+    if get_settings().gateway_auth == "none":
+        return ANYBODY
+    return memory.recall(_key(authorization, certificate_names))
+
+
+def authenticate(authorization: str | None, certificate_names: Sequence[str] = ()) -> Client:
+    """The client with these credentials; raises Unauthenticated, with one message for whatever is wrong with them.
+
+    ``authorization`` is the value of the header: Basic with name and secret, Bearer with the secret or with an access
+    token; an empty one counts as none. ``certificate_names`` are the names in a certificate that the server has
+    verified; they count where there is no such header. What was verified is remembered for ``memory.SECONDS``.
+    """
+    client = known(authorization, certificate_names)
+    if client is not None:
+        return client
+    client, until = _verified(authorization, certificate_names)
+    memory.remember(_key(authorization, certificate_names), client, until)
+    return client
+
+
+def forget() -> None:
+    """Verify everybody anew from now on, in this process."""
+    memory.forget()
+
+
+def _key(authorization: str | None, names: Sequence[str]) -> tuple[str, ...]:
+    # Not the secret itself: it must not lie about in memory. What is too long is never remembered, so never hashed.
+    header = (authorization or "").strip()
+    return ("header", digest(header[: memory.MAX_LENGTH])) if header else ("names", *names)
+
+
+def _verified(authorization: str | None, names: Sequence[str]) -> tuple[Client, datetime | None]:
+    if not (authorization or "").strip():
+        row = _by_names(names)
+        return client_of_row(_used(row)), row.expiration_time
+    credentials = parse(str(authorization))
+    if isinstance(credentials, Bearer) and tokens.looks_like_one(credentials.token):
+        return _by_token(credentials.token)
+    if isinstance(credentials, Basic) and not credentials.secret.startswith(PREFIX):
+        return users.by_password(credentials.name, credentials.secret), None
+    row = row_of(credentials)
+    return client_of_row(_used(row)), row.expiration_time
+
+
+def row_of(credentials: Basic | Bearer) -> GatewayClient:
+    """The client with this secret. Raises Unauthenticated."""
+    secret = credentials.secret if isinstance(credentials, Basic) else credentials.token
+    row = _find(token_digest=digest(secret))
+    if isinstance(credentials, Basic) and not constant_time_compare(credentials.name, row.name):
+        raise Unauthenticated
+    return row
+
+
+def _by_token(token: str) -> tuple[Client, datetime | None]:
+    claims = tokens.claims_of(token)
+    row = _find(pk=claims.client)
+    if not tokens.is_of_secret(claims, row):
+        raise Unauthenticated
+    until = datetime.fromtimestamp(claims.until, tz=clock.now().tzinfo)
+    return client_of_row(_used(row)), min(until, row.expiration_time or until)
+
+
+def _by_names(names: Sequence[str]) -> GatewayClient:
+    """The client that is named in a certificate; if two are, it is nobody's."""
+    rows = [row for name in dict.fromkeys(names) if "\0" not in name for row in _rows(name=name)]
+    if len(rows) != 1:
+        raise Unauthenticated
+    return _usable(rows[0])
+
+
+def _find(**lookup: object) -> GatewayClient:
+    rows = _rows(**lookup)
+    if not rows:
+        raise Unauthenticated
+    return _usable(rows[0])
+
+
+def _rows(**lookup: object) -> list[GatewayClient]:
+    return list(GatewayClient.objects.using(database()).filter(**lookup)[:1])
+
+
+def _usable(row: GatewayClient) -> GatewayClient:
+    expired = row.expiration_time is not None and row.expiration_time <= clock.now(database())
+    if not row.enabled or expired:
+        logger.warning("The client %r was refused: it %s.", row.name, "has expired" if expired else "is disabled")
+        raise Unauthenticated
+    return row
+
+
+def _used(row: GatewayClient) -> GatewayClient:
+    usage.note(row, database())
+    return row
