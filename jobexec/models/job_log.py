@@ -44,6 +44,9 @@ class JobLog(models.Model):
     exception_message = models.CharField(max_length=4000, blank=True, default="")
     exception_stack = models.TextField(blank=True, default="")
     fingerprint = models.CharField(max_length=32, blank=True, default="", db_default="")
+    client = NameField(
+        max_length=150, blank=True, default="", db_default="", help_text=_("The client of a gateway that reported it.")
+    )
 
     class Meta:
         verbose_name = _("job log entry")
