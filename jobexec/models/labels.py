@@ -120,7 +120,6 @@ LABELS = {
     "run_after": _("run after"),
     "schedule": _("schedule"),
     "scope": _("scope"),
-    "secret_hash": _("secret"),
     "selection": _("selection"),
     "sensitive": _("sensitive"),
     "sequence_counter": _("sequence counter"),

@@ -7,6 +7,7 @@ requests. Views are wrapped with :func:`protected`; a gRPC server asks with ``au
 from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
 
 from .announce import announce
+from .audit import audit
 from .client import ANYBODY, PERMISSIONS, Client
 from .limits import limit
 from .metadata import of_metadata
@@ -23,6 +24,7 @@ __all__ = [
     "TooManyRequests",
     "Unauthenticated",
     "announce",
+    "audit",
     "authenticate",
     "client_of",
     "forget",

@@ -11,8 +11,13 @@ from jobexec.conf import get_settings
 logger = logging.getLogger("jobexec.gateway")
 
 
+_announced = False
+
+
 def announce() -> str:
     """Log how the gateway is guarded, and return it as a line for the console. Louder where nobody is asked."""
+    global _announced
+    _announced = True
     settings = get_settings()
     if settings.gateway_auth != "none":
         users = ", and users of the site" if settings.gateway_users else ""
@@ -26,3 +31,9 @@ def announce() -> str:
         line += " DEBUG is off: this looks like production. Close it now, or see that nobody else reaches it."
         logger.critical(line)
     return line
+
+
+def announce_once() -> None:
+    """For views, which nobody starts: say it with the first request."""
+    if not _announced:
+        announce()

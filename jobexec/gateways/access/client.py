@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from jobexec.conf import get_settings
 from jobexec.exceptions import NotAllowed
@@ -23,6 +24,8 @@ class Client:
     key: str = ""
     #: None: as GATEWAY_REQUESTS_PER_SECOND says. 0: as many as it likes.
     requests_per_second: int | None = None
+    #: The user of the site, if it is one.
+    user: Any = field(default=None, compare=False, repr=False)
 
     @property
     def name(self) -> str:

@@ -46,6 +46,6 @@ def _basic(value: str) -> Basic:
     except (binascii.Error, ValueError):
         raise Unauthenticated from None
     name, colon, secret = text.partition(":")
-    if not colon:
+    if not colon or "\0" in text:
         raise Unauthenticated
     return Basic(name, secret)

@@ -24,7 +24,7 @@ class Buckets:
         with self._lock:
             level, at = self._levels.get(key, (rate, now))
             level = min(max(rate, 1.0), level + max(now - at, 0) * rate)
-            wait = 0.0 if level >= 1 else (1 - level) / rate
+            wait = 0.0 if level > 0.999999 else (1 - level) / rate
             self._levels[key] = (level if wait else level - 1, now)
         return wait
 

@@ -2,42 +2,90 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.contrib.auth import authenticate
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import CsrfViewMiddleware
 
 from jobexec.conf import get_settings
-from jobexec.exceptions import TooManyRequests, Unauthenticated
+from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
 from jobexec.operations.external_types import Caller
+from jobexec.tenancy import tenants_of
 
 from .client import PERMISSIONS, Client
 from .limits import Buckets
 
-#: To work and to look, and to do everything.
+#: To work and to look for jobs; and to do everything.
 USE = "jobexec.use_gateway"
 OPERATE = "jobexec.operate_gateway"
 
-#: Passwords that are tried per second, by everybody together: each costs as much as a thousand queries.
-_TRIES = 10
+#: Passwords that are tried per second in this process, by everybody together: each costs as much as many queries.
+TRIES = 10
 _tries = Buckets()
 
 
-def by_password(name: str, password: str) -> Client:
-    """The user of this name and password. Raises Unauthenticated, also where users are not let in; TooManyRequests."""
-    settings = get_settings()
-    # What a user may see is asked of a request of his, and there is none here.
-    if not settings.gateway_users or settings.admin_tenants is not None:
+def by_password(name: str, password: str, request: HttpRequest | None = None) -> Client:
+    """The user of this name and password.
+
+    Raises Unauthenticated, also where users are not let in; NotAllowed for a user who may not use the gateways;
+    TooManyRequests while too many passwords are tried.
+    """
+    if not get_settings().gateway_users:
         raise Unauthenticated
-    wait = _tries.take("", _TRIES)
+    wait = _tries.take("", TRIES)
     if wait:
         raise TooManyRequests("Too many passwords are tried.", retry_after=wait)
-    user = authenticate(request=None, username=name, password=password)
-    return of_user(user)
+    return _of_user(authenticate(request=request, username=name, password=password))
 
 
-def of_user(user: Any) -> Client:
-    """What a user may do. Raises Unauthenticated for one who may not use the gateways at all."""
-    if user is None or not user.is_active or not user.has_perm(USE):
+def by_session(request: HttpRequest) -> Client | None:
+    """The user who is logged in, if users are let in at all. Raises NotAllowed, also without a CSRF token.
+
+    A browser sends its session wherever a page of somebody else makes it send something.
+    """
+    user = getattr(request, "user", None) if get_settings().gateway_users else None
+    if user is None or not user.is_authenticated:
+        return None
+    check = _Csrf(_nothing)
+    check.process_request(request)
+    reason = check.process_view(request, _nothing, (), {})
+    if reason:
+        raise NotAllowed(f"CSRF: {reason}")
+    return _of_user(user)
+
+
+def within_tenants(client: Client, request: HttpRequest | None) -> Client:
+    """The client with the tenants that ADMIN_TENANTS says of its user. Raises Unauthenticated without a request.
+
+    What a user may see is asked of a request of his, and over gRPC there is none.
+    """
+    if client.user is None or get_settings().admin_tenants is None:
+        return client
+    if request is None:
         raise Unauthenticated
+    request.user = client.user
+    tenants = tenants_of(request)
+    return replace(client, caller=replace(client.caller, tenants=tenants))
+
+
+def _of_user(user: Any) -> Client:
+    if user is None or not user.is_active:
+        raise Unauthenticated
+    if not user.has_perm(USE):
+        raise NotAllowed(f"The user {user.get_username()!r} lacks the permission {USE!r}.")
     allowed = PERMISSIONS if user.has_perm(OPERATE) else ("work", "search")
-    return Client(caller=Caller(name=user.get_username()), permissions=frozenset(allowed), key=f"user:{user.pk}")
+    name = user.get_username()
+    return Client(caller=Caller(name=name), permissions=frozenset(allowed), key=f"user:{user.pk}", user=user)
+
+
+def _nothing(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+class _Csrf(CsrfViewMiddleware):
+    """Says the reason instead of answering the request."""
+
+    def _reject(self, request: HttpRequest, reason: str) -> Any:
+        return reason

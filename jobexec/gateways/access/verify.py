@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime
 
+from django.http import HttpRequest
 from django.utils.crypto import constant_time_compare
 
 from jobexec import clock
@@ -14,6 +15,7 @@ from jobexec.exceptions import Unauthenticated
 from jobexec.models import GatewayClient
 
 from . import memory, tokens, usage, users
+from .announce import announce_once
 from .client import ANYBODY, Client, client_of_row, database
 from .credentials import Basic, Bearer, parse
 from .secrets import PREFIX, digest
@@ -26,24 +28,32 @@ def known(authorization: str | None, certificate_names: Sequence[str] = ()) -> C
 
     For an event loop, which must not wait for a database: only after None :func:`authenticate` needs a thread.
     """
-    if get_settings().gateway_auth == "none":
+    settings = get_settings()
+    if settings.gateway_auth == "none":
+        announce_once()
         return ANYBODY
-    return memory.recall(_key(authorization, certificate_names))
+    client = memory.recall(_key(authorization, certificate_names))
+    # The tenants of a user are asked of the project, which may ask its database.
+    return None if client and client.user is not None and settings.admin_tenants else client
 
 
-def authenticate(authorization: str | None, certificate_names: Sequence[str] = ()) -> Client:
+def authenticate(
+    authorization: str | None, certificate_names: Sequence[str] = (), request: HttpRequest | None = None
+) -> Client:
     """The client with these credentials; raises Unauthenticated, with one message for whatever is wrong with them.
+
+    NotAllowed for a user of the site who may not use the gateways, TooManyRequests while too many passwords are tried.
 
     ``authorization`` is the value of the header: Basic with name and secret, Bearer with the secret or with an access
     token; an empty one counts as none. ``certificate_names`` are the names in a certificate that the server has
     verified; they count where there is no such header. What was verified is remembered for ``memory.SECONDS``.
     """
-    client = known(authorization, certificate_names)
-    if client is not None:
-        return client
-    client, until = _verified(authorization, certificate_names)
-    memory.remember(_key(authorization, certificate_names), client, until)
-    return client
+    key = _key(authorization, certificate_names)
+    client = known(authorization, certificate_names) or memory.recall(key)
+    if client is None:
+        client, until = _verified(authorization, certificate_names, request)
+        memory.remember(key, client, until)
+    return users.within_tenants(client, request)
 
 
 def forget() -> None:
@@ -57,7 +67,9 @@ def _key(authorization: str | None, names: Sequence[str]) -> tuple[str, ...]:
     return ("header", digest(header[: memory.MAX_LENGTH])) if header else ("names", *names)
 
 
-def _verified(authorization: str | None, names: Sequence[str]) -> tuple[Client, datetime | None]:
+def _verified(
+    authorization: str | None, names: Sequence[str], request: HttpRequest | None
+) -> tuple[Client, datetime | None]:
     if not (authorization or "").strip():
         row = _by_names(names)
         return client_of_row(_used(row)), row.expiration_time
@@ -65,7 +77,7 @@ def _verified(authorization: str | None, names: Sequence[str]) -> tuple[Client, 
     if isinstance(credentials, Bearer) and tokens.looks_like_one(credentials.token):
         return _by_token(credentials.token)
     if isinstance(credentials, Basic) and not credentials.secret.startswith(PREFIX):
-        return users.by_password(credentials.name, credentials.secret), None
+        return users.by_password(credentials.name, credentials.secret, request), None
     row = row_of(credentials)
     return client_of_row(_used(row)), row.expiration_time
 

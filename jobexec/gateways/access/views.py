@@ -9,15 +9,20 @@ from functools import wraps
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
 
+from .audit import audit, logger
 from .client import Client
 from .limits import limit
+from .users import by_session, within_tenants
 from .verify import authenticate, known
 
+#: What changes jobs or incidents beside the work on them.
+_AUDITED = ("update", "resolve")
 _ATTRIBUTE = "_jobexec_gateway_client"
 
 
@@ -31,7 +36,7 @@ class Refusal:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-#: Makes the answer to a request that is refused, without its headers.
+#: Makes the answer to a request that is refused; the headers are added to it.
 Problem = Callable[[HttpRequest, Refusal], HttpResponse]
 
 
@@ -53,12 +58,12 @@ def protected(
     """A view, async or not, for clients with this permission; it finds its own with :func:`client_of`.
 
     ``limited``: the request counts against the client's rate. Not for what finishes a job, which must get through.
+    Exempt from Django's CSRF protection: that is asked for where the credentials are a session, and only there.
     """
+    rule = _Rule(permission, problem, limited)
 
     def decorate(view: Callable[..., Any]) -> Callable[..., Any]:
-        if iscoroutinefunction(view):
-            return csrf_exempt(_awaited(view, permission, problem, limited))
-        return csrf_exempt(_called(view, permission, problem, limited))
+        return csrf_exempt(_awaited(view, rule) if iscoroutinefunction(view) else _called(view, rule))
 
     return decorate
 
@@ -69,52 +74,83 @@ def client_of(request: HttpRequest) -> Client:
     return client
 
 
-def _called(
-    view: Callable[..., HttpResponse], permission: str, problem: Problem, limited: bool
-) -> Callable[..., HttpResponse]:
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """Who may ask a view, and how others are answered."""
+
+    permission: str
+    problem: Problem
+    limited: bool
+
+    def refusal(self, request: HttpRequest) -> Refusal | None:
+        """Why the request is not served; None if it is. May ask the database."""
+        try:
+            client = _client(request)
+            client.check(self.permission)
+            if self.limited:
+                limit(client)
+        except Unauthenticated as error:
+            return Refusal(401, "UNAUTHORIZED", str(error), {"WWW-Authenticate": 'Basic realm="jobexec", Bearer'})
+        except NotAllowed as error:
+            return Refusal(403, "FORBIDDEN", str(error))
+        except TooManyRequests as error:
+            return Refusal(503, "RESOURCE_EXHAUSTED", str(error), {"Retry-After": str(math.ceil(error.retry_after))})
+        except (OperationalError, InterfaceError):
+            logger.exception("Nobody can be let in: the database does not answer.")
+            return Refusal(503, "UNAVAILABLE", "The database does not answer.", {"Retry-After": "1"})
+        setattr(request, _ATTRIBUTE, client)
+        return None
+
+    def refused(self, request: HttpRequest, refusal: Refusal) -> HttpResponse:
+        response = self.problem(request, refusal)
+        for name, value in refusal.headers.items():
+            response[name] = value
+        return response
+
+    def done(self, request: HttpRequest, response: HttpResponseBase) -> None:
+        if self.permission in _AUDITED and response.status_code < 400:
+            audit(client_of(request), str(request.method), request.path)
+
+
+def _called(view: Callable[..., HttpResponseBase], rule: _Rule) -> Callable[..., HttpResponseBase]:
     @wraps(view)
-    def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        refusal = _refusal(request, permission, limited)
-        return _refused(request, refusal, problem) if refusal else view(request, *args, **kwargs)
+    def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        refusal = rule.refusal(request)
+        if refusal:
+            return rule.refused(request, refusal)
+        response = view(request, *args, **kwargs)
+        rule.done(request, response)
+        return response
 
     return wrapped
 
 
 def _awaited(
-    view: Callable[..., Awaitable[HttpResponse]], permission: str, problem: Problem, limited: bool
-) -> Callable[..., Awaitable[HttpResponse]]:
+    view: Callable[..., Awaitable[HttpResponseBase]], rule: _Rule
+) -> Callable[..., Awaitable[HttpResponseBase]]:
     @wraps(view)
-    async def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        ask = _refusal if known(_authorization(request)) else sync_to_async(_refusal)
-        answer = ask(request, permission, limited)
-        refusal = answer if isinstance(answer, Refusal | None) else await answer
-        return _refused(request, refusal, problem) if refusal else await view(request, *args, **kwargs)
+    async def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if known(_authorization(request)):
+            refusal = rule.refusal(request)  # asks no database
+        else:
+            refusal = await sync_to_async(rule.refusal)(request)
+        if refusal:
+            return rule.refused(request, refusal)
+        response = await view(request, *args, **kwargs)
+        rule.done(request, response)
+        return response
 
     return wrapped
 
 
-def _refusal(request: HttpRequest, permission: str, limited: bool) -> Refusal | None:
-    try:
-        client = authenticate(_authorization(request))
-        client.check(permission)
-        if limited:
-            limit(client)
-    except Unauthenticated as error:
-        return Refusal(401, "UNAUTHORIZED", str(error), {"WWW-Authenticate": 'Basic realm="jobexec", Bearer'})
-    except NotAllowed as error:
-        return Refusal(403, "FORBIDDEN", str(error))
-    except TooManyRequests as error:
-        return Refusal(503, "RESOURCE_EXHAUSTED", str(error), {"Retry-After": str(math.ceil(error.retry_after))})
-    setattr(request, _ATTRIBUTE, client)
-    return None
+def _client(request: HttpRequest) -> Client:
+    authorization = _authorization(request)
+    if not known(authorization) and not (authorization or "").strip():
+        client = by_session(request)
+        if client:
+            return within_tenants(client, request)
+    return authenticate(authorization, request=request)
 
 
 def _authorization(request: HttpRequest) -> str | None:
     return request.META.get("HTTP_AUTHORIZATION")
-
-
-def _refused(request: HttpRequest, refusal: Refusal, problem: Problem) -> HttpResponse:
-    response = problem(request, refusal)
-    for name, value in refusal.headers.items():
-        response[name] = value
-    return response

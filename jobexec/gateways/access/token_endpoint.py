@@ -1,0 +1,82 @@
+"""Where a client gets an access token for its secret: OAuth 2, client credentials (RFC 6749, section 4.4)."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import unquote_plus
+
+from django.core.exceptions import BadRequest
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
+from django.views.decorators.http import require_POST
+
+from jobexec.conf import get_settings
+from jobexec.exceptions import Unauthenticated
+from jobexec.models import GatewayClient
+
+from . import tokens
+from .client import ANYBODY, client_of_row
+from .credentials import Basic, parse
+from .verify import row_of
+
+_DESCRIPTIONS = {
+    "invalid_client": "The client id or its secret is not valid.",
+    "invalid_request": "Expected a form with grant_type, client_id and client_secret.",
+    "unsupported_grant_type": "The grant type must be client_credentials.",
+}
+
+
+@csrf_exempt
+@never_cache
+@require_POST
+@sensitive_post_parameters()
+@sensitive_variables()
+def token(request: HttpRequest) -> HttpResponse:
+    """Answer with an access token for the client id and secret in the form, or in HTTP basic authentication."""
+    try:
+        form = _form(request)
+    except (ValueError, BadRequest):
+        return _error("invalid_request")
+    if form.get("grant_type") != "client_credentials":
+        return _error("unsupported_grant_type" if form.get("grant_type") else "invalid_request")
+    try:
+        row = None if get_settings().gateway_auth == "none" else _row(request, form)
+    except Unauthenticated:
+        return _error("invalid_client", status=401)
+    text, seconds = tokens.issue(row)
+    allowed = (client_of_row(row) if row else ANYBODY).permissions
+    answer = {"access_token": text, "token_type": "Bearer", "expires_in": seconds, "scope": " ".join(sorted(allowed))}
+    return JsonResponse(answer, headers={"Cache-Control": "no-store", "Pragma": "no-cache"})
+
+
+def _form(request: HttpRequest) -> dict[str, str]:
+    """What was sent; JSON, too, as some clients of Camunda do. Raises ValueError."""
+    if request.content_type != "application/json":
+        return {name: str(value) for name, value in request.POST.items()}
+    body = json.loads(request.body)
+    if not isinstance(body, dict):
+        raise ValueError("expected a JSON object")
+    return {str(name): str(value) for name, value in body.items()}
+
+
+def _row(request: HttpRequest, form: dict[str, str]) -> GatewayClient:
+    header = request.META.get("HTTP_AUTHORIZATION", "").strip()
+    if not header:
+        return row_of(Basic(form.get("client_id", ""), form.get("client_secret", "")))
+    credentials = parse(header)
+    if not isinstance(credentials, Basic):
+        raise Unauthenticated
+    try:
+        return row_of(credentials)
+    except Unauthenticated:
+        # RFC 6749 has the id encoded as in a form before it is joined with the secret; not every client does.
+        return row_of(Basic(unquote_plus(credentials.name), credentials.secret))
+
+
+def _error(code: str, status: int = 400) -> HttpResponse:
+    response = JsonResponse({"error": code, "error_description": _DESCRIPTIONS[code]}, status=status)
+    if status == 401:
+        response["WWW-Authenticate"] = 'Basic realm="jobexec"'
+    return response
