@@ -12,13 +12,14 @@ Fixtures may use `alias`, too.
 """
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import hypothesis
 import pytest
 
-from jobexec import clock
+from jobexec import clock, job
+from jobexec.handlers import registry
 from tests.support import databases
 
 NAMES = ("sqlite", "postgresql", "mariadb")
@@ -44,6 +45,17 @@ def pytest_report_header() -> list[str]:
 def alias(request: pytest.FixtureRequest) -> str:
     """The alias of one covered database, to which the test has access."""
     return str(request.param)
+
+
+@pytest.fixture
+def handle() -> Iterator[Callable[..., Any]]:
+    """A function that makes a function a handler until the test ends: `handle(function, **options)`."""
+    with registry.isolated():
+
+        def register(function: Callable[..., Any], name: str | None = None, **options: Any) -> Any:
+            return job(name=name or f"tests.{function.__name__}", **options)(function)
+
+        yield register
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -79,3 +91,11 @@ def no_frozen_clock_is_left() -> Iterator[None]:
     yield
     left, clock._frozen = clock._frozen, None
     assert left is None, "The test left the clock frozen."
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_gateway_writes_behind_the_back_of_a_test() -> None:
+    """What gateways have seen is written when a test says so, and not by a thread that outlives it."""
+    from jobexec.gateways.seen import writing
+
+    writing.starts_by_itself = False

@@ -3,13 +3,12 @@
 import pytest
 from django.db import connections
 
-from jobexec import clock, job
+from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.executor import settlement
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.executor.node import Node
 from jobexec.executor.settlement import Settlement
-from jobexec.handlers import registry
 from tests.support.factories import acquire, make_job
 from tests.support.waiting import TIMEOUT, threads, until
 
@@ -34,17 +33,6 @@ def own_time():
     """Nodes set the clock by their database; the next test starts anew."""
     yield
     clock.forget()
-
-
-@pytest.fixture
-def handle():
-    """A function that makes a function a handler until the test ends: `handle(function, **options)`."""
-    with registry.isolated():
-
-        def register(function, name=None, **options):
-            return job(name=name or f"tests.{function.__name__}", **options)(function)
-
-        yield register
 
 
 @pytest.fixture

@@ -1,0 +1,256 @@
+"""Workers fetch external jobs: the portable form, which defines what it means.
+
+What is locked and in which order: docs/explanation/locking.md, "External jobs".
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, F, Min, OuterRef, Q, QuerySet
+
+from jobexec import clock
+from jobexec.exceptions import InvalidJob, NotAllowed
+from jobexec.models import ExclusiveLock, ExternalWorkerJob
+
+from .exclusive import lock_instances
+from .external_aside import set_aside
+from .external_home import free_instances, given_back, may_hold, owner_of_instance
+from .external_types import ActivatedJob, Fetch
+from .external_wake import wake_workers_on_commit
+from .locking import atomic, lock_rows
+
+_ROUNDS = 100  # pages of nothing but jobs that had to be set aside
+MAX_JOBS = 1000
+"""What one fetch brings at most, whatever it asks for."""
+
+
+class _Gone(Exception):
+    """Whoever asked is not there any more: nothing of what was locked for them counts."""
+
+
+def activate_jobs(using: str, fetch: Fetch) -> list[ActivatedJob]:
+    """Lock jobs for a worker and return them; those that have waited longest first, by priority.
+
+    (Zeebe: ActivateJobs. Camunda 7: fetchAndLock.) A job whose deadline is over, or whose back-off, is fetched like
+    one that is new. Nobody waits: what others are just fetching is passed over. What turns out to be suspended,
+    cancelled, too large or delivered too often is set aside on the way, so that it does not stand before the others.
+
+    In one transaction, at whose end ``fetch.is_alive`` is asked: for a caller who has gone everything stays as it was.
+    Raises :class:`~jobexec.exceptions.InvalidJob` for a fetch that makes no sense and
+    :class:`~jobexec.exceptions.NotAllowed` for types and tenants that are not the caller's.
+    """
+    _check(fetch)
+    tenants = _tenants(fetch)
+    if tenants is not None and not tenants:
+        return []
+    for _ in range(_ROUNDS):
+        try:
+            # With a savepoint within a transaction of the caller's: nothing else of it is undone.
+            with transaction.atomic(using=using):
+                rows, met = _lock(using, fetch, tenants)
+                jobs = _hand_out(using, fetch, rows)
+                if jobs and not fetch.is_alive():
+                    raise _Gone
+        except _Gone:
+            return []
+        if jobs or not met:
+            return jobs
+    return []
+
+
+def _check(fetch: Fetch) -> None:
+    if not isinstance(fetch.type, str) or not fetch.type.strip():
+        raise InvalidJob(f"type: expected a text that is not blank, got {fetch.type!r}.")
+    if fetch.timeout < timedelta(milliseconds=1):
+        raise InvalidJob(f"timeout: expected at least one millisecond, got {fetch.timeout}.")
+    if fetch.max_jobs < 1:
+        raise InvalidJob(f"max_jobs: expected a whole number of at least 1, got {fetch.max_jobs!r}.")
+    if len(fetch.worker) > 255:
+        raise InvalidJob(f"worker: expected a text of at most 255 characters, got {len(fetch.worker)}.")
+    if not fetch.caller.may_fetch(fetch.type):
+        raise NotAllowed(f"The client {fetch.caller.name!r} may not fetch jobs of the type {fetch.type!r}.")
+
+
+def _tenants(fetch: Fetch) -> list[str] | None:
+    """Whose jobs may be given; None for everybody's."""
+    if fetch.tenants is None:
+        return None if fetch.caller.tenants is None else sorted(fetch.caller.tenants)
+    refused = [tenant for tenant in fetch.tenants if not fetch.caller.may_see(tenant)]
+    if refused:
+        raise NotAllowed(f"The client {fetch.caller.name!r} may not fetch jobs of the tenant {min(refused)!r}.")
+    return sorted(set(fetch.tenants))
+
+
+def _deadline(using: str, fetch: Fetch) -> datetime:
+    try:
+        return clock.now(using) + fetch.timeout
+    except OverflowError:
+        raise InvalidJob(f"timeout: {fetch.timeout} from now is past the year 9999.") from None
+
+
+def available(using: str, fetch: Fetch, tenants: Sequence[str] | None) -> QuerySet[ExternalWorkerJob]:
+    """The jobs that this fetch may bring, in their order."""
+    rows = ExternalWorkerJob.objects.using(using).filter(handler_type=fetch.type, available_at__lte=clock.now(using))
+    if tenants is not None:
+        rows = rows.filter(tenant_id__in=tenants)
+    if not fetch.with_lease:
+        rows = rows.filter(lease_token="")  # once leased, nobody may work on it who could not prove it
+    return _asked_for(_whose_instance_is_free(rows), fetch).order_by("rank", "pk")
+
+
+def _whose_instance_is_free(rows: QuerySet[ExternalWorkerJob]) -> QuerySet[ExternalWorkerJob]:
+    """Without exclusive jobs of process instances that others hold; one whose deadline is over holds it itself."""
+    locks = ExclusiveLock.objects.using(rows.db).filter(process_instance_id=OuterRef("process_instance_id"))
+    held_itself = Q(lock_owner__isnull=False)
+    return rows.filter(Q(exclusive=False) | Q(process_instance_id="") | held_itself | ~Exists(locks))
+
+
+def _asked_for(rows: QuerySet[ExternalWorkerJob], fetch: Fetch) -> QuerySet[ExternalWorkerJob]:
+    """What Camunda 7's fetchAndLock may say of a topic.
+
+    On MySQL and MariaDB a variable that is a text is equal to a number that reads alike.
+    """
+    conditions: dict[str, Any] = {
+        "process_instance_id": fetch.process_instance_id,
+        "handler_configuration__business_key": fetch.business_key,
+        "process_definition_id__in": _listed(fetch.process_definition_ids),
+        "process_definition_key__in": _listed(fetch.process_definition_keys),
+    }
+    for name, value in (fetch.process_variables or {}).items():
+        conditions[f"handler_configuration__variables__{name}"] = value
+    return rows.filter(**{name: value for name, value in conditions.items() if value is not None})
+
+
+def _listed(values: Any) -> list[str] | None:
+    return None if values is None else list(values)
+
+
+def _lock(using: str, fetch: Fetch, tenants: Sequence[str] | None) -> tuple[list[ExternalWorkerJob], bool]:
+    """Locked rows that can be handed out, and whether there were any, also such as had to be set aside."""
+    page = lock_rows(available(using, fetch, tenants), skip_locked=True)
+    found = list(page[: min(fetch.max_jobs, MAX_JOBS)])
+    if not found:
+        return [], False
+    rows = set_aside(using, found)
+    free = _take_instances(using, rows)
+    # Nothing was moved, and somebody else was faster with a process instance: looking again would find the same.
+    return [row for row in rows if row.pk in free], len(rows) < len(found)
+
+
+def _take_instances(using: str, rows: Sequence[ExternalWorkerJob]) -> set[UUID]:
+    """Hold the process instances of locked rows; returns the ids of those that may be worked on.
+
+    One that was fetched before and has not ended holds its instance still. In the order of the instances, so that
+    nobody waits in a circle.
+    """
+    needing = set(may_hold(rows))
+    free = {row.pk for row in rows if row.pk not in needing or row.lock_owner is not None}
+    waiting = [row for row in rows if row.pk not in free]
+    for row in sorted(waiting, key=lambda row: row.process_instance_id):
+        if lock_instances(using, owner_of_instance(row.pk), [row.process_instance_id]):
+            free.add(row.pk)
+    return free
+
+
+def _hand_out(using: str, fetch: Fetch, rows: Sequence[ExternalWorkerJob]) -> list[ActivatedJob]:
+    if not rows:
+        return []
+    deadline = _deadline(using, fetch)
+    token = secrets.token_urlsafe(24) if fetch.with_lease else ""
+    changes: dict[str, Any] = {
+        "lock_owner": fetch.worker,
+        "lock_expiration_time": deadline,
+        "available_at": deadline,
+        "lease_token": token,
+        "attempts": F("attempts") + 1,
+        "revision": F("revision") + 1,
+        "due_date": None,
+    }
+    table = ExternalWorkerJob.objects.using(using)
+    missed = [row.pk for row in rows if row.lock_owner is not None]
+    if missed:
+        table.filter(pk__in=missed).update(**changes, lost_runs=F("lost_runs") + 1)
+    fresh = [row.pk for row in rows if row.lock_owner is None]
+    if fresh:
+        table.filter(pk__in=fresh).update(**changes)
+    return [activated(row, fetch, deadline, token) for row in rows]
+
+
+def activated(row: ExternalWorkerJob, fetch: Fetch, deadline: datetime, token: str) -> ActivatedJob:
+    """What the worker is given of a row, as it was before it was locked."""
+    configuration = row.handler_configuration
+    return ActivatedJob(
+        id=row.pk,
+        key=row.job_key or 0,
+        type=row.handler_type,
+        worker=fetch.worker,
+        retries=row.retries,
+        failures=configuration.get("failures", 0),
+        deadline=deadline,
+        variables=wanted_variables(configuration, fetch),
+        headers=row.custom_headers,
+        tags=tuple(configuration.get("tags", ())),
+        priority=row.priority,
+        tenant_id=row.tenant_id,
+        process_instance_id=row.process_instance_id,
+        root_process_instance_id=row.root_process_instance_id,
+        process_definition_id=row.process_definition_id,
+        process_definition_key=row.process_definition_key,
+        execution_id=row.execution_id,
+        element_id=configuration.get("element_id", ""),
+        business_key=configuration.get("business_key", ""),
+        lease_token=token,
+        create_time=row.create_time,
+        error_message=row.exception_message,
+        error_details=row.exception_stack,
+    )
+
+
+def wanted_variables(configuration: Mapping[str, Any], fetch: Fetch) -> dict[str, Any]:
+    """The variables that the worker asked for; those of the job alone win over those of its process."""
+    local = configuration.get("local") or {}
+    variables = dict(local) if fetch.local_variables_only else {**(configuration.get("variables") or {}), **local}
+    if fetch.variables is None:
+        return variables
+    return {name: variables[name] for name in fetch.variables if name in variables}
+
+
+def yield_jobs(using: str, jobs: Sequence[ActivatedJob]) -> int:
+    """Give back jobs that could not be brought to their worker; returns how many were still as they were fetched.
+
+    They are available at once, as if they had never been fetched. (Zeebe: JobIntent.YIELD.)
+    """
+    count = 0
+    with atomic(using):
+        for job in sorted(jobs, key=lambda job: job.id.int):
+            held = ExternalWorkerJob.objects.using(using).filter(
+                pk=job.id, lock_owner=job.worker, lock_expiration_time=job.deadline, lease_token=job.lease_token
+            )
+            count += give_back(using, held, attempts=F("attempts") - 1)
+    return count
+
+
+def give_back(using: str, held: QuerySet[ExternalWorkerJob], **changes: Any) -> int:
+    """Let others fetch these jobs at once; in the caller's transaction. Returns how many."""
+    now = clock.now(using)
+    rows = list(lock_rows(held.order_by("pk")))
+    if not rows:
+        return 0
+    table = ExternalWorkerJob.objects.using(using).filter(pk__in=[row.pk for row in rows])
+    table.update(**given_back(), **changes, available_at=now, revision=F("revision") + 1)
+    free_instances(using, may_hold(rows))
+    wake_workers_on_commit(using, {row.handler_type for row in rows})
+    return len(rows)
+
+
+def next_available(using: str, type: str) -> datetime | None:
+    """When the next job of this type will be available that is not so now; None if no deadline and no back-off runs."""
+    rows = ExternalWorkerJob.objects.using(using).filter(handler_type=type, available_at__gt=clock.now(using))
+    found: datetime | None = rows.aggregate(next=Min("available_at"))["next"]
+    return found
