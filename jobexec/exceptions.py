@@ -162,6 +162,29 @@ class WorkerLost(JobExecError):
     """The process died while it ran this job."""
 
 
+class WorkerFailed(JobExecError):
+    """A worker outside of Django has reported that it failed.
+
+    Nothing raises it: it is the ``error`` of the signals that tell of it.
+    """
+
+
+class ErrorThrown(JobExecError):
+    """A worker outside of Django has thrown an error. ``code`` says which one.
+
+    Nothing raises it: it is the ``error`` of the signals that tell of it.
+    """
+
+    code: str
+
+    def __init__(self, code: str, message: str = "") -> None:
+        self.code, self.message = code, message
+        super().__init__(f"{code}: {message}" if message else code)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.code, self.message)
+
+
 class JobTimeout(JobExecError):
     """The job ran longer than its timeout."""
 

@@ -16,10 +16,16 @@ from jobexec.identifiers import uuid7s
 from jobexec.models import AbstractJob, DeadLetterJob, Incident, IncidentState
 
 from .errors import storable
+from .external_keys import next_keys
 from .insert_select import Sql, insert_from
 from .selection import database_of
 
 ANNOTATION_LENGTH = 4000
+
+#: What an incident is about (``Incident.type``): no retries are left; a worker outside has thrown an error that nothing
+#: catches; the variables of a job for workers outside have grown too large to be sent. (Camunda: failedJob; Zeebe:
+#: JOB_NO_RETRIES, UNHANDLED_ERROR_EVENT, MESSAGE_SIZE_EXCEEDED.)
+FAILED_JOB, UNHANDLED_ERROR, MESSAGE_SIZE_EXCEEDED = "failedJob", "unhandledError", "messageSizeExceeded"
 
 #: The columns of an incident that are those of its job, by another name or the same.
 _COPIED = {
@@ -43,10 +49,17 @@ _COPIED = {
 }
 
 
-def open_incidents(using: str, dead: Sequence[AbstractJob]) -> None:
-    """Open an incident for each of these rows, which have just become dead letters."""
-    made = zip(uuid7s(len(dead)), dead, strict=True)
-    Incident.objects.using(using).bulk_create([Incident(id=id, **_columns(row)) for id, row in made])
+def open_incidents(using: str, dead: Sequence[AbstractJob], type: str = FAILED_JOB) -> None:
+    """Open an incident for each of these rows, which have just become dead letters.
+
+    Of jobs that workers outside know by a key the incident has one, too.
+    """
+    keys = iter(next_keys(using, sum(row.job_key is not None for row in dead)))
+    made = [
+        Incident(id=id, type=type, incident_key=None if row.job_key is None else next(keys), **_columns(row))
+        for id, row in zip(uuid7s(len(dead)), dead, strict=True)
+    ]
+    Incident.objects.using(using).bulk_create(made)
 
 
 def _columns(row: AbstractJob) -> dict[str, Any]:
@@ -54,9 +67,12 @@ def _columns(row: AbstractJob) -> dict[str, Any]:
 
 
 def copy_incidents(using: str, ids: Collection[UUID]) -> None:
-    """The same inside the database, in one statement, for rows that it need not bring."""
+    """The same inside the database, in one statement, for rows that it need not bring: jobs of executors.
+
+    Jobs that have a key do not become dead letters in this way.
+    """
     columns: dict[str, Any] = {name: Sql(f"source.{source}") for name, source in _COPIED.items()}
-    columns |= {"type": "failedJob", "state": IncidentState.OPEN, "annotation": "", "end_time": None}
+    columns |= {"type": FAILED_JOB, "state": IncidentState.OPEN, "annotation": "", "end_time": None}
     each = {pk: {"id": id} for pk, id in zip(ids, uuid7s(len(ids)), strict=True)}
     insert_from(using, DeadLetterJob, Incident, ids, columns, each)
 
