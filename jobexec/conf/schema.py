@@ -20,6 +20,7 @@ def _seconds(number: float) -> timedelta:
 
 
 ACQUISITIONS = ("auto", "skip_locked", "optimistic", "global_lock")
+DISPATCHES = ("database", "broker")
 SENSITIVE = (
     "password",
     "passwd",
@@ -120,10 +121,16 @@ class Settings:
     gateway_worker_ttl: timedelta = field(default=timedelta(days=1), metadata=_by(values.duration()))
     external_worker_alert_after: timedelta = field(default=timedelta(minutes=5), metadata=_by(values.duration()))
     admin_tenants: str | None = field(default=None, metadata=_by(values.dotted_path))
+    gateway_long_poll_time: timedelta = field(default=_seconds(10), metadata=_by(values.duration()))
+    gateway_max_waiters_in_threads: int = field(default=10, metadata=_by(values.integer(0, 10_000)))
     gateway_auth: str = field(default="required", metadata=_by(values.choice("required", "none")))
     gateway_users: bool = field(default=False, metadata=_by(values.boolean))
     gateway_token_ttl: timedelta = field(default=timedelta(hours=1), metadata=_by(values.duration()))
     gateway_requests_per_second: int | None = field(default=None, metadata=_by(values.integer(1, 1_000_000, none=True)))
+    dispatch: str = field(default="database", metadata=_by(values.choice(*DISPATCHES)))
+    broker_url: str | None = field(default=None, metadata=_by(values.broker_url), repr=False)
+    broker_queue_prefix: str = field(default="jobexec", metadata=_by(values.queue_prefix))
+    broker_poll_interval: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))
     #: What CATEGORIES says of each category; 1 where it is a list. In CATEGORIES itself, and so no key of its own.
     category_weights: Mapping[str, int] = field(default_factory=dict)
     #: The JOBEXEC dict that this was made from.

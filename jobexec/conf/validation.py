@@ -135,6 +135,8 @@ def _between_globals(settings: Settings) -> Iterable[Problem]:
     if category is not None and category not in settings.categories:
         known = ", ".join(map(repr, settings.categories))
         yield _mismatch("JOBEXEC['BATCH_CATEGORY']", f"one of CATEGORIES, {known}, or None", category)
+    if settings.dispatch == "broker" and settings.broker_url is None:
+        yield Problem("JOBEXEC['BROKER_URL']", "must be the address of a broker, since DISPATCH is 'broker'; got None.")
     # Two heartbeats must fit into a lease: one that is late or lost must not cost the node its jobs.
     half = settings.lease_time / 2
     if settings.heartbeat_interval > half:

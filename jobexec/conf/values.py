@@ -85,6 +85,25 @@ def boolean(value: Any) -> bool:
     return value
 
 
+def broker_url(value: Any) -> str | None:
+    """The address of a message broker, as kombu takes it, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not _BROKER_URL.fullmatch(value):
+        raise ValueError("an address as 'amqp://user:password@host:5672//' or 'redis://host:6379/0', or None")
+    return value
+
+
+_BROKER_URL = re.compile(r"[a-z][a-z0-9+]*://\S*")
+
+
+def queue_prefix(value: Any) -> str:
+    """What the names of queues begin with: letters, digits, '.', '-' and '_'."""
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.-]{1,50}", value):
+        raise ValueError("1 to 50 letters, digits, '.', '-' or '_'")
+    return value
+
+
 def choice(*names: str) -> Parser:
     """One of these texts."""
 

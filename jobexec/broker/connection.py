@@ -1,0 +1,86 @@
+"""How brokers are spoken to. The one file that imports kombu, and that knows how RabbitMQ and Redis differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobexec.conf import Settings
+from jobexec.exceptions import JobExecError
+
+from .message import HIGH, LOW, NORMAL
+
+#: Seconds after which a broker that does not answer counts as away.
+CONNECT_TIMEOUT = 3.0
+_SOCKET_TIMEOUT = 10.0
+_HEARTBEAT = 10
+
+#: Seconds after which Redis gives a message to somebody else that was not acknowledged. A node holds one only until
+#: the rows are locked, so it has died; RabbitMQ sees that by itself.
+VISIBILITY_TIMEOUT = 30
+
+#: What RabbitMQ keeps for nodes that do not come; of more it drops the oldest, and the nodes find the jobs by polling.
+_MOST_MESSAGES = 100_000
+#: Seconds after which RabbitMQ deletes the queue of a deployment which nobody uses.
+_UNUSED = 86_400
+
+# For Redis, as kombu takes it, the least number is the most important.
+_ON_REDIS = {HIGH: 0, NORMAL: 3, LOW: 6}
+
+
+class BrokerMissing(JobExecError):
+    """The extra ``broker`` is not installed."""
+
+
+def kombu() -> Any:
+    """The library. Raises BrokerMissing."""
+    try:
+        import kombu
+    except ImportError as error:
+        raise BrokerMissing("kombu is not installed: pip install 'jobexec[broker]'.") from error
+    return kombu
+
+
+def connect(settings: Settings, *, consumes: bool = False) -> Any:
+    """A connection of kombu's to BROKER_URL, made now; ``consumes``: with heartbeats. Raises what kombu raises."""
+    url = settings.broker_url or ""
+    prefix = settings.broker_queue_prefix
+    options: dict[str, Any] = {"max_retries": 0}
+    if _is_redis(url):
+        options |= {
+            "visibility_timeout": VISIBILITY_TIMEOUT,
+            # Not Celery's, whose messages would be given to others after our timeout.
+            "unacked_key": f"{prefix}:unacked",
+            "unacked_index_key": f"{prefix}:unacked_index",
+            "unacked_mutex_key": f"{prefix}:unacked_mutex",
+            "unacked_mutex_expire": 10,
+            "priority_steps": sorted(_ON_REDIS.values()),
+            "socket_connect_timeout": CONNECT_TIMEOUT,
+            "socket_timeout": _SOCKET_TIMEOUT,
+            "socket_keepalive": True,
+        }
+    elif url.startswith(("amqp", "pyamqp")):
+        options |= {"read_timeout": _SOCKET_TIMEOUT, "write_timeout": _SOCKET_TIMEOUT}
+    connection = kombu().Connection(
+        url, connect_timeout=CONNECT_TIMEOUT, heartbeat=_HEARTBEAT if consumes else 0, transport_options=options
+    )
+    try:
+        connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
+    except BaseException:
+        connection.release()
+        raise
+    return connection
+
+
+def queue(name: str) -> Any:
+    """A durable queue; publishers and consumers declare it alike, whoever comes first."""
+    expires = _UNUSED if "@" in name else None
+    return kombu().Queue(name, durable=True, max_priority=HIGH, max_length=_MOST_MESSAGES, expires=expires)
+
+
+def priority(connection: Any, level: int) -> int:
+    """What this broker calls such a class of priority."""
+    return _ON_REDIS[level] if connection.transport.driver_type == "redis" else level
+
+
+def _is_redis(url: str) -> bool:
+    return url.startswith(("redis", "rediss", "sentinel"))
