@@ -5,11 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
-from django.utils.translation import gettext as _
-
 from jobexec import clock, signals
 from jobexec.exceptions import InvalidJob, JobLocked
-from jobexec.models import AbstractJob, DeadLetterJob, HistoryJob, Job, JobType, SuspendedJob, TimerJob
+from jobexec.models import (
+    JOB_TABLES,
+    AbstractJob,
+    DeadLetterJob,
+    ExternalWorkerJob,
+    HistoryJob,
+    Job,
+    JobType,
+    SuspendedJob,
+    TimerJob,
+)
 
 from .announce import announce
 from .bulk import (
@@ -20,13 +28,16 @@ from .bulk import (
     set_priority_page,
     set_retries_page,
 )
+from .external_home import available_at, held_by, home, wake_for
 from .moments import check_moment
 from .move import move
-from .ranking import check_priority, reranked
+from .ranking import check_priority, rank, reranked
 from .removal import remove_deleted
 from .selection import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
 from .suspensions import covered_rows
 from .wake import wake_on_commit
+
+_ALL: tuple[type[AbstractJob], ...] = (*JOB_TABLES, HistoryJob)
 
 
 def set_retries(target: Target, retries: int, *, using: str | None = None) -> OperationResult:
@@ -43,13 +54,14 @@ def set_retries(target: Target, retries: int, *, using: str | None = None) -> Op
         return None
 
     bulk = partial(set_retries_page, retries=retries)
-    return for_each(target, using, verb, Job, TimerJob, SuspendedJob, DeadLetterJob, HistoryJob, bulk=bulk)
+    return for_each(target, using, verb, *_ALL, bulk=bulk)
 
 
 def requeue(target: Target, retries: int = 3, *, using: str | None = None) -> OperationResult:
     """Give dead letters ``retries`` new attempts and make them executable; the old exception is cleared.
 
-    A dead letter that a suspension covers goes to the suspended jobs, recorded history back to the HistoryJobs.
+    A dead letter that a suspension covers goes to the suspended jobs, recorded history back to the HistoryJobs, and
+    what workers outside do to the jobs that they fetch, under the key that it has.
     Flowable's MoveDeadLetterJobToExecutableJob and MoveDeadLetterJobToHistoryJob.
     """
     check_retries(retries)
@@ -64,12 +76,15 @@ def _requeue(row: DeadLetterJob, retries: int) -> str | None:
     if recorded:
         moved: AbstractJob | None = move(row, HistoryJob, **fresh, due_date=clock.now(using))
     else:
-        to: type[AbstractJob] = SuspendedJob if covered_rows(using, [row]) else Job
+        to = SuspendedJob if covered_rows(using, [row]) else home(row, later=False)
         moved = move(row, to, **fresh, due_date=None)
     if moved is None:
         return CHANGED_MEANWHILE
     announce(signals.job_requeued, using, type(moved), jobs=[moved])
-    wake_on_commit(using, history=recorded)
+    if recorded:
+        wake_on_commit(using, history=True)
+    else:
+        wake_for(using, [moved])
     return None
 
 
@@ -81,8 +96,8 @@ def retry_now(target: Target, *, using: str | None = None) -> OperationResult:
 def set_due_date(target: Target, due_date: datetime | None, *, using: str | None = None) -> OperationResult:
     """Let jobs run at ``due_date`` (aware), or as soon as possible with None; refused while they run.
 
-    A job that becomes due moves to the executable jobs, one that is put off moves to the timers. Camunda's
-    SetJobDuedate.
+    A job that becomes due moves to the executable jobs, one that is put off moves to the timers; one for workers
+    outside stays where it is, and no worker is given it before. Camunda's SetJobDuedate.
     """
     check_moment("due_date", due_date)
     database = database_of(target, using)
@@ -94,6 +109,9 @@ def set_due_date(target: Target, due_date: datetime | None, *, using: str | None
             _update(row, due_date=due_date or clock.now(database))
             wake_on_commit(database, history=True)
             return None
+        if isinstance(row, ExternalWorkerJob):
+            _set_available(row, due_date)
+            return None
         if isinstance(row, SuspendedJob) or (later and isinstance(row, TimerJob)):
             _update(row, due_date=due_date)
         elif move(row, TimerJob if later else Job, due_date=due_date) is None:
@@ -102,7 +120,16 @@ def set_due_date(target: Target, due_date: datetime | None, *, using: str | None
         return None
 
     bulk = partial(set_due_date_page, due_date=due_date, later=later)
-    return for_each(target, database, verb, Job, TimerJob, SuspendedJob, HistoryJob, bulk=bulk)
+    tables = (Job, TimerJob, SuspendedJob, ExternalWorkerJob, HistoryJob)
+    return for_each(target, database, verb, *tables, bulk=bulk)
+
+
+def _set_available(row: ExternalWorkerJob, due_date: datetime | None) -> None:
+    using = row._state.db or "default"
+    available = available_at(using, due_date)
+    _update(row, due_date=due_date, available_at=available, rank=rank(using, due_date or available, row.priority))
+    # Also when it is put off: who waits for jobs of this type knows when the next one comes.
+    wake_for(using, [row])
 
 
 def set_priority(target: Target, priority: int, *, using: str | None = None) -> OperationResult:
@@ -116,7 +143,7 @@ def set_priority(target: Target, priority: int, *, using: str | None = None) -> 
         return None
 
     bulk = partial(set_priority_page, priority=priority)
-    return for_each(target, database, verb, Job, TimerJob, SuspendedJob, DeadLetterJob, bulk=bulk)
+    return for_each(target, database, verb, *JOB_TABLES, bulk=bulk)
 
 
 def delete_jobs(target: Target, *, using: str | None = None) -> OperationResult:
@@ -128,13 +155,12 @@ def delete_jobs(target: Target, *, using: str | None = None) -> OperationResult:
         remove_deleted(database, [row])
         return None
 
-    tables = (Job, TimerJob, SuspendedJob, DeadLetterJob, HistoryJob)
-    return for_each(target, database, verb, *tables, bulk=delete_page)
+    return for_each(target, database, verb, *_ALL, bulk=delete_page)
 
 
 def _refuse_running(row: AbstractJob) -> None:
     if row.locked:
-        raise JobLocked(_("it is running or queued on %(owner)s") % {"owner": row.lock_owner})
+        raise JobLocked(held_by(row))
 
 
 def check_retries(retries: int) -> None:

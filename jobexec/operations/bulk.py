@@ -19,6 +19,7 @@ from jobexec import clock, signals
 from jobexec.models import (
     AbstractJob,
     DeadLetterJob,
+    ExternalWorkerJob,
     HistoryJob,
     Job,
     JobType,
@@ -30,12 +31,12 @@ from jobexec.models import (
 
 from . import transfer
 from .announce import announce
+from .external_home import available_at, home, wake_for
 from .locking import lock_rows
 from .move import move_all
-from .ranking import reranked
+from .ranking import rank, reranked
 from .removal import remove_deleted, remove_waiting
 from .suspensions import covered_rows
-from .wake import wake_on_commit
 
 #: What may be long, and nothing is decided by.
 _LONG = ("handler_configuration", "custom_headers", "exception_stack")
@@ -89,10 +90,13 @@ def requeue_page(using: str, table: type[AbstractJob], ids: Collection[UUID], *,
     held = {row.pk for row in covered}
     free = [row for row in rows if row.pk not in held]
     changes = {**requeued_columns(retries), "due_date": None}
-    done = _relocate(using, free, Job, changes, signals.job_requeued)
+    done: list[UUID] = []
+    for to in (Job, ExternalWorkerJob):
+        those = [row for row in free if home(row, later=False) is to]
+        done += _relocate(using, those, to, changes, signals.job_requeued)
     suspended = changes | {"suspended_at": clock.now(using)}
     done += _relocate(using, covered, SuspendedJob, suspended, signals.job_requeued)
-    wake_on_commit(using)
+    wake_for(using, rows)
     return done
 
 
@@ -117,13 +121,25 @@ def set_due_date_page(
     if table is HistoryJob:
         return []
     to: type[AbstractJob] = TimerJob if later else Job
-    stays = table is SuspendedJob or (later and table is TimerJob)
+    stays = table in (SuspendedJob, ExternalWorkerJob) or (later and table is TimerJob)
     page = lock_page(using, table, ids, whole=not (stays or (_goes_inside(using) and table is not to)))
     rows = [row for row in page if not row.locked]
-    wake_on_commit(using, timers=later)
+    wake_for(using, rows, timers=later)
+    if table is ExternalWorkerJob:
+        return _set_available(using, rows, due_date)
     if stays:
         return _update(using, table, [row.pk for row in rows], due_date=due_date)
     return _relocate(using, rows, to, {"due_date": due_date})
+
+
+def _set_available(using: str, rows: Sequence[AbstractJob], due_date: datetime | None) -> list[UUID]:
+    """External jobs that nobody holds stay where they are; one statement for each priority that they have."""
+    available, done = available_at(using, due_date), list[UUID]()
+    for priority in {row.priority for row in rows}:
+        alike = [row.pk for row in rows if row.priority == priority]
+        standing = rank(using, due_date or available, priority)
+        done += _update(using, ExternalWorkerJob, alike, due_date=due_date, available_at=available, rank=standing)
+    return done
 
 
 def set_priority_page(using: str, table: type[AbstractJob], ids: Collection[UUID], *, priority: int) -> Iterable[UUID]:
@@ -184,9 +200,9 @@ def activate_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) -
     held, now = {row.pk for row in covered_rows(using, rows)}, clock.now(using)
     free = [row for row in rows if row.pk not in held]
     done: list[UUID] = []
-    for to, later in ((TimerJob, True), (Job, False)):
-        those = [row for row in free if bool(row.due_date and row.due_date > now) is later]
+    for to in (TimerJob, Job, ExternalWorkerJob):
+        those = [row for row in free if home(row, later=bool(row.due_date and row.due_date > now)) is to]
         if those:
             done += _relocate(using, those, to, {"suspend_requested": False}, signals.job_activated)
-            wake_on_commit(using, timers=later)
+            wake_for(using, those, timers=to is TimerJob)
     return done

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import connections
 
 from jobexec import signals
-from jobexec.models import AbstractJob, Job, SuspendedJob, TimerJob
+from jobexec.models import AbstractJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
 
 from .announce import announce
 from .bulk import cancel_page
@@ -23,7 +23,8 @@ def cancel(target: Target, *, using: str | None = None) -> OperationResult:
     A job that waits is removed at once. One that a node has in hand gets a flag, which the node sees within a second
     or two, and at once if it is in this process: if the job has not begun by then, it never will; if it runs, its
     handler sees ``context.cancelled`` and stops, or not: a handler that ends well without having looked is done.
-    However it fails after that, it is not tried again.
+    However it fails after that, it is not tried again. A worker outside is not told: what it completes before its
+    deadline counts, and nobody is given the job after that.
     """
     database = database_of(target, using)
 
@@ -36,7 +37,7 @@ def cancel(target: Target, *, using: str | None = None) -> OperationResult:
         remove_waiting(database, [row])
         return None
 
-    return for_each(target, database, verb, Job, TimerJob, SuspendedJob, bulk=cancel_page)
+    return for_each(target, database, verb, Job, TimerJob, SuspendedJob, ExternalWorkerJob, bulk=cancel_page)
 
 
 def cancelled_among(using: str, ids: Collection[UUID]) -> list[UUID]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.utils.translation import gettext as _
-
 from jobexec import clock, signals
 from jobexec.exceptions import DoNotRetry, InvalidJob, JobLocked
-from jobexec.models import AbstractJob, DeadLetterJob, Job, SuspendedJob, TimerJob
+from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
 
 from .announce import announce
 from .errors import storable
+from .external_home import held_by
 from .fingerprint import fingerprint
 from .move import move
 from .selection import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
@@ -31,12 +30,13 @@ def move_to_dead_letter(target: Target, reason: str = "", *, using: str | None =
     if not isinstance(reason, str):
         raise InvalidJob(f"reason: expected a text, got {reason!r}.")
     database, text = database_of(target, using), storable(reason)[:MESSAGE_LENGTH]
-    return for_each(target, database, lambda row: _bury(database, row, text), Job, TimerJob, SuspendedJob)
+    tables = (Job, TimerJob, SuspendedJob, ExternalWorkerJob)
+    return for_each(target, database, lambda row: _bury(database, row, text), *tables)
 
 
 def _bury(using: str, row: AbstractJob, reason: str) -> str | None:
     if row.locked:
-        raise JobLocked(_("it is running or queued on %(owner)s") % {"owner": row.lock_owner})
+        raise JobLocked(held_by(row))
     message = reason or row.exception_message or _BY_HAND
     changes: dict[str, Any] = {"retries": 0, "exception_message": message, "died_at": clock.now(using)}
     stack = "" if reason else row.exception_stack

@@ -12,6 +12,7 @@ from jobexec.exceptions import DoNotRetry, InvalidJob, InvalidRetryPlan
 from jobexec.models import AbstractJob, Job, JobDefinition, SuspendedJob, TimerJob
 from jobexec.retry import RetryPlan, default_plan
 
+from .external_home import is_external
 from .move import move
 from .selection import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
 from .wake import wake_on_commit
@@ -26,8 +27,8 @@ def recalculate_due_date(target: Target, *, from_creation: bool = False, using: 
     timer was given a date and no expression, and is refused; what is worked out by a rule is the back-off of a retry,
     so that a plan that was changed in the row (or in the code, for rows that name none) comes to jobs that wait
     already. The plan is the job's own, else its definition's, else the default; one that is a function is known to
-    executors only, and the default stands for it. A date that has passed makes the job due at once. A suspended job
-    gets the date and stays suspended.
+    executors only, and the default stands for it. What workers outside do has no plan, and is refused. A date that has
+    passed makes the job due at once. A suspended job gets the date and stays suspended.
     """
     if not isinstance(from_creation, bool):
         raise InvalidJob(f"from_creation: expected True or False, got {from_creation!r}.")
@@ -37,6 +38,8 @@ def recalculate_due_date(target: Target, *, from_creation: bool = False, using: 
 
 def _recalculate(using: str, row: AbstractJob, from_creation: bool) -> str | None:
     now = clock.now(using)
+    if is_external(row):
+        return gettext_noop("its workers say how long it waits: set a due date instead")
     if not row.attempts or row.due_date is None:
         return _FIRST_RUN
     try:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from typing import Any
 from uuid import uuid4
 
 from django.db import connections
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from jobexec import clock
-from jobexec.models import ExclusiveLock, Job
+from jobexec.models import AbstractJob, ExclusiveLock, ExternalWorkerJob, Job
 
+from .external_wake import wake_workers_on_commit
 from .locking import delete_rows, returns_rows
 from .wake import wake_on_commit
+
+_TYPES = 100  # of external jobs in one process instance
 
 
 def without_locked_instances(queryset: QuerySet[Job]) -> QuerySet[Job]:
@@ -57,7 +61,7 @@ def unlock_instances(using: str, owner: str, instances: Collection[str]) -> None
     if not instances:
         return
     free = _free_in_one_statement if returns_rows(using) else _free_one_by_one
-    _wake_for_siblings(using, free(using, owner, instances))
+    wake_for_siblings(using, free(using, owner, instances))
 
 
 def _free_one_by_one(using: str, owner: str, instances: Collection[str]) -> Collection[str]:
@@ -84,20 +88,38 @@ def _free_in_one_statement(using: str, owner: str, instances: Collection[str]) -
         return [instance for (instance,) in cursor.fetchall()]
 
 
-def _wake_for_siblings(using: str, freed: Collection[str]) -> None:
-    """Acquirers that are idle because all they saw was locked must not sleep on when it is free.
+def wake_for_siblings(using: str, freed: Collection[str]) -> None:
+    """Acquirers that are idle because all they saw was locked must not sleep on when it is free; nor workers outside.
 
     Also for a sibling that is locked: an acquirer may hold it for the moment in which it sees that the page is not
     plain, unlock it, look again before this commit, and find the instance locked.
     """
-    if freed and _exclusive_jobs(using).filter(process_instance_id__in=freed).exists():
+    if not freed:
+        return
+    external = _exclusive_jobs(using, ExternalWorkerJob).filter(process_instance_id__in=freed)
+    for_executors, for_workers = _exist(using, _exclusive_jobs(using).filter(process_instance_id__in=freed), external)
+    if for_executors:
         wake_on_commit(using)
+    if for_workers:
+        types = external.order_by().values_list("handler_type", flat=True).distinct()[:_TYPES]
+        wake_workers_on_commit(using, types)
 
 
-def _exclusive_jobs(using: str) -> QuerySet[Job]:
+def _exist(using: str, *querysets: QuerySet[Any]) -> list[bool]:
+    """Whether each of them has a row, in one statement."""
+    asked = [rows.query.exists().get_compiler(using).as_sql() for rows in querysets]
+    with connections[using].cursor() as cursor:
+        cursor.execute(
+            f"SELECT {', '.join(f'EXISTS({sql})' for sql, _ in asked)}",
+            [each for _, values in asked for each in values],
+        )
+        return [bool(each) for each in cursor.fetchone()]
+
+
+def _exclusive_jobs(using: str, table: type[AbstractJob] = Job) -> QuerySet[Any]:
     # Says what the partial index says: PostgreSQL cannot conclude it from a join, nor from a list of more than 100,
     # and would read the whole table.
-    return Job.objects.using(using).filter(~Q(process_instance_id=""), exclusive=True)
+    return table._base_manager.using(using).filter(~Q(process_instance_id=""), exclusive=True)
 
 
 def unlock_all(using: str, owner: str) -> int:

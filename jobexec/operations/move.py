@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from jobexec import clock
-from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, Job, SuspendedJob, TimerJob
+from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
 
-from .incidents import open_incidents, resolve_incidents
+from .external_home import available_at, free_instances, may_hold
+from .incidents import FAILED_JOB, open_incidents, resolve_incidents
 from .locking import atomic, delete_rows, lock_rows
 from .ranking import rank
 from .task_ready import is_task, mark_ready
@@ -17,24 +18,29 @@ from .task_ready import is_task, mark_ready
 J = TypeVar("J", bound=AbstractJob)
 
 
-def move(row: AbstractJob, to: type[J], **changes: Any) -> J | None:
+def move(row: AbstractJob, to: type[J], *, incident_type: str = FAILED_JOB, **changes: Any) -> J | None:
     """Move one row to another job table; None if somebody else changed or moved it first.
 
     Deletes by primary key and revision first, so of two movers one finds nothing and inserts nothing; both steps are
     one transaction. The row's lock does not travel and its revision rises, so whoever still runs it is fenced.
     """
-    moved = move_all([row], to, **changes)
+    moved = move_all([row], to, incident_type=incident_type, **changes)
     return moved[0] if moved else None
 
 
 def move_all(
-    rows: Sequence[AbstractJob], to: type[J], each: Mapping[UUID, Mapping[str, Any]] | None = None, **changes: Any
+    rows: Sequence[AbstractJob],
+    to: type[J],
+    each: Mapping[UUID, Mapping[str, Any]] | None = None,
+    *,
+    incident_type: str = FAILED_JOB,
+    **changes: Any,
 ) -> list[J]:
     """Move rows of one table, that the caller has locked or does not mind losing, to another in few statements.
 
     ``changes`` are columns of all of them, ``each`` has further ones by id. Returns the new rows; rows that changed
-    since they were read stay where they are and are left out. Dead letters get an incident, and what was one has its
-    incident resolved.
+    since they were read stay where they are and are left out. Dead letters get an incident of ``incident_type``, and
+    what was one has its incident resolved.
     """
     if not rows:
         return []
@@ -44,8 +50,10 @@ def move_all(
         own = each or {}
         moved = [_copy(row, to, using, {**changes, **own.get(row.pk, {})}) for row in rows if row.pk in gone]
         to._base_manager.using(using).bulk_create(moved)
+        if source is ExternalWorkerJob:
+            free_instances(using, may_hold(row for row in rows if row.pk in gone))
         if to is DeadLetterJob:
-            open_incidents(using, moved)
+            open_incidents(using, moved, incident_type)
         elif source is DeadLetterJob:
             resolve_incidents(using, gone)
             mark_ready(using, [row.pk for row in moved if is_task(row)])
@@ -72,8 +80,10 @@ def _copy(row: AbstractJob, to: type[J], using: str, changes: dict[str, Any]) ->
     values = {name: getattr(row, name) for name in SHARED_COLUMNS}
     values |= {"lock_owner": None, "lock_expiration_time": None, "start_time": None, "revision": row.revision + 1}
     values |= changes
-    if to is Job:
+    if to is Job or to is ExternalWorkerJob:
         values["rank"] = rank(using, values["due_date"] or clock.now(using), values["priority"])
+    if to is ExternalWorkerJob:
+        values["available_at"] = available_at(using, values["due_date"])
     return to(**values)
 
 

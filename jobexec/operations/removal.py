@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from jobexec import signals
-from jobexec.models import AbstractJob, DeadLetterJob, LogState
+from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, LogState
 
 from . import history
 from .announce import announce
+from .external_home import free_instances, may_hold
 from .incidents import delete_incidents
 from .locking import delete_rows
 from .progress import clear_progress
@@ -48,3 +49,5 @@ def _delete(using: str, rows: Sequence[AbstractJob]) -> None:
     delete_rows(type(rows[0])._base_manager.using(using).filter(pk__in=ids))
     if isinstance(rows[0], DeadLetterJob):
         delete_incidents(using, ids)
+    elif isinstance(rows[0], ExternalWorkerJob):
+        free_instances(using, may_hold(rows))

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_noop
 
 from jobexec import clock
 from jobexec.exceptions import InvalidJob
-from jobexec.models import AbstractJob, Job, Scope, SuspendedJob, Suspension, TimerJob
+from jobexec.models import AbstractJob, ExternalWorkerJob, Job, Scope, SuspendedJob, Suspension, TimerJob
 
 from .bulk import activate_page, suspend_page
 from .locking import atomic, delete_rows
@@ -18,6 +18,7 @@ from .selection import OperationResult, Target, database_of, for_each
 from .suspensions import lock_suspension, scope_of
 from .sweep import activate_all, activate_rows, begin, end, one, suspend_for_good, suspend_row
 
+_TABLES = (Job, TimerJob, SuspendedJob, ExternalWorkerJob)
 _ALREADY = gettext_noop("it is already suspended by itself")
 _STILL = gettext_noop("still suspended by its process instance, process definition, job definition or tenant")
 
@@ -41,7 +42,8 @@ def suspend(
 ) -> OperationResult | int:
     """Suspend jobs, or a scope; at once, or from ``at``, for good or ``until`` a date (Camunda: executionDate).
 
-    With a target: those jobs. A running one finishes; its retry lands in the suspended jobs. Returns an
+    With a target: those jobs. A running one finishes, and so does one that a worker outside holds; its retry lands in
+    the suspended jobs. Returns an
     :class:`~jobexec.operations.selection.OperationResult`.
 
     With exactly one of ``process_instance_id``, ``process_definition_key``, ``job_definition_id``, ``tenant_id``:
@@ -62,8 +64,7 @@ def suspend(
     if target is not None:
         _only(scope if include_jobs else {**scope, "include_jobs": False})
         bulk = suspend_page if (period.start, period.end) == (None, None) else None
-        tables = (Job, TimerJob, SuspendedJob)
-        return for_each(target, database, lambda row: _suspend_one(row, period), *tables, bulk=bulk)
+        return for_each(target, database, lambda row: _suspend_one(row, period), *_TABLES, bulk=bulk)
     suspension = _write(database, *scope_of(**scope), period)
     if suspension.in_force(clock.now(database)):
         return begin(suspension)
@@ -174,8 +175,7 @@ def activate(
     if target is not None:
         _only(scope)
         bulk = activate_page if moment is None else None
-        tables = (Job, TimerJob, SuspendedJob)
-        return for_each(target, database, lambda row: _activate_one(row, moment), *tables, bulk=bulk)
+        return for_each(target, database, lambda row: _activate_one(row, moment), *_TABLES, bulk=bulk)
     return _activate_scope(database, *scope_of(**scope), moment)
 
 

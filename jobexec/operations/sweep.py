@@ -9,15 +9,25 @@ from typing import Any
 from django.db.models import Min, Q, QuerySet
 
 from jobexec import clock, signals
-from jobexec.models import AbstractJob, DeadLetterJob, Job, Scope, SuspendedJob, Suspension, TimerJob
+from jobexec.models import (
+    JOB_TABLES,
+    AbstractJob,
+    DeadLetterJob,
+    ExternalWorkerJob,
+    Job,
+    Scope,
+    SuspendedJob,
+    Suspension,
+    TimerJob,
+)
 
 from .announce import announce
+from .external_home import free, home, wake_for
 from .locking import atomic, delete_rows, lock_rows
 from .lookup import find_states
 from .move import move, move_all
 from .selection import CHANGED_MEANWHILE, for_each
 from .suspensions import covered_rows, job_id, lock_suspensions
-from .wake import wake_on_commit
 
 _PAGE = 200
 
@@ -57,7 +67,7 @@ def begin(suspension: Suspension) -> int:
     scope: dict[str, Any] = {suspension.scope: suspension.value}
     if suspension.since is not None:
         scope["create_time__gte"] = suspension.since
-    count = sum(_suspend_table(table, using, scope) for table in (TimerJob, Job))
+    count = sum(_suspend_table(table, using, scope) for table in (TimerJob, Job, ExternalWorkerJob))
     # Not if somebody has put it off or widened it meanwhile: then there are jobs that are still to be moved.
     as_seen = {"suspend_time": suspension.suspend_time, "include_jobs": suspension.include_jobs}
     one(suspension).filter(live=True, **as_seen).update(swept=True)
@@ -80,7 +90,7 @@ def _worth_keeping(suspension: Suspension, using: str) -> bool:
         return False
     if suspension.activate_time is not None:
         return True
-    for_each(job, using, lambda row: _fold(suspension, row), Job, TimerJob, SuspendedJob, DeadLetterJob)
+    for_each(job, using, lambda row: _fold(suspension, row), *JOB_TABLES)
     return False
 
 
@@ -116,6 +126,8 @@ def suspend_row(row: AbstractJob, **changes: Any) -> str | None:
 
 
 def _suspend_table(table: type[AbstractJob], using: str, scope: dict[str, Any]) -> int:
+    now = clock.now(using)
+
     def suspend_page(rows: list[Any]) -> int:
         # Under the lock of the suspension: it may have been lifted since this walk began, and then nobody would ever
         # move them back.
@@ -124,7 +136,7 @@ def _suspend_table(table: type[AbstractJob], using: str, scope: dict[str, Any]) 
             announce(signals.job_suspended, using, SuspendedJob, jobs=moved)
         return len(moved)
 
-    return _in_pages(table._base_manager.using(using).filter(lock_owner=None, **scope), suspend_page)[0]
+    return _in_pages(table._base_manager.using(using).filter(free(table, now), **scope), suspend_page)[0]
 
 
 def _in_pages(rows: QuerySet[Any], act: Callable[[list[Any]], int]) -> tuple[int, bool]:
@@ -183,13 +195,12 @@ def activate_all(using: str, scope: dict[str, str]) -> tuple[int, bool]:
 def activate_rows(using: str, rows: list[SuspendedJob]) -> int:
     """Make locked rows runnable that nothing covers any more; how many."""
     covered, now = covered_rows(using, rows), clock.now(using)
-    free = [row for row in rows if row not in covered]
-    waiting = [row for row in free if row.due_date and row.due_date > now]
-    due = [row for row in free if row not in waiting]
-    count = 0
-    for moved in (move_all(waiting, TimerJob), move_all(due, Job)):
+    count, left = 0, [row for row in rows if row not in covered]
+    for to in (TimerJob, Job, ExternalWorkerJob):
+        those = [row for row in left if home(row, later=bool(row.due_date and row.due_date > now)) is to]
+        moved = move_all(those, to)
         if moved:
-            announce(signals.job_activated, using, type(moved[0]), jobs=moved)
-            wake_on_commit(using, timers=isinstance(moved[0], TimerJob))
+            announce(signals.job_activated, using, to, jobs=moved)
+            wake_for(using, moved, timers=to is TimerJob)
             count += len(moved)
     return count

@@ -12,9 +12,10 @@ from typing import Any
 from uuid import UUID
 
 from jobexec import clock
-from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, Job
+from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, ExternalWorkerJob, Job
 
 from . import insert_select
+from .external_home import available_at, available_at_sql, free_instances
 from .incidents import copy_incidents, resolve_incidents
 from .insert_select import Sql, insert_from
 from .locking import delete_rows
@@ -45,7 +46,11 @@ def transfer(
     columns: dict[str, Any] = {name: Sql(f"source.{name}") for name in SHARED_COLUMNS}
     columns |= {"lock_owner": None, "lock_expiration_time": None, "start_time": None}
     columns |= {"revision": Sql("source.revision + 1"), **(changes or {})}
-    if to is Job:
+    if to is ExternalWorkerJob:
+        columns["lease_token"] = ""
+        own = changes is None or "due_date" not in changes
+        columns["available_at"] = available_at_sql(using) if own else available_at(using, (changes or {})["due_date"])
+    if to is Job or to is ExternalWorkerJob:
         now = clock.now(using)
         due = (changes["due_date"] or now) if changes and "due_date" in changes else None  # of all of them
         in_sql = rank_sql(using, due or now, own=due is None)
@@ -55,6 +60,8 @@ def transfer(
             columns["rank"] = Sql(*in_sql)
     insert_from(using, source, to, ids, columns, each)
     delete_rows(source._base_manager.using(using).filter(pk__in=ids))
+    if source is ExternalWorkerJob:
+        free_instances(using, ids)
     if to is DeadLetterJob:
         copy_incidents(using, ids)
     elif source is DeadLetterJob:

@@ -7,11 +7,14 @@ from datetime import datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
+from jobexec import clock
 from jobexec.exceptions import JobLocked
-from jobexec.models import JOB_TABLES, AbstractJob, ExecutorNode, Job, NodeState
+from jobexec.models import JOB_TABLES, AbstractJob, ExecutorNode, ExternalWorkerJob, Job, NodeState
 
+from .external_home import free_instances, given_back, may_hold, wake_for
 from .leases import declare_one_dead, time_of
 from .recover import recover_job
+from .removal import remove_waiting
 from .selection import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
 from .wake import wake_on_commit
 
@@ -24,6 +27,9 @@ def unlock(target: Target, *, using: str | None = None) -> OperationResult:
     declared dead, and what it still does does not count. A lock without a node (execute now) is good until it expires;
     one that says no time, or stands in a row that nobody runs, is inconsistent and freed. (Camunda's SetJobRetriesCmd
     clears inconsistent locks only.)
+
+    A job that a worker outside holds, or held until its deadline, is given back at once, whatever the worker does:
+    others may fetch it, and what the worker says of it later counts only while nobody has (Camunda 7: unlock).
     """
     database = database_of(target, using)
     now = time_of(database)
@@ -31,6 +37,8 @@ def unlock(target: Target, *, using: str | None = None) -> OperationResult:
 
 
 def _unlock(using: str, row: AbstractJob, now: datetime) -> str | None:
+    if isinstance(row, ExternalWorkerJob):
+        return _give_back(using, row)
     if not row.locked:
         return gettext_noop("it is not locked")
     if not isinstance(row, Job):
@@ -44,6 +52,19 @@ def _unlock(using: str, row: AbstractJob, now: datetime) -> str | None:
     if node is not None and not declare_one_dead(using, node):
         raise JobLocked(_("node %(node)s has just come back") % {"node": node.name})
     wake_on_commit(using)
+    return None
+
+
+def _give_back(using: str, row: ExternalWorkerJob) -> str | None:
+    if row.lock_owner is None:
+        return gettext_noop("it is not locked")
+    if row.cancel_requested:
+        remove_waiting(using, [row])
+        return None
+    changes = {**given_back(), "available_at": clock.now(using), "revision": row.revision + 1}
+    ExternalWorkerJob.objects.using(using).filter(pk=row.pk).update(**changes)
+    free_instances(using, may_hold([row]))
+    wake_for(using, [row])
     return None
 
 

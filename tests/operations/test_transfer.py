@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobexec.clock import FrozenClock
-from jobexec.models import JOB_TABLES, Job, SuspendedJob, TimerJob
+from jobexec.models import JOB_TABLES, DeadLetterJob, Job, SuspendedJob, TimerJob
 from jobexec.operations import suspend, transfer, trigger_due_timers
 from jobexec.operations.locking import atomic
 from jobexec.operations.move import move_all
@@ -45,12 +45,13 @@ def both(alias, act, monkeypatch):
     return fast, slow
 
 
-@pytest.mark.parametrize("columns", [{}, VALUES, {**VALUES, **LOCKED}, {"due_date": None}])
+@pytest.mark.parametrize("columns", [{}, VALUES, {**VALUES, **LOCKED}, {"due_date": NOW - timedelta(hours=1)}])
 @pytest.mark.parametrize(("source", "to"), list(permutations(JOB_TABLES, 2)))
-def test_every_move(alias, source, to, columns):
-    rows = [make_row(source, alias, **columns) for _ in range(3)]
+def test_every_move(alias, frozen, source, to, columns):
+    keys = [{"job_key": 2**51 + number} if "job_key" in columns else {} for number in range(3)]
+    rows = [make_row(source, alias, **{**columns, **key}) for key in keys]
     ids = [row.pk for row in rows]
-    common = {SuspendedJob: {"suspended_at": NOW}, Job: {}, TimerJob: {}}.get(to, {"died_at": NOW, "fingerprint": "f"})
+    common = {SuspendedJob: {"suspended_at": NOW}, DeadLetterJob: {"died_at": NOW, "fingerprint": "f"}}.get(to, {})
     changes = {**common, "failed_activity_id": "x"}
     each = {pk: {"attempts": number, "conflicts": 7, "exception_stack": "ä" * number} for number, pk in enumerate(ids)}
 
