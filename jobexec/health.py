@@ -6,7 +6,7 @@ The executor's own probes are another thing: they say how one process is and ask
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from functools import cache
 from importlib import import_module
@@ -22,8 +22,11 @@ from django.http.response import HttpResponseBase
 from jobexec.conf import get_settings
 from jobexec.models import ExecutorNode, NodeState
 from jobexec.operations.counts import oldest_due
+from jobexec.operations.external_alerts import types_without_worker
 from jobexec.operations.leases import time_of
 from jobexec.tenancy import is_restricted
+
+_TYPES_NAMED = 10
 
 
 @dataclass(slots=True)
@@ -34,17 +37,18 @@ class EngineHealth:
     living_nodes: int | None = None
     oldest_due_age: float | None = None
     unapplied_migrations: list[str] = field(default_factory=list)
+    types_without_worker: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """For the answer."""
-        names = ("reachable", "living_nodes", "oldest_due_age", "unapplied_migrations", "problems")
-        return {"ok": not self.problems, **{name: getattr(self, name) for name in names}}
+        return {"ok": not self.problems, **asdict(self)}
 
 
 def engine_health(using: str, max_due_age: timedelta | None = None) -> EngineHealth:
-    """How an engine is, in four or five bounded statements. Well is: its database answers and has our migrations, a
-    node's lease holds, and no job has been due for longer than ``max_due_age``. Never raises for a database."""
+    """How an engine is, in a few bounded statements. Well is: its database answers and has our migrations, a
+    node's lease holds, no job has been due for longer than ``max_due_age``, and for no type of external jobs that wait
+    the workers stay away. Never raises for a database."""
     health = EngineHealth()
     try:
         health.problems += _problems(using, health, max_due_age)
@@ -69,6 +73,13 @@ def _problems(using: str, health: EngineHealth, max_due_age: timedelta | None) -
     health.oldest_due_age = None if due is None else round(max(0.0, (now - due).total_seconds()), 1)
     if max_due_age is not None and (health.oldest_due_age or 0) > max_due_age.total_seconds():
         yield f"a job has been due for {health.oldest_due_age} s, more than {max_due_age.total_seconds():.0f} s"
+    if health.unapplied_migrations:  # the table of external jobs may be among them
+        return
+    unserved = types_without_worker(using, get_settings().external_worker_alert_after)
+    health.types_without_worker = [each.type for each in unserved]
+    if unserved:
+        named = ", ".join(health.types_without_worker[:_TYPES_NAMED])
+        yield f"no worker outside asks for jobs that wait, of the types: {named}"
 
 
 def _unapplied(using: str) -> list[str]:

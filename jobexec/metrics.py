@@ -22,6 +22,8 @@ from jobexec.conf import get_settings
 from jobexec.models import ExecutorNode, NodeState, Suspension
 from jobexec.operations import meters
 from jobexec.operations.counts import CappedCount, job_counts, open_incidents
+from jobexec.operations.external_alerts import external_counts, without_worker_among
+from jobexec.operations.external_workers import connected
 from jobexec.operations.histogram import BOUNDS, KEYS
 from jobexec.operations.meter_totals import MeterTotals
 from jobexec.tenancy import is_restricted
@@ -138,6 +140,7 @@ def _samples(using: str, read: Callable[[], Mapping[tuple[str, str], int]]) -> I
     yield from (_histogram(totals, *each) for each in _HISTOGRAMS.items())
     yield from _queues(using)
     yield from _nodes(using)
+    yield from _external(using)
 
 
 def _counter(totals: Mapping[tuple[str, str], int], meter: str, said: tuple[str, bool, str]) -> _Add:
@@ -186,6 +189,26 @@ def _queues(using: str) -> Iterator[_Add]:
     live = Suspension.objects.using(using).filter(Q(suspend_time=None) | Q(suspend_time__lte=now), live=True)
     in_force = CappedCount.of(live.exclude(activate_time__lte=now))
     yield from _capped("jobexec_suspensions", "Suspensions in force.", in_force)
+
+
+def _external(using: str) -> Iterator[_Add]:
+    now, types = clock.now(using), external_counts(using)
+    for each in types:
+        states = {"available": each.available, "activated": each.activated, "backing_off": each.backing_off}
+        for state, count in states.items():
+            text = "Jobs for workers outside in a state."
+            yield from _capped("jobexec_external_jobs", text, count, state=state, type=each.type)
+        since = each.waiting_since
+        age = 0.0 if since is None else max(0.0, (now - since).total_seconds())
+        text = "How long the job of a type that waits longest for a worker has been available."
+        yield _gauge("jobexec_external_oldest_seconds", text, age, type=each.type)
+    unserved = len(without_worker_among(using, types, get_settings().external_worker_alert_after))
+    text = "Types of job that wait for a worker outside, and none asks for them."
+    yield _gauge("jobexec_external_types_without_worker", text, unserved)
+    for protocol, workers, streams, polls in connected(using):
+        yield _gauge("jobexec_external_workers", "Workers outside that were seen lately.", workers, protocol=protocol)
+        yield _gauge("jobexec_external_streams", "Streams of workers that are open.", streams, protocol=protocol)
+        yield _gauge("jobexec_external_polls", "Polls of workers that wait for a job.", polls, protocol=protocol)
 
 
 def _capped(name: str, text: str, count: CappedCount, **labels: str) -> Iterator[_Add]:

@@ -14,6 +14,7 @@ from jobexec.operations.run import Run
 from jobexec.operations.settle import Failure
 from jobexec.operations.work import AcquiredJob
 
+from .external_alert import ExternalAlert
 from .node import Node
 from .outcomes import Outcome
 from .service import Loop, logger, own_interval
@@ -22,7 +23,8 @@ from .service import Loop, logger, own_interval
 class Recovery(Loop):
     """Looks for nodes of one engine whose lease has run out; every node does, and none needs to be the leader.
 
-    Woken by the heartbeat, which sees them first if it comes as often.
+    Woken by the heartbeat, which sees them first if it comes as often. It looks for workers outside that do not come,
+    too, so that this takes no connection of its own.
     """
 
     def __init__(self, node: Node, recovered: Callable[[], None]) -> None:
@@ -30,6 +32,7 @@ class Recovery(Loop):
         self.node, self._recovered = node, recovered
         self._interval = own_interval(node.settings)
         self._next_look_at_locks = 0.0
+        self._alert = ExternalAlert(node)
 
     def run_once(self) -> float:
         using, released = self.node.using, 0
@@ -43,6 +46,7 @@ class Recovery(Loop):
         if released:
             self.node.meters.recovered(released)
             self._recovered()
+        self._alert.look()
         return self._interval
 
     def _expired_locks(self) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from jobexec import clock
+from django.db.models import Count, Sum
+
 from jobexec.models import ExternalWorker
 
+from .leases import time_of
 from .locking import atomic, delete_rows, names_conflict_target
 
 #: A worker that waits or streams is written at least as often; after this its gateway has died and nobody is there.
@@ -50,12 +52,28 @@ def write_workers(using: str, gateway: str, rows: Sequence[WorkerRow]) -> None:
             )
 
 
+class Connected(NamedTuple):
+    """The workers of one protocol that were seen within :data:`PRESENT_FOR`, and what of them is open."""
+
+    protocol: str
+    workers: int
+    streams: int
+    polls: int
+
+
+def connected(using: str) -> list[Connected]:
+    """Who is there, by protocol, in one statement."""
+    seen = ExternalWorker.objects.using(using).filter(last_seen__gte=time_of(using) - PRESENT_FOR)
+    rows: Any = seen.values("protocol").annotate(n=Count("pk"), open=Sum("streams"), waiting=Sum("polls"))
+    return [Connected(row["protocol"], row["n"], row["open"], row["waiting"]) for row in rows.order_by("protocol")]
+
+
 def forget_workers(using: str, ttl: timedelta) -> int:
     """Remove the rows of workers that no gateway has seen for ``ttl``; returns how many.
 
     Those of a gateway that was killed say no longer that somebody waits there.
     """
-    now = clock.now(using)
+    now = time_of(using)
     rows = ExternalWorker.objects.using(using)
     with atomic(using):
         deleted = delete_rows(rows.filter(last_seen__lt=now - ttl))

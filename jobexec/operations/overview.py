@@ -11,9 +11,11 @@ from uuid import UUID
 
 from django.db.models import Q
 
+from jobexec.conf import get_settings
 from jobexec.models import Batch, BatchState, ExecutorNode, NodeState, Schedule, Scope, Suspension, TimerJob
 
 from .counts import COUNT_LIMIT, CappedCount, JobCounts, job_counts, open_incidents
+from .external_alerts import TypeWithoutWorker, types_without_worker
 from .failure_groups import GroupOfFailures, failure_groups
 from .leases import time_of
 from .traffic import Traffic, traffic
@@ -28,7 +30,7 @@ NODES_SHOWN = 100
 SUSPENSIONS_SHOWN = 20
 GROUPS_SHOWN = 8
 
-OF_ALL_TENANTS = frozenset({"nodes", "failure_groups", "traffic"})
+OF_ALL_TENANTS = frozenset({"nodes", "failure_groups", "traffic", "unserved"})
 PARTS = frozenset({"counts", "incidents", "timers", "schedules", "suspensions", "batches"}) | OF_ALL_TENANTS
 """What :func:`overview` can be limited to."""
 
@@ -114,6 +116,8 @@ class Overview:
     failure_groups: list[GroupOfFailures] | None = None
     """Those that have failed again in the period."""
     traffic: Traffic | None = None
+    unserved: list[TypeWithoutWorker] | None = None
+    """Types of job that wait for a worker outside, and none asks for them."""
 
     @property
     def oldest_due(self) -> datetime | None:
@@ -239,6 +243,10 @@ def _traffic(ask: _Question) -> dict[str, Any]:
     return {"traffic": traffic(ask.using, ask.now, ask.period)}
 
 
+def _unserved(ask: _Question) -> dict[str, Any]:
+    return {"unserved": types_without_worker(ask.using, get_settings().external_worker_alert_after)}
+
+
 _LOOKS = {
     "counts": _counts,
     "incidents": _incidents,
@@ -249,4 +257,5 @@ _LOOKS = {
     "batches": _batches,
     "failure_groups": _failure_groups,
     "traffic": _traffic,
+    "unserved": _unserved,
 }

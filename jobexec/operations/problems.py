@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db import DEFAULT_DB_ALIAS
 from django.utils.translation import gettext as _
@@ -51,10 +51,17 @@ def _of_the_cluster(seen: Overview) -> Iterator[Problem]:
 def _of_jobs(seen: Overview) -> Iterator[Problem]:
     if seen.oldest_due is not None and seen.now - seen.oldest_due > LATE:
         text = _("The oldest due job has been waiting for %(time)s.")
-        yield Problem("late", text % {"time": duration((seen.now - seen.oldest_due).total_seconds())})
+        yield Problem("late", text % {"time": _since(seen, seen.oldest_due)})
+    for each in seen.unserved or []:
+        text = _("Jobs of type %(type)s have waited for %(time)s, and no worker asks for them.")
+        yield Problem("no_worker", text % {"type": each.type, "time": _since(seen, each.waiting_since)})
     if seen.incidents:
         text = ngettext("%(count)s incident is open.", "%(count)s incidents are open.", int(seen.incidents))
         yield Problem("incidents", text % {"count": str(seen.incidents)})
+
+
+def _since(seen: Overview, moment: datetime) -> str:
+    return duration((seen.now - moment).total_seconds())
 
 
 def _of_nodes(seen: Overview) -> Iterator[Problem]:

@@ -60,6 +60,7 @@ def test_all_is_well(alias, ask):
             "living_nodes": 1,
             "oldest_due_age": None,
             "unapplied_migrations": [],
+            "types_without_worker": [],
             "problems": [],
         }
     }

@@ -11,6 +11,7 @@ from jobexec.models import (
     Batch,
     DeadLetterJob,
     ExecutorNode,
+    ExternalWorker,
     FailureGroup,
     Incident,
     Job,
@@ -30,6 +31,7 @@ _LEADS_TO: dict[str, tuple[type[Any], dict[str, str]]] = {
     "lease": (ExecutorNode, {}),
     "stuck": (ExecutorNode, {}),
     "late": (Job, {"lock": "free"}),
+    "no_worker": (ExternalWorker, {}),
     "incidents": (Incident, {"state__exact": "open"}),
 }
 

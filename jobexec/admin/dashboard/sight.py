@@ -15,6 +15,7 @@ from jobexec.models import (
     JOB_TABLES,
     Batch,
     ExecutorNode,
+    ExternalWorker,
     FailureGroup,
     HistoryJob,
     Incident,
@@ -35,6 +36,7 @@ _TABLES: dict[str, tuple[type[Model], ...]] = {
     "batches": (Batch,),
     "failure_groups": (FailureGroup,),
     "traffic": (MeterLog,),
+    "unserved": (ExternalWorker,),
 }
 
 

@@ -9,7 +9,16 @@ from typing import Any
 from django.db.models import Model
 from django.utils.translation import gettext as _
 
-from jobexec.models import DeadLetterJob, HistoryJob, Incident, IncidentState, Job, SuspendedJob, TimerJob
+from jobexec.models import (
+    DeadLetterJob,
+    ExternalWorker,
+    HistoryJob,
+    Incident,
+    IncidentState,
+    Job,
+    SuspendedJob,
+    TimerJob,
+)
 from jobexec.operations.counts import CappedCount, JobCounts
 from jobexec.operations.overview import Overview
 from jobexec.operations.wording import distance, duration
@@ -34,7 +43,14 @@ def tiles(seen: Overview, sight: Sight) -> list[Tile]:
     if seen.incidents is not None:
         url = sight.list(Incident, state__exact=IncidentState.OPEN.value)
         found.append(Tile(_("Open incidents"), seen.incidents, "bad" if seen.incidents else "wait", url))
+    if seen.unserved:
+        count, url = CappedCount.upto(len(seen.unserved)), sight.list(ExternalWorker)
+        found.append(Tile(_("Types without a worker"), count, "warn", url, _unserved(seen, seen.unserved[0].type)))
     return found
+
+
+def _unserved(seen: Overview, first: str) -> str:
+    return first if len(seen.unserved or []) == 1 else _("%(type)s and others") % {"type": first}
 
 
 def _of_jobs(seen: Overview, counts: JobCounts, sight: Sight) -> Iterator[Tile]:

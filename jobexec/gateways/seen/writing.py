@@ -13,6 +13,7 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.executor.service import Loop, call_in_thread
 from jobexec.operations.external_workers import WorkerRow, forget_workers, write_workers
+from jobexec.operations.leases import time_of
 
 from .registry import Registry, Sight
 
@@ -59,7 +60,7 @@ class Writing(Loop):
         """Write who is here and who has changed since the last time; ``leaving``: nobody is here any more."""
         sights = self._registry.sights(self._version)
         if sights:
-            now, monotonic = clock.now(self.using), clock.monotonic()
+            now, monotonic = time_of(self.using), clock.monotonic()
             rows = [_row(each, now - timedelta(seconds=monotonic), monotonic, leaving) for each in sights]
             write_workers(self.using, self.gateway, rows)
             self._version = max(self._version, *(each.version for each in sights))
