@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Exists, F, Min, OuterRef, Q, QuerySet
@@ -18,9 +17,9 @@ from jobexec import clock
 from jobexec.exceptions import InvalidJob, NotAllowed
 from jobexec.models import ExclusiveLock, ExternalWorkerJob
 
-from .exclusive import lock_instances
+from . import external_exclusive
 from .external_aside import set_aside
-from .external_home import free_instances, given_back, may_hold, owner_of_instance
+from .external_home import free_instances, given_back, may_hold
 from .external_types import ActivatedJob, Fetch
 from .external_wake import wake_workers_on_commit
 from .locking import atomic, lock_rows
@@ -138,24 +137,9 @@ def _lock(using: str, fetch: Fetch, tenants: Sequence[str] | None) -> tuple[list
     if not found:
         return [], False
     rows = set_aside(using, found)
-    free = _take_instances(using, rows)
+    free = external_exclusive.take(using, rows)
     # Nothing was moved, and somebody else was faster with a process instance: looking again would find the same.
     return [row for row in rows if row.pk in free], len(rows) < len(found)
-
-
-def _take_instances(using: str, rows: Sequence[ExternalWorkerJob]) -> set[UUID]:
-    """Hold the process instances of locked rows; returns the ids of those that may be worked on.
-
-    One that was fetched before and has not ended holds its instance still. In the order of the instances, so that
-    nobody waits in a circle.
-    """
-    needing = set(may_hold(rows))
-    free = {row.pk for row in rows if row.pk not in needing or row.lock_owner is not None}
-    waiting = [row for row in rows if row.pk not in free]
-    for row in sorted(waiting, key=lambda row: row.process_instance_id):
-        if lock_instances(using, owner_of_instance(row.pk), [row.process_instance_id]):
-            free.add(row.pk)
-    return free
 
 
 def _hand_out(using: str, fetch: Fetch, rows: Sequence[ExternalWorkerJob]) -> list[ActivatedJob]:
