@@ -113,6 +113,22 @@ class NotAllowed(JobExecError):
     """Refused, because the client may not do that."""
 
 
+class InvalidClient(JobExecError, ValueError):
+    """A client of the gateways cannot be saved.
+
+    ``field`` is which of its fields is wrong: ``name``, ``types``, ``tenants``, ``permissions``,
+    ``max_requests_per_second``, ``expiration_time`` or ``enabled``. The message begins with it.
+    """
+
+    def __init__(self, message: str = "", field: str = "name") -> None:
+        self.field = field
+        super().__init__(*([message] if message else []))
+
+
+class ClientNotFound(JobExecError, LookupError):
+    """There is no client of this name."""
+
+
 class Unauthenticated(JobExecError):
     """The credentials are missing or not valid."""
 
@@ -170,16 +186,16 @@ class WorkerFailed(JobExecError):
 
 
 class ErrorThrown(JobExecError):
-    """A worker outside of Django has thrown an error. ``code`` says which one.
+    """A worker outside of Django has thrown an error.
 
-    Nothing raises it: it is the ``error`` of the signals that tell of it.
+    ``code`` says which one. Nothing raises it: it is the ``error`` of the signals that tell of it.
     """
 
     code: str
 
-    def __init__(self, code: str, message: str = "") -> None:
+    def __init__(self, code: str = "", message: str = "") -> None:
         self.code, self.message = code, message
-        super().__init__(f"{code}: {message}" if message else code)
+        super().__init__(*filter(None, [": ".join(filter(None, (code, message)))]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.code, self.message)

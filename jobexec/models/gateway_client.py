@@ -12,22 +12,25 @@ from jobexec import clock
 from .fields import NameField
 
 
+def may_work() -> list[str]:
+    """What a client may do unless something else is said."""
+    return ["work"]
+
+
 class GatewayClient(models.Model):
     """A program that may fetch and finish jobs from outside: its credentials, and what it may do with them.
 
-    Of its secret only a hash is kept; it is shown once, when it is made. The same secret serves as bearer token, as
-    password of HTTP basic authentication and as client secret of OAuth 2.
+    Of its secret only a digest is kept (``token_digest``, by which it is found); it is shown once, when it is made. The
+    same secret serves as bearer token, as password of HTTP basic authentication and as client secret of OAuth 2.
     """
 
     name = NameField(max_length=150, unique=True, help_text=_("Its client id, and its user name."))
     token_digest = models.CharField(max_length=64, null=True, blank=True, unique=True, editable=False)
-    types = models.JSONField(default=list, blank=True, help_text=_("The types of job it may fetch; none means all."))
+    types = models.JSONField(default=list, blank=True, help_text=_("The types of job it may work on; none means all."))
     tenants = models.JSONField(
         default=list, blank=True, help_text=_("The tenants whose jobs it may see; none means all.")
     )
-    permissions = models.JSONField(
-        default=list, blank=True, help_text=_("What it may do beside working on jobs: search, update, resolve.")
-    )
+    permissions = models.JSONField(default=may_work, help_text=_("What it may do: work, search, update, resolve."))
     max_requests_per_second = models.PositiveIntegerField(
         null=True, blank=True, help_text=_("Empty: what the settings say; 0: as many as it likes.")
     )
@@ -42,6 +45,8 @@ class GatewayClient(models.Model):
         permissions: ClassVar = [
             ("use_gateway", _("Can work on jobs and look for them through the gateways")),
             ("operate_gateway", _("Can change jobs and resolve incidents through the gateways")),
+            ("rotate_gatewayclient", _("Can give gateway clients a new secret")),
+            ("enable_gatewayclient", _("Can enable and disable gateway clients")),
         ]
 
     def __str__(self) -> str:

@@ -9,10 +9,7 @@ from jobexec.conf import get_settings
 from jobexec.exceptions import NotAllowed
 from jobexec.models import GatewayClient
 from jobexec.operations.external_types import EVERYTHING, Caller
-
-#: What a client may be allowed: to fetch and finish jobs; to look for jobs and incidents; to change retries, priority
-#: and time-outs; to resolve incidents.
-PERMISSIONS = ("work", "search", "update", "resolve")
+from jobexec.operations.gateway_clients import PERMISSIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +46,7 @@ def client_of_row(row: GatewayClient) -> Client:
     """What the row of a client allows; whether it is enabled, and its expiry, are not looked at."""
     return Client(
         caller=Caller(name=row.name, types=_some(row.types), tenants=_some(row.tenants)),
-        permissions=frozenset(PERMISSIONS) & {"work", *row.permissions},
+        permissions=frozenset(PERMISSIONS) & frozenset(row.permissions),
         key=f"client:{row.pk}",
         requests_per_second=row.max_requests_per_second,
     )

@@ -13,12 +13,12 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.exceptions import Unauthenticated
 from jobexec.models import GatewayClient
+from jobexec.operations.gateway_secrets import PREFIX, digest
 
 from . import memory, tokens, usage, users
 from .announce import announce_once
 from .client import ANYBODY, Client, client_of_row, database
 from .credentials import Basic, Bearer, parse
-from .secrets import PREFIX, digest
 
 logger = logging.getLogger("jobexec.gateway")
 

@@ -1,0 +1,172 @@
+"""Clients of the gateways as a person or a program changes them: create, change, rotate, enable, delete.
+
+What the gateways ask of them is :mod:`jobexec.gateways.access`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from jobexec.exceptions import ClientNotFound, InvalidClient
+from jobexec.models import GatewayClient
+
+from .gateway_secrets import digest, new_secret
+
+#: What a client may be allowed: to fetch and finish jobs; to look for jobs and incidents; to change retries, priority
+#: and time-outs; to resolve incidents.
+PERMISSIONS = ("work", "search", "update", "resolve")
+
+#: What these columns of a job hold.
+_LONGEST = {"types": 255, "tenants": 64}
+
+
+def create_client(
+    using: str,
+    *,
+    name: str,
+    types: Iterable[str] = (),
+    tenants: Iterable[str] = (),
+    permissions: Iterable[str] = ("work",),
+    max_requests_per_second: int | None = None,
+    expiration_time: datetime | None = None,
+    enabled: bool = True,
+) -> tuple[GatewayClient, str]:
+    """A new client, and its secret, which is to be shown now or never.
+
+    ``types`` are those of the jobs that it may work on, none for all; one that ends in ``*`` stands for all that begin
+    like it. ``tenants`` likewise, the empty text for jobs without a tenant. ``permissions`` are of :data:`PERMISSIONS`.
+    ``max_requests_per_second``: None for what the settings say, 0 for no limit. Raises
+    :class:`~jobexec.exceptions.InvalidClient`, whose ``field`` is the one that is wrong.
+    """
+    values = checked_client(
+        types=types,
+        tenants=tenants,
+        permissions=permissions,
+        max_requests_per_second=max_requests_per_second,
+        expiration_time=expiration_time,
+        enabled=enabled,
+    )
+    secret = new_secret()
+    row = GatewayClient(name=checked_name(name), token_digest=digest(secret), **values)
+    try:
+        with transaction.atomic(using=using):
+            row.save(using=using, force_insert=True)
+    except IntegrityError:
+        raise InvalidClient(f"name: there is a client {name!r} already.") from None
+    return row, secret
+
+
+def change_client(using: str, name: str, **values: Any) -> None:
+    """Change these columns of a client; the others, and its secret, stay. Raises InvalidClient, ClientNotFound."""
+    _change(using, name, **checked_client(**values))
+
+
+def rotate_secret(using: str, name: str) -> str:
+    """Give a client a new secret, which is to be shown now or never. The old one, and its tokens, end.
+
+    Gateways may take them for a few seconds more: what they have just verified. Raises ClientNotFound.
+    """
+    secret = new_secret()
+    _change(using, name, token_digest=digest(secret))
+    return secret
+
+
+def set_client_enabled(using: str, name: str, enabled: bool) -> None:
+    """Let a client in, or not any more; a gateway may let it in for a few seconds more. Raises ClientNotFound."""
+    _change(using, name, enabled=enabled)
+
+
+def delete_client(using: str, name: str) -> None:
+    """For good. Raises ClientNotFound."""
+    if not GatewayClient.objects.using(using).filter(name=name).delete()[0]:
+        raise ClientNotFound(f"There is no client {name!r}.")
+
+
+def _change(using: str, name: str, **values: Any) -> None:
+    rows = GatewayClient.objects.using(using).filter(name=name)
+    # MySQL counts only rows that have become different.
+    if not rows.update(**values) and not rows.exists():
+        raise ClientNotFound(f"There is no client {name!r}.")
+
+
+def checked_name(name: Any) -> str:
+    """The name, if a client may have it. Raises InvalidClient.
+
+    No colon, where HTTP basic authentication divides; nothing that cannot be seen.
+    """
+    if not isinstance(name, str) or not name or len(name) > 150 or ":" in name or not name.isprintable():
+        raise InvalidClient(f"name: expected 1 to 150 characters that can be seen, and no colon, got {name!r}.")
+    if name != name.strip():
+        raise InvalidClient(f"name: expected no blank at its beginning or end, got {name!r}.")
+    return name
+
+
+def checked_client(**values: Any) -> dict[str, Any]:
+    """The same values as the columns hold them. Raises InvalidClient for the first that cannot be."""
+    return {field: _CHECKS[field](field, value) for field, value in values.items()}
+
+
+def _names(field: str, value: Any) -> list[str]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidClient(f"{field}: expected a list of texts, got {value!r}.", field)
+    names = list(dict.fromkeys(value))
+    for name in names:
+        longest = _LONGEST.get(field, 255)
+        if not isinstance(name, str) or len(name) > longest or not name.isprintable() or "," in name:
+            raise InvalidClient(
+                f"{field}: expected at most {longest} characters that can be seen, and no comma, got {name!r}.", field
+            )
+    return names
+
+
+def _types(field: str, value: Any) -> list[str]:
+    names = _names(field, value)
+    for name in names:
+        if not name or "*" in name[:-1]:
+            raise InvalidClient(
+                f"{field}: expected a type, or its beginning and one * at the end, got {name!r}.", field
+            )
+    return sorted(names)
+
+
+def _tenants(field: str, value: Any) -> list[str]:
+    return sorted(_names(field, value))
+
+
+def _permissions(field: str, value: Any) -> list[str]:
+    names = _names(field, value)
+    if not names or not set(names) <= set(PERMISSIONS):
+        raise InvalidClient(f"{field}: expected some of {', '.join(PERMISSIONS)}, got {names!r}.", field)
+    return [permission for permission in PERMISSIONS if permission in names]
+
+
+def _rate(field: str, value: Any) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 1_000_000):
+        raise InvalidClient(f"{field}: expected a whole number from 0 to 1000000, or None, got {value!r}.", field)
+    return value
+
+
+def _time(field: str, value: Any) -> datetime | None:
+    if value is not None and (not isinstance(value, datetime) or value.utcoffset() is None):
+        raise InvalidClient(f"{field}: expected an aware datetime or None, got {value!r}.", field)
+    return value
+
+
+def _boolean(field: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidClient(f"{field}: expected True or False, got {value!r}.", field)
+    return value
+
+
+_CHECKS: dict[str, Any] = {
+    "types": _types,
+    "tenants": _tenants,
+    "permissions": _permissions,
+    "max_requests_per_second": _rate,
+    "expiration_time": _time,
+    "enabled": _boolean,
+}
