@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from django.db import connections
 
+from jobexec.conf import EngineSettings
 from jobexec.operations.wake import CHANNEL, EVERYTHING
 
 from .connections import is_behind_pooler
-from .node import Node
 from .service import Loop, logger
 
 _NEXT_LOOK = 60.0  # where a pooler was, a server may be one day
@@ -28,6 +28,16 @@ _PATIENCE = {
 }
 
 
+class Place(Protocol):
+    """Which database is listened to: a node, or whoever else waits for word from there."""
+
+    @property
+    def using(self) -> str: ...
+
+    @property
+    def engine(self) -> EngineSettings: ...
+
+
 class Listener(Loop):
     """Keeps a connection of its own that LISTENs; the acquisition waits on it, and ``heard`` gets what each says.
 
@@ -40,9 +50,11 @@ class Listener(Loop):
     look for the job.
     """
 
-    def __init__(self, node: Node, heard: Callable[[str], object]) -> None:
-        super().__init__(f"jobexec-listener-{node.using}")
-        self._alias = node.engine.listen_database or node.using
+    channel: ClassVar[str] = CHANNEL
+
+    def __init__(self, place: Place, heard: Callable[[str], object]) -> None:
+        super().__init__(f"jobexec-listener-{place.using}")
+        self._alias = place.engine.listen_database or place.using
         self._heard = heard
         self._connection: Any = None
         self._descriptor: int | None = None
@@ -116,7 +128,7 @@ class Listener(Loop):
         connection = Connection.connect(**_PATIENCE | parameters | {"autocommit": True})
         try:
             if not is_behind_pooler(connection):
-                connection.execute(f"LISTEN {CHANNEL}")
+                connection.execute(f"LISTEN {self.channel}")
                 return connection
         except BaseException:
             connection.close()

@@ -1,0 +1,142 @@
+"""The long poll: look for jobs, wait for word of some, look again, until the time is over."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Hashable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+
+from jobexec.executor.connections import leave_connections
+from jobexec.operations.external import activate_jobs, yield_jobs
+from jobexec.operations.external_types import ActivatedJob, Fetch
+
+from .hub import Hub, always, of
+from .places import Place
+
+Alive = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """How jobs are looked for.
+
+    ``look`` is called with what is to be asked whether the caller is still there, and returns what it has activated; it
+    may wait for the database. ``most``: when it returns as many, there may be more. ``kind``: see
+    :class:`~jobexec.gateways.hub.places.Place`.
+    """
+
+    types: Collection[str]
+    look: Callable[[Alive], list[ActivatedJob]]
+    most: int = 1
+    kind: Hashable = None
+
+
+def search_of(using: str, fetch: Fetch) -> Search:
+    """The search for what one :class:`Fetch` asks for; its own ``is_alive`` is asked, too."""
+
+    def look(alive: Alive) -> list[ActivatedJob]:
+        return activate_jobs(using, replace(fetch, is_alive=lambda: alive() and fetch.is_alive()))
+
+    return Search(types=(fetch.type,), look=look, most=fetch.max_jobs, kind=kind_of(fetch))
+
+
+def kind_of(fetch: Fetch) -> Hashable:
+    """What decides, beside the type, whether a job is for this caller."""
+    return (
+        fetch.with_lease,
+        _key(fetch.tenants),
+        _key(fetch.caller.tenants),
+        fetch.business_key,
+        fetch.process_instance_id,
+        _key(fetch.process_definition_ids),
+        _key(fetch.process_definition_keys),
+        None if fetch.process_variables is None else repr(sorted(fetch.process_variables.items())),
+    )
+
+
+def _key(names: Collection[str] | None) -> Hashable:
+    return None if names is None else frozenset(names)
+
+
+async def poll(using: str, fetch: Fetch, wait: timedelta, alive: Alive = always) -> list[ActivatedJob]:
+    """Jobs for this fetch as soon as there are any; none when ``wait`` is over, and never later.
+
+    With a wait of 0 or less one look is all. For a coroutine that is cancelled, or whose ``alive`` says no, nothing is
+    activated; what was activated in that very moment is given back. Raises what ``activate_jobs`` raises, and
+    Overloaded.
+    """
+    return await search(using, search_of(using, fetch), wait, alive)
+
+
+async def search(using: str, search: Search, wait: timedelta, alive: Alive = always) -> list[ActivatedJob]:
+    """:func:`poll` for whatever looks for jobs, also of several types at once."""
+    hub, until = of(using), time.monotonic() + wait.total_seconds()
+    with hub.waiting(search.types, kind=search.kind, alive=alive) as place:
+        while True:
+            jobs = await _look(hub, search, alive)
+            if jobs:
+                _tell(hub, place, search, jobs)
+                return jobs
+            if not alive() or not await place.wait(until):
+                return []
+
+
+def _tell(hub: Hub, place: Place, search: Search, jobs: list[ActivatedJob]) -> None:
+    """What others who wait should know of this activation."""
+    if len(jobs) >= search.most:
+        place.pass_on()
+    for job in jobs:
+        hub.expect(job.type, job.deadline)
+
+
+async def _look(hub: Hub, search: Search, alive: Alive) -> list[ActivatedJob]:
+    """One look, in a thread of the hub."""
+    here = True
+    found = hub.hands.submit(lambda: search.look(lambda: here and alive()))
+    try:
+        return await asyncio.shield(asyncio.wrap_future(found))
+    except asyncio.CancelledError:
+        here = False
+        if not found.cancel():
+            found.add_done_callback(partial(_give_back, hub))
+        raise
+
+
+def _give_back(hub: Hub, found: Future[list[ActivatedJob]]) -> None:
+    if not found.cancelled() and found.exception() is None:
+        give_back(hub.using, found.result())
+
+
+def give_back(using: str, jobs: list[ActivatedJob]) -> None:
+    """Let others have these jobs, which could not be sent; does not wait for it."""
+    if jobs:
+        of(using).hands.submit(lambda: yield_jobs(using, jobs))
+
+
+def poll_in_thread(using: str, fetch: Fetch, wait: timedelta, alive: Alive = always) -> list[ActivatedJob]:
+    """:func:`poll` for a thread, which is kept until the end. While it waits it has no connection to the database.
+
+    Raises TooManyWaiters at once if there are no jobs and too many threads wait already.
+    """
+    return search_in_thread(using, search_of(using, fetch), wait, alive)
+
+
+def search_in_thread(using: str, search: Search, wait: timedelta, alive: Alive = always) -> list[ActivatedJob]:
+    """:func:`search` for a thread."""
+    until = time.monotonic() + wait.total_seconds()
+    jobs = search.look(alive)
+    if jobs or wait <= timedelta(0) or not alive():
+        return jobs
+    hub = of(using)
+    with hub.waiting_in_thread(search.types, kind=search.kind, alive=alive) as place:
+        while True:
+            if jobs := search.look(alive):
+                _tell(hub, place, search, jobs)
+                return jobs
+            leave_connections()
+            if not alive() or not place.wait(until):
+                return []
