@@ -28,6 +28,7 @@ from .bulk import (
     set_priority_page,
     set_retries_page,
 )
+from .dispatch import announce_ids
 from .external_home import available_at, held_by, home, wake_for
 from .moments import check_moment
 from .move import move
@@ -117,6 +118,8 @@ def set_due_date(target: Target, due_date: datetime | None, *, using: str | None
         elif move(row, TimerJob if later else Job, due_date=due_date) is None:
             return CHANGED_MEANWHILE
         wake_on_commit(database, timers=later)
+        if not later:
+            announce_ids(database, [row.pk])
         return None
 
     bulk = partial(set_due_date_page, due_date=due_date, later=later)

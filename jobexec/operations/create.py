@@ -18,6 +18,7 @@ from jobexec.models import SHARED_COLUMNS, Job, JobType, LogState, TimerJob
 from . import history
 from .announce import announce
 from .created import CreatedJobs, Table, instance
+from .dispatch import announce_created
 from .insert import insert_row, insert_rows, json_text, parameters
 from .locking import atomic
 from .moments import check_moment
@@ -175,3 +176,5 @@ def _tell(using: str, table: Table, jobs: Sequence[Job | TimerJob]) -> None:
     if jobs:
         announce(signals.job_created, using, table, jobs=jobs)
         wake_on_commit(using, timers=table is TimerJob)
+        if table is Job:
+            announce_created(using, jobs)

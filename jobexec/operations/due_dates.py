@@ -12,6 +12,7 @@ from jobexec.exceptions import DoNotRetry, InvalidJob, InvalidRetryPlan
 from jobexec.models import AbstractJob, Job, JobDefinition, SuspendedJob, TimerJob
 from jobexec.retry import RetryPlan, default_plan
 
+from .dispatch import announce_ids
 from .external_home import is_external
 from .move import move
 from .selection import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
@@ -52,6 +53,7 @@ def _recalculate(using: str, row: AbstractJob, from_creation: bool) -> str | Non
         if move(row, Job, due_date=due) is None:
             return CHANGED_MEANWHILE
         wake_on_commit(using)
+        announce_ids(using, [row.pk])
         return None
     type(row)._base_manager.using(using).filter(pk=row.pk).update(due_date=due)
     wake_on_commit(using, timers=True)

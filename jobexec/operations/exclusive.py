@@ -13,6 +13,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from jobexec import clock
 from jobexec.models import AbstractJob, ExclusiveLock, ExternalWorkerJob, Job
 
+from .dispatch import announce_instances
 from .external_wake import wake_workers_on_commit
 from .locking import delete_rows, returns_rows
 from .wake import wake_on_commit
@@ -100,6 +101,7 @@ def wake_for_siblings(using: str, freed: Collection[str]) -> None:
     for_executors, for_workers = _exist(using, _exclusive_jobs(using).filter(process_instance_id__in=freed), external)
     if for_executors:
         wake_on_commit(using)
+        announce_instances(using, freed)
     if for_workers:
         types = external.order_by().values_list("handler_type", flat=True).distinct()[:_TYPES]
         wake_workers_on_commit(using, types)

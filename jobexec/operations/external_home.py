@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from jobexec import clock
 from jobexec.models import AbstractJob, ExclusiveLock, ExternalWorkerJob, Job, JobType, TimerJob
 
+from .dispatch import announce_ids
 from .exclusive import wake_for_siblings
 from .external_exclusive import PREFIX, owner_of
 from .external_wake import wake_workers_on_commit
@@ -75,6 +76,8 @@ def wake_for(using: str, rows: Iterable[AbstractJob], *, timers: bool = False) -
     wake_workers_on_commit(using, {row.handler_type for row in theirs})
     if ours:
         wake_on_commit(using, timers=timers)
+        if not timers:
+            announce_ids(using, (row.pk for row in ours))
 
 
 def held_by(row: AbstractJob) -> str:

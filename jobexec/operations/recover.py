@@ -16,6 +16,7 @@ from jobexec.models import AbstractJob, DeadLetterJob, ExecutorNode, Job
 
 from . import global_lock
 from .announce import announce, failure_signal
+from .dispatch import announce_ids
 from .exclusive import unlock_all, unlock_instances
 from .leases import remove_node
 from .locking import atomic, lock_rows
@@ -149,6 +150,7 @@ def _unlock(using: str, ids: list[Any], **changes: Any) -> None:
     if ids:
         rows = Job.objects.using(using).filter(pk__in=ids)
         rows.update(lock_owner=None, lock_expiration_time=None, start_time=None, revision=F("revision") + 1, **changes)
+        announce_ids(using, ids)
 
 
 def _charge(using: str, row: Job, node_name: str, charged: Charged) -> None:

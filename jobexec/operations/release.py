@@ -9,6 +9,7 @@ from django.db.models import F
 
 from jobexec.models import Job
 
+from .dispatch import announce_ids
 from .exclusive import unlock_instances
 from .locking import atomic, lock_rows
 from .wake import wake_on_commit
@@ -22,6 +23,7 @@ def release_jobs(using: str, jobs: Sequence[AcquiredJob]) -> int:
         for owner, group in by_owner(jobs).items():
             unlock_instances(using, owner, {job.serial_key for job in group} - {""})
         if count:
+            announce_ids(using, (job.id for job in jobs))
             wake_on_commit(using)  # others may be idle; who releases is stopping or full
     return count
 

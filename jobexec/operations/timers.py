@@ -10,6 +10,7 @@ from jobexec import clock
 from jobexec.models import Job, SuspendedJob, TimerJob
 
 from . import transfer
+from .dispatch import announce_ids
 from .locking import atomic, lock_rows
 from .move import move_all
 from .suspensions import Suspensions, covered_rows
@@ -48,6 +49,7 @@ def _move(using: str, rows: list[TimerJob]) -> int:
     moved = move_all([row for row in rows if row.pk not in suspended], Job)
     if moved:
         wake_on_commit(using)
+        announce_ids(using, (row.pk for row in moved))
     return len(moved) + len(move_all(covered, SuspendedJob, suspended_at=clock.now(using)))
 
 
@@ -60,6 +62,7 @@ def _move_unread(using: str, page: QuerySet[TimerJob]) -> int:
     if found:
         transfer.transfer(using, TimerJob, Job, ids)
         wake_on_commit(using)
+        announce_ids(using, ids)
     return len(found)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
-from weakref import WeakKeyDictionary
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from jobexec.conf import get_settings
+
+from .once import Once
 
 logger = logging.getLogger("jobexec.wake")
 
@@ -21,9 +21,6 @@ CHANNEL = "jobexec_wake"
 JOBS, TIMERS, HISTORY, SCHEDULES, EVERYTHING = "job", "timer", "history", "schedule", ""
 
 _listeners: set[Callable[[str, str], None]] = set()
-
-# Where among the callbacks of a connection our own was seen last.
-_places: WeakKeyDictionary[BaseDatabaseWrapper, int] = WeakKeyDictionary()
 
 
 def add_listener(listener: Callable[[str, str], None]) -> None:
@@ -41,32 +38,16 @@ def wake_on_commit(using: str, *, timers: bool = False, history: bool = False, s
     """Wake the executors of this engine once the current transaction commits, once per transaction.
 
     For executable jobs, or for timers, history or schedules: of these only the loop that waits for them wants to know.
-    Losing the wake-up costs latency only: polling always suffices. A callback that a rolled back savepoint took
-    away also took the jobs that it was for, so looking for our own callback is enough to know that one will come.
+    Losing the wake-up costs latency only: polling always suffices. With a broker as dispatcher it is the broker that
+    tells other processes of jobs (:mod:`~jobexec.operations.dispatch`), and the database of all else.
     """
     content = SCHEDULES if schedules else HISTORY if history else TIMERS if timers else JOBS
     connection = connections[using]
-    pending = _pending(connection)
+    pending = _once.waiting(connection)
     if pending is not None:
         pending.also(content)
         return
     connection.on_commit(_Wake(connection, content), robust=True)
-
-
-def _pending(connection: BaseDatabaseWrapper) -> _Wake | None:
-    waiting: Any = connection.run_on_commit
-    if not waiting:
-        return None
-    # A transaction may have very many callbacks: looking through them for each of its jobs would take forever.
-    place = _places.get(connection, 0)
-    if place >= len(waiting) or not isinstance(waiting[place][1], _Wake):
-        found = (number for number, entry in enumerate(waiting) if isinstance(entry[1], _Wake))
-        place = next(found, -1)
-        if place < 0:
-            return None
-        _places[connection] = place
-    wake: _Wake = waiting[place][1]
-    return wake
 
 
 class _Wake:
@@ -84,7 +65,10 @@ class _Wake:
                 listener(self.using, self.content)
             except Exception:  # the job is committed, and the other listeners want to know
                 logger.exception("A listener failed on %s", self.using)
-        if self.connection.vendor == "postgresql" and get_settings().engine(self.using).notify:
+        settings = get_settings()
+        if self.connection.vendor != "postgresql" or not settings.engine(self.using).notify:
+            return
+        if self.content != JOBS or settings.dispatch == "database":
             self._notify()
 
     def _notify(self) -> None:
@@ -95,3 +79,6 @@ class _Wake:
                 cursor.execute(f"NOTIFY {CHANNEL}" + (f", '{self.content}'" if self.content else ""))
         except Exception:  # the job is committed; whoever enqueued it must not see an error for a lost wake-up
             logger.warning("NOTIFY failed on %s; executors will find the job by polling", self.using, exc_info=True)
+
+
+_once = Once(_Wake)
