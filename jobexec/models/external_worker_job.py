@@ -25,7 +25,9 @@ class ExternalWorkerJob(AbstractJob):
     state: ClassVar[str] = "external worker"
 
     available_at = models.DateTimeField(
-        default=clock.now, help_text=_("When a worker may fetch it: its deadline, or the end of its back-off.")
+        null=True,
+        blank=True,
+        help_text=_("When a worker may fetch it: its deadline, or the end of its back-off; empty is at once."),
     )
     lease_token = models.CharField(
         max_length=64, blank=True, default="", help_text=_("What a worker that asked for a lease must show.")
@@ -35,8 +37,8 @@ class ExternalWorkerJob(AbstractJob):
         verbose_name = _("external worker job")
         verbose_name_plural = _("external worker jobs")
         indexes: ClassVar = [
-            # What is locked is passed over inside the index.
-            models.Index(fields=["handler_type", "rank", "available_at"], name="jobexec_external_available"),
+            # What is new stands in it in the order of the ranks, and what is locked or backs off stands behind.
+            models.Index(fields=["handler_type", "available_at", "rank"], name="jobexec_external_available"),
             models.Index(fields=["lock_owner"], name="jobexec_external_worker"),
             process_instance_index("jobexec_external_instance"),
         ]

@@ -71,10 +71,9 @@ def _shared(using: str, columns: Mapping[str, Any], now: datetime, due_date: dat
         shared["traceparent"] = traceparent
     if due_date is not None:
         shared["due_date"] = due_date
-    # A moment in the past would put it before those that have waited longer.
-    available = max(now, due_date or now)
-    rank_ = rank(using, due_date or now, columns.get("priority", 0))
-    return shared | {"create_time": now, "available_at": available, "rank": rank_}
+        if due_date > now:
+            shared["available_at"] = due_date
+    return shared | {"create_time": now, "rank": rank(using, due_date or now, columns.get("priority", 0))}
 
 
 def _text(number: int, configuration: Mapping[str, Any]) -> str:
