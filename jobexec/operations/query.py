@@ -10,8 +10,10 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from jobexec.models import JOB_TABLES, AbstractJob, DeadLetterJob, JobType, SuspendedJob
+from jobexec import clock
+from jobexec.models import JOB_TABLES, AbstractJob, DeadLetterJob, ExternalWorkerJob, JobType, SuspendedJob
 
+from . import external_home
 from . import query_values as values
 from .lookup import as_id
 from .query_find import find
@@ -20,7 +22,9 @@ Table: TypeAlias = type[AbstractJob]
 Condition: TypeAlias = Callable[[Any, Table], Q]
 
 STATES: dict[str, Table] = {table.state.replace(" ", "_"): table for table in JOB_TABLES}
-"""The states by name: executable, timer, suspended, dead_letter. A state is a table."""
+"""The states by name: executable, timer, suspended, dead_letter, external_worker. A state is a table."""
+
+_WITH_KEYS = (SuspendedJob, DeadLetterJob, ExternalWorkerJob)
 
 
 def _by(check: values.Check, condition: Condition) -> Any:
@@ -50,9 +54,17 @@ def _suspended(value: bool, table: Table) -> Q:
     return Q(suspend_requested=value)
 
 
+def _locked(value: bool, table: Table) -> Q:
+    now = clock.now()
+    return external_home.held(table, now) if value else external_home.free(table, now)
+
+
 def _anywhere(value: str, table: Table) -> Q:
     id = as_id(value)
     found = Q(process_instance_id=value) | Q(correlation_id=value) | Q(handler_type__startswith=value)
+    key = values.as_key(value) if table in _WITH_KEYS else None
+    if key is not None:
+        found |= Q(job_key=key)
     return found if id is None else found | Q(pk=id)
 
 
@@ -74,6 +86,9 @@ class JobQuery:
     """Some of :data:`STATES`."""
     type: str | None = _column("type", values.word(*JobType.values))
     handler: str | None = _pattern("handler_type")
+    """The name of a handler, or the type of an external job (Camunda 7: its topic)."""
+    job_key: int | None = _column("job_key", values.key)
+    """By which workers outside name it."""
     job_definition_id: str | None = _column("job_definition_id")
     category: str | None = _pattern("category")
     process_instance_id: str | None = _column("process_instance_id")
@@ -99,16 +114,19 @@ class JobQuery:
     fingerprint: str | None = _column("fingerprint")
     """That of a dead letter; jobs of other states have none."""
     failed_activity_id: str | None = _column("failed_activity_id")
-    locked: bool | None = _either(Q(lock_owner__isnull=False), Q(lock_owner__isnull=True))
+    locked: bool | None = _by(values.yes_no, _locked)
+    """Whether a node has it in hand, or a worker whose deadline is not over."""
     lock_owner: str | None = _column("lock_owner")
     node: str | None = _by(values.text, lambda value, table: Q(lock_owner__startswith=f"{value}:"))
     """The name of the node that holds it."""
+    worker: str | None = _column("lock_owner")
+    """The worker outside that had it last, whether or not its deadline is over."""
     suspended: bool | None = _by(values.yes_no, _suspended)
     """Whether it is suspended, or to be as soon as its run has ended."""
     batch_id: UUID | str | None = _column("batch_id", values.uuid)
     correlation_id: str | None = _column("correlation_id")
     text: str | None = _by(values.text, _anywhere)
-    """A job's id, a process instance, a correlation id, or how a handler's name begins."""
+    """A job's id or key, a process instance, a correlation id, or how a handler's name begins."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -127,7 +145,13 @@ class JobQuery:
         """Where such jobs can be."""
         wanted = STATES if self.states is None else self.states
         tables = [table for name, table in STATES.items() if name in wanted]
-        return [table for table in tables if self.fingerprint is None or table is DeadLetterJob]
+        if self.fingerprint is not None:
+            tables = [table for table in tables if table is DeadLetterJob]
+        if self.worker is not None:
+            tables = [table for table in tables if table is ExternalWorkerJob]
+        if self.job_key is not None:
+            tables = [table for table in tables if table in _WITH_KEYS]
+        return tables
 
     def queryset(self, table: Table, using: str) -> QuerySet[Any]:
         """The jobs of one table: comparisons of its columns and nothing else, so that a batch can keep them."""

@@ -15,6 +15,8 @@ from .ranking import check_priority
 
 Check: TypeAlias = Callable[[str, Any], Any]
 
+MAX_KEY = 2**63 - 1
+
 
 def text(name: str, value: Any) -> str:
     """A text that is not empty: an empty one would mean jobs without a value, which is asked for otherwise."""
@@ -72,6 +74,21 @@ def priority(name: str, value: Any) -> int:
     except InvalidJob as error:
         raise InvalidQuery(f"{name}{str(error).removeprefix('priority')}") from None
     return int(value)
+
+
+def key(name: str, value: Any) -> int:
+    """A key of an external job."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_KEY:
+        raise InvalidQuery(f"{name}: expected a whole number from 1 to {MAX_KEY}, got {value!r}.")
+    return value
+
+
+def as_key(text: str) -> int | None:
+    """The key of an external job, as somebody has written it; None for a text that is none."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_KEY))):
+        return None
+    number = int(text)
+    return number if 0 < number <= MAX_KEY else None
 
 
 def moment(name: str, value: Any) -> datetime:

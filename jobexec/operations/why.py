@@ -8,9 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from jobexec.exceptions import JobNotFound
-from jobexec.models import AbstractJob
+from jobexec.models import AbstractJob, ExternalWorkerJob
 
-from . import why_held, why_over, why_waiting
+from . import why_external, why_held, why_over, why_waiting
 from .leases import time_of
 from .lookup import as_id, find_job
 from .why_facts import HEAVY, Facts, Reason
@@ -70,6 +70,8 @@ def _look(id: UUID | str, using: str) -> Explanation:
 
 
 def _reasons(facts: Facts) -> list[Reason]:
+    if isinstance(facts.job, ExternalWorkerJob):
+        return why_external.reasons(facts)
     if facts.job.locked:
         return why_held.reasons(facts)
     if facts.job.state == "dead letter":

@@ -14,6 +14,7 @@ from jobexec.models import (
     DeploymentRegistration,
     ExclusiveLock,
     ExecutorNode,
+    ExternalWorkerJob,
     Job,
     JobDefinition,
     NodeState,
@@ -21,6 +22,7 @@ from jobexec.models import (
     Suspension,
 )
 
+from .external_home import job_of_instance
 from .wording import both
 
 #: The columns that no reason needs: they may be large, and what is broken in them must not keep a job unexplained.
@@ -125,8 +127,11 @@ class Facts:
             return None
         return ExclusiveLock.objects.using(self.using).filter(pk=self.job.process_instance_id).first()
 
-    def sibling(self, lock: ExclusiveLock) -> Job | None:
+    def sibling(self, lock: ExclusiveLock) -> AbstractJob | None:
         """The first of the jobs for which the process instance is held."""
+        outside = job_of_instance(lock.lock_owner)
+        if outside is not None:
+            return ExternalWorkerJob.objects.using(self.using).filter(pk=outside).defer(*HEAVY).first()
         held = Job.objects.using(self.using).filter(lock_owner=lock.lock_owner, exclusive=True).exclude(pk=self.job.pk)
         siblings = held.filter(~Q(process_instance_id=""), process_instance_id=lock.process_instance_id)
         return siblings.defer(*HEAVY).order_by("rank", "id").first()

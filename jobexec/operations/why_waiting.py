@@ -8,10 +8,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobexec.conf import get_settings
-from jobexec.models import ExclusiveLock, HistoryJob, Job, SuspendedJob
+from jobexec.models import HistoryJob, Job, SuspendedJob
 
-from . import why_nodes, why_suspended, why_tenant
-from .why_facts import MOST_IN_FRONT, Facts, Reason, iso, node_of
+from . import why_external, why_nodes, why_suspended, why_tenant
+from .external_home import is_external
+from .why_facts import MOST_IN_FRONT, Facts, Reason, iso
+from .why_sibling import sibling
 
 
 def reasons(facts: Facts) -> list[Reason]:
@@ -22,9 +24,10 @@ def reasons(facts: Facts) -> list[Reason]:
     found = [*why_suspended.in_force(facts), *_unknown_since(facts)]
     if not isinstance(job, Job):
         found += _not_due(facts)
-    found += why_nodes.reasons(facts)
+    # A suspended job of workers outside goes to no node.
+    found += why_external.workers(facts) if is_external(job) else why_nodes.reasons(facts)
     if isinstance(job, Job):
-        found += [*_sibling(facts), *why_tenant.reasons(facts), *why_nodes.busy(facts), *_in_front(facts)]
+        found += [*sibling(facts), *why_tenant.reasons(facts), *why_nodes.busy(facts), *_in_front(facts)]
     return [*(found or [_soon(facts)]), *why_suspended.planned(facts)]
 
 
@@ -67,47 +70,6 @@ def _not_due(facts: Facts) -> list[Reason]:
         job.retries,
     ) % {"made": job.attempts, "due": facts.said(due), "count": job.retries, "exception": job.exception_message}
     return [Reason("waits_for_retry", text, details | {"exception": job.exception_message})]
-
-
-def _sibling(facts: Facts) -> list[Reason]:
-    lock = facts.exclusive_lock
-    if lock is None:
-        return []
-    sibling = facts.sibling(lock)
-    details = {
-        "process_instance": lock.process_instance_id,
-        "lock_owner": lock.lock_owner,
-        "node": node_of(lock.lock_owner),
-        "since": iso(lock.lock_time),
-        "job": str(sibling.pk) if sibling else None,
-        "handler": sibling.handler_type if sibling else None,
-    }
-    values = details | {"since": facts.said(lock.lock_time)}
-    if sibling is not None:
-        text = _(
-            "It is exclusive, and another job of its process instance %(process_instance)s is in the hands of node "
-            "%(node)s since %(since)s: %(job)s, %(handler)s."
-        )
-        return [Reason("exclusive_sibling", text % values, details)]
-    text = _(
-        "It is exclusive, and node %(node)s holds its process instance %(process_instance)s since %(since)s with no "
-        "other job of it in hand%(why)s."
-    )
-    return [Reason("exclusive_lock", text % (values | {"why": _without_job(facts, lock)}), details)]
-
-
-def _without_job(facts: Facts, lock: ExclusiveLock) -> str:
-    """What may hold a process instance when no job does, as far as the node's row says."""
-    holder = next((node for node in facts.nodes if node.lock_owner == lock.lock_owner), None)
-    if holder is None or not facts.lives(holder):
-        return _(": the node is gone, and a living one clears this at its next look for dead nodes")
-    if holder.stuck_threads:
-        return ngettext(
-            ": it has %(count)d thread that is stuck in a job past its timeout, which may be one of these",
-            ": it has %(count)d threads that are stuck in jobs past their timeout, which may be of these",
-            holder.stuck_threads,
-        ) % {"count": holder.stuck_threads}
-    return _(": an outcome is being written at this moment")
 
 
 def _in_front(facts: Facts) -> list[Reason]:
