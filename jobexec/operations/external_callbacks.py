@@ -10,9 +10,8 @@ from django.utils.dateparse import parse_duration
 from jobexec import clock
 from jobexec.models import AbstractJob, ExternalWorkerJob, Job, JobType
 
-from .dispatch import announce_ids
+from .external_home import wake_for
 from .move import move
-from .wake import wake_on_commit
 
 #: What the options of a ``@job`` say about a job that has none of its own.
 _SAID_BY_OPTIONS = (
@@ -44,9 +43,8 @@ def run_callback(
     and what was said of the failures of workers is in the log. None if somebody else changed the row.
     """
     moved = move(row, Job, **callback_columns(using, row, callback, given))
-    wake_on_commit(using)
     if moved is not None:
-        announce_ids(using, [moved.pk])
+        wake_for(using, [moved])
     return moved
 
 

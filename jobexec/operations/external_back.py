@@ -1,0 +1,50 @@
+"""A job that a worker outside had and has no more: back to where others can fetch it, or to where it was to go."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from jobexec import clock, signals
+from jobexec.models import ExternalWorkerJob, LogState, SuspendedJob
+
+from . import external_log
+from .announce import announce
+from .external_home import free_instances, given_back, may_hold
+from .external_types import Caller
+from .external_wake import wake_workers_on_commit
+from .move import move
+from .removal import remove_cancelled
+from .suspensions import covered_rows
+
+
+def give_back(
+    using: str, row: ExternalWorkerJob, *, due_date: datetime | None, **changes: Any
+) -> ExternalWorkerJob | SuspendedJob | None:
+    """Let others fetch a job whose row the caller has locked, from ``due_date`` on (None: at once).
+
+    A job that was to be suspended when its worker has ended with it goes to the suspended jobs, and keeps its date
+    there. Its process instance is freed, waiting workers are told, also of a date that lies ahead: they wait until
+    then and not longer. Returns the row where it now is; None if somebody else changed it.
+    """
+    if covered_rows(using, [row]):
+        return move(row, SuspendedJob, **changes, due_date=due_date, suspended_at=clock.now(using))
+    changes |= {**given_back(), "due_date": due_date, "available_at": due_date}
+    changes["revision"] = row.revision + 1
+    same = ExternalWorkerJob.objects.using(using).filter(pk=row.pk, revision=row.revision)
+    if not same.update(**changes):
+        return None
+    for name, value in changes.items():
+        setattr(row, name, value)
+    free_instances(using, may_hold([row]))
+    wake_workers_on_commit(using, [row.handler_type])
+    return row
+
+
+def remove_cancelled_job(
+    using: str, row: ExternalWorkerJob, caller: Caller, worker: str | None, *, exception_message: str = ""
+) -> None:
+    """The end of a job that somebody cancelled while a worker had it, and that the worker has not completed."""
+    external_log.write(using, LogState.CANCELLED, row, caller, worker, exception_message=exception_message)
+    remove_cancelled(using, [row])
+    announce(signals.job_cancelled, using, ExternalWorkerJob, jobs=[row])
