@@ -38,7 +38,7 @@ class ExternalWorkerJob(AbstractJob):
         verbose_name_plural = _("external worker jobs")
         indexes: ClassVar = [
             # What is new stands in it in the order of the ranks, and what is locked or backs off stands behind.
-            models.Index(fields=["handler_type", "available_at", "rank"], name="jobexec_external_available"),
+            models.Index(fields=["handler_type", "available_at", "rank", "id"], name="jobexec_external_available"),
             models.Index(fields=["lock_owner"], name="jobexec_external_worker"),
             process_instance_index("jobexec_external_instance"),
         ]
