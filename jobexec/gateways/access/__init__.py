@@ -5,12 +5,13 @@ requests. Views are wrapped with :func:`protected`; a gRPC server asks with ``au
 """
 
 from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
+from jobexec.operations.gateway_clients import PERMISSIONS
 
-from .announce import announce
 from .audit import audit
-from .client import ANYBODY, PERMISSIONS, Client
+from .client import ANYBODY, Client
 from .limits import limit
 from .metadata import of_metadata
+from .notice import announce
 from .verify import authenticate, forget, known
 from .views import Problem, Refusal, client_of, protected
 

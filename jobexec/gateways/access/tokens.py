@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.core.signing import BadSignature, Signer
-from django.utils.crypto import constant_time_compare, salted_hmac
+from django.utils.crypto import constant_time_compare
 
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.exceptions import Unauthenticated
 from jobexec.models import GatewayClient
+from jobexec.operations.gateway_secrets import digest
 
 _SALT = "jobexec.gateways.access.tokens"
 
@@ -73,9 +74,9 @@ def is_of_secret(claims: Claims, row: GatewayClient) -> bool:
 
 
 def _of_secret(row: GatewayClient | None) -> str:
-    # Not the digest itself: what stands in a token can be read by everybody who has it.
-    value = (row.token_digest or "") if row else ""
-    return salted_hmac(_SALT + ".secret", value, algorithm="sha256").hexdigest()[:32]
+    # Not the digest itself: what stands in a token can be read by everybody who has it. Not with SECRET_KEY: tokens
+    # outlive a new one as long as the former is among SECRET_KEY_FALLBACKS.
+    return digest(f"{_SALT}:{row.token_digest}")[:32] if row else ""
 
 
 def _signer() -> Signer:

@@ -12,9 +12,10 @@ from django.middleware.csrf import CsrfViewMiddleware
 from jobexec.conf import get_settings
 from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
 from jobexec.operations.external_types import Caller
+from jobexec.operations.gateway_clients import PERMISSIONS
 from jobexec.tenancy import tenants_of
 
-from .client import PERMISSIONS, Client
+from .client import Client
 from .limits import Buckets
 
 #: To work and to look for jobs; and to do everything.
