@@ -41,6 +41,7 @@ def acquire_jobs(
     strategy: str = "auto",
     force_after: timedelta = timedelta(minutes=1),
     walk: Walk | None = None,
+    ids: Collection[UUID] | None = None,
 ) -> Acquisition:
     """Lock up to ``limit`` jobs for ``owner``, in the order of ``scope``, and return them (Camunda: AcquireJobsCmd).
 
@@ -54,11 +55,12 @@ def acquire_jobs(
     it and the second elsewhere. Rows that cannot be read become dead letters, and the call brings nothing but
     ``found``: the next one will.
 
-    ``walk`` is the position of the loop that asks; without one each page starts at the head of the order.
+    ``walk`` is the position of the loop that asks; without one each page starts at the head of the order. With ``ids``
+    only these jobs are looked at, and the siblings that come along; see :mod:`~jobexec.operations.acquire_ids`.
     """
     if limit < 1:
         return Acquisition()
-    request = Request(using, owner, limit, scope, lock_time, walk or Walk())
+    request = Request(using, owner, limit, scope, lock_time, walk or Walk(), ids)
     try:
         if strategy == "global_lock":
             return _acquire_global_lock(request, force_after)
@@ -74,7 +76,7 @@ def acquire_jobs(
 def _acquire(request: Request) -> Acquisition:
     """In one statement if the page is plain, else in several that have the same meaning."""
     walk, position = request.walk, request.walk.begin()
-    if request.scope.tenants is not None:
+    if request.scope.tenants is not None or request.ids is not None:
         return _acquire_in_several(request, position)
     if walk.not_plain:
         walk.not_plain -= 1

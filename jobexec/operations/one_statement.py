@@ -25,11 +25,11 @@ from .unreadable import UNREADABLE
 from .walk import Position
 from .work import LONG, WIDE, AcquiredJob, Scope
 
-_JOB, _LOCK, _SUSPENSION = (model._meta.db_table for model in (Job, ExclusiveLock, Suspension))
+JOB, _LOCK, _SUSPENSION = (model._meta.db_table for model in (Job, ExclusiveLock, Suspension))
 _MANY_PAIRS = 100  # SQLite puts a limit on the terms of a UNION
 _INLINE = 1000  # bytes: so short, a value is not stored elsewhere, and need not be measured as text
 
-_UPDATE = """
+UPDATE = """
 UPDATE {job} SET lock_owner = %(owner)s, lock_expiration_time = %(until)s, revision = revision + 1
 WHERE {page} RETURNING {columns}, {configuration}"""
 
@@ -41,7 +41,7 @@ AND NOT (exclusive AND process_instance_id <> '' AND EXISTS (
 {bounds} ORDER BY rank, id LIMIT %(limit)s"""
 
 # Asked once for each statement, and seen with the same eyes as the jobs: what is suspended by then is not locked.
-_NO_SUSPENSION = f"""NOT EXISTS (SELECT 1 FROM {_SUSPENSION} WHERE live
+NO_SUSPENSION = f"""NOT EXISTS (SELECT 1 FROM {_SUSPENSION} WHERE live
 AND (suspend_time IS NULL OR suspend_time <= %(now)s) AND (activate_time IS NULL OR activate_time > %(now)s))"""
 
 
@@ -72,16 +72,16 @@ def lock_plain_page(
         return _NOTHING
     adapt = connection.ops.adapt_datetimefield_value
     parameters: dict[str, Any] = {"owner": owner, "until": adapt(until), "now": adapt(clock.now(using)), "limit": limit}
-    bounds = _bounds(scope, position, parameters)
+    bounds = bounds_of(scope, position, parameters)
     try:
         jobs = _FORMS[connection.vendor](using, owner, pairs, bounds, parameters, scope.wide)
     except UNREADABLE:  # one of them; all are locked by now, and committed
-        _unlock(using, owner, until)
+        unlock_page(using, owner, until)
         return PlainPage([], others=True)
     return _plain(using, owner, jobs, until)
 
 
-def _bounds(scope: Scope, position: Position | None, parameters: dict[str, Any]) -> str:
+def bounds_of(scope: Scope, position: Position | None, parameters: dict[str, Any]) -> str:
     """The conditions of the scope and of the position, as SQL; adds their values to the parameters."""
     bounds = ""
     if scope.priority_min is not None:
@@ -113,7 +113,7 @@ def _lock_on_postgresql(
 
 @cache
 def _on_postgresql(one_pair: bool, bounds: str, wide: bool) -> str:
-    names = {"job": _JOB, "lock": _LOCK, "bounds": bounds}
+    names = {"job": JOB, "lock": _LOCK, "bounds": bounds}
     if one_pair:
         run = _RUN.format(columns="ctid", category="%(category)s", deployment="%(deployment)s", **names)
         page = f"{run} FOR UPDATE SKIP LOCKED"
@@ -123,15 +123,13 @@ def _on_postgresql(one_pair: bool, bounds: str, wide: bool) -> str:
         page = f"""
             SELECT place FROM unnest(%(categories)s::text[], %(deployments)s::text[]) AS pair(category, deployment)
             CROSS JOIN LATERAL ({run} FOR UPDATE SKIP LOCKED) AS run ORDER BY rank, id LIMIT %(limit)s"""
-    text = "handler_configuration::text"
-    short = f"WHEN pg_column_size(handler_configuration) <= {_INLINE} THEN {text}"
     # By its place a row is found fastest. One that was changed since the statement began is at another place by now,
     # is not found there, and stays for the next page.
-    return _UPDATE.format(
-        page=f"ctid = ANY (ARRAY({page})) AND {_NO_SUSPENSION}",
-        job=_JOB,
+    return UPDATE.format(
+        page=f"ctid = ANY (ARRAY({page})) AND {NO_SUSPENSION}",
+        job=JOB,
         columns=", ".join(AcquiredJob.COLUMNS),
-        configuration=f"CASE {short} WHEN length({text}) <= {LONG} THEN {text} END" + _more(wide),
+        configuration=configuration("postgresql", wide),
     )
 
 
@@ -144,7 +142,7 @@ def _lock_on_sqlite(
         parameters["id"] = parameters["id"].hex
     with connections[using].cursor() as cursor:
         cursor.execute(_on_sqlite(len(pairs), bounds, wide), parameters)
-        return [_from_sqlite(row, using, owner) for row in cursor.fetchall()]
+        return [from_sqlite(row, using, owner) for row in cursor.fetchall()]
 
 
 @cache
@@ -152,7 +150,7 @@ def _on_sqlite(pairs: int, bounds: str, wide: bool) -> str:
     runs = [
         _RUN.format(
             columns="rowid AS place, rank, id",
-            job=_JOB,
+            job=JOB,
             lock=_LOCK,
             category=f"%(category{number})s",
             deployment=f"%(deployment{number})s",
@@ -161,19 +159,25 @@ def _on_sqlite(pairs: int, bounds: str, wide: bool) -> str:
         for number in range(pairs)
     ]
     union = " UNION ALL ".join(f"SELECT * FROM ({run})" for run in runs)
-    return _UPDATE.format(
-        page=f"rowid IN (SELECT place FROM ({union}) ORDER BY rank, id LIMIT %(limit)s) AND {_NO_SUSPENSION}",
-        job=_JOB,
+    return UPDATE.format(
+        page=f"rowid IN (SELECT place FROM ({union}) ORDER BY rank, id LIMIT %(limit)s) AND {NO_SUSPENSION}",
+        job=JOB,
         columns=", ".join(AcquiredJob.COLUMNS),
-        configuration=f"CASE WHEN length(handler_configuration) <= {LONG} THEN handler_configuration END" + _more(wide),
+        configuration=configuration("sqlite", wide),
     )
 
 
-def _more(wide: bool) -> str:
-    return "".join(f", {name}" for name in WIDE) if wide else ""
+def configuration(vendor: str, wide: bool) -> str:
+    """The arguments as text, as far as they are short, and in a wide scope what else is asked for."""
+    more = "".join(f", {name}" for name in WIDE) if wide else ""
+    if vendor == "sqlite":
+        return f"CASE WHEN length(handler_configuration) <= {LONG} THEN handler_configuration END{more}"
+    text = "handler_configuration::text"
+    short = f"WHEN pg_column_size(handler_configuration) <= {_INLINE} THEN {text}"
+    return f"CASE {short} WHEN length({text}) <= {LONG} THEN {text} END{more}"
 
 
-def _from_sqlite(row: tuple[Any, ...], using: str, owner: str) -> AcquiredJob:
+def from_sqlite(row: tuple[Any, ...], using: str, owner: str) -> AcquiredJob:
     job = AcquiredJob(using, owner, *row)
     job.id = UUID(row[0])
     job.exclusive, job.atomic = bool(job.exclusive), bool(job.atomic)
@@ -190,12 +194,12 @@ def _plain(using: str, owner: str, jobs: list[AcquiredJob], until: datetime) -> 
     for job in jobs:
         (others if job.suspend_requested or (job.process_instance_id and job.exclusive) else plain).append(job)
     if others:
-        _unlock(using, owner, until, pk__in=[job.id for job in others])
+        unlock_page(using, owner, until, pk__in=[job.id for job in others])
     plain.sort(key=in_order)
     return PlainPage(plain, bool(others))
 
 
-def _unlock(using: str, owner: str, until: datetime, **among: Any) -> None:
+def unlock_page(using: str, owner: str, until: datetime, **among: Any) -> None:
     """Undo what one statement has locked: the moment until which is that statement's own.
 
     With the revision that they had: the rows are as they were, and nobody has been told of anything else.

@@ -32,6 +32,8 @@ class Request:
     scope: Scope
     lock_time: timedelta
     walk: Walk
+    #: Only these, wherever they stand; None: whatever comes first.
+    ids: Collection[UUID] | None = None
 
     @property
     def until(self) -> datetime:
@@ -89,6 +91,8 @@ def _within_tenants(request: Request, page: list[AcquiredJob]) -> list[AcquiredJ
 def _candidates(request: Request, position: Position | None, *, lock: bool) -> list[AcquiredJob]:
     """The first jobs in the order of the scope, by rank within a category; behind ``position``, if ranks decide."""
     scope, limit = request.scope, request.limit
+    if request.ids is not None:
+        return _those(request, lock)
     if scope.category_order == "rank":
         return _first(request, limit, scope.pairs(), position, lock)
     if scope.category_order == "strict":
@@ -101,6 +105,21 @@ def _candidates(request: Request, position: Position | None, *, lock: bool) -> l
     # A whole page of each: any of them may be the only one that has jobs.
     pages = {name: _first(request, limit, scope.pairs_of(name), None, lock) for name in scope.categories}
     return turns.merge(pages, limit)
+
+
+def _those(request: Request, lock: bool) -> list[AcquiredJob]:
+    """The jobs that were named, as far as they can be acquired, by rank."""
+    page = named(request.using, request.scope, request.ids or ())
+    if lock:
+        page = lock_rows(page, skip_locked=True)
+    rows = page.order_by("rank", "id").values_list(*columns(request.scope.wide))[: request.limit]
+    return [from_row(row, request.using, request.owner) for row in rows]
+
+
+def named(using: str, scope: Scope, ids: Collection[UUID]) -> QuerySet[Job]:
+    """Those of these jobs that can be acquired in this scope."""
+    jobs = acquirable(using, scope).filter(category__in=scope.categories)
+    return jobs.filter(deployment_id__in=("", *scope.deployments), pk__in=ids)
 
 
 def _first(

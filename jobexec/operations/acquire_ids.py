@@ -1,0 +1,86 @@
+"""Acquisition of jobs that somebody has named: what a message of a broker is good for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from jobexec import clock
+
+from .acquire import acquire_jobs
+from .one_statement_ids import lock_plain_ids
+from .page import in_order, named
+from .work import Acquisition, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What was acquired, and which of the named jobs are ``left``: they could still be had, by whoever asks again.
+
+    All others are settled as far as a message goes: they are ours now, or somebody else's, gone or moved away, not of
+    this scope, or wait for their process instance. Whatever makes such a job acquirable announces it again.
+    """
+
+    acquisition: Acquisition
+    left: frozenset[UUID] = frozenset()
+
+
+def acquire_ids(
+    using: str,
+    owner: str,
+    ids: Collection[UUID],
+    limit: int,
+    scope: Scope,
+    *,
+    lock_time: timedelta,
+    strategy: str = "auto",
+    force_after: timedelta = timedelta(minutes=1),
+) -> Named:
+    """Lock up to ``limit`` of these jobs, and exclusive siblings, for ``owner``; in order of their rank.
+
+    The same as :func:`~jobexec.operations.acquire.acquire_jobs` in every other respect, by the same strategies: who
+    may have a job, what suspensions cover, one node for a process instance. A job that is locked already, also by
+    ``owner``, is not touched, so a message that comes twice does nothing.
+    """
+    wanted = list(dict.fromkeys(ids))
+    if limit < 1 or not wanted:
+        return Named(Acquisition(), frozenset(wanted))
+    result, rest = _plain(using, owner, wanted[:limit], scope, lock_time, strategy), wanted
+    if result.jobs:
+        mine = {job.id for job in result.jobs}
+        rest = [id for id in wanted if id not in mine]
+    # Without a lock and outside of a transaction: mostly nobody has left anything, and that is all.
+    free = _still_free(using, scope, rest)
+    if free and len(result.jobs) < limit:
+        others = acquire_jobs(
+            using,
+            owner,
+            limit - len(result.jobs),
+            scope,
+            lock_time=lock_time,
+            strategy=strategy,
+            force_after=force_after,
+            ids=free,
+        )
+        result = _together(result, others)
+        free = _still_free(using, scope, [id for id in free if id not in {job.id for job in others.jobs}])
+    return Named(result, frozenset(free))
+
+
+def _plain(using: str, owner: str, ids: list[UUID], scope: Scope, lock_time: timedelta, strategy: str) -> Acquisition:
+    if strategy not in ("auto", "skip_locked") or scope.tenants is not None:
+        return Acquisition()
+    jobs = lock_plain_ids(using, owner, ids, scope, clock.now(using) + lock_time) or []
+    return Acquisition(jobs, found=len(jobs))
+
+
+def _together(first: Acquisition, second: Acquisition) -> Acquisition:
+    second.jobs = sorted([*first.jobs, *second.jobs], key=in_order)
+    second.found += first.found
+    return second
+
+
+def _still_free(using: str, scope: Scope, ids: Collection[UUID]) -> list[UUID]:
+    return list(named(using, scope, ids).values_list("pk", flat=True)) if ids else []
