@@ -1,6 +1,6 @@
 """Metrics for Prometheus, read from the database when somebody asks: see ``docs/reference/metrics.md``.
 
-The only module that imports prometheus_client: ``pip install jobexec[metrics]``.
+Needs prometheus_client: ``pip install jobexec[metrics]``. What gateway processes count themselves they tell themselves.
 """
 
 from __future__ import annotations

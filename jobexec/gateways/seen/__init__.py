@@ -20,7 +20,7 @@ from .counts import (
     TIMED_OUT,
     Counts,
 )
-from .registry import Registry, Sight, Stream, Streaming, Waiting
+from .workers import Registry, Sight, Stream, Streaming, Waiting
 from .writing import registry, start, stop
 
 __all__ = [

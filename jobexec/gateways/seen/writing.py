@@ -15,7 +15,7 @@ from jobexec.executor.service import Loop, call_in_thread
 from jobexec.operations.external_workers import WorkerRow, forget_workers, write_workers
 from jobexec.operations.leases import time_of
 
-from .registry import Registry, Sight
+from .workers import Registry, Sight
 
 logger = logging.getLogger("jobexec.gateways")
 

@@ -48,10 +48,10 @@ class Stream:
     id: str = field(default_factory=lambda: str(uuid4()))
 
     def as_dict(self) -> dict[str, Any]:
-        """For the actuator, and for the column; ``timeout`` in milliseconds."""
+        """For the actuator, and for the column; ``timeout`` as Java writes a duration ("PT10S")."""
         return {
             "id": self.id,
-            "timeout": None if self.timeout is None else round(self.timeout.total_seconds() * 1000),
+            "timeout": None if self.timeout is None else f"PT{self.timeout.total_seconds():g}S",
             "fetchVariables": list(self.variables),
             "tenantIds": list(self.tenants),
             "tenantFilter": self.tenant_filter,

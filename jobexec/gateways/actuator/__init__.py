@@ -1,0 +1,5 @@
+"""What a monitor asks a gateway: metrics, streams, health (Zeebe: port 9600)."""
+
+from .server import serve_metrics
+
+__all__ = ["serve_metrics"]

@@ -1,0 +1,115 @@
+"""The actuator on a port of its own, for a gateway that speaks no HTTP: ``rungrpcgateway --metrics-port``."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from jobexec.exceptions import NodeRefused
+from jobexec.executor.connections import close_connections
+from jobexec.executor.service import Service, is_alive, spawn
+
+from . import answers
+from .answers import Answer
+
+logger = logging.getLogger("jobexec.gateway")
+
+_PREFIX = "/actuator/"
+_STREAMS = "jobstreams"
+_PATIENCE = 5.0  # seconds for a client that has connected and says nothing
+_PATHS = "/metrics, /actuator/prometheus, /actuator/health, /actuator/jobstreams"
+
+
+def serve_metrics(port: int, host: str = "127.0.0.1") -> MetricsServer:
+    """Start to serve ``/metrics`` and ``/actuator/…`` of this process; ``stop()`` ends it.
+
+    ``port`` 0 takes any that is free. Nobody is asked who he is: keep the port from the network outside, as that of an
+    executor's health. Raises NodeRefused if it cannot listen there.
+    """
+    server = MetricsServer(host, port)
+    server.start()
+    return server
+
+
+class MetricsServer(Service):
+    """A server of HTTP in a thread."""
+
+    def __init__(self, host: str, port: int) -> None:
+        try:
+            self._server = _Server(host, port)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise NodeRefused(f"--metrics-port {port}: cannot listen on {host!r}: {reason}.") from error
+        self._thread: Any = None
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        host, port = self._server.server_address[:2]
+        return f"http://[{host!s}]:{port}" if ":" in str(host) else f"http://{host!s}:{port}"
+
+    def start(self) -> None:
+        if self._thread is None:
+            self._thread = spawn("jobexec-gateway-metrics", lambda: self._server.serve_forever(poll_interval=0.2))
+
+    def stop(self, timeout: float = 2.0) -> bool:
+        if is_alive(self._thread):
+            self._server.shutdown()
+            self._thread.join(timeout)
+        self._server.server_close()
+        return not is_alive(self._thread)
+
+
+class _Server(ThreadingHTTPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int) -> None:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        self.address_family = family
+        super().__init__(address[:2], _Handler)  # type: ignore[arg-type]
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            close_connections()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        logger.debug("A request to the metrics port failed", exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = _PATIENCE
+
+    def do_GET(self) -> None:
+        answer = self._answered(self.path.partition("?")[0].rstrip("/"))
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
+
+    do_HEAD = do_GET
+
+    def _answered(self, path: str) -> Answer:
+        if path in ("/metrics", f"{_PREFIX}prometheus"):
+            return answers.metrics(self.headers.get("Accept", ""))
+        if path == f"{_PREFIX}health":
+            return answers.health()
+        name, _, which = path.removeprefix(_PREFIX).partition("/")
+        if path.startswith(_PREFIX) and name == _STREAMS:
+            return answers.job_streams(which)
+        return answers.as_json({"error": f"expected one of {_PATHS}"}, HTTPStatus.NOT_FOUND)
+
+    def version_string(self) -> str:
+        """What the header Server says; no versions for strangers."""
+        return "jobexec"
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Scrapes come all the time and are no news."""

@@ -1,0 +1,80 @@
+"""The actuator among the urls of the REST gateway. ``health`` is for everybody and says UP or DOWN, nothing else."""
+
+from __future__ import annotations
+
+from secrets import compare_digest
+from typing import Any
+
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from jobexec.conf import get_settings
+from jobexec.gateways.access import client_of, protected
+
+from . import answers
+from .answers import Answer
+
+_LINKS = ("health", "jobstreams", "prometheus")
+
+
+def _said(answer: Answer) -> HttpResponse:
+    return HttpResponse(answer.body, answer.content_type, answer.status)
+
+
+def _of_all(request: HttpRequest) -> HttpResponse | None:
+    """A refusal for a client that is limited to some types or tenants: the actuator tells of all."""
+    caller = client_of(request).caller
+    if caller.types is None and caller.tenants is None:
+        return None
+    return JsonResponse({"error": "This client may see some types or tenants only."}, status=403)
+
+
+@never_cache
+@require_safe
+@protected("search", limited=False)
+def index(request: HttpRequest) -> HttpResponseBase:
+    """What there is, as Spring Boot lists it."""
+    base = request.build_absolute_uri(request.path.rstrip("/"))
+    links: dict[str, Any] = {name: {"href": f"{base}/{name}", "templated": False} for name in _LINKS}
+    return JsonResponse({"_links": links})
+
+
+@never_cache
+@require_safe
+@protected("search", limited=False)
+def jobstreams(request: HttpRequest, which: str = "") -> HttpResponseBase:
+    """The streams of all gateways."""
+    return _of_all(request) or _said(answers.job_streams(which))
+
+
+@never_cache
+@require_safe
+def prometheus(request: HttpRequest) -> HttpResponseBase:
+    """The metrics of this process, for whoever has METRICS_TOKEN, and for clients that may search everything."""
+    return _metrics(request) if _has_token(request) else _metrics_for_clients(request)
+
+
+def _metrics(request: HttpRequest) -> HttpResponse:
+    return _said(answers.metrics(request.headers.get("Accept", "")))
+
+
+@protected("search", limited=False)
+def _metrics_for_clients(request: HttpRequest) -> HttpResponse:
+    return _of_all(request) or _metrics(request)
+
+
+def _has_token(request: HttpRequest) -> bool:
+    expected = get_settings().metrics_token
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    given = token.strip().encode()
+    return expected is not None and scheme.lower() == "bearer" and compare_digest(given, expected.encode())
+
+
+@never_cache
+@require_safe
+@transaction.non_atomic_requests  # or a database that is away is a server error before we are asked
+def health(request: HttpRequest) -> HttpResponseBase:
+    """Whether the gateway can do its work."""
+    return _said(answers.health())
