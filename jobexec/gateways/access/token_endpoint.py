@@ -37,7 +37,7 @@ def token(request: HttpRequest) -> HttpResponse:
     """Answer with an access token for the client id and secret in the form, or in HTTP basic authentication."""
     try:
         form = _form(request)
-    except (ValueError, BadRequest):
+    except (ValueError, RecursionError, BadRequest):
         return _error("invalid_request")
     if form.get("grant_type") != "client_credentials":
         return _error("unsupported_grant_type" if form.get("grant_type") else "invalid_request")

@@ -1,0 +1,112 @@
+"""A client gets an access token for its secret, as OAuth 2 has it, and what it gets is taken."""
+
+import base64
+import json
+from urllib.parse import quote_plus
+
+import pytest
+from django.test import Client
+from django.urls import include, path
+
+from jobexec.gateways import access
+from jobexec.operations.gateway_clients import create_client, set_client_enabled
+
+urlpatterns = [path("oauth/", include("jobexec.gateways.access.urls"))]
+pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_remembered():
+    access.forget()
+    yield
+    access.forget()
+
+
+def basic(name, secret):
+    return {"authorization": "Basic " + base64.b64encode(f"{name}:{secret}".encode()).decode()}
+
+
+def ask(data=None, headers=None, **more):
+    client = Client(enforce_csrf_checks=True)
+    return client.post("/oauth/token", {"grant_type": "client_credentials"} | (data or {}), headers=headers, **more)
+
+
+def test_what_the_form_says(settings):
+    settings.JOBEXEC = {"GATEWAY_TOKEN_TTL": 300}
+    _row, secret = create_client("default", name="java", permissions=["work", "search"])
+    # What clients of Camunda send besides is not asked for.
+    more = {"client_id": "java", "client_secret": secret, "audience": "zeebe.camunda.io", "scope": "anything"}
+    response = ask(more)
+    answer = response.json()
+    token = answer.pop("access_token")
+    assert answer == {"token_type": "Bearer", "expires_in": 300, "scope": "search work"}
+    assert response["Content-Type"] == "application/json"
+    assert "no-store" in response["Cache-Control"]
+    assert access.authenticate(f"Bearer {token}").name == "java"
+
+
+@pytest.mark.parametrize("name", ["java", "a+b@c", "50% more", "Köln"])
+def test_basic_authentication_encoded_or_not(name):
+    _row, secret = create_client("default", name=name)
+    for spelled in (name, quote_plus(name)):
+        assert access.authenticate(f"Bearer {ask(headers=basic(spelled, secret)).json()['access_token']}").name == name
+
+
+def test_json():
+    _row, secret = create_client("default", name="java")
+    body = {"grant_type": "client_credentials", "client_id": "java", "client_secret": secret}
+    response = Client().post("/oauth/token", json.dumps(body), content_type="application/json")
+    assert access.authenticate(f"Bearer {response.json()['access_token']}").name == "java"
+
+
+def test_who_is_wrong_learns_nothing():
+    _row, secret = create_client("default", name="java")
+    _row, off = create_client("default", name="off", enabled=False)
+    _row, other = create_client("default", name="go")
+    token = ask({"client_id": "java", "client_secret": secret}).json()["access_token"]
+    answers = [
+        ask(),
+        ask({"client_id": "java"}),
+        ask({"client_id": "java", "client_secret": "x"}),
+        ask({"client_id": "nobody", "client_secret": "x"}),
+        ask({"client_id": "java", "client_secret": other}),
+        ask({"client_id": "off", "client_secret": off}),
+        ask({"client_id": "java", "client_secret": token}),  # a token does not make another
+        ask({"client_id": "java\0", "client_secret": secret}),
+        ask(headers={"authorization": f"Bearer {secret}"}),
+        ask({"client_id": "java", "client_secret": secret}, headers=basic("java", "x")),
+        ask(headers={"authorization": "Basic x"}),
+    ]
+    assert {answer.status_code for answer in answers} == {401}
+    assert len({answer.content for answer in answers}) == 1
+    assert answers[0].json()["error"] == "invalid_client"
+    assert answers[0]["WWW-Authenticate"] == 'Basic realm="jobexec"'
+
+
+def test_a_request_that_cannot_be_understood():
+    for data, error in (
+        ({"grant_type": "password"}, "unsupported_grant_type"),
+        ({"grant_type": ""}, "invalid_request"),
+    ):
+        response = ask(data)
+        assert (response.status_code, response.json()["error"]) == (400, error)
+    for body in ("[", "[" * 100_000, "[]", "1", '"x"', b"\xff"):
+        response = Client().post("/oauth/token", body, content_type="application/json")
+        assert (response.status_code, response.json()["error"]) == (400, "invalid_request")
+    assert Client().get("/oauth/token?client_secret=x").status_code == 405
+
+
+def test_where_nobody_is_asked_a_token_is_worth_nothing_later(settings):
+    settings.JOBEXEC = {"GATEWAY_AUTH": "none"}
+    token = ask({"client_id": "x", "client_secret": "y"}).json()["access_token"]
+    assert access.authenticate(f"Bearer {token}") is access.ANYBODY
+    settings.JOBEXEC = {}
+    with pytest.raises(access.Unauthenticated):
+        access.authenticate(f"Bearer {token}")
+
+
+def test_a_client_that_is_disabled_gets_none():
+    _row, secret = create_client("default", name="java")
+    set_client_enabled("default", "java", False)
+    assert ask({"client_id": "java", "client_secret": secret}).status_code == 401

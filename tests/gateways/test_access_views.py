@@ -1,0 +1,294 @@
+"""Views that only clients may ask: what they are answered who may not, users of the site, rates, what is written."""
+
+import asyncio
+import base64
+import json
+import logging
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AnonymousUser, Permission
+from django.db import OperationalError
+from django.http import HttpResponse, JsonResponse
+from django.test import AsyncRequestFactory, RequestFactory
+
+from jobexec.clock import FrozenClock
+from jobexec.gateways import access
+from jobexec.gateways.access import users, verify
+from jobexec.gateways.access.limits import Buckets, buckets
+from jobexec.operations.gateway_clients import change_client, create_client
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def frozen():
+    """Time stands still, nobody is remembered, and nobody has asked yet."""
+    access.forget()
+    buckets.clear()
+    users._tries.clear()
+    with FrozenClock(datetime(2026, 3, 1, 12, tzinfo=UTC)) as clock:
+        yield clock
+    access.forget()
+
+
+@access.protected("work")
+def work(request, what="jobs"):
+    return HttpResponse(f"{access.client_of(request).name}: {what}")
+
+
+@access.protected("work", limited=False)
+def complete(request):
+    return HttpResponse("completed")
+
+
+@access.protected("work")
+async def work_async(request, what="jobs"):
+    await asyncio.sleep(0)
+    return HttpResponse(f"{access.client_of(request).name}: {what}")
+
+
+@access.protected("update")
+def update(request):
+    return HttpResponse(status=int(request.GET.get("status", 204)))
+
+
+@access.protected("resolve")
+async def resolve(request):
+    return HttpResponse(status=204)
+
+
+def ask(view, authorization=None, *, path="/v2/x", **more):
+    headers = {"authorization": authorization} if authorization is not None else {}
+    request = RequestFactory(enforce_csrf_checks=True).post(path, headers=headers)
+    vars(request).update(more)
+    return view(request)
+
+
+def ask_async(view, authorization=None):
+    headers = {"authorization": authorization} if authorization is not None else {}
+    return asyncio.run(view(AsyncRequestFactory().post("/v2/x", headers=headers)))
+
+
+def basic(name, secret):
+    return "Basic " + base64.b64encode(f"{name}:{secret}".encode()).decode()
+
+
+def test_who_shows_nothing_is_asked_for_credentials():
+    for response in (ask(work), ask(work, ""), ask(work, "Bearer x"), ask_async(work_async), ask_async(work_async, "")):
+        assert response.status_code == 401
+        assert response["WWW-Authenticate"] == 'Basic realm="jobexec", Bearer'
+        assert response["Content-Type"] == "application/problem+json"
+        assert json.loads(response.content) == {
+            "type": "about:blank",
+            "title": "UNAUTHORIZED",
+            "status": 401,
+            "detail": "The credentials are missing or not valid.",
+            "instance": "/v2/x",
+        }
+
+
+def test_a_client_is_let_in():
+    _row, secret = create_client("default", name="java")
+    assert ask(work, f"Bearer {secret}").content == b"java: jobs"
+    assert ask(work, basic("java", secret)).content == b"java: jobs"
+    assert work.csrf_exempt and work_async.csrf_exempt
+
+
+@pytest.mark.transactional
+@pytest.mark.databases("sqlite")
+def test_a_view_that_is_awaited(alias):
+    _row, secret = create_client(alias, name="java")
+    for _ in range(2):  # verified in a thread, then remembered
+        assert ask_async(work_async, f"Bearer {secret}").content == b"java: jobs"
+
+
+def test_a_permission_that_is_missing():
+    _row, secret = create_client("default", name="java", permissions=["search"])
+    response = ask(work, f"Bearer {secret}")
+    assert response.status_code == 403
+    assert json.loads(response.content)["title"] == "FORBIDDEN"
+    assert "'work'" in json.loads(response.content)["detail"]
+
+
+def test_each_protocol_has_its_own_answer():
+    def camunda_7(request, refusal):
+        return JsonResponse({"type": "RestException", "message": refusal.detail}, status=refusal.status)
+
+    response = ask(access.protected(problem=camunda_7)(work), "Bearer x")
+    assert response.status_code == 401 and response["WWW-Authenticate"]
+    assert json.loads(response.content)["message"] == "The credentials are missing or not valid."
+
+
+def test_a_database_that_is_away_is_not_a_wrong_secret(monkeypatch):
+    def away(*args):
+        raise OperationalError("connection refused at 10.0.0.7")
+
+    monkeypatch.setattr(verify, "_verified", away)
+    response = ask(work, "Bearer jxc_x")
+    assert (response.status_code, response["Retry-After"]) == (503, "1")
+    assert json.loads(response.content)["title"] == "UNAVAILABLE"
+    assert b"10.0.0.7" not in response.content
+
+
+# Rates.
+
+
+def test_too_many_requests_wait_and_what_finishes_a_job_gets_through(settings, frozen):
+    settings.JOBEXEC = {"GATEWAY_REQUESTS_PER_SECOND": 2}
+    _row, secret = create_client("default", name="java")
+    _row, other = create_client("default", name="go")
+    answers = [ask(work, f"Bearer {secret}") for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 503]
+    assert json.loads(answers[-1].content)["title"] == "RESOURCE_EXHAUSTED"
+    assert answers[-1]["Retry-After"] == "1"
+    assert ask(complete, f"Bearer {secret}").content == b"completed"
+    assert ask(work, f"Bearer {other}").status_code == 200
+    frozen.tick(0.5)
+    assert [ask(work, f"Bearer {secret}").status_code for _ in range(2)] == [200, 503]
+
+
+def test_a_client_has_its_own_rate(settings):
+    settings.JOBEXEC = {"GATEWAY_REQUESTS_PER_SECOND": 1}
+    _row, secret = create_client("default", name="java", max_requests_per_second=3)
+    assert [ask(work, f"Bearer {secret}").status_code for _ in range(4)] == [200, 200, 200, 503]
+    change_client("default", "java", max_requests_per_second=0)
+    access.forget()
+    assert {ask(work, f"Bearer {secret}").status_code for _ in range(50)} == {200}
+
+
+def test_without_a_rate_nothing_is_counted():
+    client = access.Client(caller=access.ANYBODY.caller, permissions=frozenset(), key="x")
+    for _ in range(1000):
+        access.limit(client)
+    assert "x" not in buckets._levels
+
+
+@pytest.mark.parametrize("rate", [1, 3, 7, 1000])
+def test_a_bucket_gives_its_rate_and_no_more(rate, frozen):
+    full = Buckets()
+    taken = sum(not full.take("a", rate) for _ in range(rate * 2))
+    assert taken == rate
+    wait = full.take("a", rate)
+    assert 0 < wait <= 1 / rate + 1e-6
+    frozen.tick(wait + 1e-6)  # the clock has microseconds
+    assert not full.take("a", rate)
+    assert full.take("a", rate)
+    frozen.tick(3600)  # it never holds more than what comes in a second
+    assert sum(not full.take("a", rate) for _ in range(rate * 2)) == rate
+
+
+# What operators do is written down.
+
+
+def test_what_an_operator_changes_is_logged_with_his_name(caplog):
+    _row, secret = create_client("default", name="ops", permissions=["update", "resolve"])
+    _row, worker = create_client("default", name="java")
+    caplog.set_level(logging.INFO, "jobexec.gateway")
+    ask(update, f"Bearer {secret}", path="/v2/jobs/5\n2026 root: nothing")
+    ask(update, f"Bearer {secret}", path="/v2/jobs/6?status=404")
+    ask(update, f"Bearer {worker}", path="/v2/jobs/7")
+    (record,) = caplog.records
+    assert record.gateway_client == "ops"
+    assert record.message.startswith("The client 'ops': POST '/v2/jobs/5") and "\n" not in record.message
+
+
+def test_a_name_cannot_make_a_line_of_its_own(caplog):
+    caplog.set_level(logging.INFO, "jobexec.gateway")
+    client = access.Client(caller=SimpleNamespace(name="a\nroot"), permissions=frozenset())
+    access.audit(client, "UpdateJobRetries", 5)
+    assert caplog.records[0].message == "The client 'a\\nroot': UpdateJobRetries '5'."
+
+
+# Users of the site.
+
+
+@pytest.fixture
+def user():
+    """May use the gateways."""
+    made = get_user_model().objects.create_user("ann", password="correct horse")
+    made.user_permissions.add(Permission.objects.get(codename="use_gateway"))
+    return made
+
+
+@pytest.fixture
+def let_in(settings):
+    settings.JOBEXEC = {"GATEWAY_USERS": True}
+
+
+def test_users_are_not_let_in_unless_the_settings_say_so(user):
+    assert ask(work, basic("ann", "correct horse")).status_code == 401
+    assert ask(work, user=user).status_code == 401
+
+
+def test_a_user_with_a_password(user, let_in, settings):
+    assert ask(work, basic("ann", "correct horse")).content == b"ann: jobs"
+    assert ask(update, basic("ann", "correct horse")).status_code == 403
+    for name, password in (("ann", "wrong"), ("nobody", "correct horse"), ("ann\0", "correct horse"), ("ann", "")):
+        assert ask(work, basic(name, password)).status_code == 401
+    assert ask(work, "Bearer correct horse").status_code == 401
+
+
+def test_a_password_is_hashed_once_in_a_while(user, let_in, monkeypatch):
+    calls = []
+    monkeypatch.setattr(users, "authenticate", lambda **given: calls.append(given["username"]) or user)
+    for _ in range(100):
+        assert ask(work, basic("ann", "correct horse")).status_code == 200
+    assert calls == ["ann"]
+
+
+def test_what_a_user_may_do(user, let_in):
+    user.user_permissions.add(Permission.objects.get(codename="operate_gateway"))
+    assert ask(update, basic("ann", "correct horse")).status_code == 204
+    access.forget()
+    user.user_permissions.clear()
+    assert ask(work, basic("ann", "correct horse")).status_code == 403
+    user.is_active = False
+    user.save()
+    assert ask(work, basic("ann", "correct horse")).status_code == 401
+
+
+def test_passwords_cannot_be_tried_for_long(user, let_in, frozen):
+    codes = [ask(work, basic("ann", f"wrong{number}")).status_code for number in range(users.TRIES + 5)]
+    assert codes == [401] * users.TRIES + [503] * 5
+    frozen.tick(1)
+    assert ask(work, basic("ann", "correct horse")).status_code == 200
+
+
+def test_a_session_needs_a_csrf_token(user, let_in):
+    response = ask(work, user=user)
+    assert response.status_code == 403 and b"CSRF" in response.content
+    token = "a" * 32
+    request = RequestFactory(enforce_csrf_checks=True).post("/v2/x", headers={"x-csrftoken": token})
+    request.COOKIES["csrftoken"], request.user = token, user
+    assert work(request).content == b"ann: jobs"
+    reading = RequestFactory().get("/v2/x")
+    reading.user = user
+    assert work(reading).status_code == 200
+    assert ask(work, user=AnonymousUser()).status_code == 401
+
+
+def test_a_session_counts_only_without_other_credentials(user, let_in):
+    assert ask(work, "Bearer jxc_wrong", user=user).status_code == 401
+
+
+def test_a_user_sees_his_tenants_over_every_way(user, settings):
+    settings.JOBEXEC = {"GATEWAY_USERS": True, "ADMIN_TENANTS": "tests.admin.tenants.of_user"}
+    user.last_name = "acme -"
+    user.save()
+
+    @access.protected()
+    def seen(request):
+        return HttpResponse(",".join(sorted(access.client_of(request).caller.tenants or ["all"])))
+
+    for _ in range(2):
+        assert ask(seen, basic("ann", "correct horse")).content == b",acme"
+    reading = RequestFactory().get("/v2/x")
+    reading.user = user
+    assert seen(reading).content == b",acme"
+    # There is no request to ask about over gRPC, not even while he is remembered.
+    with pytest.raises(access.Unauthenticated):
+        access.authenticate(basic("ann", "correct horse"))
+    assert access.known(basic("ann", "correct horse")) is None
