@@ -37,6 +37,13 @@ def pytest_configure() -> None:
         signal.signal(number, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "nightly" not in config.option.markexpr:
+        for item in items:
+            if item.get_closest_marker("nightly"):
+                item.add_marker(pytest.mark.skip(reason="takes minutes: pytest -m nightly"))
+
+
 def pytest_report_header() -> list[str]:
     return databases.report()
 

@@ -1,0 +1,160 @@
+"""What every call needs: who asks, threads that ask the database, and giving back what could not be brought."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar
+
+from django.db import Error as DatabaseError
+
+from jobexec.exceptions import JobExecError
+from jobexec.executor.connections import discard_broken_connections
+from jobexec.gateways import access, hub, seen
+from jobexec.operations import external
+from jobexec.operations.errors import is_conflict, is_database_error
+from jobexec.operations.external_types import ActivatedJob, Fetch
+
+from .messages import Parcel, parcel
+
+logger = logging.getLogger("jobexec.gateway")
+
+T = TypeVar("T")
+
+PROTOCOL = "grpc"
+_TRIES = 4
+_PAUSE = 0.02  # seconds, times the number of the try
+
+
+class Bench:
+    """Shared by all calls of a gateway. ``stopping`` is set when it ends."""
+
+    def __init__(self, using: str, threads: int) -> None:
+        self.using = using
+        self.hub = hub.of(using)
+        self.stopping = asyncio.Event()
+        self._stopping = asyncio.get_running_loop().create_task(self.stopping.wait())
+        # Apart, so that what is done can be handed in also while many ask for jobs.
+        self._fetching = hub.Hands("jobexec-grpc-fetch", threads)
+        self._finishing = hub.Hands("jobexec-grpc-finish", threads)
+        self._giving_back: set[asyncio.Future[int]] = set()
+
+    # Who asks.
+
+    async def client(self, context: Any) -> access.Client:
+        """The client of a call. Raises Unauthenticated."""
+        credentials = access.of_metadata(context.invocation_metadata(), context.auth_context())
+        client = access.known(*credentials)
+        if client is None:
+            client = await self._within(self._finishing, partial(access.authenticate, *credentials))
+        return client
+
+    # The database.
+
+    async def finish(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Call a verb of :mod:`jobexec.operations.external` on our database; again if others were in its way.
+
+        It is done also if the client goes away meanwhile: what it says about a job is true all the same.
+        """
+        return await self._within(self._finishing, partial(_again, partial(verb, self.using, *args, **kwargs)))
+
+    async def fetch(self, fetch: Fetch, client: access.Client) -> list[Parcel]:
+        """Activate jobs. If the task that waits is cancelled they are given back, as far as there are any."""
+        future = asyncio.wrap_future(self._fetching.submit(partial(_fetch, self.using, fetch)))
+        try:
+            parcels = await asyncio.shield(future)
+        except asyncio.CancelledError:
+            future.add_done_callback(self._give_back_of)
+            raise
+        if parcels:
+            self.hub.expect(fetch.type, min(each.job.deadline for each in parcels))
+            seen.activated(fetch.type, fetch.worker, len(parcels), protocol=PROTOCOL, client=client.name)
+        return parcels
+
+    async def _within(self, hands: hub.Hands, work: Callable[[], T]) -> T:
+        pending: Future[T] = hands.submit(work)
+        future = asyncio.wrap_future(pending)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            future.add_done_callback(_look_at)
+            raise
+
+    # Giving back.
+
+    def give_back(self, parcels: Sequence[Parcel]) -> None:
+        """Let others have these jobs, whose client has not got them; does not wait for it."""
+        jobs = [each.job for each in parcels]
+        if not jobs:
+            return
+        try:
+            future = asyncio.wrap_future(self._finishing.submit(partial(_give_back, self.using, jobs)))
+        except JobExecError as error:
+            logger.warning("%d jobs wait for their deadline, since they could not be given back: %s", len(jobs), error)
+            return
+        self._giving_back.add(future)
+        future.add_done_callback(self._giving_back.discard)
+
+    def _give_back_of(self, future: asyncio.Future[list[Parcel]]) -> None:
+        if not future.cancelled() and not future.exception():
+            self.give_back(future.result())
+
+    async def all_given_back(self) -> None:
+        """Wait for what is being given back."""
+        while self._giving_back:
+            await asyncio.wait(self._giving_back)
+
+    # Waiting.
+
+    async def unless_stopping(self, waiting: Coroutine[Any, Any, object]) -> None:
+        """Wait for this, but not longer than until the gateway ends."""
+        task = asyncio.get_running_loop().create_task(waiting)
+        try:
+            await asyncio.wait((task, self._stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not task.done():
+                task.cancel()
+            elif not task.cancelled():
+                task.result()
+
+
+def _fetch(using: str, fetch: Fetch) -> list[Parcel]:
+    # The messages are made here too: of many large jobs this takes time, which the event loop has not.
+    jobs = external.activate_jobs(using, fetch)
+    try:
+        return [parcel(job) for job in jobs]
+    except Exception:
+        _give_back(using, jobs)
+        raise
+
+
+def _give_back(using: str, jobs: Sequence[ActivatedJob]) -> int:
+    try:
+        return _again(partial(external.yield_jobs, using, jobs))
+    except Exception:
+        logger.warning("%d jobs wait for their deadline, since they could not be given back", len(jobs), exc_info=True)
+        return 0
+
+
+def _again(call: Callable[[], T]) -> T:
+    """Call it; a few times if the database refuses because of others, twice if the connection turns out to be gone."""
+    for number in range(1, _TRIES):
+        try:
+            return call()
+        except DatabaseError as error:
+            if not is_conflict(error) and (number > 1 or not is_database_error(error)):
+                raise
+            discard_broken_connections()
+            time.sleep(_PAUSE * number * (1 + random.random()))
+    return call()
+
+
+def _look_at(future: asyncio.Future[Any]) -> None:
+    """An error that nobody waits for any more is none."""
+    if not future.cancelled():
+        future.exception()

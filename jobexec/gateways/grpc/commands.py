@@ -1,0 +1,100 @@
+"""What workers and operators say about a job or an incident: one transaction each."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from jobexec.gateways import access
+from jobexec.operations import external
+
+from . import gateway_pb2 as pb
+from .bench import Bench
+from .codes import BadRequest
+from .requests import lease, milliseconds, variables
+
+
+class Commands:
+    """Each method answers one call. What finishes a job is not counted against the limit of the client's requests:
+    what is done must get through."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+
+    async def complete(self, request: pb.CompleteJobRequest, context: Any) -> pb.CompleteJobResponse:
+        client = await self._client(context, "work")
+        await self.bench.finish(
+            external.complete_external_job,
+            request.jobKey,
+            variables(request.variables),
+            lease=lease(request),
+            caller=client.caller,
+        )
+        return pb.CompleteJobResponse()
+
+    async def fail(self, request: pb.FailJobRequest, context: Any) -> pb.FailJobResponse:
+        """The variables belong to the job from now on, and not to what comes after it. Below 0 retries are none."""
+        client = await self._client(context, "work")
+        await self.bench.finish(
+            external.fail_external_job,
+            request.jobKey,
+            retries=max(0, request.retries),
+            message=request.errorMessage,
+            back_off=milliseconds(max(0, request.retryBackOff), "retryBackOff"),
+            local_variables=variables(request.variables),
+            lease=lease(request),
+            caller=client.caller,
+        )
+        return pb.FailJobResponse()
+
+    async def throw_error(self, request: pb.ThrowErrorRequest, context: Any) -> pb.ThrowErrorResponse:
+        client = await self._client(context, "work")
+        await self.bench.finish(
+            external.throw_external_error,
+            request.jobKey,
+            code=request.errorCode,
+            message=request.errorMessage,
+            variables=variables(request.variables),
+            lease=lease(request),
+            caller=client.caller,
+        )
+        return pb.ThrowErrorResponse()
+
+    async def update_timeout(self, request: pb.UpdateJobTimeoutRequest, context: Any) -> pb.UpdateJobTimeoutResponse:
+        """A worker may do that for the job in its hands."""
+        client = await self._client(context, "work")
+        timeout: timedelta = milliseconds(request.timeout, "timeout", least=1)
+        await self.bench.finish(
+            external.extend_external_deadline, request.jobKey, timeout, lease=lease(request), caller=client.caller
+        )
+        return pb.UpdateJobTimeoutResponse()
+
+    async def update_retries(self, request: pb.UpdateJobRetriesRequest, context: Any) -> pb.UpdateJobRetriesResponse:
+        client = await self._client(context, "update")
+        if request.retries < 1:
+            raise BadRequest(f"retries: expected at least 1, got {request.retries}.")
+        await self.bench.finish(
+            external.set_external_retries, request.jobKey, request.retries, lease=lease(request), caller=client.caller
+        )
+        return pb.UpdateJobRetriesResponse()
+
+    async def update_priority(self, request: pb.UpdateJobPriorityRequest, context: Any) -> pb.UpdateJobPriorityResponse:
+        client = await self._client(context, "update")
+        if not request.HasField("priority"):
+            raise BadRequest("priority: expected a number, got nothing.")
+        await self.bench.finish(
+            external.set_external_priority, request.jobKey, request.priority, lease=lease(request), caller=client.caller
+        )
+        return pb.UpdateJobPriorityResponse()
+
+    async def resolve_incident(self, request: pb.ResolveIncidentRequest, context: Any) -> pb.ResolveIncidentResponse:
+        client = await self._client(context, "resolve")
+        await self.bench.finish(external.resolve_external_incident, request.incidentKey, caller=client.caller)
+        return pb.ResolveIncidentResponse()
+
+    async def _client(self, context: Any, permission: str) -> access.Client:
+        client = await self.bench.client(context)
+        client.check(permission)
+        if permission != "work":
+            access.limit(client)
+        return client

@@ -1,0 +1,287 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ActivateJobsRequest(_message.Message):
+    __slots__ = ("type", "worker", "timeout", "maxJobsToActivate", "fetchVariable", "requestTimeout", "tenantIds", "withLease")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    MAXJOBSTOACTIVATE_FIELD_NUMBER: _ClassVar[int]
+    FETCHVARIABLE_FIELD_NUMBER: _ClassVar[int]
+    REQUESTTIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    TENANTIDS_FIELD_NUMBER: _ClassVar[int]
+    WITHLEASE_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    worker: str
+    timeout: int
+    maxJobsToActivate: int
+    fetchVariable: _containers.RepeatedScalarFieldContainer[str]
+    requestTimeout: int
+    tenantIds: _containers.RepeatedScalarFieldContainer[str]
+    withLease: bool
+    def __init__(self, type: _Optional[str] = ..., worker: _Optional[str] = ..., timeout: _Optional[int] = ..., maxJobsToActivate: _Optional[int] = ..., fetchVariable: _Optional[_Iterable[str]] = ..., requestTimeout: _Optional[int] = ..., tenantIds: _Optional[_Iterable[str]] = ..., withLease: bool = ...) -> None: ...
+
+class ActivateJobsResponse(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[ActivatedJob]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[ActivatedJob, _Mapping]]] = ...) -> None: ...
+
+class StreamActivatedJobsRequest(_message.Message):
+    __slots__ = ("type", "worker", "timeout", "fetchVariable", "tenantIds")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    FETCHVARIABLE_FIELD_NUMBER: _ClassVar[int]
+    TENANTIDS_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    worker: str
+    timeout: int
+    fetchVariable: _containers.RepeatedScalarFieldContainer[str]
+    tenantIds: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, type: _Optional[str] = ..., worker: _Optional[str] = ..., timeout: _Optional[int] = ..., fetchVariable: _Optional[_Iterable[str]] = ..., tenantIds: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ActivatedJob(_message.Message):
+    __slots__ = ("key", "type", "processInstanceKey", "bpmnProcessId", "processDefinitionVersion", "processDefinitionKey", "elementId", "elementInstanceKey", "customHeaders", "worker", "retries", "deadline", "variables", "tenantId", "kind", "listenerEventType", "tags", "jobLeaseToken")
+    class JobKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        BPMN_ELEMENT: _ClassVar[ActivatedJob.JobKind]
+        EXECUTION_LISTENER: _ClassVar[ActivatedJob.JobKind]
+        TASK_LISTENER: _ClassVar[ActivatedJob.JobKind]
+        AD_HOC_SUB_PROCESS: _ClassVar[ActivatedJob.JobKind]
+    BPMN_ELEMENT: ActivatedJob.JobKind
+    EXECUTION_LISTENER: ActivatedJob.JobKind
+    TASK_LISTENER: ActivatedJob.JobKind
+    AD_HOC_SUB_PROCESS: ActivatedJob.JobKind
+    class ListenerEventType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        ASSIGNING: _ClassVar[ActivatedJob.ListenerEventType]
+        CANCELING: _ClassVar[ActivatedJob.ListenerEventType]
+        COMPLETING: _ClassVar[ActivatedJob.ListenerEventType]
+        CREATING: _ClassVar[ActivatedJob.ListenerEventType]
+        END: _ClassVar[ActivatedJob.ListenerEventType]
+        START: _ClassVar[ActivatedJob.ListenerEventType]
+        UNSPECIFIED: _ClassVar[ActivatedJob.ListenerEventType]
+        UPDATING: _ClassVar[ActivatedJob.ListenerEventType]
+    ASSIGNING: ActivatedJob.ListenerEventType
+    CANCELING: ActivatedJob.ListenerEventType
+    COMPLETING: ActivatedJob.ListenerEventType
+    CREATING: ActivatedJob.ListenerEventType
+    END: ActivatedJob.ListenerEventType
+    START: ActivatedJob.ListenerEventType
+    UNSPECIFIED: ActivatedJob.ListenerEventType
+    UPDATING: ActivatedJob.ListenerEventType
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    PROCESSINSTANCEKEY_FIELD_NUMBER: _ClassVar[int]
+    BPMNPROCESSID_FIELD_NUMBER: _ClassVar[int]
+    PROCESSDEFINITIONVERSION_FIELD_NUMBER: _ClassVar[int]
+    PROCESSDEFINITIONKEY_FIELD_NUMBER: _ClassVar[int]
+    ELEMENTID_FIELD_NUMBER: _ClassVar[int]
+    ELEMENTINSTANCEKEY_FIELD_NUMBER: _ClassVar[int]
+    CUSTOMHEADERS_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_FIELD_NUMBER: _ClassVar[int]
+    VARIABLES_FIELD_NUMBER: _ClassVar[int]
+    TENANTID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    LISTENEREVENTTYPE_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    JOBLEASETOKEN_FIELD_NUMBER: _ClassVar[int]
+    key: int
+    type: str
+    processInstanceKey: int
+    bpmnProcessId: str
+    processDefinitionVersion: int
+    processDefinitionKey: int
+    elementId: str
+    elementInstanceKey: int
+    customHeaders: str
+    worker: str
+    retries: int
+    deadline: int
+    variables: str
+    tenantId: str
+    kind: ActivatedJob.JobKind
+    listenerEventType: ActivatedJob.ListenerEventType
+    tags: _containers.RepeatedScalarFieldContainer[str]
+    jobLeaseToken: str
+    def __init__(self, key: _Optional[int] = ..., type: _Optional[str] = ..., processInstanceKey: _Optional[int] = ..., bpmnProcessId: _Optional[str] = ..., processDefinitionVersion: _Optional[int] = ..., processDefinitionKey: _Optional[int] = ..., elementId: _Optional[str] = ..., elementInstanceKey: _Optional[int] = ..., customHeaders: _Optional[str] = ..., worker: _Optional[str] = ..., retries: _Optional[int] = ..., deadline: _Optional[int] = ..., variables: _Optional[str] = ..., tenantId: _Optional[str] = ..., kind: _Optional[_Union[ActivatedJob.JobKind, str]] = ..., listenerEventType: _Optional[_Union[ActivatedJob.ListenerEventType, str]] = ..., tags: _Optional[_Iterable[str]] = ..., jobLeaseToken: _Optional[str] = ...) -> None: ...
+
+class CompleteJobRequest(_message.Message):
+    __slots__ = ("jobKey", "variables", "jobLeaseToken")
+    JOBKEY_FIELD_NUMBER: _ClassVar[int]
+    VARIABLES_FIELD_NUMBER: _ClassVar[int]
+    JOBLEASETOKEN_FIELD_NUMBER: _ClassVar[int]
+    jobKey: int
+    variables: str
+    jobLeaseToken: str
+    def __init__(self, jobKey: _Optional[int] = ..., variables: _Optional[str] = ..., jobLeaseToken: _Optional[str] = ...) -> None: ...
+
+class CompleteJobResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class FailJobRequest(_message.Message):
+    __slots__ = ("jobKey", "retries", "errorMessage", "retryBackOff", "variables", "jobLeaseToken")
+    JOBKEY_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_FIELD_NUMBER: _ClassVar[int]
+    ERRORMESSAGE_FIELD_NUMBER: _ClassVar[int]
+    RETRYBACKOFF_FIELD_NUMBER: _ClassVar[int]
+    VARIABLES_FIELD_NUMBER: _ClassVar[int]
+    JOBLEASETOKEN_FIELD_NUMBER: _ClassVar[int]
+    jobKey: int
+    retries: int
+    errorMessage: str
+    retryBackOff: int
+    variables: str
+    jobLeaseToken: str
+    def __init__(self, jobKey: _Optional[int] = ..., retries: _Optional[int] = ..., errorMessage: _Optional[str] = ..., retryBackOff: _Optional[int] = ..., variables: _Optional[str] = ..., jobLeaseToken: _Optional[str] = ...) -> None: ...
+
+class FailJobResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ThrowErrorRequest(_message.Message):
+    __slots__ = ("jobKey", "errorCode", "errorMessage", "variables", "jobLeaseToken")
+    JOBKEY_FIELD_NUMBER: _ClassVar[int]
+    ERRORCODE_FIELD_NUMBER: _ClassVar[int]
+    ERRORMESSAGE_FIELD_NUMBER: _ClassVar[int]
+    VARIABLES_FIELD_NUMBER: _ClassVar[int]
+    JOBLEASETOKEN_FIELD_NUMBER: _ClassVar[int]
+    jobKey: int
+    errorCode: str
+    errorMessage: str
+    variables: str
+    jobLeaseToken: str
+    def __init__(self, jobKey: _Optional[int] = ..., errorCode: _Optional[str] = ..., errorMessage: _Optional[str] = ..., variables: _Optional[str] = ..., jobLeaseToken: _Optional[str] = ...) -> None: ...
+
+class ThrowErrorResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class UpdateJobRetriesRequest(_message.Message):
+    __slots__ = ("jobKey", "retries", "operationReference", "jobLeaseToken")
+    JOBKEY_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONREFERENCE_FIELD_NUMBER: _ClassVar[int]
+    JOBLEASETOKEN_FIELD_NUMBER: _ClassVar[int]
+    jobKey: int
+    retries: int
+    operationReference: int
+    jobLeaseToken: str
+    def __init__(self, jobKey: _Optional[int] = ..., retries: _Optional[int] = ..., operationReference: _Optional[int] = ..., jobLeaseToken: _Optional[str] = ...) -> None: ...
+
+class UpdateJobRetriesResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class UpdateJobTimeoutRequest(_message.Message):
+    __slots__ = ("jobKey", "timeout", "operationReference", "jobLeaseToken")
+    JOBKEY_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONREFERENCE_FIELD_NUMBER: _ClassVar[int]
+    JOBLEASETOKEN_FIELD_NUMBER: _ClassVar[int]
+    jobKey: int
+    timeout: int
+    operationReference: int
+    jobLeaseToken: str
+    def __init__(self, jobKey: _Optional[int] = ..., timeout: _Optional[int] = ..., operationReference: _Optional[int] = ..., jobLeaseToken: _Optional[str] = ...) -> None: ...
+
+class UpdateJobTimeoutResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class UpdateJobPriorityRequest(_message.Message):
+    __slots__ = ("jobKey", "priority", "operationReference", "jobLeaseToken")
+    JOBKEY_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONREFERENCE_FIELD_NUMBER: _ClassVar[int]
+    JOBLEASETOKEN_FIELD_NUMBER: _ClassVar[int]
+    jobKey: int
+    priority: int
+    operationReference: int
+    jobLeaseToken: str
+    def __init__(self, jobKey: _Optional[int] = ..., priority: _Optional[int] = ..., operationReference: _Optional[int] = ..., jobLeaseToken: _Optional[str] = ...) -> None: ...
+
+class UpdateJobPriorityResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ResolveIncidentRequest(_message.Message):
+    __slots__ = ("incidentKey", "operationReference")
+    INCIDENTKEY_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONREFERENCE_FIELD_NUMBER: _ClassVar[int]
+    incidentKey: int
+    operationReference: int
+    def __init__(self, incidentKey: _Optional[int] = ..., operationReference: _Optional[int] = ...) -> None: ...
+
+class ResolveIncidentResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TopologyRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TopologyResponse(_message.Message):
+    __slots__ = ("brokers", "clusterSize", "partitionsCount", "replicationFactor", "gatewayVersion", "clusterId")
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTERSIZE_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONSCOUNT_FIELD_NUMBER: _ClassVar[int]
+    REPLICATIONFACTOR_FIELD_NUMBER: _ClassVar[int]
+    GATEWAYVERSION_FIELD_NUMBER: _ClassVar[int]
+    CLUSTERID_FIELD_NUMBER: _ClassVar[int]
+    brokers: _containers.RepeatedCompositeFieldContainer[BrokerInfo]
+    clusterSize: int
+    partitionsCount: int
+    replicationFactor: int
+    gatewayVersion: str
+    clusterId: str
+    def __init__(self, brokers: _Optional[_Iterable[_Union[BrokerInfo, _Mapping]]] = ..., clusterSize: _Optional[int] = ..., partitionsCount: _Optional[int] = ..., replicationFactor: _Optional[int] = ..., gatewayVersion: _Optional[str] = ..., clusterId: _Optional[str] = ...) -> None: ...
+
+class BrokerInfo(_message.Message):
+    __slots__ = ("nodeId", "host", "port", "partitions", "version")
+    NODEID_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    nodeId: int
+    host: str
+    port: int
+    partitions: _containers.RepeatedCompositeFieldContainer[Partition]
+    version: str
+    def __init__(self, nodeId: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ..., version: _Optional[str] = ...) -> None: ...
+
+class Partition(_message.Message):
+    __slots__ = ("partitionId", "role", "health")
+    class PartitionBrokerRole(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        LEADER: _ClassVar[Partition.PartitionBrokerRole]
+        FOLLOWER: _ClassVar[Partition.PartitionBrokerRole]
+        INACTIVE: _ClassVar[Partition.PartitionBrokerRole]
+    LEADER: Partition.PartitionBrokerRole
+    FOLLOWER: Partition.PartitionBrokerRole
+    INACTIVE: Partition.PartitionBrokerRole
+    class PartitionBrokerHealth(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        HEALTHY: _ClassVar[Partition.PartitionBrokerHealth]
+        UNHEALTHY: _ClassVar[Partition.PartitionBrokerHealth]
+        DEAD: _ClassVar[Partition.PartitionBrokerHealth]
+    HEALTHY: Partition.PartitionBrokerHealth
+    UNHEALTHY: Partition.PartitionBrokerHealth
+    DEAD: Partition.PartitionBrokerHealth
+    PARTITIONID_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
+    partitionId: int
+    role: Partition.PartitionBrokerRole
+    health: Partition.PartitionBrokerHealth
+    def __init__(self, partitionId: _Optional[int] = ..., role: _Optional[_Union[Partition.PartitionBrokerRole, str]] = ..., health: _Optional[_Union[Partition.PartitionBrokerHealth, str]] = ...) -> None: ...

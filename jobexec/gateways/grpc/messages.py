@@ -1,0 +1,67 @@
+"""Activated jobs as messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from jobexec.gateways import wire
+from jobexec.operations.external_types import ActivatedJob
+
+from . import gateway_pb2 as pb
+
+#: Most clients take no message above 4 MiB; a part of it is for what is around the jobs.
+MOST_BYTES = 4 * 1024 * 1024 - 16 * 1024
+
+
+class Parcel(NamedTuple):
+    """A job together with the message about it."""
+
+    job: ActivatedJob
+    message: pb.ActivatedJob
+
+
+def parcel(job: ActivatedJob) -> Parcel:
+    """The job as clients get it. What belongs to a process is constant where there is none."""
+    return Parcel(
+        job,
+        pb.ActivatedJob(
+            key=job.key,
+            type=job.type,
+            processInstanceKey=wire.key(job.process_instance_id),
+            bpmnProcessId=wire.process_definition_id(job.process_definition_key),
+            processDefinitionVersion=wire.PROCESS_DEFINITION_VERSION,
+            processDefinitionKey=wire.key(job.process_definition_id),
+            elementId=wire.element_id(job.element_id, job.type),
+            elementInstanceKey=wire.key(job.execution_id),
+            customHeaders=json_text(job.headers),
+            worker=job.worker,
+            retries=job.retries,
+            deadline=wire.milliseconds(job.deadline),
+            variables=json_text(job.variables),
+            tenantId=wire.tenant(job.tenant_id),
+            kind=pb.ActivatedJob.BPMN_ELEMENT,
+            listenerEventType=pb.ActivatedJob.UNSPECIFIED,  # not the zero value, which means an event
+            tags=job.tags,
+            jobLeaseToken=job.lease_token or None,
+        ),
+    )
+
+
+def json_text(value: Mapping[str, Any]) -> str:
+    """The text of a JSON object, also of an empty one: clients parse it without looking."""
+    return json.dumps(dict(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def split(parcels: Sequence[Parcel], most: int = MOST_BYTES) -> Iterator[Sequence[Parcel]]:
+    """The same in order, in parts that fit into one message each. A job that does not fit is a part by itself."""
+    begin = size = 0
+    for place, each in enumerate(parcels):
+        length = each.message.ByteSize() + 8  # the field's tag and length
+        if place > begin and size + length > most:
+            yield parcels[begin:place]
+            begin, size = place, 0
+        size += length
+    if begin < len(parcels):
+        yield parcels[begin:]

@@ -1,0 +1,103 @@
+"""ActivateJobs: a long poll."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from jobexec.conf import get_settings
+from jobexec.gateways import access, hub, seen
+from jobexec.operations.errors import is_database_error
+from jobexec.operations.external_types import Fetch
+
+from . import gateway_pb2 as pb
+from .bench import PROTOCOL, Bench
+from .messages import Parcel, split
+from .requests import fetch_of_poll
+
+_LONGEST = 600.0  # seconds: a client that waits longer asks again, and who it is is looked at again
+_BEFORE_THE_END = 0.25  # seconds before the client gives up by itself
+_PAUSE = 1.0  # seconds between two tries while the database is away
+
+
+class Polls:
+    """Answers as soon as there is a job, at the latest when the client's time is over: with nothing, and OK."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+
+    async def activate(self, request: pb.ActivateJobsRequest, context: Any) -> None:
+        """One call from its beginning to its end."""
+        client = await self.bench.client(context)
+        client.check("work")
+        access.limit(client)
+        poll = Poll(fetch_of_poll(request, client.caller), client, _seconds(request, context))
+        try:
+            parcels = await self._parcels(poll)
+        finally:
+            poll.here = False
+        left = list(parcels)
+        try:
+            for part in split(parcels):
+                await context.write(pb.ActivateJobsResponse(jobs=[each.message for each in part]))
+                del left[: len(part)]
+        finally:
+            self.bench.give_back(left)
+
+    async def _parcels(self, poll: Poll) -> Sequence[Parcel]:
+        names = PROTOCOL, poll.client.name, poll.fetch.worker, poll.fetch.type, sorted(poll.fetch.tenants or ())
+        seen.polled(*names)
+        if poll.seconds <= 0:
+            return await self.bench.fetch(poll.fetch, poll.client)
+        place = self.bench.hub.waiting([poll.fetch.type], kind=hub.kind_of(poll.fetch), alive=lambda: poll.here)
+        with seen.waiting(*names), place:
+            while True:
+                parcels = await self._look(poll)
+                if parcels and len(parcels) == poll.fetch.max_jobs:
+                    place.pass_on()
+                if parcels or poll.over or self.bench.stopping.is_set():
+                    return parcels
+                await self.bench.unless_stopping(place.wait(poll.until))
+
+    async def _look(self, poll: Poll) -> Sequence[Parcel]:
+        """One fetch; while the database is away, as many as the time allows."""
+        while True:
+            try:
+                return await self.bench.fetch(poll.fetch, poll.client)
+            except Exception as error:
+                if not is_database_error(error) or poll.left <= _PAUSE or self.bench.stopping.is_set():
+                    raise
+            await self.bench.unless_stopping(asyncio.sleep(_PAUSE))
+
+
+class Poll:
+    """A call that waits. ``here``: the client has not gone, as far as we know."""
+
+    def __init__(self, fetch: Fetch, client: access.Client, seconds: float) -> None:
+        self.client, self.seconds = client, seconds
+        self.here = True
+        self.until = time.monotonic() + seconds
+        self.fetch = replace(fetch, is_alive=lambda: self.here)
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return self.until - time.monotonic()
+
+    @property
+    def over(self) -> bool:
+        return self.left <= 0
+
+
+def _seconds(request: pb.ActivateJobsRequest, context: Any) -> float:
+    """How long the call may wait: as it says, but not until the client itself gives up, which for it is an error."""
+    if request.requestTimeout < 0:
+        return 0.0
+    asked = request.requestTimeout / 1000 or get_settings().gateway_long_poll_time.total_seconds()
+    remaining = context.time_remaining()
+    if remaining is not None:
+        asked = min(asked, remaining - _BEFORE_THE_END)
+    return min(asked, _LONGEST)

@@ -1,0 +1,94 @@
+"""What a message asks for, as values. Bad ones raise BadRequest with the name of the field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from jobexec.exceptions import NotAllowed
+from jobexec.gateways import wire
+from jobexec.operations.external_types import Caller, Fetch
+
+from . import gateway_pb2 as pb
+from .codes import BadRequest
+
+_MOST_TENANT = 64  # characters
+#: More jobs are not given out at once; who asks for more has them with the next request.
+MOST_JOBS = 1000
+_LONGEST = 366 * 24 * 3600 * 1000  # milliseconds
+
+
+def fetch_of_poll(request: pb.ActivateJobsRequest, caller: Caller) -> Fetch:
+    """What ActivateJobs asks for. Raises NotAllowed for a type or a tenant that is not the caller's."""
+    if request.maxJobsToActivate < 1:
+        raise BadRequest(f"maxJobsToActivate: expected at least 1, got {request.maxJobsToActivate}.")
+    return _fetch(request, caller, min(request.maxJobsToActivate, MOST_JOBS), request.withLease)
+
+
+def fetch_of_stream(request: pb.StreamActivatedJobsRequest, caller: Caller) -> Fetch:
+    """What StreamActivatedJobs asks for; how many at a time is up to the gateway."""
+    return _fetch(request, caller, 1, False)
+
+
+def _fetch(
+    request: pb.ActivateJobsRequest | pb.StreamActivatedJobsRequest, caller: Caller, most: int, lease: bool
+) -> Fetch:
+    if not request.type.strip():
+        raise BadRequest("type: expected the type of the jobs, got a blank text.")
+    for field, text in (("type", request.type), ("worker", request.worker), ("tenantIds", "".join(request.tenantIds))):
+        if "\0" in text:
+            raise BadRequest(f"{field}: expected a text without U+0000.")
+    if not caller.may_fetch(request.type):
+        raise NotAllowed(f"The client {caller.name!r} may not fetch jobs of type {request.type!r}.")
+    return Fetch(
+        type=request.type,
+        worker=request.worker,
+        timeout=milliseconds(request.timeout, "timeout", least=1),
+        max_jobs=most,
+        variables=frozenset(request.fetchVariable) or None,
+        tenants=tenants(request.tenantIds, caller),
+        with_lease=lease,
+        caller=caller,
+    )
+
+
+def tenants(ids: Iterable[str], caller: Caller) -> frozenset[str] | None:
+    """The tenants whose jobs are wanted; None for all that the caller may see."""
+    wanted = frozenset(wire.tenant_id(each) for each in ids)
+    for tenant in wanted:
+        if len(tenant) > _MOST_TENANT:
+            raise BadRequest(f"tenantIds: expected at most {_MOST_TENANT} characters, got {len(tenant)}.")
+        if not caller.may_see(tenant):
+            raise NotAllowed(f"The client {caller.name!r} may not fetch jobs of tenant {wire.tenant(tenant)!r}.")
+    return wanted or None
+
+
+def milliseconds(number: int, field: str, least: int = 0) -> timedelta:
+    """A duration; at most a year is believed."""
+    if number < least:
+        raise BadRequest(f"{field}: expected at least {least} milliseconds, got {number}.")
+    return timedelta(milliseconds=min(number, _LONGEST))
+
+
+def variables(text: str) -> dict[str, Any] | None:
+    """The variables that a worker sends: the text of a JSON object; None for no text, and for null."""
+    if not text.strip():
+        return None
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"variables: expected the text of a JSON object: {error}.") from error
+    if value is not None and not isinstance(value, dict):
+        raise BadRequest(f"variables: expected a JSON object at the root, got {type(value).__name__}.")
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def lease(request: Any) -> str | None:
+    """The token of a lease, if the request shows one."""
+    return str(request.jobLeaseToken) if request.HasField("jobLeaseToken") else None

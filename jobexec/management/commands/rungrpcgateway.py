@@ -1,0 +1,105 @@
+"""``manage.py rungrpcgateway``: a thin door to :class:`~jobexec.gateways.grpc.gateway.GrpcGateway`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from django.core import checks
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, connections
+
+from jobexec.conf import get_settings
+from jobexec.exceptions import JobExecError
+from jobexec.executor.connections import leave_connections
+from jobexec.executor.shutdown import EXIT_LEFT, Shutdown
+from jobexec.management.logs import configure_logging
+
+_TURN = 0.5
+_OPTIONS = "address", "port", "share_port", "threads", "max_streams", "tls_cert", "tls_key", "client_ca", "grace"
+
+
+class Command(BaseCommand):
+    help = "Let workers outside of Django fetch and finish jobs over gRPC, with the clients that there are for Zeebe."
+    requires_system_checks = [checks.Tags.database, "jobexec"]
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        add, number = parser.add_argument, _at_least(1)
+        add("--address", default="127.0.0.1", help="Where to listen; 0.0.0.0 or :: for other machines.")
+        add("--port", type=_at_least(0), default=26500, help="Default 26500; 0: a free one.")
+        add("--share-port", action="store_true", help="Other gateways on this machine may have the same port.")
+        add("--database", help="The engine to serve, a database alias (setting GATEWAY_DATABASE).")
+        add("--threads", type=number, default=8, help="That fetch jobs, and as many that finish them; default 8.")
+        add("--max-streams", type=number, default=5000, help="Calls that may wait for jobs at a time; default 5000.")
+        add("--tls-cert", type=Path, help="A file with the certificate chain, PEM.")
+        add("--tls-key", type=Path, help="A file with its private key, PEM.")
+        add("--client-ca", type=Path, help="Clients must show a certificate that was signed by one in this file.")
+        add("--grace", type=_at_least(0), default=10, help="Seconds for calls that run when it ends; default 10.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        configure_logging(options["verbosity"], self.stderr)
+        try:
+            self._run(options)
+        except (JobExecError, DatabaseError) as error:
+            raise CommandError(str(error)) from error
+
+    def _run(self, options: dict[str, Any]) -> None:
+        try:
+            from jobexec.gateways.grpc import banner, gateway
+            from jobexec.gateways.grpc import options as told
+        except ImportError as error:
+            if (error.name or "").partition(".")[0] not in ("grpc", "grpc_health", "grpc_reflection", "google"):
+                raise
+            raise CommandError(f'{error}. The gateway needs the extra: pip install "jobexec[grpc]"') from error
+        using = options["database"] or get_settings().gateway_database
+        connections[get_settings().engine(using).alias].ensure_connection()
+        leave_connections()  # this thread only waits from now on
+        server = gateway.GrpcGateway(told.Options(using=using, **{name: options[name] for name in _OPTIONS}))
+        shutdown = Shutdown(_leave)
+        shutdown.install()
+        server.start()
+        say = self._say if options["verbosity"] else _say_nothing
+        for line in banner.banner(server):
+            say(line)
+        sys.exit(self._until_end(server, shutdown, say))
+
+    def _until_end(self, server: Any, shutdown: Shutdown, say: Callable[[str], object]) -> int:
+        while not shutdown.wait(_TURN):
+            if not server.alive:
+                raise CommandError("The gateway has failed; the log says why.")
+        say(f"Draining: {server.running} calls are being answered.")
+        server.stop()
+        say("Drained.")
+        shutdown.finish(0)
+        return 0
+
+    def _say(self, line: str) -> None:
+        self.stdout.write(line)
+        self.stdout.flush()  # who reads a pipe wants to know now
+
+
+def _say_nothing(line: str) -> None:
+    """What -v 0 asks for."""
+
+
+def _leave() -> None:
+    """Not even waiting for calls; the jobs in the hands of workers are not touched by it."""
+    with suppress(OSError):
+        os.write(2, b"Leaving at once; jobs that were just being sent wait for their deadline.\n")
+    os._exit(EXIT_LEFT)
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    """A type of argparse that says what was expected."""
+
+    def parsed(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise ArgumentTypeError(f"expected a whole number of at least {least}, got {text!r}")
+        return int(text)
+
+    return parsed
