@@ -3,9 +3,11 @@
 from datetime import timedelta
 from typing import Any
 
+import jobexec
 from jobexec import clock
 from jobexec.models import JOB_TABLES, AbstractJob, Job
 from jobexec.operations import acquire_jobs, create_job
+from jobexec.operations.external import ActivatedJob, Fetch, activate_jobs
 from jobexec.operations.leases import NodeProfile, register_node
 from jobexec.operations.lookup import find_states
 from jobexec.operations.run import Run
@@ -41,6 +43,23 @@ def work(alias: str, owner: str = "one", **columns: Any) -> AcquiredJob:
     """A new job, acquired by `owner`."""
     row = make_job(alias, **columns)
     return next(job for job in acquire(alias, owner) if job.id == row.pk)
+
+
+def make_external(alias: str, type: str = "payment", **options: Any) -> Any:
+    """A job for workers outside, as `external_job` makes it."""
+    return jobexec.external_job(type, using=alias, **options)
+
+
+def fetch(alias: str, type: str = "payment", worker: str = "one", **values: Any) -> list[ActivatedJob]:
+    """What a worker is given when it asks."""
+    values = {"timeout": timedelta(minutes=1), "max_jobs": 100} | values
+    return activate_jobs(alias, Fetch(type=type, worker=worker, **values))
+
+
+def in_hands(alias: str, type: str = "payment", worker: str = "one", lease: bool = False, **options: Any) -> Any:
+    """A new external job that `worker` holds."""
+    row = make_external(alias, type, **options)
+    return next(job for job in fetch(alias, type, worker, with_lease=lease) if job.id == row.pk)
 
 
 def a_run(alias: str, duration: float = 1.0) -> Run:
