@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import JobHandler, NamesArguments
 from jobexec.handlers.registry import get_handler
-from jobexec.operations.hidden import hide_by_definition
+from jobexec.models import AbstractJob, JobType
+from jobexec.operations.hidden import hide_by_definition, named_by_definition
 from jobexec.sensitive import HIDDEN, hide, is_sensitive, may_be_within, values_below
 
 
@@ -30,6 +31,35 @@ def redact(handler_type: str, configuration: Any, using: str | None = None) -> A
     names = _names_of(handler, len(_args(shown)))
     pairs = zip(names, _args(shown), strict=False)
     return _with_args(shown, [HIDDEN if is_sensitive(name, named) else value for name, value in pairs])
+
+
+def redact_job(job: AbstractJob) -> Any:
+    """The configuration of a job as it may be shown.
+
+    That of a job for workers outside has their variables, which follow no handler's names; what the handlers say that
+    run afterwards and are given these variables is heeded as well.
+    """
+    using = job._state.db or "default"
+    if job.type != JobType.EXTERNAL:
+        return redact(job.handler_type, job.handler_configuration, using)
+    configuration = job.handler_configuration
+    named = {name for handler in _callbacks(configuration) for name in _sensitive_of(handler, using)}
+    return hide(configuration, named)
+
+
+def _callbacks(configuration: Any) -> Iterator[str]:
+    if isinstance(configuration, dict):
+        by_code = configuration.get("on_error")
+        for each in (configuration.get("on_complete"), *(by_code.values() if isinstance(by_code, dict) else ())):
+            if isinstance(each, dict) and isinstance(each.get("handler"), str):
+                yield each["handler"]
+
+
+def _sensitive_of(handler_type: str, using: str) -> Collection[str]:
+    try:
+        return _named_by(get_handler(handler_type))
+    except HandlerNotFound:
+        return named_by_definition(handler_type, using)
 
 
 def secrets_of(handler: JobHandler | None, text: str | None) -> list[Any]:

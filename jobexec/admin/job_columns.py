@@ -11,8 +11,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from jobexec.models import AbstractJob, DeadLetterJob, Job, SuspendedJob, TimerJob
-from jobexec.redaction import redact
+from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
+from jobexec.redaction import redact_job
 from jobexec.sensitive import hide
 
 from . import display
@@ -105,8 +105,24 @@ def state_badge(job: AbstractJob) -> SafeString:
         return display.badge("off", _("suspended"))
     if isinstance(job, TimerJob):
         return display.badge("warn", _("waits for retry")) if job.attempts else display.badge("wait", _("timer"))
+    if isinstance(job, ExternalWorkerJob):
+        return _badge_of_external(job)
     assert isinstance(job, Job)
     return _badge_of_executable(job)
+
+
+def _badge_of_external(job: ExternalWorkerJob) -> SafeString:
+    if job.cancel_requested:
+        return display.badge("warn", _("being cancelled"))
+    if job.suspend_requested:
+        return display.badge("off", _("to be suspended"))
+    if job.locked:
+        return display.badge("work", _("with a worker"))
+    if job.available_at is not None and job.available_at > display.now(job):
+        return display.badge("warn", _("backs off")) if job.exception_message else display.badge("wait", _("not yet"))
+    if job.lock_owner is not None:
+        return display.badge("warn", _("deadline missed"))
+    return display.badge("ok", _("for workers"))
 
 
 def _badge_of_executable(job: Job) -> SafeString:
@@ -136,4 +152,4 @@ def instance_link(process_instance: str) -> SafeString | None:
 
 def arguments_of(job: AbstractJob) -> Any:
     """The arguments as they are to be shown: without what is sensitive in them."""
-    return redact(job.handler_type, job.handler_configuration, job._state.db)
+    return redact_job(job)

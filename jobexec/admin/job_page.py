@@ -117,7 +117,7 @@ _EXECUTION = (
     ("cancel_requested", "suspend_requested"),
 )
 _ORIGIN = (
-    ("type", "repeat", "sequence_counter"),
+    ("type", "repeat", "sequence_counter", "job_key"),
     ("job_definition_id", "deployment_id", "tenant_id"),
     ("process_definition_key", "process_definition_id"),
     ("root_process_instance_id", "execution_id", "failed_activity_id"),

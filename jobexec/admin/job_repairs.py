@@ -61,6 +61,14 @@ class Unlock(JobAction):
         return _("Unlocked.")
 
 
+class GiveBack(Unlock):
+    """Take jobs from workers outside."""
+
+    warning = gettext_lazy(
+        "Other workers may fetch the jobs at once, whatever those do that have them: a job may be done twice."
+    )
+
+
 class MoveToDeadLetters(JobAction):
     """Give jobs up, and leave them for a person."""
 

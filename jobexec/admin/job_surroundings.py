@@ -21,6 +21,7 @@ from jobexec.models import (
     Batch,
     ExclusiveLock,
     ExecutorNode,
+    ExternalWorkerJob,
     FailureGroup,
     Incident,
     JobKey,
@@ -29,6 +30,7 @@ from jobexec.models import (
     ScheduleFiring,
     TaskResult,
 )
+from jobexec.operations.external_exclusive import owner_of
 from jobexec.operations.why import why
 from jobexec.operations.why_facts import Reason
 
@@ -41,7 +43,10 @@ from .job_location import found_job
 SIBLINGS_SHOWN = 10
 INCIDENTS_SHOWN = 5
 _IN_INSTANCES: tuple[type[Model], ...] = (*JOB_TABLES, JobLog)
-_COLUMNS = ("pk", "handler_type", "lock_owner", "attempts", "cancel_requested", "suspend_requested", "due_date")
+_COLUMNS = (
+    *("pk", "handler_type", "lock_owner", "lock_expiration_time", "attempts"),
+    *("cancel_requested", "suspend_requested", "due_date", "exception_message"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,8 @@ class Lock:
     """Who holds the job, since when, and how long that holds."""
 
     owner: str | SafeString
-    since: SafeString
+    since: SafeString | None
+    """None where it is not known."""
     good: SafeString
 
 
@@ -96,6 +102,9 @@ class Surroundings:
         using, now = job._state.db or "default", display.now(job)
         node = ExecutorNode.objects.using(using).filter(lock_owner=job.lock_owner).first()
         nodes = self._admin(ExecutorNode)
+        if isinstance(job, ExternalWorkerJob):
+            since = self._instance_locked_at(using, owner_of(job.pk))
+            return Lock(job.lock_owner, display.age(since, now) if since else None, _deadline(job, now))
         owner = display.lock_owner(job.lock_owner)
         if node is not None and nodes is not None:
             owner = display.link(nodes.page_url(node.pk), node.name)
@@ -103,16 +112,21 @@ class Surroundings:
 
     def _locked_at(self, using: str) -> datetime | None:
         job = self._job
-        if job.exclusive and job.process_instance_id:
-            locks = ExclusiveLock.objects.using(using).filter(pk=job.process_instance_id, lock_owner=job.lock_owner)
-            moment = locks.values_list("lock_time", flat=True).first()
-            if moment is not None:
-                return moment
+        moment = self._instance_locked_at(using, job.lock_owner)
+        if moment is not None:
+            return moment
         # A lock is written as its expiration.
         lock_time = get_settings().engines.get(using)
         if job.lock_expiration_time is None or lock_time is None:
             return None
         return job.lock_expiration_time - lock_time.lock_time
+
+    def _instance_locked_at(self, using: str, owner: str | None) -> datetime | None:
+        job = self._job
+        if not (job.exclusive and job.process_instance_id):
+            return None
+        locks = ExclusiveLock.objects.using(using).filter(pk=job.process_instance_id, lock_owner=owner)
+        return locks.values_list("lock_time", flat=True).first()
 
     def siblings(self) -> list[dict[str, Any]]:
         """The first jobs of the process instance besides this one, those that may run before those that wait."""
@@ -139,6 +153,8 @@ class Surroundings:
         table = next(table for table in JOB_TABLES if table.state == state)
         row = table(**dict(zip(("id", *_COLUMNS[1:]), values, strict=True)))
         row._state.db = self._job._state.db
+        if isinstance(row, ExternalWorkerJob):
+            row.available_at = row.due_date
         name = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
         url = reverse(name, args=[row.pk], current_app=self._page.admin_site.name)
         return {
@@ -216,6 +232,14 @@ class Surroundings:
             return None
         there = TaskResult.objects.using(self._job._state.db).filter(pk=self._job.pk).exists()
         return display.link(results.page_url(self._job.pk), _("Its task result")) if there else None
+
+
+def _deadline(job: ExternalWorkerJob, now: datetime) -> SafeString:
+    """Until when nobody else is given the job."""
+    left = (job.lock_expiration_time - now).total_seconds() if job.lock_expiration_time else 0.0
+    if left > 0:
+        return display.badge("ok", _("good for %s, then others may fetch the job") % display.duration(left))
+    return display.badge("warn", _("expired %s ago: others may fetch the job") % display.duration(-left))
 
 
 def _good(job: AbstractJob, node: ExecutorNode | None, now: datetime) -> SafeString:

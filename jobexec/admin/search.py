@@ -8,7 +8,12 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 from django.utils.translation import gettext_lazy as _
 
-HELP = _("A job's id, a process instance, or how a handler's name begins.")
+from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, SuspendedJob
+from jobexec.operations.query_values import as_key
+
+HELP = _("A job's id or key, a process instance, or how a handler's name begins.")
+
+_KEYS = {ExternalWorkerJob: "job_key", SuspendedJob: "job_key", DeadLetterJob: "job_key", Incident: "incident_key"}
 
 
 def as_uuid(term: str) -> UUID | None:
@@ -22,7 +27,7 @@ def as_uuid(term: str) -> UUID | None:
 def search(queryset: QuerySet[Any], term: str, id_column: str = "pk") -> QuerySet[Any]:
     """Rows with this id or process instance; if there are none, those whose handler's name begins so.
 
-    Ids and process instances are looked up in their indexes and exactly. Handler names have no index in the job
+    Ids, keys and process instances are looked up in their indexes and exactly. Handler names have no index in the job
     tables, so they are compared only when nothing else fits.
     """
     term = term.strip()
@@ -33,7 +38,13 @@ def search(queryset: QuerySet[Any], term: str, id_column: str = "pk") -> QuerySe
     id = as_uuid(term)
     if id is not None:
         return queryset.filter(Q(**{id_column: id}) | Q(process_instance_id=term))
-    instance = queryset.filter(process_instance_id=term)
+    instance = queryset.filter(Q(process_instance_id=term) | _by_key(queryset, term))
     if instance.order_by().exists():
         return instance
     return queryset.filter(handler_type__startswith=term)
+
+
+def _by_key(queryset: QuerySet[Any], term: str) -> Q:
+    """By the number by which workers outside name the row."""
+    column, key = _KEYS.get(queryset.model), as_key(term)
+    return Q(pk__in=[]) if column is None or key is None else Q(**{column: key})

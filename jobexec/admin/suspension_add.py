@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec import operations
 from jobexec.exceptions import JobExecError
-from jobexec.models import Job, Scope, Suspension, TimerJob
+from jobexec.models import ExternalWorkerJob, Job, Scope, Suspension, TimerJob
 
 from .base import TableAdmin
 from .forms import SuspendScopeForm
@@ -26,7 +26,7 @@ from .paging import CappedCount
 from .tenancy import tenants_of
 
 _SCOPES = [choice for choice in Scope.choices if choice[0] != Scope.JOB]
-_TABLES = (Job, TimerJob)
+_TABLES = (Job, TimerJob, ExternalWorkerJob)
 
 
 class AddSuspensionForm(SuspendScopeForm):

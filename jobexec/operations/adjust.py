@@ -129,8 +129,8 @@ def set_due_date(target: Target, due_date: datetime | None, *, using: str | None
 
 def _set_available(row: ExternalWorkerJob, due_date: datetime | None) -> None:
     using = row._state.db or "default"
-    available = available_at(using, due_date)
-    _update(row, due_date=due_date, available_at=available, rank=rank(using, due_date or available, row.priority))
+    standing = rank(using, due_date or clock.now(using), row.priority)
+    _update(row, due_date=due_date, available_at=available_at(using, due_date), rank=standing)
     # Also when it is put off: who waits for jobs of this type knows when the next one comes.
     wake_for(using, [row])
 

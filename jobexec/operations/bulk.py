@@ -134,10 +134,10 @@ def set_due_date_page(
 
 def _set_available(using: str, rows: Sequence[AbstractJob], due_date: datetime | None) -> list[UUID]:
     """External jobs that nobody holds stay where they are; one statement for each priority that they have."""
-    available, done = available_at(using, due_date), list[UUID]()
+    available, now, done = available_at(using, due_date), clock.now(using), list[UUID]()
     for priority in {row.priority for row in rows}:
         alike = [row.pk for row in rows if row.priority == priority]
-        standing = rank(using, due_date or available, priority)
+        standing = rank(using, due_date or now, priority)
         done += _update(using, ExternalWorkerJob, alike, due_date=due_date, available_at=available, rank=standing)
     return done
 

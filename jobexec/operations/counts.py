@@ -11,8 +11,21 @@ from django.conf import settings
 from django.db.models import Count, Min, Q, QuerySet
 from django.utils.formats import number_format
 
-from jobexec.models import AbstractJob, DeadLetterJob, HistoryJob, Incident, IncidentState, Job, SuspendedJob, TimerJob
+from jobexec import clock
+from jobexec.models import (
+    AbstractJob,
+    DeadLetterJob,
+    ExternalWorkerJob,
+    HistoryJob,
+    Incident,
+    IncidentState,
+    Job,
+    SuspendedJob,
+    TimerJob,
+)
 
+from .external_home import free as is_free
+from .external_home import held as is_held
 from .ranking import MAX_PRIORITY, due_by_rank
 
 COUNT_LIMIT = 10_000
@@ -60,6 +73,9 @@ class JobCounts:
     suspended: CappedCount
     dead_letters: CappedCount
     history: CappedCount
+    external: CappedCount
+    """Those for workers outside that no worker has."""
+    with_workers: CappedCount
     oldest_due: datetime | None
     """None if no executable job waits for a node."""
 
@@ -71,6 +87,11 @@ def job_counts(using: str, tenants: Collection[str] | None = None) -> JobCounts:
     held = _count(ours & ~Q(lock_owner=None))
     jobs = _look(Job, using, free=_count(free), held=held, due=_first_due(using, free))
     timers = _look(TimerJob, using, first=_count(ours & Q(attempts=0)), retry=_count(ours & Q(attempts__gt=0)))
+    now = clock.now(using)
+    theirs = {
+        name: _count(ours & which(ExternalWorkerJob, now)) for name, which in (("free", is_free), ("held", is_held))
+    }
+    outside = _look(ExternalWorkerJob, using, **theirs)
     return JobCounts(
         free=_capped(jobs, "free"),
         in_progress=_capped(jobs, "held"),
@@ -79,6 +100,8 @@ def job_counts(using: str, tenants: Collection[str] | None = None) -> JobCounts:
         suspended=_capped(_look(SuspendedJob, using, ours=_count(ours)), "ours"),
         dead_letters=_capped(_look(DeadLetterJob, using, ours=_count(ours)), "ours"),
         history=_capped(_look(HistoryJob, using, ours=_count(ours)), "ours"),
+        external=_capped(outside, "free"),
+        with_workers=_capped(outside, "held"),
         oldest_due=_moment(jobs["due"]),
     )
 

@@ -44,16 +44,15 @@ def split(rows: Iterable[AbstractJob]) -> tuple[list[AbstractJob], list[Abstract
     return ours, theirs
 
 
-def available_at(using: str, due_date: datetime | None) -> datetime:
-    """When a worker may fetch a job that nobody holds."""
-    now = clock.now(using)
-    return due_date if due_date is not None and due_date > now else now
+def available_at(using: str, due_date: datetime | None) -> datetime | None:
+    """When a worker may fetch a job that nobody holds; None is at once."""
+    return due_date if due_date is not None and due_date > clock.now(using) else None
 
 
 def available_at_sql(using: str) -> Sql:
     """The same over the columns of ``source``."""
     now = connections[using].ops.adapt_datetimefield_value(clock.now(using))
-    return Sql("CASE WHEN source.due_date > %s THEN source.due_date ELSE %s END", (now, now))
+    return Sql("CASE WHEN source.due_date > %s THEN source.due_date END", (now,))
 
 
 def free(table: type[AbstractJob], now: datetime) -> Q:

@@ -16,12 +16,12 @@ def hide_by_definition(handler_type: str, configuration: Any, using: str) -> Any
 
     If anything is, all positional arguments are hidden, since nobody here knows their names.
     """
-    return _hidden(configuration, _named(handler_type, using))
+    return _hidden(configuration, named_by_definition(handler_type, using))
 
 
 def hide_text_by_definition(handler_type: str, text: str, using: str) -> str:
     """The same for the text in a row, which need not be JSON: then all of it is hidden if anything may be sensitive."""
-    named = _named(handler_type, using)
+    named = named_by_definition(handler_type, using)
     if not (named or may_be_within(text)):
         return text
     with suppress(ValueError, RecursionError):
@@ -29,8 +29,8 @@ def hide_text_by_definition(handler_type: str, text: str, using: str) -> str:
     return HIDDEN
 
 
-def _named(handler_type: str, using: str) -> Sequence[str]:
-    """None if no executor has written a definition yet."""
+def named_by_definition(handler_type: str, using: str) -> Sequence[str]:
+    """The names that a handler's definition calls sensitive; none if no executor has written one yet."""
     definitions = JobDefinition.objects.using(using).filter(pk=handler_type)
     return definitions.values_list("sensitive", flat=True).first() or ()
 

@@ -7,11 +7,10 @@ from datetime import datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from jobexec import clock
 from jobexec.exceptions import JobLocked
 from jobexec.models import JOB_TABLES, AbstractJob, ExecutorNode, ExternalWorkerJob, Job, NodeState
 
-from .external_home import free_instances, given_back, may_hold, wake_for
+from .external_back import give_back
 from .leases import declare_one_dead, time_of
 from .recover import recover_job
 from .removal import remove_waiting
@@ -61,11 +60,7 @@ def _give_back(using: str, row: ExternalWorkerJob) -> str | None:
     if row.cancel_requested:
         remove_waiting(using, [row])
         return None
-    changes = {**given_back(), "available_at": clock.now(using), "revision": row.revision + 1}
-    ExternalWorkerJob.objects.using(using).filter(pk=row.pk).update(**changes)
-    free_instances(using, may_hold([row]))
-    wake_for(using, [row])
-    return None
+    return None if give_back(using, row, due_date=None) else CHANGED_MEANWHILE
 
 
 def _refuse_living(row: Job, node: ExecutorNode | None, now: datetime) -> None:

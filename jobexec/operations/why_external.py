@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import Q
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -68,7 +69,7 @@ def _stays(job: ExternalWorkerJob) -> list[Reason]:
 
 
 def _backs_off(facts: Facts, job: ExternalWorkerJob) -> list[Reason]:
-    if job.available_at <= facts.now:
+    if job.available_at is None or job.available_at <= facts.now:
         return []
     details: dict[str, Any] = {
         "available_at": iso(job.available_at),
@@ -130,7 +131,8 @@ def _present(facts: Facts, row: ExternalWorker) -> bool:
 
 def _in_front(facts: Facts, job: ExternalWorkerJob) -> list[Reason]:
     rows = ExternalWorkerJob.objects.using(facts.using)
-    before = rows.filter(handler_type=job.handler_type, rank__lte=job.rank, available_at__lte=facts.now)
+    before = rows.filter(handler_type=job.handler_type, rank__lte=job.rank)
+    before = before.filter(Q(available_at=None) | Q(available_at__lte=facts.now))
     count = before.exclude(rank=job.rank, id__gte=job.pk).order_by().values("pk")[: MOST_IN_FRONT + 1].count()
     if not count:
         return []

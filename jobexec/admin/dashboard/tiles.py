@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from jobexec.models import (
     DeadLetterJob,
     ExternalWorker,
+    ExternalWorkerJob,
     HistoryJob,
     Incident,
     IncidentState,
@@ -61,6 +62,10 @@ def _of_jobs(seen: Overview, counts: JobCounts, sight: Sight) -> Iterator[Tile]:
         yield Tile(_("Timers"), counts.timers, "wait", sight.list(TimerJob, waiting="time"), _next(seen, retry=False))
         url = sight.list(TimerJob, waiting="retry")
         yield Tile(_("Waiting retries"), counts.retries, "warn", url, _next(seen, retry=True))
+    if sight.may(ExternalWorkerJob) and (counts.external or counts.with_workers):
+        url = sight.list(ExternalWorkerJob, lock="held")
+        yield Tile(_("External"), counts.external, "ok", sight.list(ExternalWorkerJob, lock="free"))
+        yield Tile(_("With workers"), counts.with_workers, "work", url)
     others: tuple[tuple[type[Model], Any, CappedCount, str], ...] = (
         (SuspendedJob, _("Suspended"), counts.suspended, "off"),
         (DeadLetterJob, _("Dead letters"), counts.dead_letters, "bad" if counts.dead_letters else "wait"),

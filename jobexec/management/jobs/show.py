@@ -21,7 +21,7 @@ from jobexec.operations.lookup import find_job
 from jobexec.operations.unreadable import UNREADABLE
 from jobexec.operations.why_facts import HEAVY
 from jobexec.operations.wording import NONE, absolute, both, duration
-from jobexec.redaction import redact
+from jobexec.redaction import redact_job
 from jobexec.sensitive import hide
 
 from . import values
@@ -74,7 +74,7 @@ def _object(id: UUID, job: AbstractJob | None, entries: list[JobLog], using: str
 
 def _arguments(job: AbstractJob, using: str) -> Any:
     try:
-        return redact(job.handler_type, job.handler_configuration, using)
+        return redact_job(job)
     except UNREADABLE:
         rows = type(job)._base_manager.using(using).filter(pk=job.pk)
         text = rows.values_list(Cast("handler_configuration", TextField()), flat=True).first()

@@ -46,12 +46,14 @@ def _counts(seen: Overview, screen: Screen) -> Iterator[str]:
         pgettext("jobs that wait for one", "retries"): counts.retries,
         _("suspended"): counts.suspended,
         pgettext("dead letters", "dead"): counts.dead_letters,
+        _("external"): counts.external,
+        _("with workers"): counts.with_workers,
         _("history"): counts.history,
         _("incidents"): seen.incidents or 0,
     }
     oldest = NONE if seen.oldest_due is None else duration((seen.now - seen.oldest_due).total_seconds())
     # What the first lines tell anyway is what a narrow terminal leaves out first.
-    extra = {_("incidents"): 2, _("history"): 1}
+    extra = {_("incidents"): 2, _("history"): 1, _("external"): 3, _("with workers"): 4}
     columns = [Column(title, right=True, extra=extra.get(title, 0)) for title in (*cells, _("oldest due"))]
     yield from _part(screen, _("Jobs"), columns, [[*map(number, cells.values()), oldest]])
 
