@@ -1,4 +1,4 @@
-"""What gRPC and REST of Camunda 8 say alike: keys, tenants, and the process fields of jobs that belong to no process."""
+"""What gRPC and REST of Camunda 8 say alike: keys, tenants, and what stands for the process of jobs that have none."""
 
 from __future__ import annotations
 

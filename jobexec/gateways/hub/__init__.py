@@ -8,9 +8,10 @@
 
 from .hands import Hands, Overloaded
 from .hub import Hub, TooManyWaiters, close_all, of
-from .polling import Search, give_back, kind_of, poll, poll_in_thread, search, search_in_thread
+from .polling import Alive, Search, give_back, kind_of, poll, poll_in_thread, search, search_in_thread
 
 __all__ = [
+    "Alive",
     "Hands",
     "Hub",
     "Overloaded",
