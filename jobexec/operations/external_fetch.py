@@ -6,7 +6,7 @@ What is locked and in which order: docs/explanation/locking.md, "External jobs".
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,10 +17,12 @@ from jobexec import clock
 from jobexec.exceptions import InvalidJob, NotAllowed
 from jobexec.models import ExclusiveLock, ExternalWorkerJob
 
-from . import external_exclusive
+from . import external_exclusive, external_fetch_statement
 from .external_aside import set_aside
+from .external_fetch_statement import Grant
 from .external_home import free_instances, given_back, may_hold
 from .external_types import ActivatedJob, Fetch
+from .external_variables import wanted_variables
 from .external_wake import wake_workers_on_commit
 from .locking import atomic, lock_rows
 
@@ -52,8 +54,7 @@ def activate_jobs(using: str, fetch: Fetch) -> list[ActivatedJob]:
         try:
             # With a savepoint within a transaction of the caller's: nothing else of it is undone.
             with transaction.atomic(using=using):
-                rows, met = _lock(using, fetch, tenants)
-                jobs = _hand_out(using, fetch, rows)
+                jobs, met = _fetch(using, fetch, tenants)
                 if jobs and not fetch.is_alive():
                     raise _Gone
         except _Gone:
@@ -130,9 +131,21 @@ def _listed(values: Any) -> list[str] | None:
     return None if values is None else list(values)
 
 
-def _lock(using: str, fetch: Fetch, tenants: Sequence[str] | None) -> tuple[list[ExternalWorkerJob], bool]:
+def _fetch(using: str, fetch: Fetch, tenants: Sequence[str] | None) -> tuple[list[ActivatedJob], bool]:
+    """A page of locked jobs, and whether there were any, also such as had to be set aside."""
+    token = secrets.token_urlsafe(24) if fetch.with_lease else ""
+    grant = Grant(_deadline(using, fetch), token, min(fetch.max_jobs, MAX_JOBS))
+    if external_fetch_statement.is_possible(using, fetch):
+        jobs = external_fetch_statement.lock_plain_page(using, fetch, tenants, grant)
+        if jobs:
+            return jobs, True
+    rows, met = _lock(using, fetch, tenants, grant.limit)
+    return _hand_out(using, fetch, rows, grant), met
+
+
+def _lock(using: str, fetch: Fetch, tenants: Sequence[str] | None, limit: int) -> tuple[list[ExternalWorkerJob], bool]:
     """Locked rows that can be handed out, and whether there were any, also such as had to be set aside."""
-    limit, rows = min(fetch.max_jobs, MAX_JOBS), available(using, fetch, tenants)
+    rows = available(using, fetch, tenants)
     # Two short runs of one index: in one, over a condition that takes both, the database reads all that is locked.
     again = rows.filter(available_at__lte=clock.now(using)).order_by("available_at", "rank", "pk")
     # By what is NULL in all of them, too: PostgreSQL does not see that the index has them in this order otherwise.
@@ -147,11 +160,10 @@ def _lock(using: str, fetch: Fetch, tenants: Sequence[str] | None) -> tuple[list
     return [row for row in rows if row.pk in free], len(rows) < len(found)
 
 
-def _hand_out(using: str, fetch: Fetch, rows: Sequence[ExternalWorkerJob]) -> list[ActivatedJob]:
+def _hand_out(using: str, fetch: Fetch, rows: Sequence[ExternalWorkerJob], grant: Grant) -> list[ActivatedJob]:
     if not rows:
         return []
-    deadline = _deadline(using, fetch)
-    token = secrets.token_urlsafe(24) if fetch.with_lease else ""
+    deadline, token = grant.deadline, grant.token
     changes: dict[str, Any] = {
         "lock_owner": fetch.worker,
         "lock_expiration_time": deadline,
@@ -199,15 +211,6 @@ def activated(row: ExternalWorkerJob, fetch: Fetch, deadline: datetime, token: s
         error_message=row.exception_message,
         error_details=row.exception_stack,
     )
-
-
-def wanted_variables(configuration: Mapping[str, Any], fetch: Fetch) -> dict[str, Any]:
-    """The variables that the worker asked for; those of the job alone win over those of its process."""
-    local = configuration.get("local") or {}
-    variables = dict(local) if fetch.local_variables_only else {**(configuration.get("variables") or {}), **local}
-    if fetch.variables is None:
-        return variables
-    return {name: variables[name] for name in fetch.variables if name in variables}
 
 
 def yield_jobs(using: str, jobs: Sequence[ActivatedJob]) -> int:
