@@ -1,0 +1,135 @@
+"""What a person says of a client of the gateways."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django import forms
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from jobexec import clock
+from jobexec.exceptions import InvalidClient
+from jobexec.models import GatewayClient
+from jobexec.operations.gateway_clients import PERMISSIONS, checked_client, checked_name
+
+#: How jobs without a tenant are written, as on the wire.
+NO_TENANT = "<default>"
+
+_LABELS = {
+    "work": gettext_lazy("work: fetch and finish jobs"),
+    "search": gettext_lazy("search: look for jobs and incidents"),
+    "update": gettext_lazy("update: change retries, priority and time-outs"),
+    "resolve": gettext_lazy("resolve: resolve incidents"),
+}
+_ERRORS = {
+    "name": gettext_lazy("1 to 150 characters that can be seen, without a colon, and without blanks around them."),
+    "types": gettext_lazy("Each is a type of at most 255 characters, or how it begins and one * at the end."),
+    "tenants": gettext_lazy("Each is the id of a tenant, of at most 64 characters that can be seen."),
+}
+
+
+class LinesField(forms.CharField):
+    """A list of texts, written one a line or with commas between them."""
+
+    widget = forms.Textarea
+
+    def __init__(self, *, empty_as: str = "", **kwargs: Any) -> None:
+        area = forms.Textarea(attrs={"rows": 4, "cols": 40, "spellcheck": "false"})
+        super().__init__(required=False, widget=area, strip=True, **kwargs)
+        self.empty_as = empty_as
+
+    def prepare_value(self, value: Any) -> Any:
+        return "\n".join(text or self.empty_as for text in value) if isinstance(value, list) else value
+
+    def to_python(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return value
+        texts = (text.strip() for text in (super().to_python(value) or "").replace(",", "\n").splitlines())
+        return ["" if text == self.empty_as else text for text in texts if text]
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return sorted(initial or []) != sorted(self.to_python(data))
+
+
+class GatewayClientForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A client; saved by :mod:`jobexec.operations.gateway_clients`, which checks the same."""
+
+    #: Set by the admin for each request: where it is saved, and the tenants that its user is kept to.
+    using: ClassVar[str] = "default"
+    user_tenants: ClassVar[frozenset[str] | None] = None
+
+    types = LinesField(
+        label=gettext_lazy("Types"),
+        help_text=gettext_lazy(
+            "Of the jobs that it may work on, one a line: payment, or mail.* for all that begin like it. Empty: all."
+        ),
+    )
+    tenants = LinesField(
+        label=gettext_lazy("Tenants"),
+        empty_as=NO_TENANT,
+        help_text=gettext_lazy(
+            "Whose jobs it may see, one a line; <default> for jobs without a tenant. Empty: those of all tenants."
+        ),
+    )
+    permissions = forms.MultipleChoiceField(
+        label=gettext_lazy("Permissions"),
+        choices=[(name, _LABELS[name]) for name in PERMISSIONS],
+        widget=forms.CheckboxSelectMultiple,
+    )
+    expiration_time = forms.DateTimeField(
+        label=gettext_lazy("Expiration time"),
+        required=False,
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}, format="%Y-%m-%dT%H:%M:%S"),
+    )
+
+    class Meta:
+        model = GatewayClient
+        fields = ("name", "types", "tenants", "permissions", "max_requests_per_second", "expiration_time")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "expiration_time" in self.fields:
+            zone = {"zone": timezone.get_current_timezone_name()}
+            self.fields["expiration_time"].help_text = _("In the time zone %(zone)s. Empty: never.") % zone
+
+    def validate_unique(self) -> None:
+        """Not by Django, which would look into the database of the models."""
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        _check("name", lambda: checked_name(name))
+        if GatewayClient.objects.using(self.using).filter(name=name).exists():
+            raise forms.ValidationError(_("There is a client of this name already."))
+        return name
+
+    def clean_types(self) -> list[str]:
+        return self._checked("types")
+
+    def clean_tenants(self) -> list[str]:
+        tenants = self._checked("tenants")
+        if self.user_tenants is not None and not (tenants and set(tenants) <= self.user_tenants):
+            raise forms.ValidationError(_("These must be some of your tenants."))
+        return tenants
+
+    def clean_expiration_time(self) -> Any:
+        moment = self.cleaned_data["expiration_time"]
+        if moment is not None and "expiration_time" in self.changed_data and moment <= clock.now(self.using):
+            raise forms.ValidationError(_("This must lie ahead."))
+        return moment
+
+    def _checked(self, field: str) -> list[str]:
+        found: list[str] = _check(field, lambda: checked_client(**{field: self.cleaned_data[field]})[field])
+        return found
+
+    def values(self) -> dict[str, Any]:
+        """What change_client and create_client take, without the name."""
+        return {name: value for name, value in self.cleaned_data.items() if name != "name"}
+
+
+def _check(field: str, check: Any) -> Any:
+    try:
+        return check()
+    except InvalidClient:
+        raise forms.ValidationError(_ERRORS[field]) from None
