@@ -18,6 +18,7 @@ from django.db import connections
 from django.utils.module_loading import import_string
 
 from jobexec import conf
+from jobexec.broker.connection import BrokerMissing, kombu
 from jobexec.conf import EngineSettings, Settings
 from jobexec.exceptions import InvalidRetryPlan
 from jobexec.executor.connection_count import ordinary_connections, pool_size
@@ -45,6 +46,7 @@ def register_checks() -> None:
     """Register all checks with Django, under the tag ``jobexec``. May be called more than once."""
     for check in (check_settings, check_project, check_engines, check_handlers, check_schedules, check_hooks):
         register(check, TAG)
+    register(check_broker, TAG)
     register(check_deployment, TAG, deploy=True)
 
 
@@ -124,6 +126,17 @@ def check_hooks(**kwargs: Any) -> list[CheckMessage]:
     return [Error(f"JOBEXEC['ADMIN_TENANTS']: {path!r} {problem}.", hint=_HINT_HOOK, id="jobexec.E008")]
 
 
+def check_broker(**kwargs: Any) -> list[CheckMessage]:
+    """E013: with DISPATCH "broker" there is a library that speaks to brokers."""
+    if conf.problems(conf.raw_settings()) or conf.get_settings().dispatch != "broker":
+        return []
+    try:
+        kombu()
+    except BrokerMissing as error:
+        return [Error(f"JOBEXEC['DISPATCH'] is 'broker', but {error}", hint=_HINT_BROKER, id="jobexec.E013")]
+    return []
+
+
 def check_engines(**kwargs: Any) -> list[CheckMessage]:
     """E004, E007 and all warnings: does each engine's database suit its settings?"""
     if conf.problems(conf.raw_settings()):
@@ -148,6 +161,7 @@ def check_deployment(**kwargs: Any) -> list[CheckMessage]:
     return [message for alias in engines if not list(_vendor(engines[alias])) for message in _patience(alias)]
 
 
+_HINT_BROKER = "The extra 'broker' brings it; without a broker leave DISPATCH at 'database'."
 _HINT_HOOK = "Name a function of the request that returns tenant ids, or None for all."
 _HINT_USE_TZ = "With naive datetimes, a due date would mean another moment on a node in another time zone."
 

@@ -71,6 +71,14 @@ def connect(settings: Settings, *, consumes: bool = False) -> Any:
     return connection
 
 
+def broker_name(settings: Settings) -> str:
+    """The broker as people may read it: without a password."""
+    try:
+        return str(kombu().Connection(settings.broker_url).as_uri())
+    except Exception:  # only a text
+        return "a broker"
+
+
 def queue(name: str) -> Any:
     """A durable queue; publishers and consumers declare it alike, whoever comes first."""
     expires = _UNUSED if "@" in name else None
@@ -80,6 +88,13 @@ def queue(name: str) -> Any:
 def priority(connection: Any, level: int) -> int:
     """What this broker calls such a class of priority."""
     return _ON_REDIS[level] if connection.transport.driver_type == "redis" else level
+
+
+def level(connection: Any, priority: object) -> int:
+    """The class of a message of this priority; the one in the middle for what says none."""
+    if connection.transport.driver_type != "redis":
+        return priority if isinstance(priority, int) and LOW <= priority <= HIGH else NORMAL
+    return next((level for level, said in _ON_REDIS.items() if said == priority), NORMAL)
 
 
 def _is_redis(url: str) -> bool:

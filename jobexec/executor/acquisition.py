@@ -12,7 +12,7 @@ from jobexec.operations.errors import is_conflict
 from jobexec.operations.recover import release_strays
 from jobexec.operations.release import release_jobs
 from jobexec.operations.walk import Walk
-from jobexec.operations.work import AcquiredJob, Acquisition, batches
+from jobexec.operations.work import AcquiredJob, Acquisition, Scope, batches
 
 from .bell import Bell, Source
 from .node import Node
@@ -44,7 +44,7 @@ class JobAcquisition(Loop):
         self._poll_rate = node.engine.global_lock_poll_rate.total_seconds()
         self._walk = Walk()
         concurrency = node.settings.tenant_concurrency
-        self.tenants = Tenants(node.using, concurrency, pool.jobs_in_hand, self.wake) if concurrency else None
+        self.tenants = Tenants(node.using, concurrency, pool.jobs_in_hand, self.look) if concurrency else None
         self.waiting = Waiting(strategy_of(node.engine))
 
     def start(self) -> None:
@@ -58,13 +58,16 @@ class JobAcquisition(Loop):
         self.waiting.wake()
         super().wake()
 
+    def look(self) -> None:
+        """There may be jobs of which nobody tells."""
+        self.wake()
+
     def run_once(self) -> float:
         if not self.node.good:
             return 0.2  # a heartbeat will tell whether this node goes on
         self._release_strays()
         began = clock.monotonic()
-        page = self.waiting.page(self._engine.max_jobs_per_acquisition)
-        reserved = self.pool.reserve(page, self.wake, self.node.using)
+        reserved = self.pool.reserve(self._page(), self.wake, self.node.using)
         if not reserved:
             return self._after(Acquisition(), Round(requested=0), began)  # the pool wakes us when there is room
         acquisition, made = Acquisition(), []
@@ -81,6 +84,10 @@ class JobAcquisition(Loop):
             )
         failures = acquisition.lock_failures
         return self._after(acquisition, Round(reserved, acquisition.found, len(made), failures), began)
+
+    def _page(self) -> int:
+        """How many jobs to ask for."""
+        return self.waiting.page(self._engine.max_jobs_per_acquisition)
 
     def _after(self, acquisition: Acquisition, round: Round, began: float) -> float:
         pool = self.pool.load()
@@ -105,16 +112,7 @@ class JobAcquisition(Loop):
         room = tenants.room() if tenants else None
         try:
             with self.node.writing:
-                acquisition = acquire_jobs(
-                    engine.alias,
-                    owner,
-                    limit,
-                    scope if room is None else replace(scope, tenants=room),
-                    lock_time=engine.lock_time,
-                    strategy=engine.acquisition,
-                    force_after=engine.global_lock_force_acquire_after,
-                    walk=self._walk,
-                )
+                acquisition = self._lock(limit, scope if room is None else replace(scope, tenants=room))
         except Exception as error:
             if not is_conflict(error):
                 raise
@@ -127,6 +125,20 @@ class JobAcquisition(Loop):
         if tenants and room:
             tenants.acquired(room, acquisition.jobs)
         return acquisition
+
+    def _lock(self, limit: int, scope: Scope) -> Acquisition:
+        """Lock a page of the table."""
+        engine = self._engine
+        return acquire_jobs(
+            engine.alias,
+            self.node.owner,
+            limit,
+            scope,
+            lock_time=engine.lock_time,
+            strategy=engine.acquisition,
+            force_after=engine.global_lock_force_acquire_after,
+            walk=self._walk,
+        )
 
     def _release_strays(self) -> None:
         """After an error: the commit may have gone through, and then rows are locked that nobody here knows of."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from django.db import connections
 
 import jobexec
+from jobexec.broker.connection import broker_name
 from jobexec.conf import EngineSettings, Settings
 from jobexec.handlers.registry import all_handlers
 from jobexec.operations.locking import has_skip_locked
@@ -20,7 +21,8 @@ from .job_executor import JobExecutor
 def banner(executor: JobExecutor) -> Iterator[str]:
     """What this executor serves, for people."""
     settings = executor.settings
-    engines = "; ".join(_engine(engine) for engine in settings.engines.values())
+    broker = broker_name(settings) if executor.from_broker else ""
+    engines = "; ".join(_engine(engine, broker) for engine in settings.engines.values())
     yield f"jobexec {jobexec.__version__}, node {settings.node_name}, process {os.getpid()}"
     yield f"  engines:    {engines}"
     yield f"  categories: {_categories(settings)}; deployments: {_deployments(executor)}"
@@ -31,10 +33,12 @@ def banner(executor: JobExecutor) -> Iterator[str]:
     yield f"  handlers:   {len(all_handlers())} registered. Ctrl-C drains and ends, twice leaves at once."
 
 
-def _engine(engine: EngineSettings) -> str:
+def _engine(engine: EngineSettings, broker: str) -> str:
     connection = connections[engine.alias]
     skip_locked = engine.acquisition != "optimistic" and has_skip_locked(engine.alias)
     waking = "LISTEN" if can_listen(engine) else "watching commits" if can_watch(engine) else "polling"
+    if broker:
+        waking = f"told by {broker}"
     return f"{engine.alias} ({connection.display_name}, {'skip locked' if skip_locked else 'optimistic'}, {waking})"
 
 

@@ -8,6 +8,8 @@ from jobexec.operations.wake import EVERYTHING, HISTORY, JOBS, SCHEDULES, TIMERS
 from jobexec.operations.work import AcquiredJob
 
 from .acquisition import JobAcquisition
+from .broker_acquisition import BrokerAcquisition
+from .broker_consumer import BrokerConsumer
 from .cleanup import HistoryCleanup
 from .commits import CommitWatch, can_watch
 from .connection_count import can_listen
@@ -32,15 +34,27 @@ class Engine(Service):
     Its heartbeat, settlement, meters and monitor are started and stopped apart, because they outlive the pool.
     """
 
-    def __init__(self, settings: Settings, engine: EngineSettings, pool: Pool, running: RunningJobs) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        engine: EngineSettings,
+        pool: Pool,
+        running: RunningJobs,
+        from_broker: bool = False,
+    ) -> None:
         self.using, self._pool = engine.alias, pool
         self.node = Node(settings, engine, pool.load)
         self.heartbeat = Heartbeat(self.node)
         self._listener = Listener(self.node, self.heard) if can_listen(engine) else None
         self._source = CommitWatch(self.node, self.heard) if can_watch(engine) else self._listener
-        self.acquisition = JobAcquisition(self.node, pool, self._listening, self._in_hand, self._source)
+        self.consumer: BrokerConsumer | None = None
+        acquiring = BrokerAcquisition if from_broker else JobAcquisition
+        self.acquisition = acquiring(self.node, pool, self._hears_of_jobs, self._in_hand, self._source)
+        if isinstance(self.acquisition, BrokerAcquisition):
+            self.consumer = BrokerConsumer(self.node, self.acquisition.wake, self.acquisition.look)
+            self.acquisition.consumer = self.consumer
         self.timers = TimerAcquisition(self.node, self._listening)
-        self.recovery = Recovery(self.node, self.acquisition.wake)
+        self.recovery = Recovery(self.node, self.acquisition.look)
         self.suspensions = SuspensionSweep(self.node)
         self.history, self.cleanup = HistoryWriting(self.node), HistoryCleanup(self.node)
         self.monitor = Monitor(self.node, running, pool.jobs_in_hand)
@@ -51,9 +65,14 @@ class Engine(Service):
     def _listening(self) -> bool:
         return self._source is not None and self._source.listening
 
+    def _hears_of_jobs(self) -> bool:
+        """Not from the database that notifies, if it is a broker that tells of jobs."""
+        return self._listening() and not (self._listener and self.node.settings.dispatch == "broker")
+
     @property
     def _loops(self) -> list[Loop]:
-        loops: list[Loop] = [self.recovery, self.suspensions, self.cleanup, self.history, self.timers, self.acquisition]
+        loops: list[Loop] = [self.recovery, self.suspensions, self.cleanup, self.history, self.timers]
+        loops += [self.consumer, self.acquisition] if self.consumer else [self.acquisition]
         return [*loops, self._listener] if self._listener else loops
 
     def start(self) -> None:
@@ -78,7 +97,8 @@ class Engine(Service):
     def wake(self) -> None:
         """There may be something to do now."""
         self.timers.schedules.ask()
-        for loop in (self.acquisition, self.timers, self.history):
+        self.acquisition.look()
+        for loop in (self.timers, self.history):
             loop.wake()
 
     def looked(self, answers: frozenset[str]) -> None:

@@ -35,10 +35,12 @@ class JobExecutor(Service):
     """The job executor: acquisition, timers, recovery and settlement for each engine, one pool for all.
 
     Can be embedded: ``executor = JobExecutor(); executor.start(); ...; executor.stop()``. Nothing starts by itself.
-    ``settings`` are those of the project by default; ``get_settings().replace(threads=2)`` makes others.
+    ``settings`` are those of the project by default; ``get_settings().replace(threads=2)`` makes others. With
+    ``from_broker`` it is told of jobs by the broker of the settings, and polls the tables for them but seldom.
     """
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(self, settings: Settings | None = None, *, from_broker: bool = False) -> None:
+        self.from_broker = from_broker
         self.settings = settings or get_settings()
         self.node_name = self.settings.node_name
         self.shutting_down = False
@@ -63,7 +65,8 @@ class JobExecutor(Service):
             self.running, self.pool, self.submit, self._restart, self.node_name, settings.max_stuck_threads
         )
         self.engines = {
-            alias: Engine(settings, engine, self.pool, self.running) for alias, engine in settings.engines.items()
+            alias: Engine(settings, engine, self.pool, self.running, from_broker)
+            for alias, engine in settings.engines.items()
         }
         self.pool.on_idle = self._flush
         if settings.tenant_concurrency:

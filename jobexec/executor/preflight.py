@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 
+from jobexec.broker.connection import kombu
 from jobexec.conf import Settings
 from jobexec.exceptions import NodeRefused
 from jobexec.operations.locking import is_single_writer
@@ -51,6 +52,22 @@ def check_processes(settings: Settings, processes: int) -> None:
     single = [alias for alias in settings.engines if is_single_writer(alias)]
     if processes > 1 and single:
         raise NodeRefused(f"--processes {processes}: {single[0]!r} is SQLite, which one executor at a time may serve.")
+
+
+def check_broker(settings: Settings) -> None:
+    """--from-broker makes sense with these settings. Whether the broker answers shows later. Raises JobExecError."""
+    if settings.dispatch != "broker":
+        raise NodeRefused(
+            "--from-broker: no job is announced on a broker, since JOBEXEC['DISPATCH'] is 'database'; "
+            "make it 'broker', in all processes that enqueue, too."
+        )
+    kombu()
+    for engine in settings.engines.values():
+        if engine.priority_range != (None, None):
+            raise NodeRefused(
+                f"--from-broker: the engine {engine.alias!r} has a PRIORITY_RANGE, by which messages cannot be divided "
+                "among nodes; divide the jobs by category."
+            )
 
 
 def warn_of_connections(settings: Settings, processes: int) -> None:

@@ -22,7 +22,7 @@ from jobexec.executor.health import Health, Reporter
 from jobexec.executor.health_server import HealthServer, parse_port
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.executor.link import supervisor
-from jobexec.executor.preflight import check_engines, check_processes, warn_of_connections
+from jobexec.executor.preflight import check_broker, check_engines, check_processes, warn_of_connections
 from jobexec.executor.progress import UntilEmpty
 from jobexec.executor.recycling import Limits, Reason, check_memory, parse_count, parse_duration, parse_size, reasons
 from jobexec.executor.reload import SourceWatcher, source_files
@@ -46,6 +46,7 @@ class Command(BaseCommand):
         add("--category", action="append", help="Serve only this category. Repeatable.")
         add("--node", help="This node's name (setting NODE_NAME, else the host name).")
         add("--deployment-aware", action="store_true", default=None, help="Take only jobs of registered deployments.")
+        add("--from-broker", action="store_true", help="Be told of jobs by the broker (setting DISPATCH), not polling.")
         add("--max-jobs", type=_typed(parse_count), help="Start a process afresh after so many jobs.")
         add("--max-lifetime", type=_typed(parse_duration), help="... after so long: seconds, or ISO 8601 as PT6H.")
         add("--max-rss", type=_typed(parse_size), help="... when it takes so much memory, as 512M or 1.5G.")
@@ -62,6 +63,8 @@ class Command(BaseCommand):
             options["reload"] = django_settings.DEBUG and not options["until_empty"]
         try:
             settings = self._settings(options)
+            if options["from_broker"]:
+                check_broker(settings)
             check_engines(settings)
             check_processes(settings, options["processes"])
             check_memory(options["max_rss"])
@@ -97,7 +100,7 @@ class Command(BaseCommand):
     def _serve(self, settings: Settings, options: dict[str, Any], limits: Limits) -> int:
         shutdown = Shutdown()
         shutdown.install()
-        executor = JobExecutor(settings)
+        executor = JobExecutor(settings, from_broker=options["from_broker"])
         health, above, notifier = Health(executor), supervisor(), Notifier.from_environment()
         server = None if above else self._health_server(options, health.report)
         listeners = [each.tell for each in (above, notifier) if each]
