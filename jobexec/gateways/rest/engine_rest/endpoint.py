@@ -1,0 +1,100 @@
+"""What all calls have in common: who may make them, with which method, and how errors are answered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, TypeAlias
+
+from django.core.signals import got_request_exception
+from django.http import HttpRequest, HttpResponse, JsonResponse
+
+from jobexec.conf import get_settings
+from jobexec.exceptions import InvalidJob, JobNotFound, JobStateError, NotAllowed
+from jobexec.gateways.access import client_of, protected
+from jobexec.operations.external_types import Caller
+
+from .errors import EngineError, answer, invalid, no_such_task, problem, refused
+
+logger = logging.getLogger("jobexec.gateway")
+
+View: TypeAlias = Callable[..., HttpResponse]
+
+#: How a client says in its address which engine it means; there is one here, by whatever name.
+ENGINE = "engine"
+
+
+def endpoint(*methods: str, permission: str = "work", limited: bool = True) -> Callable[[View], View]:
+    """A view for these methods. It may raise EngineError, and what the verbs raise on one job."""
+
+    def decorate(view: View) -> View:
+        @protected(permission, problem=problem, limited=limited)
+        @wraps(view)
+        def wrapped(request: HttpRequest, **parts: Any) -> HttpResponse:
+            parts.pop(ENGINE, None)
+            try:
+                with said():
+                    check_method(request, *methods)
+                    return view(request, **parts)
+            except EngineError as error:
+                return answer(error)
+            except Exception:
+                return unexpected(request)
+
+        return wrapped
+
+    return decorate
+
+
+def check_method(request: HttpRequest, *methods: str) -> None:
+    """Raise EngineError (405) for any other method."""
+    if request.method not in methods:
+        raise EngineError(405, "NotAllowedException", f"expected {' or '.join(methods)}, got {request.method}.")
+
+
+@contextmanager
+def said(id: str = "") -> Iterator[None]:
+    """What the verbs refuse, as Camunda says it. Raises EngineError."""
+    try:
+        yield
+    except JobNotFound as error:
+        raise no_such_task(id) from error
+    except NotAllowed as error:
+        raise EngineError(403, "AuthorizationException", str(error)) from error
+    except InvalidJob as error:
+        raise invalid(str(error)) from error
+    except JobStateError as error:
+        raise refused(str(error)) from error
+
+
+def unexpected(request: HttpRequest) -> HttpResponse:
+    """The answer when something went wrong here; in an exception's handler. Clients want JSON also then."""
+    got_request_exception.send(sender=None, request=request)
+    logger.exception("%s %s failed", request.method, request.path)
+    return answer(EngineError(500, "ProcessEngineException", _UNEXPECTED))
+
+
+_UNEXPECTED = "An unexpected error occurred; see the log of the server."
+
+
+def caller_of(request: HttpRequest) -> Caller:
+    return client_of(request).caller
+
+
+def database() -> str:
+    """The alias of the engine that the gateways serve."""
+    return get_settings().gateway_database
+
+
+def nothing() -> HttpResponse:
+    """The answer of what has nothing to tell."""
+    response = HttpResponse(status=204)
+    del response["Content-Type"]
+    return response
+
+
+def json_answer(value: Any) -> HttpResponse:
+    """JSON, with exactly ``application/json``: a client takes what has a charset for binary data."""
+    return JsonResponse(value, safe=False, json_dumps_params={"ensure_ascii": False})

@@ -1,0 +1,20 @@
+"""What clients and tools ask before they work: which engines there are, and which version this is."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+
+from .endpoint import endpoint, json_answer
+
+#: The last minor version of Camunda 7 whose calls these are.
+VERSION = "7.24.0"
+
+
+@endpoint("GET")
+def engines(request: HttpRequest) -> HttpResponse:
+    return json_answer([{"name": "default"}])
+
+
+@endpoint("GET")
+def version(request: HttpRequest) -> HttpResponse:
+    return json_answer({"version": VERSION})

@@ -1,0 +1,117 @@
+"""fetchAndLock: tasks of several topics in one request, which may be held until there are some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+
+from jobexec import clock
+from jobexec.gateways import hub, seen
+from jobexec.gateways.access import protected
+from jobexec.models import ExternalWorkerJob
+from jobexec.operations.external import activate_jobs, yield_jobs
+from jobexec.operations.external_types import ActivatedJob, Caller
+
+from .bodies import body_of
+from .endpoint import caller_of, check_method, database, json_answer, said, unexpected
+from .errors import EngineError, answer, problem
+from .shown import locked_task
+from .topics import Asked, Topic, asked
+
+PROTOCOL = "camunda7"
+
+
+@transaction.non_atomic_requests
+@protected("work", problem=problem)
+async def fetch_and_lock(request: HttpRequest, **parts: Any) -> HttpResponse:
+    """The tasks that were locked; none if there are none, after the time that the request may be held."""
+    try:
+        check_method(request, "POST")
+        what, caller = asked(body_of(request), caller_of(request)), caller_of(request)
+        with said():
+            jobs = await _found(request, what, caller)
+    except EngineError as error:
+        return answer(error)
+    except (hub.Overloaded, hub.TooManyWaiters):
+        return answer(EngineError(500, "InvalidRequestException", _TOO_MANY))
+    except Exception:
+        return unexpected(request)
+    for job in jobs:
+        seen.activated(job.type, what.worker, 1, protocol=PROTOCOL, client=caller.name)
+    return json_answer(_shown(what, jobs))
+
+
+_TOO_MANY = "At the moment the server has to handle too many requests at the same time. Please try again later."
+
+
+async def _found(request: HttpRequest, what: Asked, caller: Caller) -> list[ActivatedJob]:
+    if not what.topics:
+        return []
+    with ExitStack() as stack:
+        for topic in what.topics:
+            of_one = (PROTOCOL, caller.name, what.worker, topic.name, tuple(topic.tenants))
+            seen.polled(*of_one)
+            if what.wait > timedelta(0):
+                stack.enter_context(seen.waiting(*of_one))
+        if isinstance(request, ASGIRequest):
+            return await hub.search(database(), search_of(database(), what), what.wait)
+        # In the thread of the request, of which a server has few: the hub lets only some of them wait.
+        in_thread = sync_to_async(hub.search_in_thread)
+        return await in_thread(database(), search_of(database(), what), what.wait)
+
+
+def search_of(using: str, what: Asked) -> hub.Search:
+    """How the tasks are looked for, and by which others are woken first."""
+    kinds = {hub.kind_of(topic.fetch) for topic in what.topics if topic.fetch is not None}
+    # Who asks alike for each topic stands in one queue with those that ask so for one of them.
+    kind = kinds.pop() if len(kinds) == 1 else tuple((topic.name, _kind(topic)) for topic in what.topics)
+    return hub.Search(types=what.names, look=lambda alive: look(using, what, alive), most=what.max_tasks, kind=kind)
+
+
+def _kind(topic: Topic) -> Any:
+    return None if topic.fetch is None else hub.kind_of(topic.fetch)
+
+
+def look(using: str, what: Asked, alive: Callable[[], bool]) -> list[ActivatedJob]:
+    """Lock tasks, topic by topic, until there are enough; what was locked is given back if a later topic fails."""
+    found: list[ActivatedJob] = []
+    try:
+        for topic in _in_order(using, what.topics):
+            left = what.max_tasks - len(found)
+            if left > 0 and topic.fetch is not None:
+                found += activate_jobs(using, replace(topic.fetch, max_jobs=left, is_alive=alive))
+    except BaseException:
+        yield_jobs(using, found)
+        raise
+    return found
+
+
+def _in_order(using: str, topics: tuple[Topic, ...]) -> list[Topic]:
+    """The topics with the task that is to be done first in front: a backlog of one topic is not before all others."""
+    if len(topics) < 2:
+        return list(topics)
+    heads = sorted((rank, number) for number, topic in enumerate(topics) for rank in _first_ranks(using, topic.name))
+    return [topics[number] for number in dict.fromkeys(number for _, number in heads)]
+
+
+def _first_ranks(using: str, topic: str) -> list[int]:
+    """The rank of the first task that is new, and of the one that is longest available again; two looks at an index."""
+    waiting = ExternalWorkerJob.objects.using(using).filter(handler_type=topic)
+    fresh = waiting.filter(available_at=None).order_by("available_at", "rank")
+    again = waiting.filter(available_at__lte=clock.now(using)).order_by("available_at", "rank")
+    return [rank for rows in (fresh, again) for rank in rows.values_list("rank", flat=True)[:1]]
+
+
+def _shown(what: Asked, jobs: list[ActivatedJob]) -> list[dict[str, Any]]:
+    topics = {topic.name: topic for topic in reversed(what.topics)}
+    if what.newest_first is not None:
+        jobs = sorted(jobs, key=lambda job: job.create_time, reverse=what.newest_first)
+    return [locked_task(job, topics[job.type]) for job in jobs]

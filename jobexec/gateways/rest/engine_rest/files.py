@@ -1,0 +1,49 @@
+"""The content of variables of type File, which is not sent with a task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.http import content_disposition_header
+
+from jobexec.models import AbstractJob
+from jobexec.operations.external_types import Caller
+
+from .bodies import Body
+from .endpoint import caller_of, database, endpoint
+from .errors import EngineError
+from .queries import TaskQuery
+from .variables import file_of
+
+_MANY = 100
+
+
+@endpoint("GET")
+def data(request: HttpRequest, id: str, name: str) -> HttpResponse:
+    """The content of a file of the tasks of a process instance or execution; that of a task that is locked first."""
+    for row in _rows(caller_of(request), id):
+        found = file_of(_variables(row), name)
+        if found is not None:
+            content, info = found
+            response = HttpResponse(content, content_type=str(info.get("mimeType") or info.get("mimetype") or _BYTES))
+            header = content_disposition_header(True, str(info.get("filename") or name))
+            response["Content-Disposition"] = header or "attachment"
+            return response
+    message = f"execution variable with name {name} does not exist or is no file"
+    raise EngineError(404, "InvalidRequestException", message)
+
+
+_BYTES = "application/octet-stream"
+
+
+def _rows(caller: Caller, id: str) -> list[AbstractJob]:
+    newest = {"sortBy": "lockExpirationTime", "sortOrder": "desc"}
+    by_instance = TaskQuery(database(), caller, Body({"processInstanceId": id, "sorting": [newest]}))
+    by_execution = TaskQuery(database(), caller, Body({"executionId": id, "sorting": [newest]}))
+    return by_instance.rows(0, _MANY) or by_execution.rows(0, _MANY)
+
+
+def _variables(row: AbstractJob) -> dict[str, Any]:
+    configuration = row.handler_configuration
+    return {**(configuration.get("variables") or {}), **(configuration.get("local") or {})}

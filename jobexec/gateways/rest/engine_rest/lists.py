@@ -1,0 +1,46 @@
+"""Queries of operators: lists, counts, and the names of topics."""
+
+from __future__ import annotations
+
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+
+from jobexec import clock
+
+from .bodies import Body, body_of
+from .endpoint import caller_of, database, endpoint, json_answer
+from .queries import TABLES, TaskQuery, of_address, page_of, visible
+from .shown import task
+
+
+@endpoint("GET", "POST", permission="search")
+def tasks(request: HttpRequest) -> HttpResponse:
+    query = TaskQuery(database(), caller_of(request), _asked(request))
+    return json_answer([task(row) for row in query.rows(*page_of(request))])
+
+
+@endpoint("GET", "POST", permission="search")
+def count(request: HttpRequest) -> HttpResponse:
+    return json_answer({"count": TaskQuery(database(), caller_of(request), _asked(request)).count()})
+
+
+@endpoint("GET", permission="search")
+def topic_names(request: HttpRequest) -> HttpResponse:
+    """The topics of which there are tasks; with conditions, of which there are such tasks."""
+    given, now = of_address(request), clock.now(database())
+    condition = Q()
+    if given.flag("withLockedTasks"):
+        condition &= Q(lock_expiration_time__gt=now)
+    if given.flag("withUnlockedTasks"):
+        condition &= Q(lock_expiration_time=None) | Q(lock_expiration_time__lte=now)
+    if given.flag("withRetriesLeft"):
+        condition &= Q(retries__gt=0)
+    names: set[str] = set()
+    for table in TABLES:
+        rows = visible(database(), table, caller_of(request)).filter(condition)
+        names.update(rows.order_by().values_list("handler_type", flat=True).distinct())
+    return json_answer(sorted(names))
+
+
+def _asked(request: HttpRequest) -> Body:
+    return body_of(request) if request.method == "POST" else of_address(request)

@@ -1,0 +1,128 @@
+"""Queries for tasks: over the tables in which external jobs wait, are suspended, or need a person."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+
+from jobexec import clock
+from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, JobType, SuspendedJob
+from jobexec.operations.external_types import Caller
+
+from .bodies import Body
+from .conditions import LISTS, conditions, key_of
+from .errors import invalid, no_such_task
+
+TABLES: tuple[type[AbstractJob], ...] = (ExternalWorkerJob, SuspendedJob, DeadLetterJob)
+#: How many tasks a query without maxResults, or with a larger one, brings at most.
+MOST = 10_000
+
+_SORTS = {
+    "id": "job_key",
+    "createTime": "create_time",
+    "lockExpirationTime": "lock_expiration_time",
+    "processInstanceId": "process_instance_id",
+    "processDefinitionId": "process_definition_id",
+    "processDefinitionKey": "process_definition_key",
+    "tenantId": "tenant_id",
+    "taskPriority": "priority",
+    "priority": "priority",
+}
+
+
+class TaskQuery:
+    """A query, read from the parameters of an address or from a body. Raises EngineError for values that are wrong."""
+
+    def __init__(self, using: str, caller: Caller, body: Body) -> None:
+        self._using, self._caller, self._body = using, caller, body
+        self._condition = conditions(body, clock.now(using))
+        self._order = _order(body)
+
+    def rows(self, first: int, most: int) -> list[AbstractJob]:
+        """A page, in order."""
+        # The ids first: whatever is in the tables may be large.
+        names = ["pk", *sorted({column.lstrip("-") for column in self._order})]
+        ids = [table.order_by().values_list(*names) for table in self.tables()]
+        union = ids[0].union(*ids[1:], all=True) if len(ids) > 1 else ids[0] if ids else None
+        if union is None or most == 0:
+            return []
+        page = [found[0] for found in union.order_by(*self._order)[first : first + most]]
+        rows = {pk: row for table in self.tables() for pk, row in table.in_bulk(page).items()}
+        return [rows[pk] for pk in page if pk in rows]
+
+    def count(self) -> int:
+        return sum(table.count() for table in self.tables())
+
+    def ids(self) -> list[UUID]:
+        """Of all of them."""
+        return [pk for table in self.tables() for pk in table.values_list("pk", flat=True)]
+
+    def ids_by_key(self) -> dict[str, UUID]:
+        """Of all of them, by the ids that clients know."""
+        return {str(key): pk for table in self.tables() for key, pk in table.values_list("job_key", "pk")}
+
+    def tables(self) -> list[QuerySet[AbstractJob]]:
+        """The rows that match, in each table where there may be some."""
+        suspended, active = self._body.flag("suspended"), self._body.flag("active")
+        if suspended and active:
+            return []
+        chosen = (SuspendedJob,) if suspended else (ExternalWorkerJob, DeadLetterJob) if active else TABLES
+        return [visible(self._using, table, self._caller).filter(self._condition) for table in chosen]
+
+
+def visible(using: str, table: type[AbstractJob], caller: Caller) -> QuerySet[AbstractJob]:
+    """The external jobs of a table that the caller may see."""
+    rows = table._base_manager.using(using).filter(job_key__isnull=False, type=JobType.EXTERNAL)
+    if caller.tenants is not None:
+        rows = rows.filter(tenant_id__in=caller.tenants)
+    if caller.types is not None:
+        allowed = Q(handler_type__in=caller.types)
+        for prefix in caller.type_prefixes():
+            allowed |= Q(handler_type__startswith=prefix)
+        rows = rows.filter(allowed)
+    return rows
+
+
+def one(using: str, caller: Caller, id: str) -> AbstractJob:
+    """The task of this id. Raises EngineError (404)."""
+    key = key_of(id)
+    for table in TABLES if key is not None else ():
+        row = visible(using, table, caller).filter(job_key=key).first()
+        if row is not None:
+            return row
+    raise no_such_task(id)
+
+
+def of_address(request: HttpRequest) -> Body:
+    """The parameters of the address, as a body says them: lists are separated by commas."""
+    given = {name: request.GET[name] for name in request.GET}
+    return Body({name: value.split(",") if name in LISTS else value for name, value in given.items()})
+
+
+def page_of(request: HttpRequest) -> tuple[int, int]:
+    """Which part of the answer is asked for: from where on, and how many."""
+    given = of_address(request)
+    most = given.integer("maxResults", MOST, least=0)
+    return given.integer("firstResult", 0, least=0) or 0, min(MOST if most is None else most, MOST)
+
+
+def _order(body: Body) -> list[str]:
+    sortings = body.objects("sorting")
+    if body.has("sortBy") != body.has("sortOrder"):
+        raise invalid("Only a single sorting parameter specified. sortBy and sortOrder required")
+    if body.has("sortBy"):
+        sortings = [body, *sortings]
+    order = [_column(each) for each in sortings]
+    # What is equal keeps its place from page to page.
+    return order if {"job_key", "-job_key"} & set(order) else [*order, "job_key"]
+
+
+def _column(body: Body) -> str:
+    by, order = body.text("sortBy"), body.text("sortOrder") or "asc"
+    if by not in _SORTS:
+        raise invalid(f"Cannot set query sortBy parameter to value {by}")
+    if order not in ("asc", "desc"):
+        raise invalid(f"Cannot set query sortOrder parameter to value {order}")
+    return f"-{_SORTS[by]}" if order == "desc" else _SORTS[by]

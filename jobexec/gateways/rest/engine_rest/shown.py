@@ -1,0 +1,85 @@
+"""Tasks as clients see them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from jobexec.models import AbstractJob, SuspendedJob
+from jobexec.operations.external_types import ActivatedJob
+
+from .times import shown
+from .topics import Topic
+from .variables import to_typed
+
+
+def locked_task(job: ActivatedJob, topic: Topic) -> dict[str, Any]:
+    """A task that has just been locked (Camunda: LockedExternalTaskDto)."""
+    id = str(job.key)
+    return {
+        "id": id,
+        "topicName": job.type,
+        "workerId": job.worker,
+        "lockExpirationTime": shown(job.deadline),
+        "createTime": shown(job.create_time),
+        # Clients count a first failure from a number of their own, and every other from this one.
+        "retries": job.retries if job.failures else None,
+        "errorMessage": job.error_message or None,
+        "errorDetails": job.error_details or None,
+        "suspended": False,
+        "priority": job.priority,
+        "businessKey": job.business_key or None,
+        "tenantId": job.tenant_id or None,
+        **_whereabouts(id, job, job.element_id),
+        "variables": to_typed(job.variables, deserialize=topic.deserialize),
+        "extensionProperties": _properties(job.headers) if topic.extension_properties else {},
+    }
+
+
+def task(row: AbstractJob) -> dict[str, Any]:
+    """A task in the answer to a query (Camunda: ExternalTaskDto)."""
+    id, configuration = str(row.job_key), row.handler_configuration
+    return {
+        "id": id,
+        "topicName": row.handler_type,
+        "workerId": row.lock_owner,
+        "lockExpirationTime": shown(row.lock_expiration_time),
+        "createTime": shown(row.create_time),
+        "retries": retries(row),
+        "errorMessage": row.exception_message or None,
+        "suspended": isinstance(row, SuspendedJob),
+        "priority": row.priority,
+        "businessKey": configuration.get("business_key") or None,
+        "tenantId": row.tenant_id or None,
+        **_whereabouts(id, row, configuration.get("element_id", "")),
+    }
+
+
+def retries(row: AbstractJob) -> int | None:
+    """The retries left; None before the first failure, unless there are none without one."""
+    return row.retries if row.retries < 1 or row.handler_configuration.get("failures") else None
+
+
+def _whereabouts(id: str, job: AbstractJob | ActivatedJob, element_id: str) -> dict[str, Any]:
+    # Clients make addresses of these ids, so a task that belongs to no process stands for its own.
+    instance = job.process_instance_id or id
+    execution = job.execution_id or instance
+    activity = element_id or (job.type if isinstance(job, ActivatedJob) else job.handler_type)
+    return {
+        "activityId": activity,
+        "activityInstanceId": f"{activity}:{execution}",
+        "executionId": execution,
+        "processInstanceId": instance,
+        "processDefinitionId": job.process_definition_id or None,
+        "processDefinitionKey": job.process_definition_key or None,
+        "processDefinitionVersionTag": None,
+    }
+
+
+def _properties(headers: Mapping[str, Any]) -> dict[str, str]:
+    """Extension properties are texts."""
+    return {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in headers.items()
+    }

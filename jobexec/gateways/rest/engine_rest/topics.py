@@ -1,0 +1,118 @@
+"""What a fetchAndLock asks for: topics, and what is to be true of their tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from jobexec.operations.external_types import Caller, Fetch
+
+from .bodies import Body
+from .errors import invalid
+from .variables import with_notes
+
+#: Longer than half an hour Camunda lets nobody wait.
+MAX_WAIT = timedelta(milliseconds=1_800_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic of a request. ``fetch`` is None if nothing can be what is asked for."""
+
+    name: str
+    fetch: Fetch | None
+    deserialize: bool = False
+    extension_properties: bool = False
+
+    @property
+    def tenants(self) -> Collection[str]:
+        """Whose tasks are asked for, if that is said."""
+        return (self.fetch.tenants if self.fetch is not None else None) or ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A fetchAndLock: ``wait`` is how long it may be held; the answer is ordered by creation or, for None, as found."""
+
+    worker: str
+    max_tasks: int
+    topics: tuple[Topic, ...]
+    wait: timedelta
+    newest_first: bool | None = None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The topics of which there may be tasks for it."""
+        return frozenset(topic.name for topic in self.topics if topic.fetch is not None)
+
+
+def asked(body: Body, caller: Caller) -> Asked:
+    """What the body asks for. Raises EngineError, with the name of what is missing or wrong."""
+    worker = body.needed_text("workerId")
+    max_tasks = body.integer("maxTasks", least=1)
+    if max_tasks is None:
+        raise invalid("maxTasks: expected an integer of at least 1, got null.")
+    wait = body.integer("asyncResponseTimeout", 0, least=0) or 0
+    if timedelta(milliseconds=wait) > MAX_WAIT:
+        raise invalid("The asynchronous response timeout cannot be set to a value greater than 1800000 milliseconds")
+    base = Fetch(
+        type="",
+        worker=worker,
+        timeout=timedelta(0),
+        max_jobs=max_tasks,
+        use_priority=body.flag("usePriority"),
+        caller=caller,
+    )
+    topics = tuple(_topic(each, base) for each in body.objects("topics"))
+    return Asked(worker, max_tasks, topics, timedelta(milliseconds=wait), _newest_first(body))
+
+
+def _topic(body: Body, base: Fetch) -> Topic:
+    name, duration = body.needed_text("topicName"), body.milliseconds("lockDuration", least=1)
+    variables = body.texts("variables")
+    tenants, ids = _tenants(body, base.caller), _both(body, "processDefinitionId", "processDefinitionIdIn")
+    keys = _both(body, "processDefinitionKey", "processDefinitionKeyIn")
+    fetch = replace(
+        base,
+        type=name,
+        timeout=duration,
+        variables=None if variables is None else with_notes(variables),
+        local_variables_only=body.flag("localVariables"),
+        tenants=tenants,
+        business_key=body.text("businessKey"),
+        process_definition_ids=ids,
+        process_definition_keys=keys,
+        process_variables=body.mapping("processVariables") or None,
+    )
+    # No definition here has a version tag.
+    impossible = [] in (tenants, ids, keys) or body.has("processDefinitionVersionTag")
+    return Topic(
+        name, None if impossible else fetch, body.flag("deserializeValues"), body.flag("includeExtensionProperties")
+    )
+
+
+def _both(body: Body, one: str, many: str) -> list[str] | None:
+    """What both members allow; None if neither is there. An empty list is no condition, as in Camunda."""
+    single, several = body.text(one), body.texts(many) or None
+    if single is None:
+        return several
+    return [single] if several is None or single in several else []
+
+
+def _tenants(body: Body, caller: Caller) -> list[str] | None:
+    """Whose tasks; of tenants that the caller may not see it finds none, and is not told."""
+    given = [""] if body.flag("withoutTenantId") else body.texts("tenantIdIn") or None
+    return None if given is None else [tenant for tenant in given if caller.may_see(tenant)]
+
+
+def _newest_first(body: Body) -> bool | None:
+    newest_first = None
+    for each in body.objects("sorting"):
+        by, order = each.text("sortBy"), each.text("sortOrder")
+        if by != "createTime":
+            raise invalid(f"Cannot set query sortBy parameter to value {by}")
+        if order not in ("asc", "desc", None):
+            raise invalid(f"Cannot set query sortOrder parameter to value {order}")
+        newest_first = order == "desc"
+    return newest_first
