@@ -22,7 +22,7 @@ from jobexec.conf import get_settings
 from jobexec.models import ExecutorNode, NodeState, Suspension
 from jobexec.operations import meters
 from jobexec.operations.counts import CappedCount, job_counts, open_incidents
-from jobexec.operations.external_alerts import external_counts, without_worker_among
+from jobexec.operations.external_alerts import external_counts, types_without_worker
 from jobexec.operations.external_workers import connected
 from jobexec.operations.histogram import BOUNDS, KEYS
 from jobexec.operations.meter_totals import MeterTotals
@@ -192,7 +192,7 @@ def _queues(using: str) -> Iterator[_Add]:
 
 
 def _external(using: str) -> Iterator[_Add]:
-    now, types = clock.now(using), external_counts(using)
+    now, types, alert_after = clock.now(using), external_counts(using), get_settings().external_worker_alert_after
     for each in types:
         states = {"available": each.available, "activated": each.activated, "backing_off": each.backing_off}
         for state, count in states.items():
@@ -202,7 +202,7 @@ def _external(using: str) -> Iterator[_Add]:
         age = 0.0 if since is None else max(0.0, (now - since).total_seconds())
         text = "How long the job of a type that waits longest for a worker has been available."
         yield _gauge("jobexec_external_oldest_seconds", text, age, type=each.type)
-    unserved = len(without_worker_among(using, types, get_settings().external_worker_alert_after))
+    unserved = len(types_without_worker(using, alert_after, [each.type for each in types]))
     text = "Types of job that wait for a worker outside, and none asks for them."
     yield _gauge("jobexec_external_types_without_worker", text, unserved)
     for protocol, workers, streams, polls in connected(using):

@@ -85,7 +85,7 @@ def job_counts(using: str, tenants: Collection[str] | None = None) -> JobCounts:
     ours = Q() if tenants is None else Q(tenant_id__in=tenants)
     free = ours & Q(lock_owner=None)
     held = _count(ours & ~Q(lock_owner=None))
-    jobs = _look(Job, using, free=_count(free), held=held, due=_first_due(using, free))
+    jobs = _look(Job, using, free=_count(free), held=held, due=first_due(using, free))
     timers = _look(TimerJob, using, first=_count(ours & Q(attempts=0)), retry=_count(ours & Q(attempts__gt=0)))
     now = clock.now(using)
     theirs = {
@@ -102,23 +102,25 @@ def job_counts(using: str, tenants: Collection[str] | None = None) -> JobCounts:
         history=_capped(_look(HistoryJob, using, ours=_count(ours)), "ours"),
         external=_capped(outside, "free"),
         with_workers=_capped(outside, "held"),
-        oldest_due=_moment(jobs["due"]),
+        oldest_due=moment(jobs["due"]),
     )
 
 
 def oldest_due(using: str, now: datetime) -> datetime | None:
     """Since when a job has been due that no node holds, among the oldest; a timer that nobody has moved is one, too."""
-    job = _moment(_look(Job, using, due=_first_due(using, Q(lock_owner=None)))["due"])
+    job = moment(_look(Job, using, due=first_due(using, Q(lock_owner=None)))["due"])
     timers = TimerJob.objects.using(using).filter(due_date__lte=now).order_by("due_date")
     timer = timers.values_list("due_date", flat=True).first()
     return min((moment for moment in (job, timer) if moment is not None), default=None)
 
 
-def _first_due(using: str, among: Q) -> Min:
-    return Min(due_by_rank(using), filter=among & Q(priority__range=(-MAX_PRIORITY, MAX_PRIORITY)))
+def first_due(using: str, among: Q | None = None) -> Min:
+    """Since when the first of these rows has been due, by their ranks: an aggregate that :func:`moment` reads."""
+    return Min(due_by_rank(using), filter=(among or Q()) & Q(priority__range=(-MAX_PRIORITY, MAX_PRIORITY)))
 
 
-def _moment(milliseconds: int | None) -> datetime | None:
+def moment(milliseconds: int | None) -> datetime | None:
+    """What :func:`first_due` has found."""
     return None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
 
 

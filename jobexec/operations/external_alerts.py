@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -32,7 +32,7 @@ _TYPES = """WITH RECURSIVE types(name, n) AS (
 class TypeCounts:
     """The jobs of one type outside: those that a worker may fetch, has, or that wait for the end of a back-off.
 
-    Of more than :data:`~.counts.COUNT_LIMIT` jobs the first so many in the order of fetching are looked at.
+    Of those that are new and of those that were fetched before at most :data:`~.counts.COUNT_LIMIT` are looked at.
     """
 
     type: str
@@ -66,61 +66,67 @@ def external_types(using: str, most: int = MOST_TYPES) -> list[str]:
 
 
 def external_counts(using: str) -> list[TypeCounts]:
-    """How the jobs of each type are, in one bounded statement for each."""
+    """How the jobs of each type are, in two bounded statements for each."""
     now = time_of(using)
     return [_counted(using, type, now) for type in external_types(using)]
 
 
 def _counted(using: str, type: str, now: datetime) -> TypeCounts:
-    free, held = Q(available_at__lte=now), Q(available_at__gt=now, lock_expiration_time__gt=now)
-    found = _first_of(using, type).aggregate(
-        all=Count("pk"),
-        available=Count("pk", filter=free),
-        activated=Count("pk", filter=held),
-        backing_off=Count("pk", filter=~free & ~held),
-        since=Min("available_at", filter=free),
+    fresh, later = _fresh(using, type), _later(using, type, now)
+    more = [each["all"] > counts.COUNT_LIMIT for each in (fresh, later)]
+    available, held = fresh["all"] + later["again"], later["held"]
+    return TypeCounts(
+        type,
+        CappedCount.upto(available, any(more) or available > counts.COUNT_LIMIT),
+        CappedCount.upto(held, more[1]),
+        CappedCount.upto(later["all"] - later["again"] - held, more[1]),
+        _first(fresh, later),
     )
-    more = found["all"] > counts.COUNT_LIMIT
-    capped = {name: CappedCount.upto(found[name], more) for name in ("available", "activated", "backing_off")}
-    return TypeCounts(type, **capped, waiting_since=found["since"])
 
 
-def _first_of(using: str, type: str) -> QuerySet[ExternalWorkerJob]:
-    rows = ExternalWorkerJob.objects.using(using).filter(handler_type=type)
-    return rows.order_by("rank", "available_at")[: counts.COUNT_LIMIT + 1]
+def _fresh(using: str, type: str) -> dict[str, Any]:
+    """The jobs of a type that have been available all the time, in the order in which they are fetched."""
+    rows = _rows(using, type).filter(available_at=None).order_by("rank")[: counts.COUNT_LIMIT + 1]
+    return rows.aggregate(all=Count("pk"), since=counts.first_due(using))
 
 
-def types_without_worker(using: str, after: timedelta) -> list[TypeWithoutWorker]:
+def _later(using: str, type: str, now: datetime) -> dict[str, Any]:
+    """Those that have a deadline or a back-off, the first that is over first."""
+    rows = _rows(using, type).filter(available_at__isnull=False).order_by("available_at")[: counts.COUNT_LIMIT + 1]
+    again, held = Q(available_at__lte=now), Q(available_at__gt=now, lock_expiration_time__gt=now)
+    return rows.aggregate(
+        all=Count("pk"),
+        again=Count("pk", filter=again),
+        held=Count("pk", filter=held),
+        since=Min("available_at", filter=again),
+    )
+
+
+def _first(fresh: Mapping[str, Any], later: Mapping[str, Any]) -> datetime | None:
+    return min((each for each in (counts.moment(fresh["since"]), later["since"]) if each), default=None)
+
+
+def _rows(using: str, type: str) -> QuerySet[ExternalWorkerJob]:
+    return ExternalWorkerJob.objects.using(using).filter(handler_type=type)
+
+
+def types_without_worker(using: str, after: timedelta, types: Sequence[str] | None = None) -> list[TypeWithoutWorker]:
     """The types of which a job has been available for longer than ``after``, and for which no worker has come since.
 
     A worker is whoever has asked a gateway for the type, whatever tenants it wants, or holds a job of it: those who
-    call the operations themselves are seen by nothing else.
+    call the operations themselves are seen by nothing else. Of all types, or of these.
     """
-    now, types = time_of(using), external_types(using)
-    asked = _last_asked(using, types)
-    candidates = (type for type in types if not _lately(asked.get(type), now - after))
-    return list(_unserved((_counted(using, type, now) for type in candidates), asked, now - after))
+    looked_at = external_types(using) if types is None else types
+    return list(_without_worker(using, looked_at, time_of(using), after)) if looked_at else []
 
 
-def without_worker_among(using: str, found: Sequence[TypeCounts], after: timedelta) -> list[TypeWithoutWorker]:
-    """The same of what :func:`external_counts` has found, in one statement more."""
-    return list(_unserved(found, _last_asked(using, [each.type for each in found]), time_of(using) - after))
-
-
-def _unserved(
-    found: Iterable[TypeCounts], asked: Mapping[str, datetime], since: datetime
-) -> Iterator[TypeWithoutWorker]:
-    for each in found:
-        waits = each.waiting_since is not None and each.waiting_since <= since
-        if waits and not each.activated and not _lately(asked.get(each.type), since):
-            assert each.waiting_since is not None
-            yield TypeWithoutWorker(each.type, each.waiting_since, asked.get(each.type))
-
-
-def _lately(moment: datetime | None, since: datetime) -> bool:
-    return moment is not None and moment > since
-
-
-def _last_asked(using: str, types: list[str]) -> dict[str, datetime]:
-    rows: Any = ExternalWorker.objects.using(using).filter(type__in=types).values("type").order_by("type")
-    return {row["type"]: row["last"] for row in rows.annotate(last=Max("last_seen"))}
+def _without_worker(using: str, types: Sequence[str], now: datetime, after: timedelta) -> Iterator[TypeWithoutWorker]:
+    asked: Any = ExternalWorker.objects.using(using).filter(type__in=types).values("type").order_by("type")
+    last = {row["type"]: row["last"] for row in asked.annotate(last=Max("last_seen"))}
+    for type in types:
+        if type in last and last[type] > now - after:
+            continue
+        later = _later(using, type, now)
+        since = None if later["held"] else _first(_fresh(using, type), later)
+        if since is not None and since <= now - after:
+            yield TypeWithoutWorker(type, since, last.get(type))

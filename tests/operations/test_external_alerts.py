@@ -10,6 +10,7 @@ from jobexec.clock import FrozenClock
 from jobexec.models import ExternalWorker, ExternalWorkerJob
 from jobexec.operations import counts
 from jobexec.operations.external_alerts import external_counts, external_types, types_without_worker
+from jobexec.operations.ranking import rank
 from tests.support.factories import make_row
 
 MINUTE = timedelta(minutes=1)
@@ -22,7 +23,20 @@ def frozen():
         yield clock
 
 
+def fresh(alias, type, since, frozen, **columns):
+    """A job that has been available all the time."""
+    return make_row(
+        ExternalWorkerJob,
+        alias,
+        handler_type=type,
+        available_at=None,
+        rank=rank(alias, frozen.now - since, 0),
+        **columns,
+    )
+
+
 def waiting(alias, type, since, frozen, **columns):
+    """A job whose deadline or back-off ended so long ago; less than nothing is in the future."""
     return make_row(ExternalWorkerJob, alias, handler_type=type, available_at=frozen.now - since, **columns)
 
 
@@ -64,6 +78,23 @@ def test_jobs_are_counted_by_type_and_state(alias, frozen):
     assert (a.type, a.available, a.activated, a.backing_off) == ("a", 2, 0, 1)
     assert a.waiting_since == frozen.now - 3 * MINUTE
     assert (b.type, b.available, b.activated, b.backing_off, b.waiting_since) == ("b", 0, 1, 0, None)
+
+
+def test_what_is_new_waits_since_it_was_made(alias, frozen):
+    fresh(alias, "a", 2 * MINUTE, frozen)
+    fresh(alias, "a", 6 * MINUTE, frozen)
+    waiting(alias, "a", MINUTE, frozen)
+    held(alias, "b", frozen)
+    a, b = external_counts(alias)
+    assert (a.available, a.activated, a.backing_off) == (3, 0, 0)
+    assert abs(frozen.now - 6 * MINUTE - a.waiting_since) < timedelta(milliseconds=2)
+    assert (b.available, b.activated) == (0, 1)
+    assert without(alias) == ["a"]
+
+
+def test_a_new_job_is_given_time(alias, frozen):
+    fresh(alias, "a", 4 * MINUTE, frozen)
+    assert without(alias) == []
 
 
 def test_a_job_whose_deadline_is_over_waits(alias, frozen):
@@ -128,4 +159,4 @@ def test_the_statements_are_as_many_as_the_types(alias, frozen):
             waiting(alias, f"type {number}", 6 * MINUTE, frozen)
     with CaptureQueriesContext(connections[alias]) as captured:
         assert len(types_without_worker(alias, AFTER)) == 5
-    assert len(captured) <= 8
+    assert len(captured) <= 13
