@@ -52,8 +52,8 @@ def make_external(alias: str, type: str = "payment", **options: Any) -> Any:
 
 def fetch(alias: str, type: str = "payment", worker: str = "one", **values: Any) -> list[ActivatedJob]:
     """What a worker is given when it asks."""
-    values = {"timeout": timedelta(minutes=1), "max_jobs": 100} | values
-    return activate_jobs(alias, Fetch(type=type, worker=worker, **values))
+    asked: dict[str, Any] = {"timeout": timedelta(minutes=1), "max_jobs": 100} | values
+    return activate_jobs(alias, Fetch(type=type, worker=worker, **asked))
 
 
 def in_hands(alias: str, type: str = "payment", worker: str = "one", lease: bool = False, **options: Any) -> Any:
