@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeAlias
 
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
 from django.core.signals import got_request_exception
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.db import connections, transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidJob, JobNotFound, JobStateError, NotAllowed
+from jobexec.gateways import hub
 from jobexec.gateways.access import client_of, protected
 from jobexec.operations.external_types import Caller
 
@@ -21,31 +25,59 @@ from .errors import EngineError, answer, invalid, no_such_task, problem, refused
 logger = logging.getLogger("jobexec.gateway")
 
 View: TypeAlias = Callable[..., HttpResponse]
+AsyncView: TypeAlias = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
 
 #: How a client says in its address which engine it means; there is one here, by whatever name.
 ENGINE = "engine"
 
 
-def endpoint(*methods: str, permission: str = "work", limited: bool = True) -> Callable[[View], View]:
-    """A view for these methods. It may raise EngineError, and what the verbs raise on one job."""
+def endpoint(*methods: str, permission: str = "work", limited: bool = True) -> Callable[[View], AsyncView]:
+    """A view for these methods, from a function that asks the database.
 
-    def decorate(view: View) -> View:
-        @protected(permission, problem=problem, limited=limited)
+    Under ASGI it runs in one of the hub's few threads, which keep their connections; under WSGI in the thread of the
+    request. It may raise EngineError, and what the verbs raise on one job.
+    """
+
+    def decorate(function: View) -> AsyncView:
+        @wraps(function)
+        async def view(request: HttpRequest, **parts: Any) -> HttpResponseBase:
+            if isinstance(request, ASGIRequest):
+                return await hub.of(database()).run(function, request, **parts)
+            return await sync_to_async(function)(request, **parts)
+
+        return guarded(*methods, permission=permission, limited=limited)(view)
+
+    return decorate
+
+
+def guarded(*methods: str, permission: str = "work", limited: bool = True) -> Callable[[AsyncView], AsyncView]:
+    """The same for a coroutine, which must not ask the database itself."""
+
+    def decorate(view: AsyncView) -> AsyncView:
         @wraps(view)
-        def wrapped(request: HttpRequest, **parts: Any) -> HttpResponse:
+        async def wrapped(request: HttpRequest, **parts: Any) -> HttpResponseBase:
             parts.pop(ENGINE, None)
             try:
                 with said():
                     check_method(request, *methods)
-                    return view(request, **parts)
+                    return await view(request, **parts)
             except EngineError as error:
                 return answer(error)
+            except hub.Overloaded:
+                return answer(EngineError(500, "InvalidRequestException", _TOO_MANY))
             except Exception:
                 return unexpected(request)
 
-        return wrapped
+        # Not in a transaction of ATOMIC_REQUESTS: the verbs have their own, and Django knows none for coroutines.
+        for alias in connections:
+            wrapped = transaction.non_atomic_requests(using=alias)(wrapped)
+        guarded: AsyncView = protected(permission, problem=problem, limited=limited)(wrapped)
+        return guarded
 
     return decorate
+
+
+_TOO_MANY = "At the moment the server has to handle too many requests at the same time. Please try again later."
 
 
 def check_method(request: HttpRequest, *methods: str) -> None:

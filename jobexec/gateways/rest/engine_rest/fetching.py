@@ -6,66 +6,55 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
-from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponseBase
 
 from jobexec import clock
 from jobexec.gateways import hub, seen
-from jobexec.gateways.access import protected
+from jobexec.gateways.rest.waiting_room import Parcel, release_thread
 from jobexec.models import ExternalWorkerJob
 from jobexec.operations.external import activate_jobs, yield_jobs
-from jobexec.operations.external_types import ActivatedJob, Caller
+from jobexec.operations.external_types import ActivatedJob
 
 from .bodies import body_of
-from .endpoint import caller_of, check_method, database, json_answer, said, unexpected
-from .errors import EngineError, answer, problem
+from .endpoint import caller_of, database, guarded, json_answer
 from .shown import locked_task
 from .topics import Asked, Topic, asked
 
 PROTOCOL = "camunda7"
 
 
-@transaction.non_atomic_requests
-@protected("work", problem=problem)
-async def fetch_and_lock(request: HttpRequest, **parts: Any) -> HttpResponse:
+@guarded("POST")
+async def fetch_and_lock(request: HttpRequest) -> HttpResponseBase:
     """The tasks that were locked; none if there are none, after the time that the request may be held."""
-    try:
-        check_method(request, "POST")
-        what, caller = asked(body_of(request), caller_of(request)), caller_of(request)
-        with said():
-            jobs = await _found(request, what, caller)
-    except EngineError as error:
-        return answer(error)
-    except (hub.Overloaded, hub.TooManyWaiters):
-        return answer(EngineError(500, "InvalidRequestException", _TOO_MANY))
-    except Exception:
-        return unexpected(request)
-    for job in jobs:
-        seen.activated(job.type, what.worker, 1, protocol=PROTOCOL, client=caller.name)
-    return json_answer(_shown(what, jobs))
-
-
-_TOO_MANY = "At the moment the server has to handle too many requests at the same time. Please try again later."
-
-
-async def _found(request: HttpRequest, what: Asked, caller: Caller) -> list[ActivatedJob]:
-    if not what.topics:
-        return []
+    caller = caller_of(request)
+    what = asked(body_of(request), caller)
     with ExitStack() as stack:
         for topic in what.topics:
             of_one = (PROTOCOL, caller.name, what.worker, topic.name, tuple(topic.tenants))
             seen.polled(*of_one)
             if what.wait > timedelta(0):
                 stack.enter_context(seen.waiting(*of_one))
-        if isinstance(request, ASGIRequest):
-            return await hub.search(database(), search_of(database(), what), what.wait)
+        return await _answer(request, what)
+
+
+async def _answer(request: HttpRequest, what: Asked) -> HttpResponseBase:
+    using = database()
+    if not isinstance(request, ASGIRequest):
         # In the thread of the request, of which a server has few: the hub lets only some of them wait.
-        in_thread = sync_to_async(hub.search_in_thread)
-        return await in_thread(database(), search_of(database(), what), what.wait)
+        return json_answer(
+            _shown(what, await sync_to_async(hub.search_in_thread)(using, search_of(using, what), what.wait))
+        )
+    await release_thread()
+    jobs = await hub.search(using, search_of(using, what), what.wait)
+    if not jobs:
+        return json_answer([])
+    content = json_answer(_shown(what, jobs)).content
+    return Parcel(content, partial(hub.give_back, using, jobs), content_type="application/json")
 
 
 def search_of(using: str, what: Asked) -> hub.Search:
@@ -114,4 +103,6 @@ def _shown(what: Asked, jobs: list[ActivatedJob]) -> list[dict[str, Any]]:
     topics = {topic.name: topic for topic in reversed(what.topics)}
     if what.newest_first is not None:
         jobs = sorted(jobs, key=lambda job: job.create_time, reverse=what.newest_first)
+    for job in jobs:
+        seen.activated(job.type, what.worker, 1, protocol=PROTOCOL, client=what.client)
     return [locked_task(job, topics[job.type]) for job in jobs]

@@ -35,6 +35,7 @@ class Topic:
 class Asked:
     """A fetchAndLock: ``wait`` is how long it may be held; the answer is ordered by creation or, for None, as found."""
 
+    client: str
     worker: str
     max_tasks: int
     topics: tuple[Topic, ...]
@@ -65,7 +66,7 @@ def asked(body: Body, caller: Caller) -> Asked:
         caller=caller,
     )
     topics = tuple(_topic(each, base) for each in body.objects("topics"))
-    return Asked(worker, max_tasks, topics, timedelta(milliseconds=wait), _newest_first(body))
+    return Asked(caller.name, worker, max_tasks, topics, timedelta(milliseconds=wait), _newest_first(body))
 
 
 def _topic(body: Body, base: Fetch) -> Topic:
