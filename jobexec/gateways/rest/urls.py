@@ -1,0 +1,11 @@
+"""What a project includes to let workers outside fetch its jobs: ``path("", include("jobexec.gateways.rest.urls"))``."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, URLResolver, include, path
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("engine-rest/", include("jobexec.gateways.rest.engine_rest.urls")),
+    path("oauth/", include("jobexec.gateways.access.urls")),
+    path("actuator/", include("jobexec.gateways.actuator.urls")),
+]
