@@ -1,0 +1,161 @@
+"""``manage.py gatewayclient``: who may use the gateways, a thin door to :mod:`jobexec.operations.gateway_clients`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, connections
+from django.utils.translation import gettext as _
+
+from jobexec import clock
+from jobexec.conf import get_settings
+from jobexec.exceptions import ClientNotFound, InvalidClient, JobExecError
+from jobexec.management.jobs.screen import Exit, Screen, usage
+from jobexec.management.jobs.table import Column
+from jobexec.management.jobs.values import count, moment
+from jobexec.models import GatewayClient
+from jobexec.operations import gateway_clients
+from jobexec.operations.wording import NONE, distance
+
+NO_TENANT = "<default>"
+_COLUMNS = ("name", "enabled", "types", "tenants", "permissions", "max_requests_per_second", "expiration_time")
+_CHANGES = {
+    "rotate": "give one a new secret, and write it, once",
+    "enable": "let one in",
+    "disable": "let one in no more",
+    "delete": "delete one",
+}
+
+
+class Command(BaseCommand):
+    help = "Clients of the gateways: add, list, rotate, enable, disable, delete. A secret is written once."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        groups = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        add = groups.add_parser("add", help="make one, and write its secret, once")
+        many: dict[str, Any] = {"action": "append", "default": []}
+        add.add_argument("--type", **many, metavar="TYPE", help="of job that it may work on, as mail.*; repeatable")
+        add.add_argument("--tenant", **many, metavar="ID", help=f"whose jobs it may see, or {NO_TENANT}; repeatable")
+        permissions = ", ".join(gateway_clients.PERMISSIONS)
+        add.add_argument("--permission", **many, metavar="NAME", help=f"of {permissions}; default work; repeatable")
+        add.add_argument("--rate", type=count, metavar="N", help="requests per second; 0: no limit")
+        add.add_argument("--expires", type=moment, metavar="TIME", help="as 2027-01-01 or +90d; default never")
+        add.add_argument("--disabled", action="store_true", help="let it in only when it is enabled")
+        for name, text in _CHANGES.items():
+            groups.add_parser(name, help=text)
+        groups.add_parser("list", help="all of them")
+        for name, group in groups.choices.items():
+            if name != "list":
+                group.add_argument("name", type=_text, help="of the client")
+            group.add_argument("--database", metavar="ALIAS", help="the engine; default GATEWAY_DATABASE")
+            group.add_argument("--json", action="store_true", help="for programs")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        using = options["database"] or get_settings().gateway_database
+        if using not in connections:
+            raise usage(_("--database: there is no database %(using)r in DATABASES.") % {"using": using})
+        screen = Screen.of(self.stdout, self.style, using, json=options["json"])
+        try:
+            _ACTIONS[options["action"]](screen, options)
+        except InvalidClient as error:
+            raise usage(str(error)) from error
+        except ClientNotFound as error:
+            raise CommandError(str(error), returncode=Exit.LEFT_ALONE) from error
+        except (JobExecError, ImproperlyConfigured, DatabaseError) as error:
+            raise CommandError(str(error), returncode=Exit.ERROR) from error
+
+
+def _text(text: str) -> str:
+    if "\0" in text:
+        raise ArgumentTypeError("expected a name without NUL")
+    return text
+
+
+def _add(screen: Screen, options: dict[str, Any]) -> None:
+    row, secret = gateway_clients.create_client(
+        screen.using,
+        name=options["name"],
+        types=options["type"],
+        tenants=["" if tenant == NO_TENANT else tenant for tenant in options["tenant"]],
+        permissions=options["permission"] or ["work"],
+        max_requests_per_second=options["rate"],
+        expiration_time=options["expires"],
+        enabled=not options["disabled"],
+    )
+    _tell_secret(screen, row.name, secret)
+
+
+def _rotate(screen: Screen, options: dict[str, Any]) -> None:
+    _tell_secret(screen, options["name"], gateway_clients.rotate_secret(screen.using, options["name"]))
+
+
+def _tell_secret(screen: Screen, name: str, secret: str) -> None:
+    if screen.json:
+        screen.tell({"name": name, "secret": secret})
+    else:
+        screen.say(_("The secret of %(name)s; it is shown once and kept nowhere:") % {"name": name})
+        screen.say(secret)
+
+
+def _enable(screen: Screen, options: dict[str, Any]) -> None:
+    gateway_clients.set_client_enabled(screen.using, options["name"], True)
+    _tell(screen, options["name"], _("%(name)s is enabled."))
+
+
+def _disable(screen: Screen, options: dict[str, Any]) -> None:
+    gateway_clients.set_client_enabled(screen.using, options["name"], False)
+    _tell(screen, options["name"], _("%(name)s is disabled; gateways may still let it in for a few seconds."))
+
+
+def _delete(screen: Screen, options: dict[str, Any]) -> None:
+    gateway_clients.delete_client(screen.using, options["name"])
+    _tell(screen, options["name"], _("%(name)s is deleted."))
+
+
+def _tell(screen: Screen, name: str, text: str) -> None:
+    if screen.json:
+        screen.tell({"name": name})
+    else:
+        screen.say(text % {"name": name})
+
+
+def _list(screen: Screen, options: dict[str, Any]) -> None:
+    rows = list(GatewayClient.objects.using(screen.using).order_by("name"))
+    if screen.json:
+        for row in rows:
+            names = (*_COLUMNS, "create_time", "last_use")
+            screen.tell({name: getattr(row, name) for name in names})
+        return
+    titles = [_("name"), _("state"), _("types"), _("tenants"), _("permissions"), _("expires"), _("last use")]
+    columns = [Column(title, least=8 if at in (2, 3) else 0) for at, title in enumerate(titles)]
+    if rows:
+        screen.table(columns, [_cells(screen, row) for row in rows])
+    else:
+        screen.say(_("There are no clients."))
+
+
+def _cells(screen: Screen, row: GatewayClient) -> list[str]:
+    now = clock.now(screen.using)
+    expired = row.expiration_time is not None and row.expiration_time <= now
+    state = _("disabled") if not row.enabled else _("expired") if expired else _("enabled")
+    tenants = [tenant or NO_TENANT for tenant in row.tenants]
+    moments = [distance(time, now) if time else NONE for time in (row.expiration_time, row.last_use)]
+    return [
+        *(row.name, state),
+        *(", ".join(values) or _("all") for values in (row.types, tenants)),
+        *(", ".join(row.permissions), *moments),
+    ]
+
+
+_ACTIONS: dict[str, Callable[[Screen, dict[str, Any]], None]] = {
+    "add": _add,
+    "list": _list,
+    "rotate": _rotate,
+    "enable": _enable,
+    "disable": _disable,
+    "delete": _delete,
+}

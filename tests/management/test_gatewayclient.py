@@ -1,0 +1,111 @@
+"""``manage.py gatewayclient``: clients are made, and their secrets written once."""
+
+import io
+import json
+from datetime import timedelta
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from jobexec import clock
+from jobexec.gateways import access
+from jobexec.models import GatewayClient
+
+
+@pytest.fixture(autouse=True)
+def gateway(request, settings, frozen):
+    alias = request.getfixturevalue("alias")
+    settings.JOBEXEC = {"ENGINES": {alias: {}}, "GATEWAY_DATABASE": alias}
+    access.forget()
+    yield
+    access.forget()
+
+
+def run(*args):
+    out = io.StringIO()
+    call_command("gatewayclient", *args, stdout=out, no_color=True)
+    return out.getvalue()
+
+
+def clients(alias):
+    return GatewayClient.objects.using(alias)
+
+
+def test_one_is_made_and_may_do_what_was_said(alias):
+    secret = run("add", "java", "--type", "pay", "--type", "mail.*", "--tenant", "<default>").splitlines()[-1]
+    client = access.authenticate(f"Bearer {secret}")
+    assert client.caller.types == {"pay", "mail.*"} and client.caller.tenants == {""}
+    assert (client.may("work"), client.may("search")) == (True, False)
+    row = clients(alias).get()
+    assert (row.expiration_time, row.max_requests_per_second, row.enabled) == (None, None, True)
+    assert secret not in run("list") + run("list", "--json")
+
+
+def test_all_options(alias):
+    given = ["--permission", "search", "--permission", "resolve", "--rate", "0", "--expires", "+90d", "--disabled"]
+    told = json.loads(run("add", "ops", *given, "--json"))
+    assert told["name"] == "ops" and told["secret"].startswith("jxc_")
+    row = clients(alias).get()
+    assert (row.permissions, row.max_requests_per_second, row.enabled) == (["search", "resolve"], 0, False)
+    assert row.expiration_time == clock.now() + timedelta(days=90)
+    with pytest.raises(access.Unauthenticated):
+        access.authenticate(f"Bearer {told['secret']}")
+    run("enable", "ops")
+    assert access.authenticate(f"Bearer {told['secret']}").name == "ops"
+
+
+def test_a_new_secret_ends_the_old_one(alias):
+    old = json.loads(run("add", "java", "--json"))["secret"]
+    new = run("rotate", "java").splitlines()[-1]
+    assert access.authenticate(f"Bearer {new}").name == "java"
+    with pytest.raises(access.Unauthenticated):
+        access.authenticate(f"Bearer {old}")
+
+
+def test_disabled_and_deleted(alias):
+    run("add", "java")
+    assert "is disabled" in run("disable", "java") and not clients(alias).get().enabled
+    assert "is disabled" in run("disable", "java")  # again: nothing is different, and yet it is there
+    assert "is enabled" in run("enable", "java") and clients(alias).get().enabled
+    assert json.loads(run("delete", "java", "--json")) == {"name": "java"}
+    assert not clients(alias).exists()
+
+
+def test_what_is_listed(alias, frozen):
+    assert run("list") == "There are no clients.\n"
+    run("add", "java", "--type", "pay", "--tenant", "<default>", "--tenant", "acme", "--expires", "+1h")
+    run("add", "go", "--disabled")
+    frozen.tick(7200)
+    lines = run("list").splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [["go", "disabled"], ["java", "expired"]]
+    assert "<default>, acme" in lines[2] and "1 h ago" in lines[2]
+    go, java = map(json.loads, run("list", "--json").splitlines())
+    assert (go["enabled"], go["types"], java["tenants"]) == (False, [], ["", "acme"])
+    assert not {"token_digest", "secret"} & {*go, *java}
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "told"),
+    [
+        (["add", "a:b"], 2, "name: expected"),
+        (["add", "java", "--type", "a*b"], 2, "types: expected"),
+        (["add", "java", "--type", ""], 2, "types: expected"),
+        (["add", "java", "--tenant", "x" * 65], 2, "tenants: expected"),
+        (["add", "java", "--permission", "root"], 2, "permissions: expected some of work, search, update, resolve"),
+        (["add", "java", "--rate", "9999999"], 2, "max_requests_per_second: expected"),
+        (["add", "there"], 2, "there is a client 'there' already"),
+        (["rotate", "nobody"], 3, "There is no client 'nobody'."),
+        (["enable", "nobody"], 3, "There is no client"),
+        (["disable", "nobody"], 3, "There is no client"),
+        (["delete", "nobody"], 3, "There is no client"),
+        (["list", "--database", "nowhere"], 2, "--database"),
+    ],
+)
+@pytest.mark.databases("sqlite")
+def test_what_is_wrong_is_said_and_nothing_is_done(alias, given, code, told):
+    run("add", "there")
+    before = list(clients(alias).values())
+    with pytest.raises(CommandError) as caught:
+        run(*given)
+    assert caught.value.returncode == code and told in str(caught.value)
+    assert list(clients(alias).values()) == before
