@@ -18,7 +18,7 @@ from jobexec.operations.query import STATES, JobQuery
 from jobexec.operations.selection import OperationResult
 from jobexec.operations.why_facts import HEAVY
 
-from . import values
+from . import named
 from .filters import add_filters, query_of
 from .outcome import tell, user
 from .rows import show_rows
@@ -40,7 +40,7 @@ class Change:
 
     def add_options(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
-        add("ids", nargs="*", type=values.job_id, metavar="ID", help="the jobs")
+        add("ids", nargs="*", type=named.job, metavar="ID", help="the jobs, by their ids or by their keys")
         add("--all-matching", action="store_true", help="instead of ids: all jobs that the options below describe")
         if self.verb.operation:
             add("--batch", action="store_true", help=f"by a batch, also for fewer than {AT_ONCE} jobs")
@@ -61,7 +61,8 @@ class Change:
             raise usage(_("Name jobs by their ids, or say --all-matching for all that the options describe."))
         if query.given:
             raise usage(_("Give ids or conditions, not both: %(names)s.") % {"names": ", ".join(query.given)})
-        return self._named(list(dict.fromkeys(options["ids"])), arguments, options, screen)
+        ids = [named.id_of(each, screen.using) for each in options["ids"]]
+        return self._named(list(dict.fromkeys(ids)), arguments, options, screen)
 
     def _named(self, ids: list[UUID], arguments: dict[str, Any], options: Mapping[str, Any], screen: Screen) -> int:
         if options["dry_run"]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobexec.operations.why import Explanation, why
 
-from . import values
+from . import named
 from .rows import standing
 from .screen import Exit, Screen
 from .text import bulleted, clean
@@ -22,10 +22,10 @@ class Why:
     positionals = " ID"
 
     def add_options(self, parser: ArgumentParser) -> None:
-        parser.add_argument("id", type=values.job_id, help="the job")
+        parser.add_argument("id", type=named.job, help="the job, by its id or by its key")
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        found = why(options["id"], using=screen.using)
+        found = why(named.id_of(options["id"], screen.using), using=screen.using)
         if screen.json:
             screen.tell(found.as_json())
         else:

@@ -13,7 +13,7 @@ from jobexec.operations.query import STATES, JobQuery
 from . import values
 
 _TEXTS = {
-    "handler": "the handler's name; TEXT* for those that begin so",
+    "handler": "the handler's name, or the type of an external job; TEXT* for those that begin so",
     "category": "the category; TEXT* for those that begin so",
     "process-instance": "the process instance",
     "root-process-instance": "the process instance at the root",
@@ -28,7 +28,8 @@ _TEXTS = {
     "failed-activity": "the activity in which it failed",
     "lock-owner": "who holds it, name:boot",
     "node": "the name of the node that holds it",
-    "text": "an id, a process instance, a correlation id, or how a handler's name begins",
+    "worker": "the worker outside that had it last",
+    "text": "an id, a key, a process instance, a correlation id, or how a handler's name begins",
 }
 _COLUMNS = {
     "process-instance": "process_instance_id",
@@ -55,7 +56,7 @@ _EITHER = {
         ("not-attempted", "with none"),
     ),
     "with_exception": (("with-exception", "with an exception"), ("without-exception", "with none")),
-    "locked": (("locked", "in the hands of a node"), ("unlocked", "of none")),
+    "locked": (("locked", "in the hands of a node or a worker"), ("unlocked", "of none")),
     "suspended": (
         ("suspended", "suspended, or to be as soon as its run has ended"),
         ("not-suspended", "neither"),
@@ -79,6 +80,7 @@ def add_filters(parser: ArgumentParser) -> None:
     add("--type", choices=JobType.values, help="where it came from")
     for name, help in _TEXTS.items():
         add(f"--{name}", dest=_COLUMNS.get(name, name.replace("-", "_")), metavar="TEXT", help=help)
+    add("--key", dest="job_key", type=int, metavar="N", help="by which workers outside name it")
     add("--tenant", dest="tenant_ids", action="append", metavar="TEXT", help="the tenant; repeatable")
     add("--min-priority", dest="priority_min", type=int, metavar="N", help="a priority of at least N")
     add("--max-priority", dest="priority_max", type=int, metavar="N", help="a priority of at most N")

@@ -8,12 +8,16 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from jobexec.models import AbstractJob, DeadLetterJob, HistoryJob, SuspendedJob, TimerJob
+from jobexec import clock
+from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, HistoryJob, SuspendedJob, TimerJob
 from jobexec.operations.why_facts import HEAVY, node_of
 from jobexec.operations.wording import NONE, distance, duration
 
 from .screen import Screen
 from .table import Cell, Column
+
+#: What shows that a worker has fetched the job last is for that worker alone.
+SECRET = ("lease_token",)
 
 
 def columns() -> list[Column]:
@@ -48,9 +52,16 @@ def cells(job: AbstractJob, now: datetime, style: Any) -> list[Cell | str]:
         job.category,
         str(job.priority),
         job.process_instance_id or NONE,
-        node_of(job.lock_owner) if job.lock_owner else NONE,
+        _holder(job),
         job.exception_message or NONE,
     ]
+
+
+def _holder(job: AbstractJob) -> str:
+    """The node or the worker that has it in hand."""
+    if not job.lock_owner or not job.locked:
+        return NONE
+    return job.lock_owner if isinstance(job, ExternalWorkerJob) else node_of(job.lock_owner)
 
 
 def show_rows(screen: Screen, jobs: Sequence[AbstractJob], now: datetime, indent: int = 0) -> None:
@@ -68,7 +79,21 @@ def standing(job: AbstractJob, style: Any) -> tuple[str, Any]:
         return _("history"), str
     if isinstance(job, TimerJob):
         return (_("retry"), style.WARNING) if job.attempts else (_("timer"), str)
+    if isinstance(job, ExternalWorkerJob):
+        return _of_external(job, style)
     return _of_executable(job, style)
+
+
+def _of_external(job: ExternalWorkerJob, style: Any) -> tuple[str, Any]:
+    if job.cancel_requested:
+        return _("cancelling"), style.WARNING
+    if job.suspend_requested:
+        return _("suspending"), style.WARNING
+    if job.locked:
+        return _("with worker"), style.SUCCESS
+    if job.available_at is not None and job.available_at > clock.now(job._state.db or "default"):
+        return (_("backs off"), style.WARNING) if job.exception_message else (_("not yet"), str)
+    return (_("deadline missed"), style.WARNING) if job.lock_owner is not None else (_("external"), str)
 
 
 def _of_executable(job: AbstractJob, style: Any) -> tuple[str, Any]:
@@ -86,5 +111,5 @@ def as_object(job: AbstractJob) -> dict[str, Any]:
 
 def _columns(job: AbstractJob) -> Iterator[tuple[str, Any]]:
     for field in job._meta.concrete_fields:
-        if field.name not in HEAVY:
+        if field.name not in (*HEAVY, *SECRET):
             yield field.name, getattr(job, field.attname)

@@ -24,8 +24,8 @@ from jobexec.operations.wording import NONE, absolute, both, duration
 from jobexec.redaction import redact_job
 from jobexec.sensitive import hide
 
-from . import values
-from .rows import as_object, standing
+from . import named
+from .rows import SECRET, as_object, standing
 from .screen import Exit, Screen, plain
 from .table import Cell, Column
 from .text import clean, clean_lines
@@ -41,10 +41,10 @@ class Show:
     positionals = " ID"
 
     def add_options(self, parser: ArgumentParser) -> None:
-        parser.add_argument("id", type=values.job_id, help="the job")
+        parser.add_argument("id", type=named.job, help="the job, by its id or by its key")
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        id, using = options["id"], screen.using
+        id, using = named.id_of(options["id"], screen.using), screen.using
         try:
             job = find_job(id, using, defer=HEAVY)
         except JobNotFound:
@@ -115,7 +115,7 @@ def _columns(job: AbstractJob, using: str) -> Iterator[str]:
     now, progress = clock.now(using), _progress(job, using)
     shown = {}
     for field in job._meta.concrete_fields:
-        if field.name not in ("id", "handler_type", *HEAVY):
+        if field.name not in ("id", "handler_type", *HEAVY, *SECRET):
             value = getattr(job, field.attname)
             shown[capfirst(str(field.verbose_name))] = both(value, now) if hasattr(value, "tzinfo") else _word(value)
     if progress is not None:

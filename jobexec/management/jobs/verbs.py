@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec import operations
-from jobexec.models import AbstractJob, DeadLetterJob, Job, Scope, SuspendedJob, TimerJob
+from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, Scope, SuspendedJob, TimerJob
 from jobexec.operations.query import JobQuery
 from jobexec.operations.selection import OperationResult
 
@@ -22,7 +22,7 @@ from .screen import usage
 Tables: TypeAlias = tuple[type[AbstractJob], ...]
 Options: TypeAlias = Mapping[str, Any]
 
-WAITING: Tables = (Job, TimerJob, SuspendedJob)
+WAITING: Tables = (Job, TimerJob, SuspendedJob, ExternalWorkerJob)
 ALL: Tables = (*WAITING, DeadLetterJob)
 
 SCOPES = {name.replace("_id", "").replace("_key", "").replace("_", "-"): name for name in Scope.values if name != "id"}
@@ -173,7 +173,7 @@ VERBS = (
         operations.suspend,
         WAITING,
         lambda count: ngettext("%(count)d job suspended.", "%(count)d jobs suspended.", count),
-        usual=(Job, TimerJob),
+        usual=(Job, TimerJob, ExternalWorkerJob),
         add_options=_suspend_options,
         arguments=_suspend_arguments,
         scoped=_suspend_scope,
@@ -242,7 +242,7 @@ VERBS = (
     ),
     Verb(
         "unlock",
-        "Take jobs from owners that are gone; while the owner lives they are left alone.",
+        "Take jobs from owners that are gone, and from workers outside; while a node lives its jobs are left alone.",
         "",
         operations.unlock,
         ALL,

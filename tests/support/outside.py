@@ -1,0 +1,40 @@
+"""Jobs for workers outside: made, fetched, and held by short names."""
+
+from datetime import timedelta
+from typing import Any
+
+import jobexec
+from jobexec import clock
+from jobexec.models import ExternalWorker, ExternalWorkerJob
+from jobexec.operations.external import ActivatedJob, Fetch, activate_jobs
+
+MINUTE = timedelta(minutes=1)
+
+
+def make_external(alias: str, type: str = "payment", **options: Any) -> ExternalWorkerJob:
+    return jobexec.external_job(type, using=alias, **options)
+
+
+def fetch(alias: str, type: str = "payment", worker: str = "w1", **values: Any) -> list[ActivatedJob]:
+    """What a worker is given."""
+    return activate_jobs(alias, Fetch(type=type, worker=worker, **{"timeout": MINUTE, "max_jobs": 10, **values}))
+
+
+def held_by_worker(alias: str, worker: str = "w1", **options: Any) -> ExternalWorkerJob:
+    """A new job that this worker has for a minute."""
+    job = make_external(alias, **options)
+    assert job.pk in {each.id for each in fetch(alias, job.handler_type, worker)}
+    return ExternalWorkerJob.objects.using(alias).get(pk=job.pk)
+
+
+def missed_by_worker(alias: str, frozen: Any, **options: Any) -> ExternalWorkerJob:
+    """A job whose worker has let its deadline pass."""
+    job = held_by_worker(alias, **options)
+    frozen.tick(MINUTE)
+    return job
+
+
+def seen(alias: str, type: str = "payment", worker: str = "w1", **columns: Any) -> ExternalWorker:
+    """A worker that asks for jobs of this type just now."""
+    values = {"gateway": "g", "protocol": "rest", "last_seen": clock.now(alias), **columns}
+    return ExternalWorker.objects.using(alias).create(worker=worker, type=type, **values)
