@@ -108,7 +108,7 @@ def test_backwards_and_forwards(alias):
         call_command("migrate", "jobexec", "0001", database=alias, verbosity=0)
     finally:
         call_command("migrate", "jobexec", database=alias, verbosity=0)
-    assert not MigrationExecutor(connections[alias]).migration_plan([("jobexec", "0005_tasks")])
+    assert not MigrationExecutor(connections[alias]).migration_plan([("jobexec", "0006_external")])
     make_job(alias)
     call_command("migrate", "jobexec", "0001", database=alias, verbosity=0)
     call_command("migrate", "jobexec", database=alias, verbosity=0)
