@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import transaction
+from django.db import connections, transaction
 from django.db.models import Exists, F, Min, OuterRef, Q, QuerySet
 
 from jobexec import clock
@@ -148,8 +148,10 @@ def _lock(using: str, fetch: Fetch, tenants: Sequence[str] | None, limit: int) -
     rows = available(using, fetch, tenants)
     # Two short runs of one index: in one, over a condition that takes both, the database reads all that is locked.
     again = rows.filter(available_at__lte=clock.now(using)).order_by("available_at", "rank", "pk")
-    # By what is NULL in all of them, too: PostgreSQL does not see that the index has them in this order otherwise.
-    fresh = rows.filter(available_at=None).order_by("available_at", "rank", "pk")
+    # PostgreSQL sees that the index has them in this order only if what is NULL in all of them is said, too; MariaDB
+    # only if it is not.
+    order = ("rank", "pk") if connections[using].vendor == "mysql" else ("available_at", "rank", "pk")
+    fresh = rows.filter(available_at=None).order_by(*order)
     found = [row for part in (again, fresh) for row in lock_rows(part, skip_locked=True)[:limit]]
     found = sorted(found, key=lambda row: (row.rank, row.pk))[:limit]
     if not found:
