@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db.models import Count, Sum
 
-from jobexec.models import ExternalWorker
+from jobexec.models import ExternalWorker, ExternalWorkerJob
 
+from .counts import COUNT_LIMIT, CappedCount
 from .leases import time_of
 from .locking import atomic, delete_rows, names_conflict_target
 
@@ -66,6 +68,18 @@ def connected(using: str) -> list[Connected]:
     seen = ExternalWorker.objects.using(using).filter(last_seen__gte=time_of(using) - PRESENT_FOR)
     rows: Any = seen.values("protocol").annotate(n=Count("pk"), open=Sum("streams"), waiting=Sum("polls"))
     return [Connected(row["protocol"], row["n"], row["open"], row["waiting"]) for row in rows.order_by("protocol")]
+
+
+def jobs_held(using: str, workers: Collection[tuple[str, str]]) -> dict[tuple[str, str], CappedCount]:
+    """How many jobs each of these workers (name, type) holds this moment, in one statement; of very many the first."""
+    rows = ExternalWorkerJob.objects.using(using).filter(
+        lock_owner__in={name for name, _ in workers},
+        handler_type__in={type for _, type in workers},
+        lock_expiration_time__gt=time_of(using),
+    )
+    held = list(rows.order_by().values_list("lock_owner", "handler_type")[: COUNT_LIMIT + 1])
+    found, more = Counter(held), len(held) > COUNT_LIMIT
+    return {worker: CappedCount.upto(found[worker], more) for worker in workers}
 
 
 def forget_workers(using: str, ttl: timedelta) -> int:

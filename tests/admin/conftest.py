@@ -23,6 +23,7 @@ TABLES = (
     models.ExclusiveLock,
     models.Suspension,
     models.ExecutorNode,
+    models.ExternalWorker,
     models.JobLog,
     models.Incident,
     models.FailureGroup,

@@ -14,6 +14,7 @@ from jobexec.models import (
     DeploymentRegistration,
     ExclusiveLock,
     ExecutorNode,
+    ExternalWorker,
     FailureGroup,
     HistoryJob,
     Incident,
@@ -262,6 +263,7 @@ def _beside(using: str) -> dict[type[Any], Any]:
     return {
         Deployment: deployment,
         ExecutorNode: node(using),
+        ExternalWorker: external_worker(using),
         JobDefinition: JobDefinition.objects.using(using).first(),
         JobLog: JobLog.objects.using(using).first(),
         ExclusiveLock: ExclusiveLock.objects.using(using).create(
@@ -269,6 +271,25 @@ def _beside(using: str) -> dict[type[Any], Any]:
         ),
         Suspension: Suspension.objects.using(using).create(scope=Scope.TENANT, value="acme"),
     }
+
+
+def external_worker(using: str = "default", **columns: Any) -> ExternalWorker:
+    """A worker that streams, or as told."""
+    stream = {"id": str(uuid7()), "timeout": "PT30S", "fetchVariables": ["order_id"], "tenantIds": []}
+    return ExternalWorker.objects.using(using).create(
+        **{
+            "gateway": "gateway-1:17",
+            "protocol": "grpc",
+            "client": "shop",
+            "worker": "payments-1",
+            "type": "payment",
+            "streams": 1,
+            "polls": 2,
+            "activated": 1234,
+            "open_streams": [stream],
+            **columns,
+        }
+    )
 
 
 def _deployments(using: str) -> Deployment:
