@@ -47,6 +47,7 @@ def register_checks() -> None:
     for check in (check_settings, check_project, check_engines, check_handlers, check_schedules, check_hooks):
         register(check, TAG)
     register(check_broker, TAG)
+    register(check_gateways, TAG)
     register(check_deployment, TAG, deploy=True)
 
 
@@ -137,6 +138,23 @@ def check_broker(**kwargs: Any) -> list[CheckMessage]:
     return []
 
 
+def check_gateways(**kwargs: Any) -> list[CheckMessage]:
+    """W015: the gateways ask nobody who he is. E014: they let users in, and there are none."""
+    if conf.problems(conf.raw_settings()):
+        return []  # said by check_settings
+    settings = conf.get_settings()
+    found: list[CheckMessage] = []
+    if settings.gateway_auth == "none":
+        text = "JOBEXEC['GATEWAY_AUTH'] is 'none': whoever reaches a gateway may fetch and finish every job."
+        if not django_settings.DEBUG:
+            text += " DEBUG IS OFF: THIS LOOKS LIKE PRODUCTION."
+        found.append(Warning(text, hint=_HINT_AUTH, id="jobexec.W015"))
+    if settings.gateway_users and not apps.is_installed("django.contrib.auth"):
+        text = "JOBEXEC['GATEWAY_USERS'] is True, and 'django.contrib.auth' is not in INSTALLED_APPS."
+        found.append(Error(text, hint="Leave it at False: clients have secrets.", id="jobexec.E014"))
+    return found
+
+
 def check_engines(**kwargs: Any) -> list[CheckMessage]:
     """E004, E007 and all warnings: does each engine's database suit its settings?"""
     if conf.problems(conf.raw_settings()):
@@ -161,6 +179,7 @@ def check_deployment(**kwargs: Any) -> list[CheckMessage]:
     return [message for alias in engines if not list(_vendor(engines[alias])) for message in _patience(alias)]
 
 
+_HINT_AUTH = "Leave GATEWAY_AUTH at 'required', and make clients with manage.py gatewayclient or in the admin."
 _HINT_BROKER = "The extra 'broker' brings it; without a broker leave DISPATCH at 'database'."
 _HINT_HOOK = "Name a function of the request that returns tenant ids, or None for all."
 _HINT_USE_TZ = "With naive datetimes, a due date would mean another moment on a node in another time zone."

@@ -268,7 +268,7 @@ def test_every_id_is_documented_and_no_other():
     source = "".join(path.read_text() for path in (Path(checks.__file__), Path(validation.__file__), tasks))
     page = (Path(__file__).parents[2] / "docs/reference/checks.md").read_text()
     said = set(re.findall(r'"(jobexec\.[EW]\d+)"', source))
-    assert len(said) == 26
+    assert len(said) == 29
     assert set(re.findall(r"^`(jobexec\.[EW]\d+)`$", page, re.MULTILINE)) == said
 
 
@@ -284,3 +284,24 @@ def test_a_schedule_that_no_executor_fires(site):
     job(name="tests.hourly", schedule="@hourly")(lambda: None)
     message = site()["jobexec.W013"]
     assert "'tests.nightly'" in message.msg and "'elsewhere'" in message.msg
+
+
+@pytest.mark.parametrize("debug", [True, False])
+def test_gateways_that_ask_nobody(settings, debug):
+    settings.DEBUG = debug
+    assert checks.check_gateways() == []
+    settings.JOBEXEC = {"GATEWAY_AUTH": "none"}
+    (message,) = checks.check_gateways()
+    assert (message.id, message.level) == ("jobexec.W015", WARNING)
+    assert ("PRODUCTION" in message.msg) is not debug
+    checks.register_checks()
+    assert "jobexec.W015" in {found.id for found in run_checks(tags=[checks.TAG])}
+    settings.JOBEXEC = {"GATEWAY_AUTH": "nobody"}
+    assert checks.check_gateways() == []
+
+
+def test_gateways_for_users_where_there_are_none(settings):
+    settings.JOBEXEC = {"GATEWAY_USERS": True}
+    assert checks.check_gateways() == []
+    settings.INSTALLED_APPS = ["jobexec"]
+    assert [message.id for message in checks.check_gateways()] == ["jobexec.E014"]
