@@ -123,6 +123,14 @@ class Bench:
                 task.result()
 
 
+async def write(context: Any, message: Any) -> None:
+    """Write one message; waits as long as the client takes no more. Raises CancelledError if it has gone."""
+    try:
+        await context.write(message)
+    except Exception as error:  # grpc has no name for it that is public
+        raise asyncio.CancelledError(f"The client has gone: {error}") from error
+
+
 def _fetch(using: str, fetch: Fetch) -> list[Parcel]:
     # The messages are made here too: of many large jobs this takes time, which the event loop has not.
     jobs = external.activate_jobs(using, fetch)

@@ -14,7 +14,7 @@ from jobexec.operations.errors import is_database_error
 from jobexec.operations.external_types import Fetch
 
 from . import gateway_pb2 as pb
-from .bench import PROTOCOL, Bench
+from .bench import PROTOCOL, Bench, write
 from .messages import Parcel, split
 from .requests import fetch_of_poll
 
@@ -42,7 +42,7 @@ class Polls:
         left = list(parcels)
         try:
             for part in split(parcels):
-                await context.write(pb.ActivateJobsResponse(jobs=[each.message for each in part]))
+                await write(context, pb.ActivateJobsResponse(jobs=[each.message for each in part]))
                 del left[: len(part)]
         finally:
             self.bench.give_back(left)

@@ -11,7 +11,7 @@ from typing import Any
 
 from jobexec.gateways import access, seen
 
-from .bench import Bench
+from .bench import Bench, write
 from .messages import Parcel
 
 #: Jobs that may be activated for a stream and not yet written.
@@ -84,7 +84,7 @@ class Stream:
         parcel = self._waiting.popleft()
         slow = asyncio.get_running_loop().call_later(SLOW, self._block)
         try:
-            await self._context.write(parcel.message)
+            await write(self._context, parcel.message)
         except BaseException:
             self._waiting.appendleft(parcel)
             raise

@@ -10,7 +10,6 @@ from jobexec import clock, job
 from jobexec.handlers import registry
 from jobexec.models import Incident, Job
 from jobexec.operations import external
-from tests.gateways.grpc_bed import gateway, keys, options  # noqa: F401
 
 pytestmark = pytest.mark.transactional
 Code = grpc.StatusCode

@@ -1,22 +1,16 @@
-"""A gateway over gRPC in this process, on the test's database, and a plain client of it.
-
-A test imports the fixtures that it uses: ``from tests.gateways.grpc_bed import gateway, options  # noqa: F401``.
-"""
+"""A gateway over gRPC in this process, on the test's database, and a plain client of it."""
 
 import threading
 from contextlib import suppress
 
 import grpc
-import pytest
-from django.db import connections
 
 from jobexec import external_job, external_jobs
-from jobexec.gateways import access, hub
+from jobexec.gateways import hub
 from jobexec.gateways.grpc import gateway_pb2 as pb
 from jobexec.gateways.grpc.gateway import GrpcGateway
 from jobexec.gateways.grpc.gateway_pb2_grpc import GatewayStub
 from jobexec.gateways.grpc.options import Options
-from jobexec.gateways.hub import hands
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident
 from tests.support.waiting import threads, until
 
@@ -131,25 +125,3 @@ class Bed:
         self.gateway.stop()
         hub.close_all()
         until(lambda: not threads("jobexec-grpc"))  # and with them their connections
-
-
-@pytest.fixture
-def options():
-    """Of the gateway; a test module may have its own fixture of this name."""
-    return {}
-
-
-@pytest.fixture
-def keys():
-    """What the test's JOBEXEC says besides; a test module may have its own."""
-    return {}
-
-
-@pytest.fixture
-def gateway(alias, settings, options, keys, monkeypatch):
-    monkeypatch.setattr(hands, "_IDLE", 0.1)
-    settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}, "GATEWAY_AUTH": "none", **keys}
-    access.forget()
-    bed = Bed(alias, {"port": 0, **options})
-    yield bed
-    bed.close()

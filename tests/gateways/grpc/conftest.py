@@ -1,0 +1,31 @@
+"""A gateway in this process for each test."""
+
+import pytest
+from django.db import connections
+
+from jobexec.gateways import access
+from jobexec.gateways.hub import hands
+
+from .bed import Bed
+
+
+@pytest.fixture
+def options():
+    """Of the gateway; a test module may have its own fixture of this name."""
+    return {}
+
+
+@pytest.fixture
+def keys():
+    """What the test's JOBEXEC says besides; a test module may have its own."""
+    return {}
+
+
+@pytest.fixture
+def gateway(alias, settings, options, keys, monkeypatch):
+    monkeypatch.setattr(hands, "_IDLE", 0.1)
+    settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}, "GATEWAY_AUTH": "none", **keys}
+    access.forget()
+    bed = Bed(alias, {"port": 0, **options})
+    yield bed
+    bed.close()
