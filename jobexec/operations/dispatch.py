@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 from uuid import UUID
 
@@ -43,12 +44,12 @@ def announce_created(using: str, jobs: Sequence[Job | TimerJob]) -> None:
     """These were just inserted as executable jobs."""
     if not (jobs and by_broker()):
         return
-    waiting = _of_transaction(using)
-    if isinstance(jobs, CreatedJobs):
-        waiting.add(_kind(jobs[0]), jobs.ids)  # they are alike
-        return
-    for job in jobs:
-        waiting.add(_kind(job), [job.pk])
+    with _of_transaction(using) as waiting:
+        if isinstance(jobs, CreatedJobs):
+            waiting.add(_kind(jobs[0]), jobs.ids)  # they are alike
+            return
+        for job in jobs:
+            waiting.add(_kind(job), [job.pk])
 
 
 def announce_ids(using: str, ids: Iterable[UUID]) -> None:
@@ -56,13 +57,15 @@ def announce_ids(using: str, ids: Iterable[UUID]) -> None:
     if by_broker():
         found = list(ids)
         if found:
-            _of_transaction(using).ids += found
+            with _of_transaction(using) as waiting:
+                waiting.ids += found
 
 
 def announce_instances(using: str, instances: Collection[str]) -> None:
     """The locks of these process instances were given up: one of their exclusive jobs may come next."""
     if instances and by_broker():
-        _of_transaction(using).instances.update(instances)
+        with _of_transaction(using) as waiting:
+            waiting.instances.update(instances)
 
 
 class _Dispatch:
@@ -91,13 +94,17 @@ class _Dispatch:
 _once = Once(_Dispatch)
 
 
-def _of_transaction(using: str) -> _Dispatch:
+@contextmanager
+def _of_transaction(using: str) -> Iterator[_Dispatch]:
+    """What the current transaction has to say, to be added to. Outside of one that is said when the block ends."""
     connection: BaseDatabaseWrapper = connections[using]
     waiting = _once.waiting(connection)
-    if waiting is None:
-        waiting = _Dispatch(using)
-        connection.on_commit(waiting, robust=True)
-    return waiting
+    if waiting is not None:
+        yield waiting
+        return
+    waiting = _Dispatch(using)
+    yield waiting
+    connection.on_commit(waiting, robust=True)
 
 
 def _kind(job: Job | TimerJob) -> Kind:

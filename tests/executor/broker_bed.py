@@ -1,0 +1,65 @@
+"""Fixtures of the tests with real brokers: one broker each, nodes that are told by it, and who looks at the table."""
+
+import pytest
+
+from jobexec import clock
+from jobexec.broker.publisher import close_publishers
+from jobexec.executor import acquisition
+from jobexec.executor.job_executor import JobExecutor
+from tests.support import brokers
+from tests.support.waiting import threads, until
+
+__all__ = ["broker", "looks", "start"]
+
+
+@pytest.fixture(params=brokers.parameters())
+def broker(request, alias, configure):
+    """Each broker that answers here, with queues of its own; jobs are announced on it."""
+    broker = brokers.Broker(request.param, brokers.URLS[request.param])
+    configure(**broker.settings(CATEGORIES=["default", "mail"]))
+    yield broker
+    close_publishers()
+    broker.remove(alias)
+
+
+@pytest.fixture
+def start(alias, broker, configure):
+    """A function that starts a node that is told by the broker; it returns when the node listens and has looked."""
+    made = []
+
+    def make(engine=None, wait=True, **keys):
+        configure(engine, **broker.settings(**{"CATEGORIES": ["default", "mail"], **keys}))
+        executor = JobExecutor(from_broker=True)
+        made.append(executor)
+        executor.start()
+        if wait:
+            listens(executor, alias)
+        return executor
+
+    yield make
+    for executor in made:
+        executor.stop(5)
+    until(lambda: not threads("jobexec-broker") and not threads("jobexec-acq"))
+
+
+def listens(executor, alias):
+    engine = executor.engines[alias]
+    until(lambda: engine.consumer._consumer is not None and not engine.acquisition._asked)
+    until(lambda: engine.acquisition._look_at > clock.monotonic() + 1)
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """Counts how often a node asks the table for whatever there is."""
+
+    class Looks:
+        count = 0
+
+    real = acquisition.acquire_jobs
+
+    def acquire_jobs(*args, **kwargs):
+        Looks.count += 1
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(acquisition, "acquire_jobs", acquire_jobs)
+    return Looks
