@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db import connections, transaction
 from django.db.models import Exists, F, Min, OuterRef, Q, QuerySet
+from django.db.models.fields.json import KeyTransform
 
 from jobexec import clock
 from jobexec.exceptions import InvalidJob, NotAllowed
@@ -122,9 +123,12 @@ def _asked_for(rows: QuerySet[ExternalWorkerJob], fetch: Fetch) -> QuerySet[Exte
         "process_definition_id__in": _listed(fetch.process_definition_ids),
         "process_definition_key__in": _listed(fetch.process_definition_keys),
     }
-    for name, value in (fetch.process_variables or {}).items():
-        conditions[f"handler_configuration__variables__{name}"] = value
-    return rows.filter(**{name: value for name, value in conditions.items() if value is not None})
+    rows = rows.filter(**{name: value for name, value in conditions.items() if value is not None})
+    for number, (name, value) in enumerate((fetch.process_variables or {}).items()):
+        # By the name of an alias, and not by its own: a variable may be called as a lookup is.
+        variable = KeyTransform(name, KeyTransform("variables", "handler_configuration"))
+        rows = rows.alias(**{f"variable_{number}": variable}).filter(**{f"variable_{number}": value})
+    return rows
 
 
 def _listed(values: Any) -> list[str] | None:
@@ -145,21 +149,21 @@ def _fetch(using: str, fetch: Fetch, tenants: Sequence[str] | None) -> tuple[lis
 
 def _lock(using: str, fetch: Fetch, tenants: Sequence[str] | None, limit: int) -> tuple[list[ExternalWorkerJob], bool]:
     """Locked rows that can be handed out, and whether there were any, also such as had to be set aside."""
-    rows = available(using, fetch, tenants)
+    queryset = available(using, fetch, tenants)
     # Two short runs of one index: in one, over a condition that takes both, the database reads all that is locked.
-    again = rows.filter(available_at__lte=clock.now(using)).order_by("available_at", "rank", "pk")
+    again = queryset.filter(available_at__lte=clock.now(using)).order_by("available_at", "rank", "pk")
     # PostgreSQL sees that the index has them in this order only if what is NULL in all of them is said, too; MariaDB
     # only if it is not.
     order = ("rank", "pk") if connections[using].vendor == "mysql" else ("available_at", "rank", "pk")
-    fresh = rows.filter(available_at=None).order_by(*order)
+    fresh = queryset.filter(available_at=None).order_by(*order)
     found = [row for part in (again, fresh) for row in lock_rows(part, skip_locked=True)[:limit]]
-    found = sorted(found, key=lambda row: (row.rank, row.pk))[:limit]
-    if not found:
+    page = sorted(found, key=lambda row: (row.rank, row.pk))[:limit]
+    if not page:
         return [], False
-    rows = set_aside(using, found)
+    rows = set_aside(using, page)
     free = external_exclusive.take(using, rows)
     # Nothing was moved, and somebody else was faster with a process instance: looking again would find the same.
-    return [row for row in rows if row.pk in free], len(rows) < len(found)
+    return [row for row in rows if row.pk in free], len(rows) < len(page)
 
 
 def _hand_out(using: str, fetch: Fetch, rows: Sequence[ExternalWorkerJob], grant: Grant) -> list[ActivatedJob]:

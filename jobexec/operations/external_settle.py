@@ -17,6 +17,7 @@ from . import external_log
 from .announce import announce
 from .external_back import give_back, remove_cancelled_job
 from .external_callbacks import on_complete, run_callback
+from .external_complete_statement import complete_at_once
 from .external_find import check_lease, check_worker, in_transaction, lock_external
 from .external_home import free_instances, may_hold
 from .external_types import EVERYTHING, Caller
@@ -55,6 +56,8 @@ def complete_external_job(
     """
     sent = checked_variables("variables", variables)
     checked_variables("local_variables", local_variables)
+    if complete_at_once(using, key, sent, worker, lease, caller):
+        return
 
     def verb() -> None:
         row = lock_external(using, key, "complete", caller)

@@ -1,0 +1,99 @@
+"""Both forms of completing an external job write the same."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import jobexec
+from jobexec.exceptions import JobExecError
+from jobexec.models import DeadLetterJob, ExclusiveLock, ExternalWorkerJob, Job, JobLog
+from jobexec.operations import external_settle
+from jobexec.operations.external import Caller, Fetch, activate_jobs, complete_external_job
+
+pytestmark = pytest.mark.databases("postgresql")
+
+JOBS: list[dict[str, Any]] = [
+    {},
+    {"variables": {"amount": 1, "paid": False}, "priority": 4, "headers": {"a": "b"}},
+    {"tenant_id": "acme", "process_instance_id": "p1", "process_definition_key": "shop", "business_key": "B"},
+    {"process_instance_id": "p1", "exclusive": False, "correlation_id": "c", "retries": 9},
+    {"delay": 5, "max_deliveries": 3},
+]
+CALLS: list[dict[str, Any]] = [
+    {},
+    {"variables": {"paid": True, "text": "ä"}},
+    {"worker": "w1"},
+    {"worker": "w2"},
+    {"lease": "none"},
+    {"caller": Caller("shop", tenants=frozenset({""}))},
+    {"caller": Caller("mail", types=frozenset({"mail"}))},
+]
+
+
+@pytest.fixture
+def ship(handle):
+    options = {"retries": "R5/PT1M", "timeout": timedelta(seconds=9), "category": "default", "atomic": True}
+    return handle(lambda variables, order: None, name="tests.ship", **options)
+
+
+def ends(alias: str, options: dict[str, Any], call: dict[str, Any], frozen: Any) -> Any:
+    job = jobexec.external_job("payment", using=alias, **options)
+    frozen.tick(10)
+    activate_jobs(alias, Fetch(type="payment", worker="w1", timeout=timedelta(minutes=1)))
+    error = None
+    try:
+        complete_external_job(alias, job.job_key or 0, **call)
+    except JobExecError as problem:
+        error = type(problem), str(problem).replace(str(job.job_key), "KEY")
+    found = []
+    for table in (Job, ExternalWorkerJob, DeadLetterJob, JobLog):
+        for row in table.objects.using(alias).values():
+            drop = {"id", "job_id", "job_key"} if table is not Job else {"id"}
+            times = ("create_time", "due_date", "timestamp", "lock_expiration_time", "available_at")
+            since = {name: row[name] - job.create_time for name in times if row.get(name)}
+            rank = {"rank": row["rank"] - job.rank} if "rank" in row else {}
+            found.append({**row, **since, **rank, **dict.fromkeys(drop)})
+        table.objects.using(alias).all().delete()
+    found.append({"locks": list(ExclusiveLock.objects.using(alias).values_list("process_instance_id", flat=True))})
+    ExclusiveLock.objects.using(alias).all().delete()
+    return error, found
+
+
+@pytest.mark.parametrize("level", ["full", "none"])
+@pytest.mark.parametrize("with_callback", [True, False])
+@pytest.mark.parametrize("options", JOBS)
+def test_both_forms_do_the_same(alias, options, with_callback, level, ship, monkeypatch, frozen, configure):
+    configure(HISTORY_LEVEL=level)
+    if with_callback:
+        options = {**options, "on_complete": (ship, {"order": 5})}
+    for call in CALLS:
+        quick = ends(alias, options, call, frozen)
+        with monkeypatch.context() as patch:
+            patch.setattr(external_settle, "complete_at_once", lambda *arguments: False)
+            portable = ends(alias, options, call, frozen)
+        assert quick == portable
+
+
+def test_it_takes_two_statements(alias, ship, django_assert_num_queries):
+    job = jobexec.external_job("payment", on_complete=(ship, {"order": 5}), using=alias)
+    with django_assert_num_queries(2, using=alias):
+        complete_external_job(alias, job.job_key or 0)
+
+
+def test_what_has_changed_since_it_was_seen_is_left_to_the_portable_form(alias, monkeypatch):
+    from jobexec.operations import external_complete_statement as statement
+
+    job = jobexec.external_job("payment", using=alias)
+    write = statement._write
+
+    def late(using: str, row: Any, *more: Any) -> bool:
+        activate_jobs(alias, Fetch(type="payment", worker="w2", timeout=timedelta(minutes=1)))
+        return write(using, row, *more)
+
+    monkeypatch.setattr(statement, "_write", late)
+    complete_external_job(alias, job.job_key or 0)
+    assert not ExternalWorkerJob.objects.using(alias).exists()
+    assert JobLog.objects.using(alias).get(state="successful").node == "w2"
