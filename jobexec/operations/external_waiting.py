@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from django.db.models import Min
+from django.db.models import Min, Q
 
 from jobexec import clock
 from jobexec.models import ExternalWorkerJob
@@ -19,22 +19,24 @@ def available_types(using: str, types: Collection[str]) -> set[str]:
     Seem: a job can still be kept back by the process instance that it belongs to, or be for others. One statement for
     each 500 types, each a look at the index.
     """
-    found: set[str] = set()
-    for page in _pages(types):
-        jobs = ExternalWorkerJob.objects.using(using).filter(handler_type__in=page, available_at__lte=clock.now(using))
+    named, found = sorted(types), set[str]()
+    now = Q(available_at=None) | Q(available_at__lte=clock.now(using))
+    for start in range(0, len(named), _PAGE):
+        jobs = ExternalWorkerJob.objects.using(using).filter(now, handler_type__in=named[start : start + _PAGE])
         found.update(jobs.order_by().values_list("handler_type", flat=True).distinct())
     return found
 
 
-def next_times(using: str, types: Collection[str]) -> dict[str, datetime]:
-    """When the next job of each of these types that is held or backs off will be available; no entry for none."""
+def next_times(using: str, since: Mapping[str, datetime]) -> dict[str, datetime]:
+    """When the next job of each of these types becomes available of those that were not yet at the moment in ``since``.
+
+    That may be over meanwhile. There is no entry for none. One look at the index for each: to group them would read all
+    jobs that are held.
+    """
     found: dict[str, datetime] = {}
-    for page in _pages(types):
-        jobs = ExternalWorkerJob.objects.using(using).filter(handler_type__in=page, available_at__gt=clock.now(using))
-        found.update(jobs.order_by().values_list("handler_type").annotate(Min("available_at")))
+    for type, moment in since.items():
+        jobs = ExternalWorkerJob.objects.using(using).filter(handler_type=type, available_at__gt=moment)
+        next = jobs.aggregate(next=Min("available_at"))["next"]
+        if next is not None:
+            found[type] = next
     return found
-
-
-def _pages(types: Collection[str]) -> list[list[str]]:
-    named = sorted(types)
-    return [named[start : start + _PAGE] for start in range(0, len(named), _PAGE)]

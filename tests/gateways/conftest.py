@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from typing import Any
+
 import pytest
 
 from jobexec.gateways import hub
@@ -12,3 +14,10 @@ def no_hub_is_left() -> Iterator[None]:
     """A hub that a test leaves behind would watch a database that is being emptied."""
     yield
     hub.close_all()
+
+
+@pytest.fixture
+def engine(alias: str, settings: Any) -> str:
+    """The database of the test as the one that the gateways serve; returns its alias."""
+    settings.JOBEXEC = {**settings.JOBEXEC, "ENGINES": {alias: {}}, "GATEWAY_DATABASE": alias}
+    return alias

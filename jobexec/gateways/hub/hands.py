@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from jobexec.exceptions import JobExecError
-from jobexec.executor.connections import clean_connections
+from jobexec.executor.connections import clean_connections, close_connections
 from jobexec.executor.service import spawn
 
 T = TypeVar("T")
@@ -35,12 +35,13 @@ class Hands:
         self._changed = threading.Condition()
         self._line: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._threads = self._idle = 0
+        self._closed = False
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Have it done; the future gets what it returns or raises. Raises Overloaded if too much waits already."""
         future: Future[T] = Future()
         with self._changed:
-            if len(self._line) >= _LONGEST_LINE:
+            if self._closed or len(self._line) >= _LONGEST_LINE:
                 raise Overloaded
             self._line.append((future, work))
             if len(self._line) > self._idle and self._threads < self._most:
@@ -48,6 +49,13 @@ class Hands:
                 spawn(self._name, self._work)
             self._changed.notify()
         return future
+
+    def close(self, timeout: float) -> bool:
+        """Do what waits, and end; whether that was possible in so many seconds. Nothing is accepted any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: not self._threads, timeout)
 
     def _work(self) -> None:
         while (item := self._next()) is not None:
@@ -62,11 +70,16 @@ class Hands:
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
         with self._changed:
-            if not self._line:
+            if not self._line and not self._closed:
                 self._idle += 1
                 self._changed.wait(_IDLE)
                 self._idle -= 1
             if self._line:
                 return self._line.popleft()
+        close_connections()  # before it counts as ended: who closes may drop the database next
+        with self._changed:
+            if self._line:  # meanwhile
+                return self._line.popleft()
             self._threads -= 1
+            self._changed.notify_all()
             return None

@@ -109,6 +109,7 @@ class Hub:
             watch, self._watch = self._watch, None
         if watch is not None:
             watch.stop(timeout)
+        self.hands.close(timeout)
 
     def _entered(self, new: Collection[str]) -> None:
         with self._lock:

@@ -14,6 +14,7 @@ from jobexec.executor.connections import leave_connections
 from jobexec.operations.external import activate_jobs, yield_jobs
 from jobexec.operations.external_types import ActivatedJob, Fetch
 
+from .hands import Overloaded
 from .hub import Hub, always, of
 from .places import Place
 
@@ -96,7 +97,12 @@ def _tell(hub: Hub, place: Place, search: Search, jobs: list[ActivatedJob]) -> N
 async def _look(hub: Hub, search: Search, alive: Alive) -> list[ActivatedJob]:
     """One look, in a thread of the hub."""
     here = True
-    found = hub.hands.submit(lambda: search.look(lambda: here and alive()))
+    try:
+        found = hub.hands.submit(lambda: search.look(lambda: here and alive()))
+    except Overloaded:
+        if hub.queue.closed:
+            return []
+        raise
     try:
         return await asyncio.shield(asyncio.wrap_future(found))
     except asyncio.CancelledError:

@@ -39,7 +39,8 @@ class Watch(Loop):
         self._woken: Bell = Bell(self._ear)
         self.keeps_connection = connections[using].vendor == "sqlite"  # its counter belongs to a connection
         self._lock = threading.Lock()
-        self._stale: set[str] = set()
+        #: Of which types to ask when their next job comes, and since when that is not known.
+        self._stale: dict[str, datetime] = {}
         self._times: dict[str, datetime] = {}
         self._asked_at = self._probed_at = self._synchronised_at = float("-inf")
         self._idle_since: float | None = None
@@ -63,8 +64,10 @@ class Watch(Loop):
     def ask_about(self, types: Collection[str]) -> None:
         """Somebody waits for these types, and nobody did before: look when their next job comes."""
         if types:
+            now = clock.now(self._using)
             with self._lock:
-                self._stale.update(types)
+                for type in types:
+                    self._stale.setdefault(type, now)
             self.wake()
 
     def _heard(self, content: str) -> None:
@@ -125,10 +128,10 @@ class Watch(Loop):
     def _ask(self, types: frozenset[str], now: float) -> None:
         """Learn when the next job of each type comes of which there was word."""
         with self._lock:
-            wanted = self._stale & types
+            wanted = {type: since for type, since in self._stale.items() if type in types}
             if not wanted or now - self._asked_at < _ASK_AGAIN:
                 return
-            self._stale = set()
+            self._stale = {}
         self._asked_at = now
         found = next_times(self._using, wanted)
         with self._lock:
@@ -143,8 +146,9 @@ class Watch(Loop):
             over = {type for type, moment in self._times.items() if moment <= now}
             for type in over:
                 del self._times[type]
-            self._stale |= over & types
-            stale = bool(self._stale & types)
+            for type in over & types:
+                self._stale.setdefault(type, now)
+            stale = not types.isdisjoint(self._stale)
             coming = [moment for type, moment in self._times.items() if type in types]
         if concerned := over & types:
             self._queue.wake(concerned)

@@ -1,0 +1,300 @@
+"""Waiting for jobs, on every database: what wakes, and what becomes of jobs for somebody who has gone."""
+
+import asyncio
+import os
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+from django.db import connections
+
+from jobexec import external_job, external_jobs
+from jobexec.exceptions import InvalidSettings
+from jobexec.gateways import hub
+from jobexec.gateways.hub import ears, polling, watch
+from jobexec.models import ExternalWorkerJob
+from jobexec.operations import external_wake
+from jobexec.operations.external import fail_external_job
+from jobexec.operations.external_types import Fetch
+from tests.support.waiting import threads, until
+
+pytestmark = [pytest.mark.transactional, pytest.mark.usefixtures("engine")]
+LONG = timedelta(seconds=15)
+HOUR = timedelta(hours=1)
+
+
+def fetch(type="pay", **options):
+    return Fetch(**{"type": type, "worker": "w", "timeout": HOUR, **options})
+
+
+class Polling(threading.Thread):
+    """A long poll in an event loop of its own."""
+
+    def __init__(self, alias, asked=None, wait=LONG):
+        super().__init__(daemon=True)
+        self.alias, self.asked, self.wait = alias, asked or fetch(), wait
+        self.jobs = None
+        self.start()
+
+    def run(self):
+        self.jobs = asyncio.run(hub.poll(self.alias, self.asked, self.wait))
+
+    def result(self):
+        self.join(60)
+        assert not self.is_alive()
+        return self.jobs
+
+
+def waiting(alias, count=1):
+    """Wait until so many stand in the queue and have looked for jobs once."""
+    ours = hub.of(alias)
+    until(lambda: ours.queue.count() == count)
+    until(lambda: all(not each.owed for each in ours.queue._places()))
+    until(lambda: not ours.hands._line and ours.hands._idle == ours.hands._threads)
+
+
+def create(alias, type="pay", **options):
+    return external_job(type, using=alias, **options)
+
+
+def elsewhere(alias, action):
+    """Do it in a way that nobody in this process is told of, as another process would."""
+    ours = hub.of(alias)
+    external_wake.remove_worker_listener(ours.notify)
+    action()
+
+
+def test_what_is_there_is_found_at_once(alias):
+    job = create(alias)
+    assert [each.key for each in Polling(alias).result()] == [job.job_key]
+
+
+def test_without_a_wait_one_look_is_all(alias):
+    assert Polling(alias, wait=timedelta(0)).result() == []
+    assert Polling(alias, wait=timedelta(seconds=-1)).result() == []
+
+
+def test_the_answer_comes_when_the_time_is_over(alias):
+    began = time.monotonic()
+    assert Polling(alias, wait=timedelta(seconds=0.2)).result() == []
+    assert time.monotonic() - began >= 0.2
+
+
+def test_a_job_of_this_process_wakes_who_waits(alias):
+    poll = Polling(alias)
+    waiting(alias)
+    job = create(alias)
+    assert [each.key for each in poll.result()] == [job.job_key]
+
+
+def test_a_job_of_another_process_wakes_who_waits(alias):
+    poll = Polling(alias)
+    waiting(alias)
+    jobs = []
+    elsewhere(alias, lambda: jobs.append(create(alias)))
+    assert [each.key for each in poll.result()] == [jobs[0].job_key]
+
+
+def test_each_of_two_who_wait_gets_a_job(alias):
+    polls = [Polling(alias), Polling(alias)]
+    waiting(alias, 2)
+    external_jobs("pay", [{}, {}], using=alias)  # one word for both
+    assert sorted(len(each.result()) for each in polls) == [1, 1]
+
+
+def test_the_end_of_a_deadline_wakes_who_waits(alias):
+    job = create(alias)
+    held = Polling(alias, fetch(timeout=timedelta(seconds=0.3))).result()
+    assert [each.key for each in Polling(alias).result()] == [job.job_key] == [each.key for each in held]
+
+
+def test_the_end_of_a_back_off_wakes_who_waits(alias):
+    job = create(alias)
+    Polling(alias).result()
+    poll = Polling(alias)
+    waiting(alias)
+    fail_external_job(alias, job.job_key, retries=2, back_off=timedelta(seconds=0.3))
+    assert [each.retries for each in poll.result()] == [2]
+
+
+def test_a_lost_notice_is_repaired_by_a_probe(alias, monkeypatch):
+    monkeypatch.setattr(watch, "PROBE", 0.2)
+    monkeypatch.setattr(ears.NotificationEar, "ask", lambda self: self._listener._read())
+    monkeypatch.setattr(ears.CommitEar, "ask", lambda self: None)
+    poll = Polling(alias)
+    waiting(alias)
+    jobs = []
+    elsewhere(alias, lambda: jobs.append(create(alias)))
+    assert [each.key for each in poll.result()] == [jobs[0].job_key]
+
+
+def test_a_thread_waits_without_a_connection(alias):
+    found, seen = [], []
+
+    def poll():
+        look = hub.hub.ThreadPlace.wait
+
+        def wait(place, moment):
+            seen.append([each.alias for each in connections.all(initialized_only=True) if each.connection is not None])
+            return look(place, moment)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(hub.hub.ThreadPlace, "wait", wait)
+            found.extend(hub.poll_in_thread(alias, fetch(), LONG))
+        connections.close_all()
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    waiting(alias)
+    until(lambda: seen)
+    job = create(alias)
+    thread.join(60)
+    assert [each.key for each in found] == [job.job_key]
+    assert seen[0] == []
+
+
+def test_only_some_threads_wait(alias, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "GATEWAY_MAX_WAITERS_IN_THREADS": 0}
+    with pytest.raises(hub.TooManyWaiters):
+        hub.poll_in_thread(alias, fetch(), LONG)
+    assert hub.poll_in_thread(alias, fetch(), timedelta(0)) == []
+    create(alias)
+    assert len(hub.poll_in_thread(alias, fetch(), LONG)) == 1
+
+
+def test_for_who_is_cancelled_while_jobs_are_looked_for_nothing_stays_locked(alias, monkeypatch):
+    """The client goes while its jobs are being locked, or when that is committed and not yet told."""
+    job = create(alias)
+    looked, go = threading.Event(), threading.Event()
+
+    def slow(using, what):
+        jobs = activate(using, what)
+        looked.set()
+        go.wait(60)
+        return jobs
+
+    activate = polling.activate_jobs
+    monkeypatch.setattr(polling, "activate_jobs", slow)
+
+    async def story():
+        task = asyncio.create_task(hub.poll(alias, fetch(), LONG))
+        await asyncio.to_thread(looked.wait, 60)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        go.set()
+
+    asyncio.run(story())
+    until(lambda: ExternalWorkerJob.objects.using(alias).get(pk=job.pk).lock_owner is None)
+    monkeypatch.undo()
+    assert [each.key for each in Polling(alias).result()] == [job.job_key]
+
+
+def test_nothing_is_locked_for_who_is_cancelled_before_the_commit(alias):
+    job = create(alias)
+    asked, go = threading.Event(), threading.Event()
+
+    async def story():
+        def alive():
+            asked.set()
+            go.wait(60)
+            return True
+
+        task = asyncio.create_task(hub.poll(alias, fetch(is_alive=alive), LONG))
+        await asyncio.to_thread(asked.wait, 60)
+        task.cancel()
+        go.set()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(story())
+    assert [each.key for each in Polling(alias).result()] == [job.job_key]
+    assert ExternalWorkerJob.objects.using(alias).get(pk=job.pk).attempts <= 2
+
+
+def test_closing_answers_all_who_wait(alias):
+    polls = [Polling(alias) for _ in range(3)]
+    waiting(alias, 3)
+    hub.close_all()
+    assert [each.result() for each in polls] == [[], [], []]
+    assert not threads(f"jobexec-hub-{alias}")
+
+
+def test_nothing_runs_where_nobody_waits(alias, monkeypatch):
+    monkeypatch.setattr(watch, "_IDLE", 0.05)
+    monkeypatch.setattr(watch, "PROBE", 0.1)
+    assert not threads(f"jobexec-hub-{alias}")
+    Polling(alias, wait=timedelta(seconds=0.01)).result()
+    until(lambda: not threads(f"jobexec-hub-{alias}"))
+    poll = Polling(alias)  # and it begins anew
+    waiting(alias)
+    create(alias)
+    assert len(poll.result()) == 1
+
+
+def test_an_outage_of_the_database_is_survived(alias, monkeypatch):
+    """What the thread asks fails for a while, and its connections with it; then word of jobs comes again."""
+    failures = []
+
+    def failing(using, types):
+        if len(failures) < 2:
+            failures.append(1)
+            raise connections[using].Database.OperationalError("the server has gone away")
+        return available(using, types)
+
+    available = watch.available_types
+    monkeypatch.setattr(watch, "available_types", failing)
+    poll = Polling(alias)
+    until(lambda: len(failures) == 2)
+    jobs = []
+    elsewhere(alias, lambda: jobs.append(create(alias)))
+    assert [each.key for each in poll.result()] == [jobs[0].job_key]
+
+
+@pytest.mark.databases("postgresql")
+def test_a_listener_that_is_cut_off_connects_again(alias):
+    poll = Polling(alias)
+    waiting(alias)
+    thread_of = hub.of(alias)._watch
+    until(lambda: thread_of._ear.listening)
+    pid = thread_of._ear._listener._connection.info.backend_pid
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
+    until(lambda: thread_of._ear.listening and thread_of._ear._listener._connection.info.backend_pid != pid)
+    waiting(alias)
+    jobs = []
+    elsewhere(alias, lambda: jobs.append(create(alias)))
+    assert [each.key for each in poll.result()] == [jobs[0].job_key]
+
+
+@pytest.mark.databases("postgresql")
+def test_who_waits_is_not_woken_twice_for_one_job(alias):
+    """What this process says comes back as a notification."""
+    polls = [Polling(alias, fetch(max_jobs=2)) for _ in range(2)]
+    waiting(alias, 2)
+    until(lambda: hub.of(alias)._watch._probed_at > 0)
+    woken = []
+    ours = hub.of(alias).queue
+    wake = ours.wake
+    ours.wake = lambda *args, **named: woken.append(wake(*args, **named))
+    create(alias)
+    until(lambda: any(each.jobs for each in polls))
+    assert sum(woken) == 1
+    hub.close_all()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.databases("sqlite")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_has_no_hub_of_its_parent(alias):
+    Polling(alias, wait=timedelta(seconds=0.01)).result()
+    ours = hub.of(alias)
+    child = os.fork()
+    if not child:
+        os._exit(0 if hub.of(alias) is not ours and not hub.of(alias).queue.types() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.databases("sqlite")
+def test_the_hub_of_a_database_without_an_engine_is_refused(alias):
+    with pytest.raises(InvalidSettings):
+        hub.of("nowhere")
