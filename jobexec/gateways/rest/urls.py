@@ -1,4 +1,4 @@
-"""What a project includes to let workers outside fetch its jobs: ``path("", include("jobexec.gateways.rest.urls"))``."""
+"""What a project includes, so that workers outside get its jobs: ``path("", include("jobexec.gateways.rest.urls"))``"""
 
 from __future__ import annotations
 

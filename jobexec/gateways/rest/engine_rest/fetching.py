@@ -33,6 +33,8 @@ async def fetch_and_lock(request: HttpRequest) -> HttpResponseBase:
     """The tasks that were locked; none if there are none, after the time that the request may be held."""
     caller = caller_of(request)
     what = asked(body_of(request), caller)
+    if not what.topics:
+        return json_answer([])
     with ExitStack() as stack:
         for topic in what.topics:
             of_one = (PROTOCOL, caller.name, what.worker, topic.name, tuple(topic.tenants))
