@@ -47,7 +47,9 @@ def token(request: HttpRequest) -> HttpResponse:
         return _error("invalid_client", status=401)
     text, seconds = tokens.issue(row)
     allowed = (client_of_row(row) if row else ANYBODY).permissions
-    answer = {"access_token": text, "token_type": "Bearer", "expires_in": seconds, "scope": " ".join(sorted(allowed))}
+    # What is asked for comes back: some clients take any other for an error.
+    scope = form.get("scope") or " ".join(sorted(allowed))
+    answer = {"access_token": text, "token_type": "Bearer", "expires_in": seconds, "scope": scope}
     return JsonResponse(answer, headers={"Cache-Control": "no-store", "Pragma": "no-cache"})
 
 
