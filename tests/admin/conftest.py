@@ -18,6 +18,7 @@ TABLES = (
     models.TimerJob,
     models.SuspendedJob,
     models.DeadLetterJob,
+    models.ExternalWorkerJob,
     models.JobDefinition,
     models.Deployment,
     models.ExclusiveLock,

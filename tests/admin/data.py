@@ -15,6 +15,7 @@ from jobexec.models import (
     ExclusiveLock,
     ExecutorNode,
     ExternalWorker,
+    ExternalWorkerJob,
     FailureGroup,
     HistoryJob,
     Incident,
@@ -22,6 +23,7 @@ from jobexec.models import (
     JobDefinition,
     JobKey,
     JobLog,
+    JobType,
     LogState,
     NodeState,
     ResultStatus,
@@ -70,6 +72,29 @@ def running(using: str = "default", **columns: Any) -> Job:
     return make(Job, using, **{"lock_owner": OWNER, "lock_expiration_time": until, **columns})
 
 
+def external(using: str = "default", **columns: Any) -> ExternalWorkerJob:
+    """A job that a worker outside has, or as told."""
+    until = clock.now() + timedelta(minutes=5)
+    held = {"lock_owner": "payments-1", "lock_expiration_time": until, "available_at": until, "lease_token": "s3cr3t"}
+    configuration = {
+        "variables": {"amount": 12, "card_password": "hush"},
+        "on_complete": {"handler": "shop.jobs.charge_card", "kwargs": {"order": 4711}, "columns": {}},
+    }
+    return make(
+        ExternalWorkerJob,
+        using,
+        **{
+            "type": JobType.EXTERNAL,
+            "handler_type": "payment",
+            "handler_configuration": configuration,
+            "job_key": 2**51 + ExternalWorkerJob.objects.using(using).count() + 1,
+            "attempts": 1,
+            **held,
+            **columns,
+        },
+    )
+
+
 def some_of_everything(using: str = "default") -> dict[type[Any], Any]:
     """At least one row in every table; returns one of each."""
     now = clock.now()
@@ -85,6 +110,7 @@ def some_of_everything(using: str = "default") -> dict[type[Any], Any]:
         TimerJob: make(TimerJob, using, due_date=now + timedelta(minutes=3), attempts=1, retries=2, **FAILURE),
         SuspendedJob: make(SuspendedJob, using, due_date=now + timedelta(hours=1), suspend_requested=True),
         DeadLetterJob: dead,
+        ExternalWorkerJob: external(using),
         Schedule: schedule(using, fired_job=dead.pk),
         JobKey: job_key(using, job_id=dead.pk),
         TaskResult: task_result(using),

@@ -411,7 +411,7 @@ def test_it_takes_the_same_statements_however_much_there_is(admin):
         return [query["sql"] for query in captured if "jobexec_" in query["sql"]]
 
     few = statements()
-    assert len(few) <= 16
+    assert len(few) <= 18
     for number in range(15):
         data.dead_letter()
         incident()

@@ -37,6 +37,8 @@ SHOWN_BY = {
     "custom_headers": "headers",
     "died_at": "died_exactly",
     "suspended_at": "suspended_exactly",
+    "available_at": "available_exactly",
+    "lease_token": "leased",  # who knows it can complete the job
 }
 
 

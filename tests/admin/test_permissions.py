@@ -14,6 +14,7 @@ from jobexec.models import (
     DeadLetterJob,
     Deployment,
     DeploymentRegistration,
+    ExternalWorkerJob,
     FailureGroup,
     HistoryJob,
     Incident,
@@ -61,6 +62,15 @@ ACTIONS: list[tuple[type[Any], str, str, dict[str, str]]] = [
     (DeadLetterJob, "requeue", "requeue_deadletterjob", RETRIES),
     (DeadLetterJob, "set_priority", "prioritize_job", PRIORITY),
     (DeadLetterJob, "delete_selected", "delete_deadletterjob", {}),
+    (ExternalWorkerJob, "reset_retries", "retry_job", RETRIES),
+    (ExternalWorkerJob, "suspend", "suspend_job", {}),
+    (ExternalWorkerJob, "activate", "activate_job", {}),
+    (ExternalWorkerJob, "reschedule", "reschedule_job", DUE),
+    (ExternalWorkerJob, "set_priority", "prioritize_job", PRIORITY),
+    (ExternalWorkerJob, "cancel", "cancel_job", {}),
+    (ExternalWorkerJob, "delete_selected", "delete_externalworkerjob", {}),
+    (ExternalWorkerJob, "move_to_dead_letters", "bury_job", {}),
+    (ExternalWorkerJob, "unlock", "unlock_job", {}),
     (Job, "unlock", "unlock_job", {}),
     (Job, "move_to_dead_letters", "bury_job", {}),
     (TimerJob, "move_to_dead_letters", "bury_job", {}),
@@ -102,6 +112,8 @@ def a_row(table: type[Any], action: str = "") -> Any:
     """A row on which the action can be seen."""
     if table in BESIDE:
         return BESIDE[table](action)
+    if table is ExternalWorkerJob and action == "unlock":
+        return data.external(exclusive=False)
     if action == "unlock":
         return data.running(lock_expiration_time=clock.now() - timedelta(minutes=1))
     if table is TimerJob or action == "recalculate_due_date":

@@ -18,6 +18,8 @@ from jobexec.models import (
     Deployment,
     ExclusiveLock,
     ExecutorNode,
+    ExternalWorker,
+    ExternalWorkerJob,
     FailureGroup,
     HistoryJob,
     Incident,
@@ -38,7 +40,7 @@ from . import data, tenants
 from .conftest import TABLES, Staff, list_url, page_url
 
 OF_TENANTS = (*JOB_TABLES, HistoryJob, JobLog, Incident, Batch, Suspension, Schedule, TaskResult)
-OF_NONE = (ExecutorNode, Deployment, JobDefinition, FailureGroup, ExclusiveLock, JobKey)
+OF_NONE = (ExecutorNode, ExternalWorker, Deployment, JobDefinition, FailureGroup, ExclusiveLock, JobKey)
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +69,7 @@ def rows_of(tenant):
         TimerJob: data.make(TimerJob, due_date=clock.now() + timedelta(hours=1), **columns),
         SuspendedJob: data.make(SuspendedJob, **columns),
         DeadLetterJob: dead,
+        ExternalWorkerJob: data.external(**columns),
         HistoryJob: data.history_job(**columns),
         JobLog: data.log(dead, **columns),
         Incident: data.incident(dead),
@@ -147,7 +150,7 @@ def test_tabs_count_own_jobs(acme):
     for tenant in ("acme", "beta", "beta"):
         rows_of(tenant) if tenant == "acme" else data.make(Job, tenant_id=tenant)
     for query in ({}, {"q": "order-4711"}):
-        assert [int(tab["count"]) for tab in acme.get(list_url(Job), query).context["tabs"]] == [1, 1, 1, 1]
+        assert [int(tab["count"]) for tab in acme.get(list_url(Job), query).context["tabs"]] == [1, 1, 1, 1, 1]
 
 
 ACTIONS = [

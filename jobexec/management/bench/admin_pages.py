@@ -16,7 +16,7 @@ from django.test import RequestFactory
 from django.urls import NoReverseMatch, resolve, reverse
 
 from jobexec import clock
-from jobexec.models import DeadLetterJob, Incident, Job, JobLog, LogState, SuspendedJob, TimerJob
+from jobexec.models import DeadLetterJob, GatewayClient, Incident, Job, JobLog, LogState, SuspendedJob, TimerJob
 
 from .backlog import analyze
 from .bulk import multiply
@@ -128,7 +128,8 @@ def _pages() -> dict[str, str]:
     lists = {
         str(table._meta.verbose_name_plural): reverse(f"admin:jobexec_{table._meta.model_name}_changelist")
         for table in admin.site._registry
-        if table._meta.app_label == "jobexec"
+        # Clients are looked for in the database of the gateways, whichever is measured.
+        if table._meta.app_label == "jobexec" and table is not GatewayClient
     }
     jobs, dead = reverse("admin:jobexec_job_changelist"), reverse("admin:jobexec_deadletterjob_changelist")
     return {

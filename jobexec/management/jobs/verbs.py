@@ -242,11 +242,13 @@ VERBS = (
     ),
     Verb(
         "unlock",
-        "Take jobs from owners that are gone, and from workers outside; while a node lives its jobs are left alone.",
+        "Take jobs from owners that are gone; while the owner lives they are left alone. From workers outside if they"
+        " are named, or by --state external_worker.",
         "",
         operations.unlock,
         ALL,
         lambda count: ngettext("%(count)d job unlocked.", "%(count)d jobs unlocked.", count),
+        usual=tuple(table for table in ALL if table is not ExternalWorkerJob),
         among={"locked": True},
     ),
     Verb(
