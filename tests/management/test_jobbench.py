@@ -38,8 +38,9 @@ from jobexec.management.bench.timers import Move
 from jobexec.models import JOB_TABLES, DeadLetterJob, ExecutorNode, Job, JobDefinition, JobLog, TimerJob
 from tests.support.factories import make_job, make_node, make_row
 
-#: The cases that have the raw SQL of the same work beside them; test_cluster.py has the other one.
-SIDE_BY_SIDE = [name for name in CASES if name != "cluster"]
+#: The cases that have the raw SQL of the same work beside them and run in this process; those that start others are in
+#: test_cluster.py and test_bench_external.py.
+SIDE_BY_SIDE = [name for name in CASES if name not in ("cluster", "external")]
 
 #: Those whose jobs are not run, or not by the queue of the raw SQL.
 OF_ANOTHER_KIND = ("enqueue", "enqueue_many", "latency", "idle", "timers", "batch", "admin")

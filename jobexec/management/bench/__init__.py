@@ -12,6 +12,7 @@ from .drain import Drain
 from .enqueue import Enqueue
 from .enqueue_many import EnqueueMany
 from .exclusive import Exclusive
+from .external import External
 from .history import History
 from .idle import Idle
 from .latency import Latency
@@ -43,6 +44,7 @@ _ALL: tuple[type[Case], ...] = (
     Payload,
     AsyncHandlers,
     AdminPages,
+    External,
     Cluster,
 )
 

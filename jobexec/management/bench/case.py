@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from .measure import Plan, Sample
@@ -64,6 +64,10 @@ class Case(ABC):
         """What else belongs to the report's ``details``."""
         return {}
 
+    def notes(self) -> Iterable[str]:
+        """What else the table says, a line each."""
+        return ()
+
     def report(
         self, samples: Mapping[str, Sequence[Any]], settings: Mapping[str, Any], versions: Mapping[str, str]
     ) -> Report:
@@ -81,4 +85,5 @@ class Case(ABC):
             facts=self.facts(),
             shown=self.shown,
             counted=self.counted,
+            notes=tuple(self.notes()),
         )

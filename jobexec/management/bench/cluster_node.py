@@ -19,6 +19,7 @@ from jobexec.handlers import registry
 from jobexec.handlers.decorator import job
 from jobexec.handlers.function import JobFunction
 
+from . import external_node
 from .drain_node import drain
 from .line import Line, LineCut
 from .noop import CATEGORY, HANDLER_PREFIX
@@ -51,6 +52,8 @@ def serve(descriptor: int) -> None:
         order = _next(line)
         if order["role"] == "cluster":
             _work(line, order["alias"], order["overrides"])
+        elif order["role"] == "external":
+            external_node.serve(line, order)
         else:
             drain(line, order)
     except LineCut:

@@ -88,7 +88,8 @@ class NodeProcess:
 class Nodes(AbstractContextManager["Nodes"]):
     """So many nodes; all have ended at the end of the block, however it ends.
 
-    ``role`` is what each is to do: "cluster", or in a drain "ours" or "raw"; ``more`` is what the role has to know.
+    ``role`` is what each is to do: "cluster", "external", or in a drain "ours" or "raw"; ``more`` is
+    what the role has to know.
     """
 
     def __init__(
@@ -116,10 +117,9 @@ class Nodes(AbstractContextManager["Nodes"]):
         for node in self._nodes:
             node.end()
 
-    def wait_until_ready(self) -> None:
-        """Until all could begin at once."""
-        for node in self._nodes:
-            node.wait_for("ready")
+    def wait_until_ready(self) -> list[Message]:
+        """Until all could begin at once; what each says of itself."""
+        return [node.wait_for("ready") for node in self._nodes]
 
     def go(self) -> float:
         """Let all begin; returns when that was, by the monotonic clock, which all processes share."""

@@ -54,6 +54,7 @@ class Report:
     facts: Mapping[str, Any] = field(default_factory=dict)
     shown: Shown = field(default_factory=Shown)
     counted: tuple[str, str] = ("job", "jobs")
+    notes: Sequence[str] = ()
 
     def ratio(self, name: str = "ours", to: str = "raw") -> float:
         """The median of a contender divided by the median of another."""
@@ -116,6 +117,7 @@ class Report:
         yield ""
         if self.counted[0] == "job":
             yield "Each job was done exactly once."
+        yield from self.notes
         yield ", ".join(f"{name} {_said(value)}" for name, value in self.settings.items())
         yield ", ".join(f"{name} {value}" for name, value in self.versions.items())
 
