@@ -84,8 +84,8 @@ class TestVerbs:
 
     def test_delete(self, alias):
         rows = [make_row(table, alias) for table in JOB_TABLES]
-        assert jobs("delete", "--yes", *(row.pk for row in rows), alias=alias) == (0, "4 jobs deleted.\n")
-        assert [table_of(alias, row) for row in rows] == [None] * 4
+        assert jobs("delete", "--yes", *(row.pk for row in rows), alias=alias) == (0, "5 jobs deleted.\n")
+        assert [table_of(alias, row) for row in rows] == [None] * 5
 
     def test_reschedule(self, alias):
         job = make_job(alias)
@@ -183,10 +183,10 @@ class TestWhichJobs:
         [
             ("retry", {"timer": 1}),
             ("requeue", {"dead_letter": 1}),
-            ("suspend", {"executable": 1, "timer": 1}),
+            ("suspend", {"executable": 1, "timer": 1, "external_worker": 1}),
             ("activate", {"suspended": 1}),
-            ("cancel", {"executable": 1, "timer": 1, "suspended": 1}),
-            ("delete", {"executable": 1, "timer": 1, "suspended": 1, "dead_letter": 1}),
+            ("cancel", {"executable": 1, "timer": 1, "suspended": 1, "external_worker": 1}),
+            ("delete", {"executable": 1, "timer": 1, "suspended": 1, "dead_letter": 1, "external_worker": 1}),
         ],
     )
     def test_the_states_that_are_meant_where_none_is_named(self, alias, verb, usual):
