@@ -76,6 +76,7 @@ class Commands:
         await self.bench.finish(
             external.set_external_retries, request.jobKey, request.retries, lease=lease(request), caller=client.caller
         )
+        access.audit(client, "UpdateJobRetries", request.jobKey)
         return pb.UpdateJobRetriesResponse()
 
     async def update_priority(self, request: pb.UpdateJobPriorityRequest, context: Any) -> pb.UpdateJobPriorityResponse:
@@ -85,11 +86,13 @@ class Commands:
         await self.bench.finish(
             external.set_external_priority, request.jobKey, request.priority, lease=lease(request), caller=client.caller
         )
+        access.audit(client, "UpdateJobPriority", request.jobKey)
         return pb.UpdateJobPriorityResponse()
 
     async def resolve_incident(self, request: pb.ResolveIncidentRequest, context: Any) -> pb.ResolveIncidentResponse:
         client = await self._client(context, "resolve")
         await self.bench.finish(external.resolve_external_incident, request.incidentKey, caller=client.caller)
+        access.audit(client, "ResolveIncident", request.incidentKey)
         return pb.ResolveIncidentResponse()
 
     async def _client(self, context: Any, permission: str) -> access.Client:

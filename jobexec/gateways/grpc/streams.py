@@ -54,23 +54,31 @@ class Stream:
     async def run(self) -> None:
         """Write what comes, until the time is over, the gateway ends or the client goes.
 
-        Raises Unauthenticated when the client's credentials are not good any more.
+        When its credentials are not good any more it ends well: its access token may be over, and the client has
+        another for the next stream, while some clients take an error for their end.
         """
         look = time.monotonic() + LOOK
         try:
             while self.here and not self._bench.stopping.is_set() and time.monotonic() < self._end:
                 if self._waiting:
                     await self._write()
-                    continue
-                await self._bench.unless_stopping(self._rest(min(look, self._end)))
+                else:
+                    await self._bench.unless_stopping(self._rest(min(look, self._end)))
                 if time.monotonic() >= look:
                     look = time.monotonic() + LOOK
-                    client = await self._bench.client(self._context)
-                    self.here = self.here and client.caller == self.client.caller and client.may("work")
+                    self.here = self.here and await self._is_let_in()
         finally:
             self.here = False
             self._give_back("CLOSED")
             self._changed()
+
+    async def _is_let_in(self) -> bool:
+        """Whether the client would get the same stream again."""
+        try:
+            client = await self._bench.client(self._context)
+        except (access.Unauthenticated, access.NotAllowed):
+            return False
+        return client.caller == self.client.caller and client.may("work")
 
     async def _rest(self, until: float) -> None:
         try:
