@@ -1,0 +1,32 @@
+"""One incident: to look at, and to resolve."""
+
+from __future__ import annotations
+
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+
+from jobexec.exceptions import IncidentNotFound
+from jobexec.operations.external import resolve_external_incident
+from jobexec.operations.external_search import keys_of_jobs, search_incidents
+
+from . import shown
+from .body import read
+from .endpoint import caller_of, database, endpoint, json_answer, key_in, nothing
+
+
+@endpoint("search")
+def show(request: HttpRequest, incident_key: str) -> HttpResponse:
+    """GET /incidents/{incidentKey}."""
+    key = key_in("incidentKey", incident_key)
+    found = search_incidents(database(), Q(incident_key=key), caller_of(request)).first() if 0 < key < 2**63 else None
+    if found is None:
+        raise IncidentNotFound(f"There is no incident with key '{key}'.")
+    return json_answer(shown.incident(found, keys_of_jobs(database(), [found]).get(found.job_id)))
+
+
+@endpoint("resolve")
+def resolution(request: HttpRequest, incident_key: str) -> HttpResponse:
+    """POST /incidents/{incidentKey}/resolution. The job must have been given retries before."""
+    read(request)
+    resolve_external_incident(database(), key_in("incidentKey", incident_key), caller=caller_of(request))
+    return nothing()
