@@ -119,7 +119,5 @@ class BrokerAcquisition(JobAcquisition):
     def _until_next(self) -> float:
         """Until something can be tried, or it is time to look at the table."""
         left = max(0.0, self._look_at - clock.monotonic())
-        if self.consumer.away:
-            left = min(left, self._interval)
         waits = self.inbox.pause()
         return left if waits is None else min(left, waits)

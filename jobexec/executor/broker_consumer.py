@@ -74,6 +74,8 @@ class BrokerConsumer(Loop):
             with suppress(Exception):
                 self._let_go()
                 self._answer()
+                # By itself, before its connection: what Redis has just handed out would be nobody's.
+                self._channel.close()
             self._disconnect()
         return stopped
 
@@ -88,8 +90,10 @@ class BrokerConsumer(Loop):
 
     def _disconnect(self) -> None:
         connection, self._connection, self._channel, self._consumer = self._connection, None, None, None
-        self.away = True
+        was_there, self.away = not self.away, True
         self.inbox.forget()
+        if was_there and not self._stopping.is_set():
+            self._missed()  # from now on it is polled more often
         if connection is not None:
             with suppress(Exception):
                 connection.release()

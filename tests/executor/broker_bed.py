@@ -13,8 +13,10 @@ __all__ = ["broker", "looks", "start"]
 
 
 @pytest.fixture(params=brokers.parameters())
-def broker(request, alias, configure):
+def broker(request, alias, configure, monkeypatch):
     """Each broker that answers here, with queues of its own; jobs are announced on it."""
+    if request.param == "redis":  # who stops need not wait for a second until Redis has said that there is nothing
+        monkeypatch.setattr("kombu.transport.redis.Transport.brpop_timeout", 0.1)
     broker = brokers.Broker(request.param, brokers.URLS[request.param])
     configure(**broker.settings(CATEGORIES=["default", "mail"]))
     yield broker
@@ -28,6 +30,7 @@ def start(alias, broker, configure):
     made = []
 
     def make(engine=None, wait=True, **keys):
+        keys.setdefault("QUEUE_SIZE", 200)
         configure(engine, **broker.settings(**{"CATEGORIES": ["default", "mail"], **keys}))
         executor = JobExecutor(from_broker=True)
         made.append(executor)

@@ -15,7 +15,7 @@ from tests.support.executor import all_gone
 from tests.support.factories import make_job
 from tests.support.waiting import passed, until
 
-pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql", "mariadb")]
+pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
 
 
 def note(alias, number=0, **columns):
