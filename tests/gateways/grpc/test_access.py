@@ -33,7 +33,8 @@ def code_of(call: Callable[[], object]) -> grpc.StatusCode:
 
 
 def as_client(gateway, authorization, **options) -> Client:
-    return gateway.another(metadata=(("authorization", authorization),), **options)
+    client: Client = gateway.another(metadata=(("authorization", authorization),), **options)
+    return client
 
 
 def test_nobody_is_let_in_without_credentials(gateway):
