@@ -192,6 +192,8 @@ class ErrorThrown(JobExecError):
     """
 
     code: str
+    #: The type of the job, which is another one than that of the job that its ``on_error`` has become.
+    job_type: str = ""
 
     def __init__(self, code: str = "", message: str = "") -> None:
         self.code, self.message = code, message

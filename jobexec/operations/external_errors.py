@@ -100,4 +100,6 @@ def _tell(using: str, row: ExternalWorkerJob, moved: AbstractJob | None, code: s
         raise JobNotFound(f"Expected to throw an error for job with key '{row.job_key}', but no such job was found.")
     dead = isinstance(moved, DeadLetterJob)
     signal = signals.job_dead_lettered if dead else signals.job_failed
-    announce(signal, using, type(moved), job=moved, error=ErrorThrown(code, message[:MESSAGE_LENGTH]))
+    error = ErrorThrown(code, message[:MESSAGE_LENGTH])
+    error.job_type = row.handler_type
+    announce(signal, using, type(moved), job=moved, error=error)

@@ -62,5 +62,6 @@ activated = registry.activated
 pushed = registry.pushed
 #: A job could not be written to a stream: ``push_failed("BLOCKED")``, ``"CLOSED"``, or what the error says.
 push_failed = registry.push_failed
-#: Something has become of a job: ``finished(seen.COMPLETED, type, n=1)``. ``activated`` counts ACTIVATED by itself.
+#: Something has become of a job: ``finished(seen.COMPLETED, type, n=1)``. What the operations do in this process is
+#: counted by itself (:mod:`.events`), and so is ACTIVATED, by ``activated``.
 finished = registry.finished

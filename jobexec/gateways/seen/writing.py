@@ -15,6 +15,7 @@ from jobexec.executor.service import Loop, call_in_thread
 from jobexec.operations.external_workers import WorkerRow, forget_workers, write_workers
 from jobexec.operations.leases import time_of
 
+from .events import Events
 from .workers import Registry, Sight
 
 logger = logging.getLogger("jobexec.gateways")
@@ -100,6 +101,7 @@ def start() -> None:
         with _lock:
             if _writing is None:
                 started = Writing(registry)
+                _events.connect()
                 started.start()
                 _writing = started
 
@@ -129,6 +131,7 @@ def _after_fork() -> None:
 
 
 registry = Registry(_on_use)
+_events = Events(registry)
 atexit.register(stop)
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
     os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,81 @@
+"""What becomes of external jobs is counted where it happens."""
+
+from datetime import timedelta
+
+import pytest
+
+from jobexec import external_job
+from jobexec.gateways.seen.events import Events
+from jobexec.gateways.seen.workers import Registry
+from jobexec.handlers import registry
+from jobexec.handlers.decorator import job
+from jobexec.models import ExternalWorkerJob
+from jobexec.operations import cancel, external
+from jobexec.operations.external_types import Fetch
+
+pytestmark = pytest.mark.transactional
+
+
+@pytest.fixture(autouse=True)
+def engines(settings, alias):
+    settings.JOBEXEC = {"ENGINES": {alias: {}}}
+
+
+@pytest.fixture
+def seen():
+    registry = Registry()
+    events = Events(registry)
+    events.connect()
+    events.connect()
+    yield registry
+    events.disconnect()
+
+
+def made(alias, **options):
+    row = external_job("payment", using=alias, **options)
+    external.activate_jobs(alias, Fetch(type="payment", worker="w", timeout=timedelta(minutes=1)))
+    return row.job_key
+
+
+def test_created_and_completed(alias, seen):
+    external.complete_external_job(alias, made(alias))
+    assert seen.counts().events == {("created", "payment"): 1, ("completed", "payment"): 1}
+
+
+@pytest.mark.parametrize("retries", [1, 0])
+def test_failed(alias, seen, retries):
+    external.fail_external_job(alias, made(alias), retries=retries, message="no")
+    assert seen.counts().events["failed", "payment"] == 1
+
+
+def test_an_error_that_nothing_catches(alias, seen):
+    external.throw_external_error(alias, made(alias), code="E1")
+    assert seen.counts().events["error_thrown", "payment"] == 1
+    assert ("failed", "payment") not in seen.counts().events
+
+
+def test_an_error_that_is_caught_is_one_of_its_type(alias, seen):
+    with registry.isolated():
+
+        @job(name="tests.refuse", database=alias)
+        def refuse(variables, error_code, error_message): ...
+
+        external.throw_external_error(alias, made(alias, on_error=refuse), code="E1")
+    assert seen.counts().events["error_thrown", "payment"] == 1
+
+
+def test_cancelled(alias, seen):
+    row = external_job("payment", using=alias)
+    cancel(row)
+    assert not ExternalWorkerJob.objects.using(alias).exists()
+    assert seen.counts().events["canceled", "payment"] == 1
+
+
+def test_jobs_of_executors_are_not_counted(alias, seen):
+    with registry.isolated():
+
+        @job(name="tests.plain", database=alias)
+        def plain(): ...
+
+        plain.enqueue()
+    assert seen.counts().events == {}
