@@ -9,7 +9,7 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
 from jobexec.exceptions import InvalidQuery
-from jobexec.models import JOB_TABLES, DeadLetterJob, Job, SuspendedJob, TimerJob
+from jobexec.models import JOB_TABLES, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
 from jobexec.operations.query import STATES, JobQuery
 from jobexec.operations.query_find import ORDERS, walk
 from jobexec.operations.selections import describe, resolve
@@ -18,7 +18,8 @@ from tests.support.factories import make_row
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 BATCH, MESSAGE_ID = uuid4(), uuid4()
-ALL = {"message", "running", "timer", "retry", "suspended", "dead"}
+ALL = {"message", "running", "timer", "retry", "suspended", "dead", "free", "fetched", "missed"}
+KEY = 2**51 + 7
 
 
 @pytest.fixture
@@ -48,6 +49,14 @@ def jobs(alias):
         "retry": make_row(TimerJob, alias, due_date=NOW + 2 * DAY, attempts=1, retries=2, **failed),
         "suspended": make_row(SuspendedJob, alias, due_date=NOW + 3 * DAY, priority=-1),
         "dead": make_row(DeadLetterJob, alias, retries=0, attempts=3, fingerprint="f-1", **failed),
+    }
+    outside = {"type": "external worker", "handler_type": "payment"}
+    held = {"lock_owner": "java-1", "lock_expiration_time": NOW + DAY}
+    over = {"lock_owner": "java-2", "lock_expiration_time": NOW - DAY}
+    rows |= {
+        "free": make_row(ExternalWorkerJob, alias, job_key=KEY, **outside),
+        "fetched": make_row(ExternalWorkerJob, alias, job_key=KEY + 1, **held, **outside),
+        "missed": make_row(ExternalWorkerJob, alias, job_key=KEY + 2, **over, **outside),
     }
     return {row.pk: name for name, row in rows.items()}
 
@@ -96,8 +105,16 @@ CASES = [
     ({"fingerprint": "f-1"}, {"dead"}),
     ({"fingerprint": "f-1", "states": ["timer"]}, set()),
     ({"failed_activity_id": "pay"}, {"retry", "dead"}),
-    ({"locked": True}, {"running"}),
-    ({"locked": False}, ALL - {"running"}),
+    ({"locked": True}, {"running", "fetched"}),
+    ({"locked": False}, ALL - {"running", "fetched"}),
+    ({"worker": "java-1"}, {"fetched"}),
+    ({"worker": "java-2"}, {"missed"}),
+    ({"worker": "berlin:1"}, set()),
+    ({"job_key": KEY}, {"free"}),
+    ({"job_key": KEY, "states": ["suspended"]}, set()),
+    ({"states": ["external_worker"]}, {"free", "fetched", "missed"}),
+    ({"type": "external worker", "handler": "pay*"}, {"free", "fetched", "missed"}),
+    ({"text": str(KEY + 1)}, {"fetched"}),
     ({"lock_owner": "berlin:1"}, {"running"}),
     ({"node": "berlin"}, {"running"}),
     ({"node": "ber"}, set()),
@@ -137,9 +154,11 @@ def test_what_it_finds(alias, jobs, conditions, expected):
         ({"ids": ["no id"]}, "ids: expected a UUID, got 'no id'"),
         ({"ids": str(MESSAGE_ID)}, "ids: expected a list, got"),
         ({"ids": [5]}, "ids: expected a UUID, got 5"),
-        ({"states": ["running"]}, "states: expected one of executable, timer, suspended, dead_letter, got 'running'"),
+        ({"states": ["running"]}, f"states: expected one of {', '.join(STATES)}, got 'running'"),
+        ({"job_key": 0}, "job_key: expected a whole number from 1 to"),
+        ({"job_key": "7"}, "job_key: expected a whole number from 1 to"),
         ({"states": []}, "states: expected at least 1"),
-        ({"type": "mail"}, "type: expected one of message, timer, history, got 'mail'"),
+        ({"type": "mail"}, "type: expected one of message, timer, history, external worker, got 'mail'"),
         ({"handler": ""}, "handler: expected a text that is not empty, got ''"),
         ({"tenant_ids": "acme"}, "tenant_ids: expected a list, got 'acme'"),
         ({"tenant_ids": [""]}, "tenant_ids: expected a text that is not empty"),
@@ -165,7 +184,7 @@ class TestOrder:
         assert [row.pk for row in JobQuery().find(alias)] == ids
         assert [row.pk for row in JobQuery().find(alias, order="-id", limit=3)] == ids[:-4:-1]
         assert [row.pk for row in JobQuery().find(alias, limit=3)] == ids[:3]
-        assert [type(row) for row in JobQuery().find(alias, limit=4)] == list(JOB_TABLES)
+        assert [type(row) for row in JobQuery().find(alias, limit=5)] == list(JOB_TABLES)
         assert JobQuery().find(alias, limit=0) == []
 
     @pytest.mark.parametrize("order", ORDERS)
@@ -180,7 +199,7 @@ class TestOrder:
     def test_what_has_no_value_comes_last(self, alias, jobs):
         for order, first in (("due_date", "timer"), ("-due_date", "suspended")):
             found = [jobs[row.pk] for row in JobQuery().find(alias, order=order)]
-            assert (found[0], set(found[3:])) == (first, {"message", "running", "dead"})
+            assert (found[0], set(found[3:])) == (first, ALL - {"timer", "retry", "suspended"})
             assert [jobs[row.pk] for row in JobQuery().find(alias, order=order, limit=1)] == [first]
 
     def test_sorting_is_bounded(self, alias, monkeypatch):
