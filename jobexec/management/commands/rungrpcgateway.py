@@ -18,6 +18,7 @@ from jobexec.conf import get_settings
 from jobexec.exceptions import JobExecError
 from jobexec.executor.connections import leave_connections
 from jobexec.executor.shutdown import EXIT_LEFT, Shutdown
+from jobexec.gateways import hub, seen
 from jobexec.management.logs import configure_logging
 
 _TURN = 0.5
@@ -74,6 +75,8 @@ class Command(BaseCommand):
                 raise CommandError("The gateway has failed; the log says why.")
         say(f"Draining: {server.running} calls are being answered.")
         server.stop()
+        seen.stop()
+        hub.close_all()
         say("Drained.")
         shutdown.finish(0)
         return 0
