@@ -17,7 +17,9 @@ from jobexec import clock, signals
 from jobexec.models import SHARED_COLUMNS, ExternalWorkerJob, Job, JobLog, LogState
 
 from . import history
+from .announce import announce
 from .created import instance
+from .dispatch import announce_ids
 from .external_callbacks import callback_columns, on_complete
 from .external_find import check_caller, check_lease, check_worker
 from .external_types import Caller
@@ -51,7 +53,7 @@ def complete_at_once(
 ) -> bool:
     """Whether the job is completed; if not, nothing was done. Raises what the portable form does for what it sees."""
     connection = connections[using]
-    if connection.vendor != "postgresql" or not 0 < key <= _MOST or signals.job_completed.receivers:
+    if connection.vendor != "postgresql" or not 0 < key <= _MOST:
         return False
     with connection.cursor() as cursor:
         cursor.execute(_LOOK, [key])
@@ -86,21 +88,35 @@ def _write(using: str, row: ExternalWorkerJob, changes: Mapping[str, Any], node:
         now = connection.ops.adapt_datetimefield_value(clock.now(using))
         values |= {"node": node, "client": caller.name[:150], "now": now}
     values |= {f"job_{name}": value for name, value in parameters(connection, Job, changes).items()}
+    told = signals.job_completed.has_listeners(ExternalWorkerJob)
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(_statement(logged, tuple(changes)), values)
-            done = cursor.fetchone() is not None
+        gone = _gone(using, _statement(logged, tuple(changes), told), values, told)
     except Exception:
         with transaction.mark_for_rollback_on_error(using):  # as Model.save() does
             raise
-    if done and changes:
+    if gone and changes:
         wake_on_commit(using)
-    return done
+        announce_ids(using, [row.pk])
+    if gone and told:
+        announce(signals.job_completed, using, ExternalWorkerJob, jobs=gone)
+    return bool(gone)
+
+
+def _gone(using: str, statement: str, values: dict[str, Any], told: bool) -> list[Any]:
+    """What the statement has deleted: the job, as a whole row if somebody is to be told of it."""
+    if told:
+        return list(ExternalWorkerJob.objects.using(using).raw(statement, values))
+    with connections[using].cursor() as cursor:
+        cursor.execute(statement, values)
+        return cursor.fetchall()
 
 
 @cache
-def _statement(logged: bool, changed: tuple[str, ...]) -> str:
-    """``changed``: the columns of the new job that are not those of the row; without any there is no new job."""
+def _statement(logged: bool, changed: tuple[str, ...], told: bool) -> str:
+    """``changed``: the columns of the new job that are not those of the row; without any there is no new job.
+
+    ``told``: it returns the row that is gone, and not only its id.
+    """
     parts = [f"gone AS (DELETE FROM {_TABLE} WHERE id = %(id)s AND revision = %(seen)s RETURNING *)"]
     if logged:
         parts.append(f"logged AS ({_LOG})")
@@ -108,7 +124,7 @@ def _statement(logged: bool, changed: tuple[str, ...]) -> str:
         names = ", ".join(f'"{name}"' for name in SHARED_COLUMNS)
         given = ", ".join(f"%(job_{name})s" if name in changed else f'gone."{name}"' for name in SHARED_COLUMNS)
         parts.append(f"made AS (INSERT INTO {Job._meta.db_table} ({names}) SELECT {given} FROM gone)")
-    return f"WITH {', '.join(parts)} SELECT id FROM gone"
+    return f"WITH {', '.join(parts)} SELECT {'*' if told else 'id'} FROM gone"
 
 
 _SAID = {"job_id", "timestamp", "state", "attempt", "retries", "node", "client", *COPIED}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import jobexec
+from jobexec import signals
 from jobexec.exceptions import JobExecError
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExternalWorkerJob, Job, JobLog
 from jobexec.operations import external_settle
@@ -81,6 +82,47 @@ def test_it_takes_two_statements(alias, ship, django_assert_num_queries):
     job = jobexec.external_job("payment", on_complete=(ship, {"order": 5}), using=alias)
     with django_assert_num_queries(2, using=alias):
         complete_external_job(alias, job.job_key or 0)
+
+
+def test_whoever_listens_is_given_the_row_by_both(alias, ship, monkeypatch, django_capture_on_commit_callbacks):
+    told = []
+
+    def receive(sender: Any, jobs: Any, **_: Any) -> None:
+        told.append((sender, jobs))
+
+    signals.job_completed.connect(receive)
+    try:
+        for quick in (True, False):
+            if not quick:
+                monkeypatch.setattr(external_settle, "complete_at_once", lambda *arguments: False)
+            jobexec.external_job("payment", variables={"a": 1}, headers={"x": 2}, on_complete=ship_with(5), using=alias)
+            stored = ExternalWorkerJob.objects.using(alias).get()
+            with django_capture_on_commit_callbacks(using=alias, execute=True):
+                complete_external_job(alias, stored.job_key or 0, worker=stored.lock_owner)
+            ((sender, (row,)),) = told
+            assert sender is type(row) is ExternalWorkerJob
+            columns = [field.attname for field in ExternalWorkerJob._meta.concrete_fields]
+            assert [getattr(row, name) for name in columns] == [getattr(stored, name) for name in columns]
+            told.clear()
+    finally:
+        signals.job_completed.disconnect(receive)
+
+
+def ship_with(order: int) -> Any:
+    return "tests.ship", {"order": order}
+
+
+def test_the_broker_is_told_by_both(alias, ship, monkeypatch):
+    from jobexec.operations import external_complete_statement, external_home
+
+    for module in (external_complete_statement, external_home):
+        announced: list[Any] = []
+        monkeypatch.setattr(module, "announce_ids", lambda using, ids, seen=announced: seen.extend(ids))
+        if module is external_home:
+            monkeypatch.setattr(external_settle, "complete_at_once", lambda *arguments: False)
+        job = jobexec.external_job("payment", on_complete=ship_with(5), using=alias)
+        complete_external_job(alias, job.job_key or 0)
+        assert announced == [job.pk]
 
 
 def test_what_has_changed_since_it_was_seen_is_left_to_the_portable_form(alias, monkeypatch):
