@@ -117,7 +117,9 @@ class Workers(RuleBasedStateMachine):
         except REFUSED as error:
             self.check_refusal(error, before, job, verb)
             return
-        assert before is not None
+        if verb not in ("extend", "yield"):
+            assert before.lease_token == job.lease_token, "somebody else's lease"
+            assert not named or before.lock_owner == job.worker, "somebody else's job"
 
     def say(self, verb, job, who):
         alias, key = self.alias, job.key
