@@ -1,12 +1,12 @@
 """What all tests of the gateways need."""
 
 from collections.abc import Iterator
-
 from typing import Any
 
 import pytest
 
 from jobexec.gateways import hub
+from tests.gateways.v2 import URLS, V2
 
 
 @pytest.fixture(autouse=True)
@@ -21,3 +21,11 @@ def engine(alias: str, settings: Any) -> str:
     """The database of the test as the one that the gateways serve; returns its alias."""
     settings.JOBEXEC = {**settings.JOBEXEC, "ENGINES": {alias: {}}, "GATEWAY_DATABASE": alias}
     return alias
+
+
+@pytest.fixture
+def v2(engine: str, settings: Any) -> V2:
+    """The API on the test's database, for everybody."""
+    settings.JOBEXEC = {**settings.JOBEXEC, "GATEWAY_AUTH": "none", "HISTORY_LEVEL": "full"}
+    settings.ROOT_URLCONF = URLS
+    return V2()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 
 from jobexec.operations.external import (
@@ -16,7 +17,6 @@ from jobexec.operations.external import (
     set_external_retries,
     throw_external_error,
 )
-from jobexec.operations.locking import atomic
 
 from .body import Body, read
 from .endpoint import caller_of, database, endpoint, key_in, nothing
@@ -81,7 +81,7 @@ def update(request: HttpRequest, job_key: str) -> HttpResponse:
     verbs = list(_changes(changes))
     if not verbs:
         raise Refused(INVALID_ARGUMENT, "changeset: expected at least one of retries, timeout and priority, got none.")
-    with atomic(database()):
+    with transaction.atomic(using=database()):
         for verb, value in verbs:
             verb(database(), key, value, **options)
     return nothing()
