@@ -25,6 +25,7 @@ TABLES = (
     models.Suspension,
     models.ExecutorNode,
     models.ExternalWorker,
+    models.GatewayClient,
     models.JobLog,
     models.Incident,
     models.FailureGroup,

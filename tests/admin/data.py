@@ -17,6 +17,7 @@ from jobexec.models import (
     ExternalWorker,
     ExternalWorkerJob,
     FailureGroup,
+    GatewayClient,
     HistoryJob,
     Incident,
     Job,
@@ -290,6 +291,7 @@ def _beside(using: str) -> dict[type[Any], Any]:
         Deployment: deployment,
         ExecutorNode: node(using),
         ExternalWorker: external_worker(using),
+        GatewayClient: gateway_client(using),
         JobDefinition: JobDefinition.objects.using(using).first(),
         JobLog: JobLog.objects.using(using).first(),
         ExclusiveLock: ExclusiveLock.objects.using(using).create(
@@ -297,6 +299,21 @@ def _beside(using: str) -> dict[type[Any], Any]:
         ),
         Suspension: Suspension.objects.using(using).create(scope=Scope.TENANT, value="acme"),
     }
+
+
+def gateway_client(using: str = "default", **columns: Any) -> GatewayClient:
+    """A client of the gateways without a secret."""
+    return GatewayClient.objects.using(using).create(
+        **{
+            "name": "payments",
+            "types": ["payment", "mail.*"],
+            "tenants": ["", "acme"],
+            "permissions": ["work", "search"],
+            "last_use": clock.now() - timedelta(minutes=4),
+            "expiration_time": clock.now() + timedelta(days=90),
+            **columns,
+        }
+    )
 
 
 def external_worker(using: str = "default", **columns: Any) -> ExternalWorker:

@@ -31,7 +31,7 @@ class JobsElsewhere:
 @pytest.fixture(params=OTHERS)
 def elsewhere(request, settings, monkeypatch):
     monkeypatch.setattr(JobsElsewhere, "alias", request.param)
-    settings.JOBEXEC = {"ENGINES": {request.param: {}}}
+    settings.JOBEXEC = {"ENGINES": {request.param: {}}, "GATEWAY_DATABASE": request.param}
     settings.DATABASE_ROUTERS = [f"{__name__}.JobsElsewhere"]
     return request.param
 

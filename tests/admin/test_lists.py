@@ -14,6 +14,7 @@ from jobexec.models import (
     DeadLetterJob,
     ExternalWorkerJob,
     FailureGroup,
+    GatewayClient,
     Job,
     JobDefinition,
     JobLog,
@@ -46,7 +47,7 @@ def test_each_list_renders(admin, table):
     assert response.status_code == 200
     assert rows[table].pk in [row.pk for row in shown(response)]
     assert b"jobexec/admin.css" in response.content
-    assert (b"Add " in response.content.split(b'id="content-start"')[1]) is (table is Schedule)
+    assert (b"Add " in response.content.split(b'id="content-start"')[1]) is (table in (GatewayClient, Schedule))
 
 
 @pytest.mark.parametrize("table", [FailureGroup, Job, JobDefinition])

@@ -17,6 +17,7 @@ from jobexec.models import (
     DeadLetterJob,
     ExclusiveLock,
     ExecutorNode,
+    GatewayClient,
     Job,
     JobLog,
     LogState,
@@ -49,7 +50,7 @@ def test_each_page_renders(admin, table):
     assert response.status_code == 200
     content = response.content.decode()
     assert "<script>" not in content.split('id="content-start"')[1]
-    assert ('name="_save"' in content) is (table is Schedule)
+    assert ('name="_save"' in content) is (table in (GatewayClient, Schedule))
 
 
 @pytest.mark.parametrize("table", JOB_TABLES)

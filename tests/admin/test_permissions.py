@@ -16,6 +16,7 @@ from jobexec.models import (
     DeploymentRegistration,
     ExternalWorkerJob,
     FailureGroup,
+    GatewayClient,
     HistoryJob,
     Incident,
     Job,
@@ -98,6 +99,10 @@ ACTIONS: list[tuple[type[Any], str, str, dict[str, str]]] = [
     (Schedule, "enable", "fire_schedule", {}),
     (Schedule, "disable", "fire_schedule", {}),
     (Schedule, "delete_selected", "delete_schedule", {}),
+    (GatewayClient, "rotate_secret", "rotate_gatewayclient", {}),
+    (GatewayClient, "enable", "enable_gatewayclient", {}),
+    (GatewayClient, "disable", "enable_gatewayclient", {}),
+    (GatewayClient, "delete_selected", "delete_gatewayclient", {}),
     (JobKey, "delete_selected", "delete_jobkey", {}),
     (TaskResult, "delete_selected", "delete_taskresult", {}),
 ]
@@ -154,6 +159,7 @@ BESIDE: dict[type[Any], Callable[[str], Any]] = {
     Batch: a_batch,
     HistoryJob: lambda action: data.history_job(),
     Schedule: lambda action: data.schedule(enabled=action != "enable"),
+    GatewayClient: lambda action: data.gateway_client(enabled=action != "enable"),
     JobKey: lambda action: data.job_key(),
     TaskResult: lambda action: data.task_result(),
 }
@@ -162,7 +168,7 @@ BESIDE: dict[type[Any], Callable[[str], Any]] = {
 def everything() -> list[Any]:
     """What is in the tables that actions change."""
     tables = (*JOB_TABLES, Deployment, DeploymentRegistration, Suspension, JobDefinition, Incident, HistoryJob, Batch)
-    tables = (*tables, Schedule, JobKey, TaskResult)
+    tables = (*tables, Schedule, GatewayClient, JobKey, TaskResult)
     return [(table.__name__, list(table.objects.order_by("pk").values())) for table in tables]
 
 

@@ -21,6 +21,7 @@ from jobexec.models import (
     ExternalWorker,
     ExternalWorkerJob,
     FailureGroup,
+    GatewayClient,
     HistoryJob,
     Incident,
     Job,
@@ -39,7 +40,7 @@ from jobexec.operations.selections import resolve
 from . import data, tenants
 from .conftest import TABLES, Staff, list_url, page_url
 
-OF_TENANTS = (*JOB_TABLES, HistoryJob, JobLog, Incident, Batch, Suspension, Schedule, TaskResult)
+OF_TENANTS = (*JOB_TABLES, HistoryJob, JobLog, Incident, Batch, Suspension, Schedule, GatewayClient, TaskResult)
 OF_NONE = (ExecutorNode, ExternalWorker, Deployment, JobDefinition, FailureGroup, ExclusiveLock, JobKey)
 
 
@@ -76,6 +77,7 @@ def rows_of(tenant):
         Batch: data.batch(**columns),
         Suspension: Suspension.objects.create(scope=Scope.TENANT, value=tenant, swept=True),
         Schedule: data.schedule(name=f"of {tenant}", options=columns),
+        GatewayClient: data.gateway_client(name=f"of {tenant}", tenants=[tenant]),
         TaskResult: data.task_result(**columns),
     }
 
@@ -100,7 +102,7 @@ def test_a_list_shows_own_rows_whatever_is_asked(acme, table):
     for query in ({"tenant": "beta"}, {f"{column}__exact": "beta"}, {column: ""}, {"q": str(theirs.pk)}):
         response = acme.get(list_url(table), query, follow=True)
         assert not {theirs.pk, nobodys.pk} & set(shown(response)), query
-    if table not in (Suspension, Schedule):
+    if table not in (Suspension, Schedule, GatewayClient):
         job = getattr(theirs, "job_id", theirs.pk)
         assert str(job) not in acme.get(list_url(table), {"q": "order-4711"}).content.decode()
 
@@ -113,7 +115,7 @@ def test_a_page_of_another_tenant_does_not_exist(acme, table):
         url = reverse(f"admin:jobexec_{table._meta.model_name}_{name}", args=[theirs.pk])
         assert acme.get(url, follow=True).status_code in (403, 404), name
         assert acme.post(url, {"post": "yes", "_save": "1"}, follow=True).status_code in (403, 404), name
-    never = "999999" if table in (JobLog, Suspension, Schedule) else str(Job().pk)
+    never = "999999" if table in (JobLog, Suspension, Schedule, GatewayClient) else str(Job().pk)
     url = reverse(f"admin:jobexec_{table._meta.model_name}_change", args=[never])
     assert acme.get(url).status_code == 404
     assert acme.get(page_url(theirs)).status_code == 404
@@ -173,6 +175,9 @@ ACTIONS = [
     (Schedule, "fire_now", {}),
     (Schedule, "disable", {}),
     (Schedule, "delete_selected", {}),
+    (GatewayClient, "rotate_secret", {}),
+    (GatewayClient, "disable", {}),
+    (GatewayClient, "delete_selected", {}),
     (TaskResult, "delete_selected", {}),
 ]
 
