@@ -99,7 +99,8 @@ def test_a_node_that_dies_before_it_acknowledges_leaves_a_duplicate(alias, broke
     until(lambda: len(gate.entered) == 2)
     gate.set()
     until(lambda: all_gone(alias))
-    assert len(gate.entered) == 2 and not there.engines[alias].consumer.inbox.unsettled
+    until(lambda: not there.engines[alias].consumer.inbox.unsettled)
+    assert len(gate.entered) == 2
 
 
 def test_each_of_many_jobs_runs_once_on_several_nodes(alias, start, handle, looks):

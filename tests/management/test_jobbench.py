@@ -39,8 +39,8 @@ from jobexec.models import JOB_TABLES, DeadLetterJob, ExecutorNode, Job, JobDefi
 from tests.support.factories import make_job, make_node, make_row
 
 #: The cases that have the raw SQL of the same work beside them and run in this process; those that start others are in
-#: test_cluster.py and test_bench_external.py.
-SIDE_BY_SIDE = [name for name in CASES if name not in ("cluster", "external")]
+#: test_cluster.py and test_bench_external.py; that which needs a broker is in test_bench_broker.py.
+SIDE_BY_SIDE = [name for name in CASES if name not in ("cluster", "external", "broker")]
 
 #: Those whose jobs are not run, or not by the queue of the raw SQL.
 OF_ANOTHER_KIND = ("enqueue", "enqueue_many", "latency", "idle", "timers", "batch", "admin")

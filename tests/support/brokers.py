@@ -8,6 +8,10 @@ from uuid import uuid4
 
 import pytest
 
+from tests.support import databases
+
+ROOT = databases.ROOT
+
 #: Where they are; another address is given as JOBEXEC_TEST_RABBITMQ or JOBEXEC_TEST_REDIS.
 URLS = {
     "rabbitmq": os.environ.get("JOBEXEC_TEST_RABBITMQ", "amqp://guest:guest@127.0.0.1:5672//"),

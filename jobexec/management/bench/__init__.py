@@ -6,6 +6,7 @@ from .atomic import Atomic
 from .backlog import Backlog
 from .batch import BatchCase
 from .bloat import Bloat
+from .broker import BrokerCase
 from .case import Case
 from .cluster import Cluster
 from .drain import Drain
@@ -44,6 +45,7 @@ _ALL: tuple[type[Case], ...] = (
     Payload,
     AsyncHandlers,
     AdminPages,
+    BrokerCase,
     External,
     Cluster,
 )

@@ -88,6 +88,7 @@ CASE_OPTIONS: tuple[CaseOption, ...] = (
     CaseOption("seconds", ("idle",), "how long each run is", 30),
     CaseOption("payload", ("payload",), "kilobytes of arguments of each job", 1024),
     CaseOption("wait", ("async",), "seconds that each job waits", 2, seconds),
+    CaseOption("broker_url", ("broker",), "address of the broker; its queues are the benchmark's own", None, str),
     CaseOption("nodes", ("cluster",), "nodes, each a process of its own", _NODES),
     CaseOption("strategy", ("cluster",), "how they acquire", ALL, str, (*STRATEGIES, ALL)),
     CaseOption("seed", ("cluster",), "of the jobs' service times and priorities", 1, int),
