@@ -1,0 +1,127 @@
+"""The REST API under a real ASGI server: who waits holds no thread, and who has gone takes no job with him."""
+
+import asyncio
+import json
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+from django.core.handlers.asgi import ASGIHandler
+from django.db import connections
+from django.test import AsyncRequestFactory
+
+from jobexec import external_job
+from jobexec.models import ExternalWorkerJob
+from tests.gateways import servers
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.transactional, pytest.mark.usefixtures("v2")]
+
+ASKED = {"type": "pay", "worker": "w", "timeout": 600_000, "maxJobsToActivate": 1}
+
+
+def activate(server, **members):
+    body = json.dumps({**ASKED, **members}).encode()
+    request = Request(f"{server.url}/v2/jobs/activation", body, {"Content-Type": "application/json"})
+    with urlopen(request, timeout=60) as answer:
+        assert answer.headers["Content-Type"] == "application/json"
+        return json.load(answer)["jobs"]
+
+
+def hang(server, **members):
+    """A client that asks and can be cut off; returns its socket."""
+    body = json.dumps({**ASKED, **members}).encode()
+    raw = socket.create_connection(("127.0.0.1", server.port))
+    head = (
+        f"POST /v2/jobs/activation HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    )
+    raw.sendall(f"{head}\r\n\r\n".encode() + body)
+    return raw
+
+
+def threads_of(server):
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("Threads:")))
+
+
+def test_a_held_request_is_woken_by_a_job_of_another_process(alias):
+    with servers.asgi(alias) as server, ThreadPoolExecutor(1) as pool:
+        assert activate(server, requestTimeout=-1) == []  # it has begun to work
+        waiting = pool.submit(activate, server, requestTimeout=30_000)
+        assert activate(server, type="other", requestTimeout=50) == []  # and whoever came before waits
+        began = time.monotonic()
+        job = external_job("pay", using=alias)
+        assert [each["jobKey"] for each in waiting.result(30)] == [str(job.job_key)]
+        # Not the probe has found it, which comes each 10 s; how long it takes is measured elsewhere.
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc")
+@pytest.mark.databases("postgresql")
+@pytest.mark.slow
+def test_many_who_wait_hold_few_threads_and_connections_and_a_killed_one_takes_no_job(alias):
+    middleware = [
+        "django.middleware.security.SecurityMiddleware",
+        "django.contrib.sessions.middleware.SessionMiddleware",
+        "django.middleware.common.CommonMiddleware",
+    ]
+    with servers.asgi(alias, MIDDLEWARE=middleware) as server:
+        assert activate(server, requestTimeout=-1) == []
+        clients = [hang(server, requestTimeout=60_000) for _ in range(500)]
+        # The last one to be served is served: now all wait.
+        assert activate(server, type="other", requestTimeout=100) == []
+        until(lambda: threads_of(server) < 40)
+        assert _sessions(alias) < 15
+        for client in clients[:-1]:
+            client.close()
+        job = external_job("pay", using=alias)
+        clients[-1].settimeout(30)
+        answer = b""
+        while str(job.job_key).encode() not in answer:
+            part = clients[-1].recv(65536)
+            assert part, answer
+            answer += part
+        clients[-1].close()
+        assert ExternalWorkerJob.objects.using(alias).get(pk=job.pk).attempts == 1
+
+
+def _sessions(alias):
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+        return cursor.fetchone()[0]
+
+
+def _scope(body):
+    request = AsyncRequestFactory().post("/v2/jobs/activation", body, content_type="application/json")
+    return request.scope, json.dumps(body).encode()
+
+
+def test_a_client_that_goes_while_it_is_answered_leaves_the_job_to_others(alias):
+    """The whole of Django's handler, and a server that says in the middle of the answer that nobody is there."""
+    job = external_job("pay", using=alias)
+
+    async def story():
+        scope, body = _scope(ASKED)
+        gone = asyncio.Event()
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive():
+            if messages:
+                return messages.pop()
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            if message["type"] == "http.response.body":
+                gone.set()
+                await asyncio.sleep(30)  # until it is cancelled
+
+        handler = ASGIHandler()
+        handler.load_middleware(is_async=True)
+        await handler(scope, receive, send)
+
+    asyncio.run(story())
+    until(lambda: ExternalWorkerJob.objects.using(alias).get(pk=job.pk).lock_owner is None)
