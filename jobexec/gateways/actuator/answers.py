@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import DatabaseError, InterfaceError, connections
 
-from jobexec.conf import get_settings
+from jobexec.gateways.seen.writing import database
 
 from .streams import client_streams, open_streams, remote_streams
 
@@ -51,7 +51,7 @@ def job_streams(which: str = "") -> Answer:
 def health() -> Answer:
     """Whether the gateway can do its work: its database answers."""
     try:
-        with connections[get_settings().gateway_database].cursor() as cursor:
+        with connections[database()].cursor() as cursor:
             cursor.execute("SELECT 1")
             cursor.fetchone()
     except (DatabaseError, InterfaceError):

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from jobexec.conf import get_settings
 from jobexec.gateways import seen
-from jobexec.gateways.seen.writing import gateway_name
+from jobexec.gateways.seen.writing import database, gateway_name
 from jobexec.models import ExternalWorker
 from jobexec.operations.external_workers import PRESENT_FOR
 from jobexec.operations.leases import time_of
@@ -33,7 +32,7 @@ class OpenStream:
 def open_streams(using: str | None = None) -> list[OpenStream]:
     """Those of this process as they are now, and those of all others as they have been written a few seconds ago."""
     own = gateway_name()
-    return [*_of_this_process(own), *_of_others(using or get_settings().gateway_database, own)]
+    return [*_of_this_process(own), *_of_others(using or database(), own)]
 
 
 def _of_this_process(gateway: str) -> Iterator[OpenStream]:

@@ -94,16 +94,25 @@ _writing: Writing | None = None
 starts_by_itself = True
 
 
-def start() -> None:
-    """Start the background flush of this process, unless it runs. Called with the first sight of a worker."""
+def start(using: str | None = None) -> None:
+    """Start the background flush of this process, unless it runs. Called with the first sight of a worker.
+
+    ``using``: a gateway that serves another database than GATEWAY_DATABASE starts it itself.
+    """
     global _writing
     if _writing is None:
         with _lock:
             if _writing is None:
-                started = Writing(registry)
+                started = Writing(registry, using)
                 _events.connect()
                 started.start()
                 _writing = started
+
+
+def database() -> str:
+    """Where it is written."""
+    running = _writing
+    return get_settings().gateway_database if running is None else running.using
 
 
 def stop() -> None:

@@ -13,6 +13,7 @@ from django.conf import settings as django_settings
 from django.core.asgi import get_asgi_application
 
 from jobexec.executor.service import spawn
+from jobexec.gateways import hub, seen
 
 from .external_doors import BATCH, opened
 from .line import Line
@@ -22,7 +23,7 @@ from .sandbox import build_settings, overridden
 
 _FOREVER = 3600.0
 _PAUSE = 0.01  # of a worker that has found nothing
-_LEAVE = 10.0
+_PATIENCE = 10.0
 
 
 def serve(line: Line, order: dict[str, Any]) -> None:
@@ -56,7 +57,8 @@ def _rest(order: dict[str, Any]) -> Iterator[int]:
         yield listening.getsockname()[1]
     finally:
         server.should_exit = True
-        thread.join(_LEAVE)
+        thread.join(_PATIENCE)
+        _leave()
 
 
 @contextmanager
@@ -71,6 +73,13 @@ def _grpc(order: dict[str, Any]) -> Iterator[int]:
         yield server.port
     finally:
         server.stop()
+        _leave()
+
+
+def _leave() -> None:
+    """What a gateway does last."""
+    seen.stop()
+    hub.close_all()
 
 
 _SERVERS: dict[str, Callable[[dict[str, Any]], Any]] = {"rest": _rest, "grpc": _grpc}
@@ -88,7 +97,7 @@ def _work(line: Line, order: dict[str, Any]) -> None:
         for worker in workers:
             worker.stopping.set()
     for thread in threads:
-        thread.join(_LEAVE)
+        thread.join(_PATIENCE)
     error = next((worker.error for worker in workers if worker.error), None)
     if error is not None:
         raise BenchError(f"A worker has failed: {error}") from error

@@ -10,15 +10,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings as django_settings
 from django.core import checks
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connections
 
-from jobexec.conf import get_settings
+from jobexec.conf import get_settings, raw_settings, reset
 from jobexec.exceptions import JobExecError
 from jobexec.executor.connections import leave_connections
 from jobexec.executor.shutdown import EXIT_LEFT, Shutdown
 from jobexec.gateways import hub, seen
+from jobexec.gateways.actuator import serve_metrics
 from jobexec.management.logs import configure_logging
 
 _TURN = 0.5
@@ -40,6 +42,8 @@ class Command(BaseCommand):
         add("--tls-cert", type=Path, help="A file with the certificate chain, PEM.")
         add("--tls-key", type=Path, help="A file with its private key, PEM.")
         add("--client-ca", type=Path, help="Clients must show a certificate that was signed by one in this file.")
+        add("--metrics-port", type=_at_least(0), help="Serve /metrics and /actuator/jobstreams there; 0: a free one.")
+        add("--metrics-host", default="127.0.0.1", help="Address of --metrics-port; nobody is asked who he is.")
         add("--grace", type=_at_least(0), default=10, help="Seconds for calls that run when it ends; default 10.")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -57,17 +61,28 @@ class Command(BaseCommand):
             if (error.name or "").partition(".")[0] not in ("grpc", "grpc_health", "grpc_reflection", "google"):
                 raise
             raise CommandError(f'{error}. The gateway needs the extra: pip install "jobexec[grpc]"') from error
-        using = options["database"] or get_settings().gateway_database
-        connections[get_settings().engine(using).alias].ensure_connection()
+        using = self._database(options["database"])
+        connections[using].ensure_connection()
         leave_connections()  # this thread only waits from now on
         server = gateway.GrpcGateway(told.Options(using=using, **{name: options[name] for name in _OPTIONS}))
         shutdown = Shutdown(_leave)
         shutdown.install()
         server.start()
+        seen.start(using)
         say = self._say if options["verbosity"] else _say_nothing
+        if options["metrics_port"] is not None:
+            say(f"Metrics: {serve_metrics(options['metrics_port'], options['metrics_host']).url}/metrics")
         for line in banner.banner(server):
             say(line)
         sys.exit(self._until_end(server, shutdown, say))
+
+    def _database(self, chosen: str | None) -> str:
+        """The alias of the engine; the option stands for the setting, which others than us read."""
+        if chosen:
+            django_settings.JOBEXEC = {**raw_settings(), "GATEWAY_DATABASE": chosen}
+            reset()
+        settings = get_settings()
+        return settings.engine(settings.gateway_database).alias
 
     def _until_end(self, server: Any, shutdown: Shutdown, say: Callable[[str], object]) -> int:
         while not shutdown.wait(_TURN):
