@@ -86,6 +86,12 @@ def test_who_asks_for_values_gets_objects_as_they_are():
     assert (typed["l"]["value"], typed["l"]["valueInfo"]["objectTypeName"]) == ([1], "java.util.ArrayList")
 
 
+def test_objects_that_were_given_as_they_are_come_back_so():
+    stored = {"o": {"a": 1}, "l": [1]}
+    assert to_json(to_typed(stored, deserialize=True)) == stored
+    assert to_json({"o": {"type": "Json", "value": {"a": 1}}}) == {"o": {"a": 1}}
+
+
 def test_objects_keep_how_they_were_serialized():
     info = {"objectTypeName": "com.example.Order", "serializationDataFormat": "application/json"}
     stored = to_json({"order": {"type": "Object", "value": '{"id":7}', "valueInfo": info}})
@@ -145,7 +151,8 @@ def test_names_are_asked_for_with_their_notes():
         ({"type": "Boolean", "value": 1}, "expected true or false"),
         ({"type": "Double", "value": "NaN"}, "expected a finite number"),
         ({"type": "String", "value": {}}, "expected a text"),
-        ({"type": "Json", "value": {}}, "expected JSON in a text"),
+        ({"type": "Json", "value": 5}, "expected JSON in a text"),
+        ({"type": "Object", "value": {}, "valueInfo": {"serializationDataFormat": "other"}}, "expected a serialized"),
         ({"type": "Json", "value": "{"}, "Cannot convert value '{' of type 'Json'"),
         ({"type": "Json", "value": "NaN"}, "NaN is no JSON"),
         ({"type": "Date", "value": "tomorrow"}, "Cannot convert value 'tomorrow'"),

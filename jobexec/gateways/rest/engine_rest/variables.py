@@ -136,15 +136,19 @@ def _null(value: Any, info: Mapping[str, Any]) -> None:
 
 
 def _json(value: Any, info: Mapping[str, Any]) -> Any:
+    if isinstance(value, (dict, list)):
+        return value  # as it was given to a client that asked for values; Camunda would refuse it
     if not isinstance(value, str):
         raise TypeError("expected JSON in a text")
     return json.loads(value, parse_constant=_refuse_constant)
 
 
 def _object(value: Any, info: Mapping[str, Any]) -> Any:
+    if _is_json(info):
+        return _json(value, info)
     if not isinstance(value, str):
         raise TypeError("expected a serialized object in a text")
-    return _json(value, info) if _is_json(info) else value
+    return value
 
 
 def _is_json(info: Mapping[str, Any]) -> bool:
@@ -199,6 +203,8 @@ _ALWAYS_NOTED = frozenset({"date", "file", "bytes", "xml", "object", "short"})
 def _note(type_: str, value: Any, info: Mapping[str, Any]) -> dict[str, Any] | None:
     kind = type_.lower()
     told = _inferred(value, False)["type"].lower()
+    if kind == "object" and _inferred(value, True)["valueInfo"] == info:
+        return None
     if kind not in _ALWAYS_NOTED and (kind == told or (kind, told) == ("number", "double")):
         return None
     note: dict[str, Any] = {"type": type_[:1].upper() + type_[1:]}
