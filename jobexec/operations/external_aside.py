@@ -12,12 +12,11 @@ from jobexec.models import DeadLetterJob, ExternalWorkerJob, SuspendedJob
 
 from .announce import announce
 from .fingerprint import fingerprint
+from .incidents import FAILED_JOB, MESSAGE_SIZE_EXCEEDED
 from .insert import json_text
 from .move import move_all
 from .removal import remove_waiting
 from .suspensions import covered_rows
-
-TOO_OFTEN, TOO_LARGE = "failedJob", "messageSizeExceeded"
 
 
 def set_aside(using: str, rows: Sequence[ExternalWorkerJob]) -> list[ExternalWorkerJob]:
@@ -25,8 +24,8 @@ def set_aside(using: str, rows: Sequence[ExternalWorkerJob]) -> list[ExternalWor
     left = _without(rows, lambda row: row.cancel_requested, lambda some: _cancel(using, some))
     covered = {row.pk for row in covered_rows(using, left)} if left else set()
     left = _without(left, lambda row: row.pk in covered, lambda some: _suspend(using, some))
-    left = _without(left, _too_often, lambda some: _bury(using, some, TOO_OFTEN, _missed))
-    return _without(left, _too_large, lambda some: _bury(using, some, TOO_LARGE, _size))
+    left = _without(left, _too_often, lambda some: _bury(using, some, FAILED_JOB, _missed))
+    return _without(left, _too_large, lambda some: _bury(using, some, MESSAGE_SIZE_EXCEEDED, _size))
 
 
 def _without(
@@ -61,8 +60,9 @@ def _missed(row: ExternalWorkerJob) -> str:
 
 
 def _too_large(row: ExternalWorkerJob) -> bool:
+    """It was not when it was created: only those to which a failure has added variables can have grown."""
     configuration = row.handler_configuration
-    return len(json_text(configuration).encode()) > _limit() if configuration.get("local") else False
+    return "local" in configuration and len(json_text(configuration).encode()) > _limit()
 
 
 def _limit() -> int:
@@ -85,6 +85,6 @@ def _bury(using: str, rows: list[ExternalWorkerJob], kind: str, message: Callabl
         }
         for row in rows
     }
-    moved = move_all(rows, DeadLetterJob, each, retries=0, died_at=clock.now(using))
+    moved = move_all(rows, DeadLetterJob, each, incident_type=kind, retries=0, died_at=clock.now(using))
     for job in moved:
         announce(signals.job_dead_lettered, using, DeadLetterJob, job=job, error=DoNotRetry(texts[job.pk]))

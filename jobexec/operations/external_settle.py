@@ -136,6 +136,7 @@ def _failure(
     for name, values in sent.items():
         if values:
             configuration[name] = {**(configuration.get(name) or {}), **values}
+            configuration.setdefault("local", {})  # says to whoever fetches that it may have grown
     configuration["failures"] = configuration.get("failures", 0) + 1
     return {
         "retries": left,

@@ -5,6 +5,7 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
+from django.db import OperationalError, transaction
 
 from jobexec.exceptions import IncidentNotFound, JobNotFound, JobStateError
 from jobexec.handlers import registry
@@ -30,6 +31,7 @@ from jobexec.operations.external import (
     throw_external_error,
     unlock_external_job,
 )
+from jobexec.operations.external_find import in_transaction
 from tests.support.factories import fetch, in_hands, make_external, tables_of
 from tests.support.threads import finish, held, start, together, undo, wait_until_waiting
 
@@ -148,6 +150,30 @@ def test_a_failure_waits_for_whoever_lifts_the_suspension_and_is_not_left_behind
     finish(failure)
     assert tables_of(alias) == {job.id: [ExternalWorkerJob]}
     assert not SuspendedJob.objects.using(alias).exists()
+
+
+def test_a_conflict_of_the_database_is_tried_again_unless_the_transaction_is_the_callers(alias):
+    calls = []
+
+    def conflicting():
+        calls.append(1)
+        if len(calls) < 3:
+            raise OperationalError("database is locked")  # is a conflict by its text, whatever the database
+        return "done"
+
+    with pytest.raises(OperationalError), transaction.atomic(using=alias):
+        in_transaction(alias, conflicting)
+    assert len(calls) == 1
+    assert in_transaction(alias, conflicting) == "done"
+    assert len(calls) == 3
+
+    def endless():
+        calls.append(1)
+        raise OperationalError("database is locked")
+
+    with pytest.raises(OperationalError):
+        in_transaction(alias, endless)
+    assert len(calls) == 8, "five times"
 
 
 def test_an_incident_is_resolved_once(alias):

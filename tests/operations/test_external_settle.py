@@ -354,6 +354,18 @@ def test_local_variables_are_seen_by_the_next_worker_and_by_nobody_else(alias, h
     assert after.handler_configuration["kwargs"]["variables"] == {"a": 1, "b": 3, "d": 4}
 
 
+@pytest.mark.parametrize("name", ["variables", "local_variables"])
+def test_what_has_grown_too_large_is_an_incident_of_its_own_type_and_stands_in_nobodys_way(alias, configure, name):
+    job, other = in_hands(alias, variables={"a": "x" * 600}), make_external(alias)
+    configure(EXTERNAL_MAX_PAYLOAD=1000)
+    fail_external_job(alias, job.key, retries=2, **{name: {"b": "x" * 600}})
+    assert [each.id for each in fetch(alias)] == [other.pk]
+    incident = Incident.objects.using(alias).get()
+    assert (incident.type, incident.job_id) == ("messageSizeExceeded", job.id)
+    assert incident.incident_key
+    assert "EXTERNAL_MAX_PAYLOAD" in incident.message
+
+
 @pytest.mark.parametrize(
     ("name", "bad"),
     [
