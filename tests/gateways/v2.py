@@ -14,7 +14,8 @@ class V2:
     def __init__(self, authorization: str | None = None) -> None:
         self._client = Client(raise_request_exception=False)
         self._headers = {} if authorization is None else {"HTTP_AUTHORIZATION": authorization}
-        self.status, self.body = 0, None
+        self.status = 0
+        self.body: Any = None
         self.response: Any = None
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
