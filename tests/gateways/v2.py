@@ -13,7 +13,7 @@ class V2:
 
     def __init__(self, authorization: str | None = None) -> None:
         self._client = Client(raise_request_exception=False)
-        self._headers = {} if authorization is None else {"HTTP_AUTHORIZATION": authorization}
+        self._headers: dict[str, Any] = {} if authorization is None else {"HTTP_AUTHORIZATION": authorization}
         self.status = 0
         self.body: Any = None
         self.response: Any = None
