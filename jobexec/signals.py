@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from django.dispatch import Signal
 
-#: Jobs were created. Arguments: ``using``, ``jobs`` (rows of Job or TimerJob; one call per table and
+#: Jobs were created. Arguments: ``using``, ``jobs`` (rows of Job, TimerJob or ExternalWorkerJob; one call per table and
 #: statement).
 job_created = Signal()
 
@@ -24,11 +24,14 @@ job_created = Signal()
 #: (the lock owner, str).
 job_acquired = Signal()
 
-#: Jobs ended well; their rows are gone. Arguments: ``using``, ``jobs``.
+#: Jobs ended well; their rows are gone. Arguments: ``using``, ``jobs``. One that a worker outside has completed (sender
+#: ExternalWorkerJob) may have become the job of its ``on_complete``, of whose end this tells again (sender Job).
 job_completed = Signal()
 
 #: A job failed and will be tried again: its row is a TimerJob with a due date. Arguments: ``using``, ``job``,
-#: ``error`` (the exception; WorkerLost for a lost run).
+#: ``error`` (the exception; WorkerLost for a lost run). A job that a worker outside has failed stays an
+#: ExternalWorkerJob, with ``error`` WorkerFailed; one for which it has thrown an error that ``on_error`` catches is now
+#: the Job of that, with ``error`` ErrorThrown.
 job_failed = Signal()
 
 #: A job became a dead letter and waits for a person. Arguments: ``using``, ``job`` (the DeadLetterJob row),

@@ -47,7 +47,10 @@ class JobLogAdmin(TableAdmin):
     readonly_fields = ("time", "state_badge", "job_link", "waited", "ran", "exception_text", "stack")
     fieldsets = (
         (None, {"fields": ("time", "state_badge", "handler_type", "job_link", "process_instance_id")}),
-        (_("Attempt"), {"fields": (("attempt", "retries"), "node", ("waited", "ran"), "due_date", "priority")}),
+        (
+            _("Attempt"),
+            {"fields": (("attempt", "retries"), ("node", "client"), ("waited", "ran"), "due_date", "priority")},
+        ),
         (_("Exception"), {"fields": ("exception_text", "stack")}),
         (
             _("Origin"),

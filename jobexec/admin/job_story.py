@@ -79,6 +79,8 @@ def _facts(entry: JobLog) -> Iterable[str]:
         yield _("attempt %(attempt)d") % {"attempt": entry.attempt}
     if entry.node:
         yield _("on %(node)s") % {"node": entry.node}
+    if entry.client:
+        yield _("reported by %(client)s") % {"client": entry.client}
     if entry.wait is not None:
         yield _("waited %(time)s") % {"time": display.duration(entry.wait)}
     if entry.duration is not None:
