@@ -63,12 +63,17 @@ KINDS = [
     {**PLAIN, "rank": 2**63 - 1, "priority": -(10**6)},
     {**PLAIN, "rank": -(2**63), "priority": 10**6},
     {**PLAIN, "type": "history"},
+    {**PLAIN, "type": "external worker"},
+    {**PLAIN, "type": "external worker", "due_date": None, "priority": -3},
+    {**PLAIN, "type": "external worker", "lock_owner": "w", "lock_expiration_time": NOW + timedelta(days=1)},
+    {**PLAIN, "type": "external worker", "tenant_id": "held"},
 ]
 
 
 def mixture(alias, table):
     """A row of each kind, two of the plain ones with suspensions of their own; incidents for dead letters."""
-    rows = [make_row(table, alias, **{**VALUES, **kind}) for kind in (*KINDS, *KINDS)]
+    keyed = [{**VALUES, **kind, "job_key": number} for number, kind in enumerate((*KINDS, *KINDS), start=1)]
+    rows = [make_row(table, alias, **columns) for columns in keyed]
     if table is DeadLetterJob:
         open_incidents(alias, rows)
     else:

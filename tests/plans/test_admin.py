@@ -18,6 +18,7 @@ from jobexec.management.bench.backlog import analyze
 from jobexec.management.bench.bulk import multiply
 from jobexec.models import (
     DeadLetterJob,
+    ExternalWorkerJob,
     Incident,
     Job,
     JobKey,
@@ -47,6 +48,7 @@ def columns_of(table: type[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     now = clock.now().replace(microsecond=0)
     columns: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {
         Job: ({}, {}),
+        ExternalWorkerJob: ({}, {}),
         TimerJob: ({"due_date": now + timedelta(days=1)}, {"later": "due_date"}),
         SuspendedJob: ({"suspended_at": now}, {"later": "suspended_at"}),
         DeadLetterJob: ({"died_at": now, "fingerprint": GROUP}, {"later": "died_at"}),
@@ -75,7 +77,7 @@ def columns_of(table: type[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     [
         *(
             (table, query)
-            for table in (Job, TimerJob, SuspendedJob, DeadLetterJob, JobLog, TaskResult, JobKey)
+            for table in (Job, TimerJob, SuspendedJob, DeadLetterJob, ExternalWorkerJob, JobLog, TaskResult, JobKey)
             for query in ("", "?p=150")
         ),
         (DeadLetterJob, f"?fingerprint={GROUP}"),
