@@ -16,7 +16,7 @@ from django.db import connections, transaction
 from jobexec import clock, signals
 from jobexec.models import SHARED_COLUMNS, ExternalWorkerJob, Job, JobLog, LogState
 
-from . import history
+from . import external_events, history
 from .announce import announce
 from .created import instance
 from .dispatch import announce_ids
@@ -97,6 +97,8 @@ def _write(using: str, row: ExternalWorkerJob, changes: Mapping[str, Any], node:
     if gone and changes:
         wake_on_commit(using)
         announce_ids(using, [row.pk])
+    if gone:
+        external_events.completed(using, row.handler_type)
     if gone and told:
         announce(signals.job_completed, using, ExternalWorkerJob, jobs=gone)
     return bool(gone)

@@ -13,7 +13,7 @@ from jobexec import clock, signals
 from jobexec.exceptions import JobNotFound, WorkerFailed
 from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, LogState
 
-from . import external_log
+from . import external_events, external_log
 from .announce import announce
 from .external_back import give_back, remove_cancelled_job
 from .external_callbacks import on_complete, run_callback
@@ -71,6 +71,7 @@ def complete_external_job(
             outer = {**(row.handler_configuration.get("variables") or {}), **sent}
             _still_there(run_callback(using, row, callback, {"variables": outer}), key, "complete")
         announce(signals.job_completed, using, ExternalWorkerJob, jobs=[row])
+        external_events.completed(using, row.handler_type)
 
     in_transaction(using, verb)
 

@@ -9,6 +9,7 @@ from typing import Any
 from jobexec import signals
 from jobexec.exceptions import ErrorThrown
 from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, JobType
+from jobexec.operations import external_events
 
 from .counts import CANCELED, COMPLETED, CREATED, ERROR_THROWN, FAILED
 from .workers import Registry
@@ -27,7 +28,7 @@ class Events:
         """Begin; once is enough, and more often does no harm."""
         connected = "jobexec.gateways.seen"
         signals.job_created.connect(self._created, ExternalWorkerJob, dispatch_uid=connected)
-        signals.job_completed.connect(self._completed, ExternalWorkerJob, dispatch_uid=connected)
+        external_events.listen(self._completed)
         signals.job_cancelled.connect(self._cancelled, ExternalWorkerJob, dispatch_uid=connected)
         for table in (ExternalWorkerJob, Job):
             signals.job_failed.connect(self._failed, table, dispatch_uid=connected)
@@ -36,7 +37,8 @@ class Events:
     def disconnect(self) -> None:
         """End."""
         connected = "jobexec.gateways.seen"
-        for signal in (signals.job_created, signals.job_completed, signals.job_cancelled):
+        external_events.unlisten(self._completed)
+        for signal in (signals.job_created, signals.job_cancelled):
             signal.disconnect(sender=ExternalWorkerJob, dispatch_uid=connected)
         for table in (ExternalWorkerJob, Job):
             signals.job_failed.disconnect(sender=table, dispatch_uid=connected)
@@ -45,8 +47,8 @@ class Events:
     def _created(self, jobs: Iterable[AbstractJob], **told: Any) -> None:
         self._count(CREATED, jobs)
 
-    def _completed(self, jobs: Iterable[AbstractJob], **told: Any) -> None:
-        self._count(COMPLETED, jobs)
+    def _completed(self, type: str) -> None:
+        self._registry.finished(COMPLETED, type)
 
     def _cancelled(self, jobs: Iterable[AbstractJob], **told: Any) -> None:
         self._count(CANCELED, jobs)
