@@ -1,0 +1,227 @@
+"""Real, unmodified clients: pyzeebe, @camunda8/sdk for Node and zbctl, which is the client for Go."""
+
+import json
+import subprocess
+import time
+from datetime import timedelta
+from statistics import median
+
+import pytest
+
+from jobexec import clock, job
+from jobexec.gateways import seen
+from jobexec.gateways.grpc.gateway import GrpcGateway
+from jobexec.gateways.grpc.options import Options
+from jobexec.gateways.hub import hands
+from jobexec.handlers import registry
+from jobexec.models import Job
+from tests.gateways.grpc.real import LANGUAGES, workers
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.transactional, pytest.mark.slow]
+
+HOUR = 3_600_000
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    with registry.isolated():
+
+        @job(name="paid")
+        def paid(variables):
+            """Runs when the worker is done."""
+
+        @job(name="refused")
+        def refused(variables, error_code, error_message):
+            """Runs when the worker has thrown an error."""
+
+        yield
+
+
+@pytest.fixture
+def team(gateway):
+    """Starts workers at the gateway of the test."""
+    with workers(gateway.port) as team:
+        yield team
+
+
+def given(alias, name):
+    """What the handler of this name will be called with."""
+    return [row.handler_configuration["kwargs"] for row in Job.objects.using(alias).filter(handler_type=name)]
+
+
+@pytest.mark.databases("sqlite", "postgresql")
+@pytest.mark.parametrize("language", ["python", "node"])
+def test_a_worker_does_all_that_workers_do(gateway, team, language):
+    alias = gateway.alias
+    both = {"on_complete": "paid", "on_error": {"no-money": "refused"}}
+    worker = team.start(language)
+    gateway.make(variables={"act": "complete", "hidden": 1}, **both)
+    gateway.make(variables={"act": "error"}, **both)
+    failing = gateway.make(variables={"act": "fail"}, headers={"back_off": str(HOUR)}, **both)
+    last = gateway.make(variables={"act": "fail_once"}, retries=1, **both)
+    until(lambda: given(alias, "paid") and given(alias, "refused") and gateway.incidents().count() == 1)
+    # Only what it asked for came to it; what it sent came here.
+    assert given(alias, "paid") == [
+        {"variables": {"act": "complete", "hidden": 1, "by": language, "seen": ["act"]}},
+    ]
+    (error,) = given(alias, "refused")
+    assert (error["error_code"], error["error_message"]) == ("no-money", "no money")
+    until(lambda: gateway.row(failing.job_key).retries == 2)
+    row = gateway.row(failing.job_key)
+    assert "no luck" in row.exception_message
+    assert row.available_at > clock.now(alias) + timedelta(minutes=50)
+    # The incident is repaired by somebody else, in Go; the worker then gets the job again.
+    incident = gateway.incidents().get()
+    zbctl(team, "update", "retries", str(last.job_key), "--retries", "5")
+    zbctl(team, "resolve", "incident", str(incident.incident_key))
+    until(lambda: len(given(alias, "paid")) == 2)
+    assert worker.keys("begun").count(last.job_key) == 2
+
+
+def zbctl(team, *arguments):
+    """What zbctl says, without pipes that wait; asserts that it ended well."""
+    ended = subprocess.run([*team.zbctl(), *arguments], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.databases("sqlite")
+def test_zbctl_knows_every_call(gateway, team):
+    assert "Brokers" in zbctl(team, "status") or "clusterSize" in zbctl(team, "status")
+    for name in ("first", "second", "third"):
+        gateway.make(variables={"name": name}, on_complete="paid", on_error={"odd": "refused"})
+    (job,) = jobs_of(zbctl(team, "activate", "jobs", "payment", "--maxJobsToActivate", "1"))
+    zbctl(team, "update", "timeout", job["key"], "--timeout", "7200000")
+    left = gateway.row(int(job["key"])).lock_expiration_time - clock.now()
+    assert left > timedelta(minutes=119)
+    zbctl(team, "complete", "job", job["key"], "--variables", '{"by": "go"}')
+    assert given(gateway.alias, "paid") == [{"variables": {"name": "first", "by": "go"}}]
+    (job,) = jobs_of(zbctl(team, "activate", "jobs", "payment", "--maxJobsToActivate", "1"))
+    zbctl(team, "throwError", "job", job["key"], "--errorCode", "odd")
+    assert given(gateway.alias, "refused")[0]["error_code"] == "odd"
+    (job,) = jobs_of(zbctl(team, "activate", "jobs", "payment", "--maxJobsToActivate", "1"))
+    zbctl(team, "fail", "job", job["key"], "--retries", "0", "--errorMessage", "no luck")
+    assert gateway.incidents().get().message == "no luck"
+
+
+def jobs_of(text):
+    return json.loads(text)["jobs"]
+
+
+@pytest.mark.flaky(reruns=2)  # it measures time
+@pytest.mark.parametrize("language", ["python", "node"])
+def test_a_waiting_worker_begins_within_300_ms(gateway, team, language):
+    worker = team.start(language)
+    gateway.waiting(1)
+    made = []
+    for number in range(1, 8):
+        gateway.make()
+        made.append(time.time())
+        until(lambda number=number: len(worker.keys("ended")) == number)
+        gateway.waiting(1)
+    waits = [begun - before for before, begun in zip(made, worker.times("begun"), strict=True)]
+    assert median(waits) < 0.3, waits
+
+
+@pytest.mark.databases("sqlite")
+def test_idle_workers_are_held_and_do_not_spin(gateway, team):
+    before = seen.registry.counts().polls["grpc"]
+    team.start("python", "one")
+    team.start("node", "two")
+    team.start("go", "three")
+    gateway.waiting(3)
+    time.sleep(3)  # nothing happens, which nobody can wait for
+    assert seen.registry.counts().polls["grpc"] - before == 3
+
+
+@pytest.mark.databases("sqlite", "postgresql")
+def test_a_job_that_is_not_done_in_time_goes_to_another_language_and_the_late_one_is_refused(gateway, team):
+    slow = team.start("python", timeout=1000)
+    made = gateway.make(variables={"act": "late"}, headers={"seconds": "4"}, on_complete="paid")
+    until(lambda: slow.keys("begun") == [made.job_key])
+    # The job as it is now takes its worker longer than it may; whoever has it next is faster.
+    gateway.row(made.job_key)
+    gateway.rows().update(custom_headers={"seconds": "0"})
+    fast = team.start("node")
+    until(lambda: made.job_key in fast.keys("ended") or slow.keys("ended"))
+    until(lambda: len(given(gateway.alias, "paid")) == 1)
+    until(lambda: "already deactivated" in slow.text, 30)
+    assert len(given(gateway.alias, "paid")) == 1
+
+
+@pytest.mark.databases("sqlite", "postgresql")
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_streams_bring_the_backlog_and_what_comes_later(gateway, team, language):
+    gateway.make_many("payment", [{}] * 20, on_complete="paid")
+    team.start(language, stream=True)
+    until(lambda: len(given(gateway.alias, "paid")) == 20)
+    gateway.make_many("payment", [{}] * 20, on_complete="paid")
+    until(lambda: len(given(gateway.alias, "paid")) == 40)
+    assert not gateway.rows().exists()
+
+
+@pytest.mark.databases("sqlite")
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_killed_worker_that_waits_swallows_no_job(gateway, team, stream):
+    killed = [team.start(language, name="gone", stream=stream) for language in ("python", "node")]
+    until(lambda: gateway.gateway.service.open >= 2)
+    for worker in killed:
+        worker.process.popen.kill()
+    until(lambda: gateway.gateway.service.open == 0)
+    made = gateway.make_many("payment", [{}] * 5)
+    assert len(gateway.client.activate("payment", 9)) == 5
+    assert {gateway.row(each.job_key).attempts for each in made} == {1}
+
+
+@pytest.mark.databases("sqlite")
+def test_workers_survive_a_restart_of_the_gateway(gateway, team):
+    for language in LANGUAGES:
+        team.start(language, language)
+    gateway.waiting(3)
+    gateway.gateway.stop()
+    for language in LANGUAGES:
+        gateway.make(language, on_complete="paid")
+    gateway.gateway = GrpcGateway(Options(using=gateway.alias, port=gateway.port))
+    gateway.gateway.start()
+    until(lambda: len(given(gateway.alias, "paid")) == 3)
+
+
+@pytest.mark.databases("sqlite")
+def test_workers_recover_from_an_overload(gateway, team, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(hands, "_LONGEST_LINE", 0)
+        for language in LANGUAGES:
+            gateway.make(language, on_complete="paid")
+        started = [team.start(language, language) for language in LANGUAGES]
+        until(lambda: all("EXHAUSTED" in each.text or "BackPressure" in each.text for each in started[:1]))
+    until(lambda: len(given(gateway.alias, "paid")) == 3)
+
+
+@pytest.mark.databases("postgresql")
+def test_a_thousand_jobs_over_several_workers_are_each_done_once(gateway, team):
+    mixed = [("python", True), ("python", False), ("node", True), ("node", False)]
+    started = [
+        team.start(language, name=f"{language}-{number}", stream=stream)
+        for number, (language, stream) in enumerate(mixed)
+    ]
+    made = gateway.make_many("payment", [{"n": number} for number in range(1000)], on_complete="paid")
+    until(lambda: Job.objects.using(gateway.alias).count() == 1000)
+    assert not gateway.rows().exists()
+    done = [key for each in started for key in each.keys("ended")]
+    assert sorted(done) == sorted(each.job_key for each in made)
+    assert Job.objects.using(gateway.alias).exclude(attempts=0).count() == 0
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.databases("postgresql")
+def test_an_idle_stream_is_alive_after_five_minutes(gateway, team):
+    started = [team.start(language, language, stream=True) for language in ("python", "node")]
+    streams = {stream for each in seen.registry.sights() for stream in each.streams}
+    time.sleep(330)
+    assert {stream for each in seen.registry.sights() for stream in each.streams} == streams
+    for language in ("python", "node"):
+        gateway.make(language, on_complete="paid")
+    until(lambda: len(given(gateway.alias, "paid")) == 2, 5)
+    assert all(len(each.keys("ended")) == 1 for each in started)

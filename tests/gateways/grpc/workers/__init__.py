@@ -1,0 +1,1 @@
+"""Workers as programs, each with the client library of a language."""
