@@ -16,7 +16,7 @@ from django.test import AsyncRequestFactory, RequestFactory
 
 from jobexec.clock import FrozenClock
 from jobexec.gateways import access
-from jobexec.gateways.access import users, verify
+from jobexec.gateways.access import users, verify, views
 from jobexec.gateways.access.limits import Buckets, buckets
 from jobexec.operations.gateway_clients import change_client, create_client
 
@@ -292,3 +292,12 @@ def test_a_user_sees_his_tenants_over_every_way(user, settings):
     with pytest.raises(access.Unauthenticated):
         access.authenticate(basic("ann", "correct horse"))
     assert access.known(basic("ann", "correct horse")) is None
+
+
+def test_a_client_that_is_forgotten_meanwhile_is_no_query_in_the_event_loop(monkeypatch):
+    """Who was remembered when the request came is let in, also if that is over a moment later."""
+    client = access.Client(caller=access.ANYBODY.caller, permissions=frozenset({"work"}), key="client:1")
+    found = iter([client])
+    monkeypatch.setattr(views, "known", lambda *given: next(found, None))
+    monkeypatch.setattr(views, "authenticate", lambda *given, **more: pytest.fail("The database was asked."))
+    assert ask_async(work_async, "Bearer jxc_x").status_code == 200

@@ -82,10 +82,10 @@ class _Rule:
     problem: Problem
     limited: bool
 
-    def refusal(self, request: HttpRequest) -> Refusal | None:
-        """Why the request is not served; None if it is. May ask the database."""
+    def refusal(self, request: HttpRequest, client: Client | None = None) -> Refusal | None:
+        """Why the request is not served; None if it is. Asks the database if it is not told who the client is."""
         try:
-            client = _client(request)
+            client = client or _client(request)
             client.check(self.permission)
             if self.limited:
                 limit(client)
@@ -130,10 +130,8 @@ def _awaited(
 ) -> Callable[..., Awaitable[HttpResponseBase]]:
     @wraps(view)
     async def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if known(_authorization(request)):
-            refusal = rule.refusal(request)  # asks no database
-        else:
-            refusal = await sync_to_async(rule.refusal)(request)
+        client = known(_authorization(request))
+        refusal = rule.refusal(request, client) if client else await sync_to_async(rule.refusal)(request)
         if refusal:
             return rule.refused(request, refusal)
         response = await view(request, *args, **kwargs)
