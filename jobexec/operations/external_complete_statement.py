@@ -110,7 +110,8 @@ def _gone(using: str, statement: str, values: dict[str, Any], told: bool) -> lis
         return list(ExternalWorkerJob.objects.using(using).raw(statement, values))
     with connections[using].cursor() as cursor:
         cursor.execute(statement, values)
-        return cursor.fetchall()
+        found: list[Any] = cursor.fetchall()
+    return found
 
 
 @cache

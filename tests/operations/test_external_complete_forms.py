@@ -51,13 +51,14 @@ def ends(alias: str, options: dict[str, Any], call: dict[str, Any], frozen: Any)
         error = type(problem), str(problem).replace(str(job.job_key), "KEY")
     found = []
     for table in (Job, ExternalWorkerJob, DeadLetterJob, JobLog):
-        for row in table.objects.using(alias).values():
+        rows: Any = table._base_manager.using(alias).values()
+        for row in rows:
             drop = {"id", "job_id", "job_key"} if table is not Job else {"id"}
             times = ("create_time", "due_date", "timestamp", "lock_expiration_time", "available_at")
             since = {name: row[name] - job.create_time for name in times if row.get(name)}
             rank = {"rank": row["rank"] - job.rank} if "rank" in row else {}
             found.append({**row, **since, **rank, **dict.fromkeys(drop)})
-        table.objects.using(alias).all().delete()
+        table._base_manager.using(alias).all().delete()
     found.append({"locks": list(ExclusiveLock.objects.using(alias).values_list("process_instance_id", flat=True))})
     ExclusiveLock.objects.using(alias).all().delete()
     return error, found
@@ -129,11 +130,11 @@ def test_what_has_changed_since_it_was_seen_is_left_to_the_portable_form(alias, 
     from jobexec.operations import external_complete_statement as statement
 
     job = jobexec.external_job("payment", using=alias)
-    write = statement._write
+    write: Any = statement._write
 
     def late(using: str, row: Any, *more: Any) -> bool:
         activate_jobs(alias, Fetch(type="payment", worker="w2", timeout=timedelta(minutes=1)))
-        return write(using, row, *more)
+        return bool(write(using, row, *more))
 
     monkeypatch.setattr(statement, "_write", late)
     complete_external_job(alias, job.job_key or 0)

@@ -10,7 +10,7 @@ import pytest
 import jobexec
 from jobexec.exceptions import InvalidJob, NotAllowed
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExternalWorkerJob, Incident, SuspendedJob
-from jobexec.operations import acquire_jobs, suspend
+from jobexec.operations import suspend
 from jobexec.operations.external_fetch import activate_jobs, next_available, yield_jobs
 from jobexec.operations.external_types import Caller, Fetch
 from tests.support.factories import make_job
@@ -19,8 +19,8 @@ MINUTE = timedelta(minutes=1)
 
 
 def fetch(alias: str, type: str = "payment", worker: str = "w1", **values: Any) -> list[Any]:
-    values = {"timeout": MINUTE, "max_jobs": 10} | values
-    return activate_jobs(alias, Fetch(type=type, worker=worker, **values))
+    asked: dict[str, Any] = {"timeout": MINUTE, "max_jobs": 10} | values
+    return activate_jobs(alias, Fetch(type=type, worker=worker, **asked))
 
 
 def make(alias: str, type: str = "payment", **options: Any) -> ExternalWorkerJob:
@@ -190,7 +190,6 @@ class TestExclusive:
 def acquire_one():
     from tests.support.factories import acquire
 
-    assert acquire_jobs
     return lambda alias: acquire(alias)
 
 
