@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from jobexec.models import Suspension
+from jobexec.operations.counts import CappedCount, JobCounts
 from jobexec.operations.overview import NodeStatus, Overview
 from jobexec.operations.problems import problems
 from jobexec.operations.traffic import SHARES, Traffic
@@ -46,8 +47,7 @@ def _counts(seen: Overview, screen: Screen) -> Iterator[str]:
         pgettext("jobs that wait for one", "retries"): counts.retries,
         _("suspended"): counts.suspended,
         pgettext("dead letters", "dead"): counts.dead_letters,
-        _("external"): counts.external,
-        _("with workers"): counts.with_workers,
+        **_outside(counts),
         _("history"): counts.history,
         _("incidents"): seen.incidents or 0,
     }
@@ -56,6 +56,13 @@ def _counts(seen: Overview, screen: Screen) -> Iterator[str]:
     extra = {_("incidents"): 2, _("history"): 1, _("external"): 3, _("with workers"): 4}
     columns = [Column(title, right=True, extra=extra.get(title, 0)) for title in (*cells, _("oldest due"))]
     yield from _part(screen, _("Jobs"), columns, [[*map(number, cells.values()), oldest]])
+
+
+def _outside(counts: JobCounts) -> dict[str, CappedCount]:
+    """Those of workers outside, where there are such jobs."""
+    if not (counts.external or counts.with_workers):
+        return {}
+    return {_("external"): counts.external, _("with workers"): counts.with_workers}
 
 
 def _traffic(seen: Overview, screen: Screen) -> Iterator[str]:
