@@ -73,10 +73,12 @@ def _answering(view: View) -> View:
         try:
             return await view(request, **parts)
         except Exception as error:
-            if code_of(error) == INTERNAL:
+            code = code_of(error)
+            if code == INTERNAL:
                 got_request_exception.send(sender=None, request=request)
-            if code_of(error).status >= 500:
                 logger.exception("%s %s failed", request.method, request.path)
+            elif code.status >= 500:  # may come with every request for a while
+                logger.warning("%s %s: %s: %s", request.method, request.path, code.title, error)
             return answer(request, error)
 
     return wrapped
