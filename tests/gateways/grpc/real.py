@@ -49,15 +49,21 @@ class Workers:
         self._stack = ExitStack()
 
     def start(
-        self, language: str, type: str = "payment", name: str = "", timeout: int = 60_000, stream: bool = False
+        self,
+        language: str,
+        type: str = "payment",
+        name: str = "",
+        timeout: int = 60_000,
+        stream: bool = False,
+        most: int = 100,
     ) -> Worker:
-        """A worker of a language, when it has started."""
+        """A worker of a language, when it has started. Only that in Python knows ``most``, the jobs at a time."""
         mode = "stream" if stream else "poll"
         arguments = [self.address, type, name or language, str(timeout), mode]
         if language == "go":
             return self._go(type, name or language, timeout, stream)
         if language == "python":
-            line = clients.command(clients.python("pyzeebe"), SCRIPTS / "worker.py", *arguments)
+            line = clients.command(clients.python("pyzeebe"), SCRIPTS / "worker.py", *arguments, str(most))
             return self._process(line).works()
         folder = clients.node("@camunda8/sdk")
         line = clients.command(folder, SCRIPTS / "worker.js", *arguments)

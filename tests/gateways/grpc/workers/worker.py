@@ -1,4 +1,4 @@
-"""A worker with pyzeebe: python worker.py ADDRESS TYPE NAME TIMEOUT_MS stream|poll
+"""A worker with pyzeebe: python worker.py ADDRESS TYPE NAME TIMEOUT_MS stream|poll JOBS_AT_A_TIME
 
 It does what the variable "act" of each job says, and writes a line at the beginning and at the end of each.
 """
@@ -12,6 +12,7 @@ from pyzeebe import Job, JobController, ZeebeWorker, create_insecure_channel
 from pyzeebe.errors import BusinessError
 
 address, task_type, name, timeout, mode = sys.argv[1:6]
+most = int(sys.argv[6])
 logging.basicConfig(stream=sys.stdout, level=logging.WARNING)
 
 
@@ -30,7 +31,7 @@ async def main() -> None:
         exception_handler=on_error,
         timeout_ms=int(timeout),
         max_jobs_to_activate=32,
-        max_running_jobs=100,
+        max_running_jobs=most,
     )
     async def work(job: Job, act: str = "complete") -> dict:  # what it fetches are the names of its parameters
         print("begun", job.key, time.time(), flush=True)
