@@ -7,6 +7,7 @@ import pytest
 from jobexec import job
 from jobexec.clock import FrozenClock
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, Job
+from jobexec.operations import suspend
 from jobexec.operations.gateway_clients import create_client
 from tests.gateways.engine_rest import URLS, EngineRest, error
 from tests.support.factories import make_external
@@ -159,6 +160,24 @@ def test_the_most_recent_lock_counts_even_when_it_is_over(alias, rest, frozen):
     status, said = rest.post(path(row, "complete"), workerId="python")
     assert status == 400 and "locked by worker 'node'" in said["message"]
     assert rest.post(path(row, "complete"), workerId="node") == (204, None)
+
+
+def test_a_lock_that_is_over_cannot_be_extended(alias, rest, frozen):
+    row = make_external(alias)
+    rest.fetch("payment", lock=1000)
+    frozen.tick(timedelta(seconds=2))
+    status, said = rest.post(path(row, "extendLock"), workerId="w", newDuration=5000)
+    assert (status, said["type"]) == (400, "RestException")
+    assert rest.post(path(row, "lock"), workerId="w", lockDuration=5000) == (204, None), "but it can be locked again"
+    assert rest.fetch("payment", worker="other") == []
+
+
+def test_a_task_that_is_suspended_cannot_be_completed(alias, rest):
+    row = make_external(alias, process_instance_id="pi-1")
+    suspend(process_instance_id="pi-1", using=alias)
+    assert rest.fetch("payment") == []
+    status, said = rest.post(path(row, "complete"), workerId="w")
+    assert (status, said["type"]) == (400, "RestException")
 
 
 def test_failing_keeps_the_retries_that_the_worker_says(alias, rest, frozen):
@@ -340,6 +359,33 @@ def test_what_is_wrong_is_named(alias, rest, verb, body, message):
 def test_a_body_that_is_no_object_is_refused(alias, rest, body):
     status, said = rest.send("POST", "/external-task/1/complete", body)
     assert (status, said["type"], said["code"]) == (400, "InvalidRequestException", 0)
+
+
+@pytest.mark.databases("sqlite")
+def test_a_body_that_is_too_large_says_so(alias, rest, settings):
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 100
+    status, said = rest.post("/external-task/1/complete", workerId="w" * 200)
+    assert (status, said["type"]) == (413, "RestException")
+    assert "DATA_UPLOAD_MAX_MEMORY_SIZE" in said["message"]
+
+
+@pytest.mark.databases("sqlite")
+def test_variables_that_are_too_large_are_refused(alias, rest, settings):
+    settings.JOBEXEC = settings.JOBEXEC | {"EXTERNAL_MAX_PAYLOAD": 1000}
+    row = make_external(alias)
+    rest.fetch("payment")
+    status, said = rest.post(path(row, "complete"), workerId="w", variables={"x": {"value": "x" * 2000}})
+    assert (status, said["type"]) == (400, "InvalidRequestException")
+    assert "EXTERNAL_MAX_PAYLOAD" in said["message"]
+
+
+@pytest.mark.databases("sqlite")
+def test_what_ends_a_task_is_not_counted_against_the_rate(alias, closed):
+    shop = client(alias, max_requests_per_second=1)
+    row = make_external(alias)
+    assert len(shop.fetch("payment")) == 1
+    assert shop.post("/external-task/fetchAndLock", workerId="w", maxTasks=1)[0] == 503
+    assert shop.post(path(row, "complete"), workerId="w") == (204, None)
 
 
 @pytest.mark.databases("sqlite")
