@@ -59,7 +59,7 @@ def throw_external_error(
         else:
             _log(using, row, _said_of(code, text), sent, caller, worker)
             outer = {**(row.handler_configuration.get("variables") or {}), **sent}
-            given = {"variables": outer, "error_code": code, "error_message": text}
+            given = {"variables": outer, "error_code": code, "error_message": text[:MESSAGE_LENGTH]}
             _tell(using, row, run_callback(using, row, callback, given), code, text)
 
     in_transaction(using, verb)

@@ -194,6 +194,12 @@ def test_one_for_all_codes(alias, calls):
     assert calls == [({}, "ANY", "", 0)]
 
 
+def test_a_message_for_a_handler_is_not_endless_either(alias, calls):
+    job = in_hands(alias, on_error="tests.caught")
+    throw_external_error(alias, job.key, code="ANY", message="x" * 5000)
+    assert len(reload(alias, job).handler_configuration["kwargs"]["error_message"]) == 4000
+
+
 @pytest.mark.parametrize(
     ("configuration", "code", "found"),
     [
