@@ -28,6 +28,7 @@ OF_DJANGO = {
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 640, "height": 900}
 SUSPEND = "/admin/jobexec/suspension/add/"
 ADD_SCHEDULE = "/admin/jobexec/schedule/add/"
+ADD_CLIENT = "/admin/jobexec/gatewayclient/add/"
 
 
 @pytest.fixture
@@ -49,6 +50,7 @@ def pages(page: Any, rows: dict[type[Any], Any], asking: frozenset[str]) -> Iter
         f"{list_url(DeadLetterJob)}?fingerprint={data.FINGERPRINT}",
         f"{list_url(Job)}?q=nothing",
         ADD_SCHEDULE,
+        ADD_CLIENT,
         SUSPEND,
     ]:
         page.goto(url)
