@@ -180,6 +180,17 @@ def test_hands_do_the_work_and_go():
     assert hands.submit(lambda: "again").result(SOON) == "again"
 
 
+def test_hands_that_are_woken_for_nothing_stay():
+    """A busy thread took the work; who ended now would have to connect again for the next piece."""
+    hands = Hands("jobexec-test-woken")
+    hands.submit(int).result(5)
+    until(lambda: hands._idle == 1)
+    with hands._changed:
+        hands._changed.notify_all()
+        assert not hands._changed.wait_for(lambda: not hands._threads, 0.2)
+    assert hands.close(5)
+
+
 def test_idle_hands_end(monkeypatch):
     monkeypatch.setattr("jobexec.gateways.hub.hands._IDLE", 0.01)
     hands = Hands("jobexec-test-idle")

@@ -72,7 +72,8 @@ class Hands:
         with self._changed:
             if not self._line and not self._closed:
                 self._idle += 1
-                self._changed.wait(_IDLE)
+                # Who is woken for work that a busy thread has taken meanwhile waits on, and keeps its connection.
+                self._changed.wait_for(lambda: self._line or self._closed, _IDLE)
                 self._idle -= 1
             if self._line:
                 return self._line.popleft()
