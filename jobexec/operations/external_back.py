@@ -19,17 +19,18 @@ from .suspensions import covered_rows
 
 
 def give_back(
-    using: str, row: ExternalWorkerJob, *, due_date: datetime | None, **changes: Any
+    using: str, row: ExternalWorkerJob, *, due_date: datetime | None, lease_token: str = "", **changes: Any
 ) -> ExternalWorkerJob | SuspendedJob | None:
     """Let others fetch a job whose row the caller has locked, from ``due_date`` on (None: at once).
 
     A job that was to be suspended when its worker has ended with it goes to the suspended jobs, and keeps its date
     there. Its process instance is freed, waiting workers are told, also of a date that lies ahead: they wait until
-    then and not longer. Returns the row where it now is; None if somebody else changed it.
+    then and not longer. With a ``lease_token`` only workers that ask for a lease get it. Returns the row where it now
+    is; None if somebody else changed it.
     """
     if covered_rows(using, [row]):
         return move(row, SuspendedJob, **changes, due_date=due_date, suspended_at=clock.now(using))
-    changes |= {**given_back(), "due_date": due_date, "available_at": due_date}
+    changes |= {**given_back(), "due_date": due_date, "available_at": due_date, "lease_token": lease_token}
     changes["revision"] = row.revision + 1
     same = ExternalWorkerJob.objects.using(using).filter(pk=row.pk, revision=row.revision)
     if not same.update(**changes):

@@ -164,7 +164,7 @@ def _settle_failure(
     external_log.write(using, LogState.FAILED, row, caller, worker, **told, fingerprint=alike)
     moved: AbstractJob | None
     if changes["retries"]:
-        moved = give_back(using, row, due_date=retry_at, **changes)
+        moved = give_back(using, row, due_date=retry_at, lease_token=row.lease_token, **changes)
         signal, error = signals.job_failed, WorkerFailed(*filter(None, [changes["exception_message"]]))
     else:
         changes |= {"exception_message": changes["exception_message"] or NO_RETRIES_LEFT, "fingerprint": alike}

@@ -190,6 +190,17 @@ def test_a_lease_must_be_that_of_the_last_fetch(alias, frozen, finish):
     finish(alias, second.key, second.lease_token)
 
 
+def test_once_leased_a_job_is_not_given_to_whoever_could_not_prove_it(alias):
+    job = in_hands(alias, lease=True)
+    fail_external_job(alias, job.key, retries=1, lease=job.lease_token)
+    assert fetch(alias) == []
+    (again,) = fetch(alias, with_lease=True)
+    assert again.lease_token != job.lease_token
+    with pytest.raises(StaleLease):
+        complete_external_job(alias, job.key, lease=job.lease_token)
+    complete_external_job(alias, job.key, lease=again.lease_token)
+
+
 def test_a_lease_of_before_does_not_fit_a_job_that_has_none(alias):
     job = in_hands(alias, lease=True)
     unlock_external_job(alias, job.key)
