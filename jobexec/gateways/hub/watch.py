@@ -19,7 +19,7 @@ from .ears import ear_of
 from .places import Queue
 
 #: Seconds between two looks for lost notices, and where nobody tells of other processes.
-PROBE, PROBE_WHEN_DEAF = 10.0, 0.25
+PROBE, PROBE_WHEN_DEAF = 10.0, 0.15
 _ASK_AGAIN = 0.25  # between two questions when the next job comes: a flood of notices must not become one of questions
 _IDLE = 30.0  # seconds without anybody who waits, after which the thread ends
 
