@@ -50,7 +50,7 @@ from jobexec.operations.external import (
 )
 from tests.support.factories import fetch, make_external
 
-EXAMPLES = int(os.environ.get("JOBEXEC_TEST_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("JOBEXEC_TEST_EXAMPLES", "25"))
 WORKERS = ("one", "two")
 REFUSED = (JobNotFound, JobStateError, StaleLease, WrongWorker)
 workers = st.sampled_from(WORKERS)
