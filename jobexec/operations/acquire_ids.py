@@ -12,7 +12,7 @@ from jobexec import clock
 from .acquire import acquire_jobs
 from .one_statement_ids import lock_plain_ids
 from .page import in_order, named
-from .work import Acquisition, Scope
+from .work import AcquiredJob, Acquisition, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ def acquire_ids(
     wanted = list(dict.fromkeys(ids))
     if limit < 1 or not wanted:
         return Named(Acquisition(), frozenset(wanted))
-    result, rest = _plain(using, owner, wanted[:limit], scope, lock_time, strategy), wanted
-    if result.jobs:
-        mine = {job.id for job in result.jobs}
-        rest = [id for id in wanted if id not in mine]
-    # Without a lock and outside of a transaction: mostly nobody has left anything, and that is all.
-    free = _still_free(using, scope, rest)
+    plain = _plain(using, owner, wanted[:limit], scope, lock_time, strategy)
+    result, free = Acquisition(), wanted
+    if plain is not None:
+        result = Acquisition(plain, found=len(plain))
+        # Without a lock and outside of a transaction: mostly nothing is left, and that is all.
+        free = _still_free(using, scope, _others(wanted, plain))
     if free and len(result.jobs) < limit:
         others = acquire_jobs(
             using,
@@ -64,16 +64,23 @@ def acquire_ids(
             force_after=force_after,
             ids=free,
         )
+        free = _still_free(using, scope, _others(free, others.jobs))
         result = _together(result, others)
-        free = _still_free(using, scope, [id for id in free if id not in {job.id for job in others.jobs}])
     return Named(result, frozenset(free))
 
 
-def _plain(using: str, owner: str, ids: list[UUID], scope: Scope, lock_time: timedelta, strategy: str) -> Acquisition:
+def _plain(
+    using: str, owner: str, ids: list[UUID], scope: Scope, lock_time: timedelta, strategy: str
+) -> list[AcquiredJob] | None:
+    """Those that one statement can lock; None if there is none for this database and these settings."""
     if strategy not in ("auto", "skip_locked") or scope.tenants is not None:
-        return Acquisition()
-    jobs = lock_plain_ids(using, owner, ids, scope, clock.now(using) + lock_time) or []
-    return Acquisition(jobs, found=len(jobs))
+        return None
+    return lock_plain_ids(using, owner, ids, scope, clock.now(using) + lock_time)
+
+
+def _others(ids: list[UUID], jobs: list[AcquiredJob]) -> list[UUID]:
+    acquired = {job.id for job in jobs}
+    return [id for id in ids if id not in acquired]
 
 
 def _together(first: Acquisition, second: Acquisition) -> Acquisition:

@@ -103,10 +103,11 @@ def test_a_row_that_somebody_just_holds_is_left(alias):
     assert names(by_ids(alias, [row.pk]).acquisition) == [row.pk]
 
 
+@pytest.mark.databases("sqlite", "postgresql")  # where a fast form stands beside the portable one
 def test_all_by_name_is_a_page_of_all(alias):
     """Whatever is in the tables: who names every row gets what a page of everything brings, and leaves the same."""
 
-    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EXAMPLES // 2, suppress_health_check=list(HealthCheck))
     @given(st.lists(ROWS, max_size=10), SUSPENSIONS, SCOPES)
     def check(rows, suspension, scope):
         ids = [UUID(int=number + 1) for number in range(len(rows))]
@@ -114,10 +115,10 @@ def test_all_by_name_is_a_page_of_all(alias):
         def named():
             found = acquire_ids(alias, "one", ids[::-1], 50, scope, lock_time=LOCK_TIME)
             assert not found.left
-            return names(found.acquisition)
+            return sorted(names(found.acquisition))  # siblings stand together, wherever the others stand
 
         def page():
-            return names(acquire_jobs(alias, "one", 50, scope, lock_time=LOCK_TIME))
+            return sorted(names(acquire_jobs(alias, "one", 50, scope, lock_time=LOCK_TIME)))
 
         assert tried(alias, rows, suspension, named) == tried(alias, rows, suspension, page)
 
