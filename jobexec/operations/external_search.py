@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Max, Q, QuerySet
+from django.db.models.functions import Substr
+from django.db.models.lookups import Exact
 
 from jobexec import clock
 from jobexec.models import (
@@ -73,8 +75,13 @@ def of_types(types: Collection[str]) -> Q:
     condition = Q(handler_type__in=sorted(exact))
     for type in sorted(types):
         if type.endswith("*"):
-            condition |= Q(handler_type__startswith=type[:-1])
+            condition |= _begins_like(type[:-1])
     return condition
+
+
+def _begins_like(prefix: str) -> Q:
+    # Compared again: LIKE does not tell capitals from small letters on SQLite.
+    return Q(handler_type__startswith=prefix) & Q(Exact(Substr("handler_type", 1, len(prefix)), prefix))
 
 
 def external_rows(using: str, table: type[AbstractJob], caller: Caller = EVERYTHING) -> QuerySet[Any]:

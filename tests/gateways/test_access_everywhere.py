@@ -103,8 +103,8 @@ def world(alias):
     )
     mine = [make_external(alias, type, tenant_id="acme").job_key for type in ("payment", "mail.send")]
     theirs = [make_external(alias, "payment", tenant_id=tenant).job_key for tenant in ("", "beta")]
-    other = make_external(alias, "secret", tenant_id="acme").job_key
-    return Caller(secret), mine, [*theirs, other]
+    others = [make_external(alias, type, tenant_id="acme").job_key for type in ("secret", "MAIL.secret", "mail_secret")]
+    return Caller(secret), mine, [*theirs, *others]
 
 
 def untouched(alias, keys):
@@ -133,7 +133,7 @@ def test_searches_show_only_what_is_ones_own(alias, world):
 def test_nothing_can_be_done_to_what_is_not_ones_own(alias, world):
     caller, _mine, theirs = world
     before = untouched(alias, theirs)
-    assert len(before) == 3
+    assert len(before) == 5
     worker = {"workerId": "w"}
     for key in theirs:
         for method, path, body in (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from jobexec import clock
 from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, JobType, SuspendedJob
+from jobexec.operations.external_search import visible as of_caller
 from jobexec.operations.external_types import Caller
 
 from .bodies import Body
@@ -75,14 +76,7 @@ class TaskQuery:
 def visible(using: str, table: type[AbstractJob], caller: Caller) -> QuerySet[AbstractJob]:
     """The external jobs of a table that the caller may see."""
     rows = table._base_manager.using(using).filter(job_key__isnull=False, type=JobType.EXTERNAL)
-    if caller.tenants is not None:
-        rows = rows.filter(tenant_id__in=caller.tenants)
-    if caller.types is not None:
-        allowed = Q(handler_type__in=caller.types)
-        for prefix in caller.type_prefixes():
-            allowed |= Q(handler_type__startswith=prefix)
-        rows = rows.filter(allowed)
-    return rows
+    return of_caller(rows, caller)
 
 
 def one(using: str, caller: Caller, id: str) -> AbstractJob:
