@@ -102,6 +102,7 @@ def test_tasks_of_several_topics_are_completed_and_a_held_poll_is_woken(alias, w
         process.wait("got", 4)
         took = time.monotonic() - start
         completed(alias, row, process)
+    print(f"woken after {took:.3f} s")
     assert took < 5, process.text
     assert not process.all("error"), process.text
 
