@@ -52,10 +52,11 @@ job_cancelled = Signal()
 #: Jobs were suspended. Arguments: ``using``, ``jobs`` (rows of SuspendedJob).
 job_suspended = Signal()
 
-#: Suspended jobs were activated. Arguments: ``using``, ``jobs`` (rows of Job or TimerJob).
+#: Suspended jobs were activated. Arguments: ``using``, ``jobs`` (rows of Job, TimerJob or ExternalWorkerJob).
 job_activated = Signal()
 
-#: Dead letters were given new retries. Arguments: ``using``, ``jobs`` (rows of Job, SuspendedJob or HistoryJob).
+#: Dead letters were given new retries. Arguments: ``using``, ``jobs`` (rows of Job, ExternalWorkerJob, SuspendedJob or
+#: HistoryJob).
 job_requeued = Signal()
 
 #: This process has registered a node. Arguments: ``using``, ``node`` (the ExecutorNode row).

@@ -39,7 +39,7 @@ def as_id(id: UUID | str) -> UUID | None:
 
 
 def find_job(id: UUID | str, using: str = "default", *, defer: Sequence[str] = ()) -> AbstractJob:
-    """The row of this job: a Job, TimerJob, SuspendedJob, DeadLetterJob or HistoryJob.
+    """The row of this job: a Job, TimerJob, SuspendedJob, DeadLetterJob, ExternalWorkerJob or HistoryJob.
 
     The columns in ``defer`` stay in the database until they are asked for. Raises
     :class:`~jobexec.exceptions.JobNotFound` if it is in no table: done, deleted, or never there; also for texts that

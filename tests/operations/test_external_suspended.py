@@ -1,12 +1,14 @@
 """Jobs of workers outside are suspended and activated like all others, and stay what they are."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from jobexec.models import ExternalWorkerJob, Job, Scope, SuspendedJob, Suspension, TimerJob
-from jobexec.operations import activate, suspend, sweep_suspensions
+from jobexec.models import DeadLetterJob, ExternalWorkerJob, Job, Scope, SuspendedJob, Suspension, TimerJob
+from jobexec.operations import activate, start_batch, suspend, sweep_suspensions
 from jobexec.operations.external import complete_external_job, fail_external_job
+from tests.support.batches import run_to_the_end
 from tests.support.factories import make_job, reload, table_of, tables_of
 from tests.support.outside import MINUTE, fetch, held_by_worker, make_external, missed_by_worker
 
@@ -139,3 +141,26 @@ def test_new_jobs_only(alias, frozen):
     after = make_external(alias, tenant_id="acme")
     assert [job.id for job in fetch(alias)] == [before.pk]
     assert tables_of(alias)[after.pk] == [SuspendedJob]
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments", "left"),
+    [
+        ("suspend", {}, {SuspendedJob: 3, ExternalWorkerJob: 1}),
+        ("cancel", {}, {ExternalWorkerJob: 1}),
+        ("move_to_dead_letter", {}, {DeadLetterJob: 3, ExternalWorkerJob: 1}),
+        ("set_priority", {"priority": 8}, {ExternalWorkerJob: 4}),
+    ],
+)
+def test_a_batch_does_it_to_many(alias, frozen, configure, operation, arguments, left):
+    configure(INVOCATIONS_PER_BATCH_JOB=2)
+    held = held_by_worker(alias)
+    jobs = [make_external(alias) for _ in range(3)]
+    rows = ExternalWorkerJob.objects.using(alias).filter(handler_type="payment")
+    batch = start_batch(operation, rows, arguments=arguments, using=alias)
+    assert run_to_the_end(alias, frozen, batch).over
+    found = Counter(table for (table,) in tables_of(alias).values())
+    assert found == left
+    assert table_of(alias, held) is ExternalWorkerJob
+    if operation == "set_priority":
+        assert {reload(alias, job).priority for job in (held, *jobs)} == {8}
