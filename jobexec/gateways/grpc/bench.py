@@ -69,7 +69,7 @@ class Bench:
         try:
             parcels = await asyncio.shield(future)
         except asyncio.CancelledError:
-            future.add_done_callback(self._give_back_of)
+            future.add_done_callback(partial(self._after_all, fetch))
             raise
         if parcels:
             self.hub.expect(fetch.type, min(each.job.deadline for each in parcels))
@@ -100,9 +100,11 @@ class Bench:
         self._giving_back.add(future)
         future.add_done_callback(self._giving_back.discard)
 
-    def _give_back_of(self, future: asyncio.Future[list[Parcel]]) -> None:
+    def _after_all(self, fetch: Fetch, future: asyncio.Future[list[Parcel]]) -> None:
+        """The fetch of a client that has gone is over. Others passed over what it had locked: they look again."""
         if not future.cancelled() and not future.exception():
             self.give_back(future.result())
+        self.hub.queue.wake([fetch.type])
 
     async def all_given_back(self) -> None:
         """Wait for what is being given back."""

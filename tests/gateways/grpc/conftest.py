@@ -5,8 +5,15 @@ from django.db import connections
 
 from jobexec.gateways import access
 from jobexec.gateways.hub import hands
+from tests.support.certificates import Authority
 
 from .bed import Bed
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory):
+    """Signs certificates."""
+    return Authority(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture

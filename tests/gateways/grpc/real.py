@@ -44,8 +44,8 @@ class Worker:
 class Workers:
     """Starts workers of the languages; all are killed at the end."""
 
-    def __init__(self, port: int) -> None:
-        self.address = f"127.0.0.1:{port}"
+    def __init__(self, port: int, host: str = "127.0.0.1", **variables: str) -> None:
+        self.address, self._variables = f"{host}:{port}", variables
         self._stack = ExitStack()
 
     def start(
@@ -84,7 +84,7 @@ class Workers:
         return Worker(self._started(line, **variables))
 
     def _started(self, line: list[str], **variables: str) -> Process:
-        process = Process(line, clients.environment(**variables))
+        process = Process(line, clients.environment(**self._variables, **variables))
         self._stack.callback(process.close)
         return process
 
@@ -93,9 +93,9 @@ class Workers:
 
 
 @contextmanager
-def workers(port: int) -> Iterator[Workers]:
-    """Workers that are killed at the end of the block."""
-    team = Workers(port)
+def workers(port: int, host: str = "127.0.0.1", **variables: str) -> Iterator[Workers]:
+    """Workers that are killed at the end of the block; variables are those of their environment."""
+    team = Workers(port, host, **variables)
     try:
         yield team
     finally:

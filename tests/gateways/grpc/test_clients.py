@@ -15,6 +15,7 @@ from jobexec.gateways.grpc.options import Options
 from jobexec.gateways.hub import hands
 from jobexec.handlers import registry
 from jobexec.models import Job
+from jobexec.operations.gateway_clients import create_client
 from tests.gateways.grpc.real import LANGUAGES, workers
 from tests.support.waiting import until
 
@@ -223,3 +224,39 @@ def test_an_idle_stream_is_alive_after_five_minutes(gateway, team):
         gateway.make(language, on_complete="paid")
     until(lambda: len(given(gateway.alias, "paid")) == 2, 5)
     assert all(len(each.keys("ended")) == 1 for each in started)
+
+
+@pytest.mark.databases("sqlite")
+class TestCredentials:
+    """Workers that say who they are."""
+
+    @pytest.fixture
+    def keys(self, alias):
+        return {"GATEWAY_AUTH": "required", "GATEWAY_DATABASE": alias}
+
+    @pytest.fixture
+    def options(self, authority):
+        certificate, key = authority.issue("localhost")
+        return {"tls_cert": certificate, "tls_key": key, "client_ca": authority.ca}
+
+    @pytest.mark.parametrize("options", [{}])
+    def test_node_with_name_and_secret(self, gateway):
+        _, secret = create_client(gateway.alias, name="shop")
+        gateway.make(on_complete="paid")
+        variables = {
+            "CAMUNDA_AUTH_STRATEGY": "BASIC",
+            "CAMUNDA_BASIC_AUTH_USERNAME": "shop",
+            "CAMUNDA_BASIC_AUTH_PASSWORD": secret,
+        }
+        with workers(gateway.port, **variables) as team:
+            team.start("node")
+            until(lambda: given(gateway.alias, "paid"), 30)
+
+    def test_python_with_a_certificate(self, gateway, authority):
+        create_client(gateway.alias, name="bank")
+        gateway.make(on_complete="paid")
+        certificate, key = authority.issue("bank")
+        variables = {"CA": str(authority.ca), "CERTIFICATE": str(certificate), "KEY": str(key)}
+        with workers(gateway.port, host="localhost", **variables) as team:
+            team.start("python")
+            until(lambda: given(gateway.alias, "paid"))

@@ -11,7 +11,6 @@ from jobexec.gateways.grpc import gateway_pb2 as pb
 from jobexec.gateways.grpc.options import Options
 from jobexec.operations.gateway_clients import create_client
 from tests.support import grpc_code
-from tests.support.certificates import Authority
 
 Code = grpc.StatusCode
 
@@ -90,11 +89,6 @@ class TestAccess:
         assert len(client.activate("payment")) == 1
         assert code_of(lambda: [client.activate("payment") for _ in range(20)]) == Code.RESOURCE_EXHAUSTED
         client.CompleteJob(jobKey=made.job_key)
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.mark.transactional

@@ -4,8 +4,8 @@ const { Camunda8 } = require('@camunda8/sdk')
 
 const [address, type, name, timeout, mode] = process.argv.slice(2)
 const zeebe = new Camunda8({
-  ZEEBE_GRPC_ADDRESS: `grpc://${address}`,
-  CAMUNDA_AUTH_STRATEGY: 'NONE',
+  ZEEBE_GRPC_ADDRESS: `${process.env.SCHEME || 'grpc'}://${address}`,
+  CAMUNDA_AUTH_STRATEGY: process.env.CAMUNDA_AUTH_STRATEGY || 'NONE',
   CAMUNDA_LOG_LEVEL: 'warn',
 }).getZeebeGrpcApiClient()
 

@@ -5,10 +5,13 @@ It does what the variable "act" of each job says, and writes a line at the begin
 
 import asyncio
 import logging
+import os
 import sys
 import time
+from pathlib import Path
 
-from pyzeebe import Job, JobController, ZeebeWorker, create_insecure_channel
+import grpc
+from pyzeebe import Job, JobController, ZeebeWorker, create_insecure_channel, create_secure_channel
 from pyzeebe.errors import BusinessError
 
 address, task_type, name, timeout, mode = sys.argv[1:6]
@@ -23,8 +26,15 @@ async def on_error(error: Exception, job: Job, controller: JobController) -> Non
         await controller.set_failure_status(str(error), retry_back_off_ms=int(job.custom_headers.get("back_off", 0)))
 
 
+def channel() -> grpc.aio.Channel:
+    if "CA" not in os.environ:
+        return create_insecure_channel(grpc_address=address)
+    files = [Path(os.environ[name]).read_bytes() for name in ("CA", "KEY", "CERTIFICATE")]
+    return create_secure_channel(grpc_address=address, channel_credentials=grpc.ssl_channel_credentials(*files))
+
+
 async def main() -> None:
-    worker = ZeebeWorker(create_insecure_channel(grpc_address=address), name=name, stream_enabled=mode == "stream")
+    worker = ZeebeWorker(channel(), name=name, stream_enabled=mode == "stream")
 
     @worker.task(
         task_type=task_type,
