@@ -26,7 +26,7 @@ async def on_error(error: Exception, job: Job, controller: JobController) -> Non
         await controller.set_failure_status(str(error), retry_back_off_ms=int(job.custom_headers.get("back_off", 0)))
 
 
-def channel() -> grpc.aio.Channel:
+def channel():
     if "CA" not in os.environ:
         return create_insecure_channel(grpc_address=address)
     files = [Path(os.environ[name]).read_bytes() for name in ("CA", "KEY", "CERTIFICATE")]
