@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -43,21 +43,7 @@ class Found:
     row: AbstractJob
     state: str
     deadline: datetime | None = None
-    end_time: datetime | None = None
     failed_with_retries_left: bool = False
-    suspended: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExternalJobSearch:
-    """Conditions that a job meets all of.
-
-    ``where`` are of columns; ``matches`` of what is known only when a row is read.
-    """
-
-    where: Q = field(default_factory=Q)
-    matches: Sequence[Callable[[Found], bool]] = ()
-    caller: Caller = EVERYTHING
 
 
 def visible(rows: QuerySet[Any], caller: Caller) -> QuerySet[Any]:
@@ -92,21 +78,13 @@ def external_rows(using: str, table: type[AbstractJob], caller: Caller = EVERYTH
     return visible(rows, caller)
 
 
-def search_external_jobs(
-    using: str, search: ExternalJobSearch, *, order: Callable[[Found], Any] | None = None, down: bool = False
-) -> list[Found]:
-    """The jobs that match, by their keys or by ``order``; of each table the :data:`MOST` oldest at most."""
+def search_external_jobs(using: str, where: Q, caller: Caller = EVERYTHING) -> list[Found]:
+    """The jobs that are not over, by their keys: of each table the :data:`MOST` oldest that match at most."""
     found: list[Found] = []
     for table in TABLES:
-        rows = external_rows(using, table, search.caller).filter(search.where).order_by("job_key")
+        rows = external_rows(using, table, caller).filter(where).order_by("job_key")
         found += _found(using, list(rows[:MOST]))
-    found = [each for each in found if all(matches(each) for matches in search.matches)]
-    found.sort(key=lambda each: each.row.job_key or 0)
-    if order is not None:
-        found.sort(key=order, reverse=down)
-    elif down:
-        found.reverse()
-    return found
+    return sorted(found, key=lambda each: each.row.job_key or 0)
 
 
 def _found(using: str, rows: Sequence[AbstractJob]) -> list[Found]:
@@ -128,9 +106,9 @@ def _thrown(using: str, dead: Sequence[Any]) -> set[Any]:
 
 def _said(row: AbstractJob, thrown: bool, now: datetime) -> Found:
     if isinstance(row, DeadLetterJob):
-        return Found(row, ERROR_THROWN if thrown else FAILED, end_time=None)
+        return Found(row, ERROR_THROWN if thrown else FAILED)
     if isinstance(row, SuspendedJob):
-        return Found(row, CREATED, suspended=True)
+        return Found(row, CREATED)
     deadline = row.lock_expiration_time
     over = deadline is not None and deadline <= now
     failed = bool(row.handler_configuration.get("failures")) if isinstance(row.handler_configuration, dict) else False

@@ -8,7 +8,6 @@ from django.http import HttpRequest, HttpResponse
 
 from jobexec.operations.external_search import (
     MOST,
-    ExternalJobSearch,
     keys_of_jobs,
     search_external_jobs,
     search_incidents,
@@ -68,7 +67,7 @@ def jobs(request: HttpRequest) -> HttpResponse:
     """POST /jobs/search: jobs that are not over."""
     body = read(request)
     asked, sort = filter_of(body, JOB_MEMBERS), order_of(body, JOB_MEMBERS)
-    found = search_external_jobs(database(), ExternalJobSearch(where=asked.where, caller=caller_of(request)))
+    found = search_external_jobs(database(), asked.where, caller_of(request))
     rows = [row for row in map(shown.found_job, found) if asked.matches(row)]
     sort(rows)
     return json_answer(page_of(body, rows, more=len(found) >= MOST))

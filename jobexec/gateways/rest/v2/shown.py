@@ -52,7 +52,7 @@ def found_job(found: Found) -> dict[str, Any]:
         "deniedReason": None,
         "elementId": wire.element_id(configuration.get("element_id", ""), row.handler_type),
         "elementInstanceKey": wire.key_text(row.execution_id),
-        "endTime": wire.iso(found.end_time),
+        "endTime": None,
         "errorCode": None,  # its text is in the message
         "errorMessage": row.exception_message or None,
         "hasFailedWithRetriesLeft": found.failed_with_retries_left,
