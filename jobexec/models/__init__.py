@@ -24,15 +24,12 @@ from .suspension import Scope, Suspension
 from .task_result import ResultStatus, TaskResult
 from .timer_job import TimerJob
 
-JOB_TABLES: tuple[type[AbstractJob], ...] = (
-    Job,
-    TimerJob,
-    SuspendedJob,
-    DeadLetterJob,
-    ExternalWorkerJob,
-)
+#: Where the jobs are that executors run.
+HANDLER_TABLES: tuple[type[AbstractJob], ...] = (Job, TimerJob, SuspendedJob, DeadLetterJob)
+JOB_TABLES: tuple[type[AbstractJob], ...] = (*HANDLER_TABLES, ExternalWorkerJob)
 
 __all__ = [
+    "HANDLER_TABLES",
     "JOB_TABLES",
     "SHARED_COLUMNS",
     "WITHDRAWN",

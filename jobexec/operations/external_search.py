@@ -1,4 +1,4 @@
-"""External jobs and their incidents, wherever they are now, and what the job log knows of those that are over."""
+"""External jobs and their incidents, wherever they are now; of those that are over the job log knows how many."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from django.db.models import Case, CharField, F, Field, QuerySet, UUIDField, Val
 from django.db.models.functions import Cast
 
 from jobexec import clock
-from jobexec.models import JOB_TABLES, AbstractJob, JobKey
+from jobexec.models import HANDLER_TABLES, AbstractJob, JobKey
 
 from .insert import parameters
 from .locking import lock_rows, names_conflict_target
 
-_TABLES = {table.state: table for table in JOB_TABLES}
+_TABLES = {table.state: table for table in HANDLER_TABLES}
 _COLUMNS = ("handler_type", "key", "job_id", "create_time", "expiration_time")
 
 
@@ -91,7 +91,7 @@ def _look(rows: QuerySet[JobKey]) -> dict[str, Holder]:
 def _jobs(using: str, ids: Collection[UUID]) -> dict[UUID, tuple[type[AbstractJob], bool]]:
     """In which table each of these jobs is, and whether it is locked. One statement, as :func:`~.lookup.find_states`:
     a job that is just moving is seen here or there."""
-    first, *others = (_rows_of(table, using, ids) for table in JOB_TABLES)
+    first, *others = (_rows_of(table, using, ids) for table in HANDLER_TABLES)
     return {pk: (_TABLES[state], owner is not None) for pk, state, owner in first.union(*others, all=True)}
 
 

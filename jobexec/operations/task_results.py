@@ -16,7 +16,7 @@ from django.db.models import CharField, DateTimeField, F, IntegerField, TextFiel
 from django.db.models.functions import Cast, Coalesce
 
 from jobexec.conf import get_settings
-from jobexec.models import JOB_TABLES, AbstractJob, DeadLetterJob, JobType, ResultStatus, TaskResult
+from jobexec.models import HANDLER_TABLES, AbstractJob, DeadLetterJob, JobType, ResultStatus, TaskResult
 
 from .lookup import as_id
 
@@ -123,7 +123,7 @@ def _rows(id: UUID, using: str) -> Iterator[tuple[Any, ...]]:
 def _statement(using: str, vendor: str) -> tuple[Any, str, Sequence[Any], Any]:
     """The statement for any id, made once: the ORM takes ten times as long for it as for all else."""
     some = UUID(int=0)
-    rows = _results(some, using).union(*(_living(table, some, using) for table in JOB_TABLES), all=True)
+    rows = _results(some, using).union(*(_living(table, some, using) for table in HANDLER_TABLES), all=True)
     compiler = rows.query.get_compiler(using)
     sql, parameters = compiler.as_sql()
     return compiler, sql, parameters, TaskResult._meta.pk.get_db_prep_value(some, connections[using])

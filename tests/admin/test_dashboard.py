@@ -168,7 +168,7 @@ class TestContent:
             assert count.isdigit()
         text = section(admin, "jobexec-tiles")
         assert "7 of 10 threads busy" in text or "14 of 20 threads busy" in text
-        assert re.search(r"next in (3 min|2 min 59 s)", text)
+        assert re.search(r"next in (3 min|2 min [45]\d s)", text)  # the machine may be busy
 
     def test_large_numbers_end(self, admin, monkeypatch):
         monkeypatch.setattr(counts, "COUNT_LIMIT", 3)

@@ -90,8 +90,24 @@ def test_whoever_may_only_work_can_neither_look_nor_change(alias):
         ("get", "/actuator/jobstreams"),
         ("get", "/actuator/prometheus"),
     ):
-        response = caller.get(path) if method == "get" else caller.send(method, path, {"retries": 9, "changeset": {}})
+        response = (
+            caller.get(path)
+            if method == "get"
+            else caller.send(method, path, {"retries": 9, "changeset": {"retries": 9}})
+        )
         assert response.status_code == 403, (method, path, response.content)
+
+
+def test_a_worker_may_extend_the_deadline_of_its_job_and_change_nothing_else(alias):
+    row, worker = make_external(alias, "payment"), Caller(create_client(alias, name="shop")[1])
+    fetch = {"type": "payment", "timeout": 9000, "maxJobsToActivate": 1, "requestTimeout": -1}
+    assert len(worker.send("post", "/v2/jobs/activation", fetch).json()["jobs"]) == 1
+    path = f"/v2/jobs/{row.job_key}"
+    assert worker.send("patch", path, {"changeset": {"timeout": 90_000}}).status_code == 204
+    for changes in ({"retries": 9}, {"priority": 9}, {"timeout": 9000, "retries": 9}):
+        assert worker.send("patch", path, {"changeset": changes}).status_code == 403
+    row.refresh_from_db()
+    assert (row.retries, row.priority) == (3, 0)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 
+from jobexec.gateways.access import audit, client_of
 from jobexec.operations.external import (
     complete_external_job,
     extend_external_deadline,
@@ -71,11 +72,15 @@ def error(request: HttpRequest, job_key: str) -> HttpResponse:
     return nothing()
 
 
-@endpoint("update")
+@endpoint("work")
 def update(request: HttpRequest, job_key: str) -> HttpResponse:
-    """PATCH /jobs/{jobKey}: all of the changes, or none."""
+    """PATCH /jobs/{jobKey}: all of the changes, or none. A worker may change the deadline of the job in its hands;
+    what else there is needs the permission "update"."""
     body = read(request)
     changes = body.part("changeset", required=True)
+    operates = changes.has("retries") or changes.has("priority")
+    if operates:
+        client_of(request).check("update")
     options: dict[str, Any] = {"lease": _lease(body), "caller": caller_of(request)}
     key = key_in("jobKey", job_key)
     verbs = list(_changes(changes))
@@ -84,6 +89,8 @@ def update(request: HttpRequest, job_key: str) -> HttpResponse:
     with transaction.atomic(using=database()):
         for verb, value in verbs:
             verb(database(), key, value, **options)
+    if operates:
+        audit(client_of(request), str(request.method), request.path)
     return nothing()
 
 
