@@ -18,6 +18,7 @@ from .problems import INVALID_ARGUMENT, Refused, invalid
 
 TEXT, KEY, NUMBER, TIME, FLAG = "text", "key", "number", "time", "flag"
 _DEFAULT_LIMIT, _MOST_ROWS = 100, 10_000
+_LONGEST_PATTERN = 1000
 
 Shown = Mapping[str, Any]
 
@@ -83,7 +84,9 @@ def _operand(field: str, operator: str, value: Any, kind: str) -> Any:
     if operator == "$exists":
         return _checked(field, value, FLAG)
     if operator == "$like":
-        return _pattern(_checked(field, value, TEXT))
+        if len(_checked(field, value, TEXT)) > _LONGEST_PATTERN:
+            raise invalid(field, f"at most {_LONGEST_PATTERN} characters", value)
+        return _pattern(value)
     if operator in ("$in", "$notIn"):
         if not isinstance(value, list):
             raise invalid(field, "a list", value)
@@ -92,10 +95,21 @@ def _operand(field: str, operator: str, value: Any, kind: str) -> Any:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """``*`` stands for any text, ``?`` for one character; a backslash before them for themselves."""
-    parts = re.findall(r"\\[*?\\]|.", text, re.DOTALL)
-    signs = {"*": ".*", "?": "."}
-    return re.compile("".join(signs.get(part) or re.escape(part[-1]) for part in parts), re.DOTALL)
+    """``*`` stands for any text, ``?`` for one character; a backslash before them for themselves.
+
+    What stands between two stars is looked for once, at its first place, and never again: that finds the same, and no
+    pattern takes longer than its length times that of the text.
+    """
+    parts = [""]
+    for sign in re.findall(r"\\[*?\\]|.", text, re.DOTALL):
+        if sign == "*":
+            parts.append("")
+        else:
+            parts[-1] += "." if sign == "?" else re.escape(sign[-1])
+    if len(parts) == 1:
+        return re.compile(parts[0], re.DOTALL)
+    first, *between, last = parts
+    return re.compile(first + "".join(f"(?>.*?{part})" for part in between if part) + f".*{last}", re.DOTALL)
 
 
 def _checked(field: str, value: Any, kind: str) -> Any:
