@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-import socket
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer
 from typing import Any
 
-from jobexec.exceptions import NodeRefused
-
+from .http_port import HttpPort, place_of
 from .report import PROBES, Report
-from .service import Service, is_alive, spawn
 
 logger = logging.getLogger("jobexec.executor")
 
@@ -29,36 +26,14 @@ def parse_port(text: str) -> int:
     return int(text)
 
 
-class HealthServer(Service):
+class HealthServer(HttpPort):
     """Answers probes from one thread with what ``report`` says then.
 
     ``port`` 0 takes any that is free. Raises NodeRefused if it cannot listen there.
     """
 
     def __init__(self, host: str, port: int, report: Callable[[], Report]) -> None:
-        try:
-            self._server = _Server(host, port, report)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise NodeRefused(f"--health-port {port}: cannot listen on {host!r}: {reason}.") from error
-        self._thread: Any = None
-
-    @property
-    def url(self) -> str:
-        """Where it answers."""
-        host, port = self._server.server_address[:2]
-        return f"http://[{host!s}]:{port}" if ":" in str(host) else f"http://{host!s}:{port}"
-
-    def start(self) -> None:
-        if self._thread is None:
-            self._thread = spawn("jobexec-health", lambda: self._server.serve_forever(poll_interval=0.2))
-
-    def stop(self, timeout: float) -> bool:
-        if is_alive(self._thread):
-            self._server.shutdown()
-            self._thread.join(timeout)
-        self._server.server_close()
-        return not is_alive(self._thread)
+        super().__init__("--health-port", "jobexec-health", host, port, lambda: _Server(host, port, report))
 
 
 class _Server(TCPServer):
@@ -66,9 +41,8 @@ class _Server(TCPServer):
 
     def __init__(self, host: str, port: int, report: Callable[[], Report]) -> None:
         self.report = report
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        self.address_family = family
-        super().__init__(address[:2], _Handler)  # type: ignore[arg-type]
+        self.address_family, address = place_of(host, port)
+        super().__init__(address, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         logger.debug("A request to the health port failed", exc_info=True)

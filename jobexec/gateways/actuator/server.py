@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import socket
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from jobexec.exceptions import NodeRefused
 from jobexec.executor.connections import close_connections
-from jobexec.executor.service import Service, is_alive, spawn
+from jobexec.executor.http_port import HttpPort, place_of
 
 from . import answers
 from .answers import Answer
@@ -34,33 +32,11 @@ def serve_metrics(port: int, host: str = "127.0.0.1") -> MetricsServer:
     return server
 
 
-class MetricsServer(Service):
+class MetricsServer(HttpPort):
     """A server of HTTP in a thread."""
 
     def __init__(self, host: str, port: int) -> None:
-        try:
-            self._server = _Server(host, port)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise NodeRefused(f"--metrics-port {port}: cannot listen on {host!r}: {reason}.") from error
-        self._thread: Any = None
-
-    @property
-    def url(self) -> str:
-        """Where it answers."""
-        host, port = self._server.server_address[:2]
-        return f"http://[{host!s}]:{port}" if ":" in str(host) else f"http://{host!s}:{port}"
-
-    def start(self) -> None:
-        if self._thread is None:
-            self._thread = spawn("jobexec-gateway-metrics", lambda: self._server.serve_forever(poll_interval=0.2))
-
-    def stop(self, timeout: float = 2.0) -> bool:
-        if is_alive(self._thread):
-            self._server.shutdown()
-            self._thread.join(timeout)
-        self._server.server_close()
-        return not is_alive(self._thread)
+        super().__init__("--metrics-port", "jobexec-gateway-metrics", host, port, lambda: _Server(host, port))
 
 
 class _Server(ThreadingHTTPServer):
@@ -68,9 +44,8 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, host: str, port: int) -> None:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        self.address_family = family
-        super().__init__(address[:2], _Handler)  # type: ignore[arg-type]
+        self.address_family, address = place_of(host, port)
+        super().__init__(address, _Handler)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
