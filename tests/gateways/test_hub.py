@@ -5,11 +5,12 @@ import os
 import threading
 import time
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.db import connections
 
-from jobexec import external_job, external_jobs
+from jobexec import clock, external_job, external_jobs
 from jobexec.exceptions import InvalidSettings
 from jobexec.gateways import hub
 from jobexec.gateways.hub import ears, polling, watch
@@ -209,6 +210,51 @@ def test_nothing_is_locked_for_who_is_cancelled_before_the_commit(alias):
     asyncio.run(story())
     assert [each.key for each in Polling(alias).result()] == [job.job_key]
     assert ExternalWorkerJob.objects.using(alias).get(pk=job.pk).attempts <= 2
+
+
+def test_what_was_locked_for_who_is_cancelled_others_look_for_again(alias):
+    """They passed over it while he had it locked, and he was the one who was told of it."""
+    table, looked, others, go = [], threading.Event(), [], threading.Event()
+
+    def slow(alive):
+        looked.set()
+        go.wait(60)
+        table.append(SimpleNamespace(type="pay", deadline=clock.now(alias) + HOUR))
+        return []  # rolled back
+
+    def quick(alive):
+        others.append(len(table))
+        return list(table)
+
+    async def story():
+        gone = asyncio.create_task(hub.search(alias, hub.Search(types=["pay"], look=slow), LONG))
+        await asyncio.to_thread(looked.wait, 60)
+        other = asyncio.create_task(hub.search(alias, hub.Search(types=["pay"], look=quick), timedelta(seconds=8)))
+        await asyncio.to_thread(until, lambda: others == [0])
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        go.set()
+        return await other
+
+    assert asyncio.run(story()) == table
+    assert others == [0, 1]
+
+
+def test_jobs_that_could_not_be_sent_are_given_back_also_in_an_overload(alias, monkeypatch):
+    job = create(alias)
+    jobs = hub.poll_in_thread(alias, fetch(), timedelta(0))
+    monkeypatch.setattr("jobexec.gateways.hub.hands._LONGEST_LINE", 0)
+    hub.give_back(alias, jobs)
+    until(lambda: ExternalWorkerJob.objects.using(alias).get(pk=job.pk).lock_owner is None)
+
+
+def test_who_gets_less_than_he_asked_for_since_that_was_too_much_wakes_others(alias, monkeypatch):
+    monkeypatch.setattr(polling, "MAX_JOBS", 2)
+    monkeypatch.setattr("jobexec.operations.external_fetch.MAX_JOBS", 2)
+    polls = [Polling(alias, fetch(max_jobs=1_000_000), timedelta(seconds=8)) for _ in range(2)]
+    waiting(alias, 2)
+    external_jobs("pay", [{}] * 4, using=alias)
+    assert [len(each.result()) for each in polls] == [2, 2]
 
 
 def test_closing_answers_all_who_wait(alias):

@@ -93,7 +93,7 @@ class Bench:
         if not jobs:
             return
         try:
-            future = asyncio.wrap_future(self._finishing.submit(partial(_give_back, self.using, jobs)))
+            future = asyncio.wrap_future(self._finishing.submit(partial(_give_back, self.using, jobs), urgent=True))
         except JobExecError as error:
             logger.warning("%d jobs wait for their deadline, since they could not be given back: %s", len(jobs), error)
             return

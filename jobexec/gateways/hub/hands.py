@@ -37,13 +37,16 @@ class Hands:
         self._threads = self._idle = 0
         self._closed = False
 
-    def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Have it done; the future gets what it returns or raises. Raises Overloaded if too much waits already."""
+    def submit(self, work: Callable[[], T], *, urgent: bool = False) -> Future[T]:
+        """Have it done; the future gets what it returns or raises. Raises Overloaded if too much waits already.
+
+        ``urgent``: before all that waits, and however much that is; for what takes a load away.
+        """
         future: Future[T] = Future()
         with self._changed:
-            if self._closed or len(self._line) >= _LONGEST_LINE:
+            if self._closed or (len(self._line) >= _LONGEST_LINE and not urgent):
                 raise Overloaded
-            self._line.append((future, work))
+            (self._line.appendleft if urgent else self._line.append)((future, work))
             if len(self._line) > self._idle and self._threads < self._most:
                 self._threads += 1
                 spawn(self._name, self._work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Collection, Hashable
 from concurrent.futures import Future
@@ -12,11 +13,14 @@ from functools import partial
 
 from jobexec.executor.connections import leave_connections
 from jobexec.operations.external import activate_jobs, yield_jobs
+from jobexec.operations.external_fetch import MAX_JOBS
 from jobexec.operations.external_types import ActivatedJob, Fetch
 
 from .hands import Overloaded
 from .hub import Hub, always, of
 from .places import Place
+
+logger = logging.getLogger("jobexec.gateway")
 
 Alive = Callable[[], bool]
 
@@ -42,7 +46,7 @@ def search_of(using: str, fetch: Fetch) -> Search:
     def look(alive: Alive) -> list[ActivatedJob]:
         return activate_jobs(using, replace(fetch, is_alive=lambda: alive() and fetch.is_alive()))
 
-    return Search(types=(fetch.type,), look=look, most=fetch.max_jobs, kind=kind_of(fetch))
+    return Search(types=(fetch.type,), look=look, most=min(fetch.max_jobs, MAX_JOBS), kind=kind_of(fetch))
 
 
 def kind_of(fetch: Fetch) -> Hashable:
@@ -108,19 +112,31 @@ async def _look(hub: Hub, search: Search, alive: Alive) -> list[ActivatedJob]:
     except asyncio.CancelledError:
         here = False
         if not found.cancel():
-            found.add_done_callback(partial(_give_back, hub))
+            found.add_done_callback(partial(_after_all, hub, search))
+        else:
+            hub.queue.wake(search.types)  # of what he has heard nobody else knows
         raise
 
 
-def _give_back(hub: Hub, found: Future[list[ActivatedJob]]) -> None:
-    if not found.cancelled() and found.exception() is None:
-        give_back(hub.using, found.result())
+def _after_all(hub: Hub, search: Search, found: Future[list[ActivatedJob]]) -> None:
+    """The look of one who has gone is over. Others passed over what he had locked: they look again."""
+    jobs = [] if found.exception() else found.result()
+    give_back(hub.using, jobs)
+    if not jobs:
+        hub.queue.wake(search.types)
 
 
 def give_back(using: str, jobs: list[ActivatedJob]) -> None:
     """Let others have these jobs, which could not be sent; does not wait for it."""
     if jobs:
-        of(using).hands.submit(lambda: yield_jobs(using, jobs))
+        of(using).hands.submit(partial(_yielded, using, jobs), urgent=True)
+
+
+def _yielded(using: str, jobs: list[ActivatedJob]) -> None:
+    try:
+        yield_jobs(using, jobs)
+    except Exception:  # nobody waits for the answer
+        logger.warning("%d jobs wait for their deadline, since they could not be given back", len(jobs), exc_info=True)
 
 
 def poll_in_thread(using: str, fetch: Fetch, wait: timedelta, alive: Alive = always) -> list[ActivatedJob]:

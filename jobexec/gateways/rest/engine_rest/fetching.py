@@ -18,6 +18,7 @@ from jobexec.gateways import hub, seen
 from jobexec.gateways.rest.waiting_room import Parcel, release_thread
 from jobexec.models import ExternalWorkerJob
 from jobexec.operations.external import activate_jobs, yield_jobs
+from jobexec.operations.external_fetch import MAX_JOBS
 from jobexec.operations.external_types import ActivatedJob
 
 from .bodies import body_of
@@ -64,7 +65,8 @@ def search_of(using: str, what: Asked) -> hub.Search:
     kinds = {hub.kind_of(topic.fetch) for topic in what.topics if topic.fetch is not None}
     # Who asks alike for each topic stands in one queue with those that ask so for one of them.
     kind = kinds.pop() if len(kinds) == 1 else tuple((topic.name, _kind(topic)) for topic in what.topics)
-    return hub.Search(types=what.names, look=lambda alive: look(using, what, alive), most=what.max_tasks, kind=kind)
+    most = min(what.max_tasks, MAX_JOBS)
+    return hub.Search(types=what.names, look=lambda alive: look(using, what, alive), most=most, kind=kind)
 
 
 def _kind(topic: Topic) -> Any:
