@@ -19,13 +19,13 @@ from jobexec.exceptions import InvalidJob, NotAllowed
 from jobexec.models import ExclusiveLock, ExternalWorkerJob
 
 from . import external_exclusive, external_fetch_statement
+from .external_activated import Grant, activated
 from .external_aside import set_aside
-from .external_fetch_statement import Grant
+from .external_find import in_transaction
 from .external_home import free_instances, given_back, may_hold
 from .external_types import ActivatedJob, Fetch
-from .external_variables import wanted_variables
 from .external_wake import wake_workers_on_commit
-from .locking import atomic, lock_rows
+from .locking import lock_rows
 
 _ROUNDS = 100  # pages of nothing but jobs that had to be set aside
 MAX_JOBS = 1000
@@ -186,36 +186,18 @@ def _hand_out(using: str, fetch: Fetch, rows: Sequence[ExternalWorkerJob], grant
     fresh = [row.pk for row in rows if row.lock_owner is None]
     if fresh:
         table.filter(pk__in=fresh).update(**changes)
-    return [activated(row, fetch, deadline, token) for row in rows]
+    return [_activated(row, fetch, grant) for row in rows]
 
 
-def activated(row: ExternalWorkerJob, fetch: Fetch, deadline: datetime, token: str) -> ActivatedJob:
-    """What the worker is given of a row, as it was before it was locked."""
-    configuration = row.handler_configuration
-    return ActivatedJob(
+def _activated(row: ExternalWorkerJob, fetch: Fetch, grant: Grant) -> ActivatedJob:
+    return activated(
+        row,
+        fetch,
+        grant,
         id=row.pk,
-        key=row.job_key or 0,
-        type=row.handler_type,
-        worker=fetch.worker,
-        retries=row.retries,
-        failures=configuration.get("failures", 0),
-        deadline=deadline,
-        variables=wanted_variables(configuration, fetch),
-        headers=row.custom_headers,
-        tags=tuple(configuration.get("tags", ())),
-        priority=row.priority,
-        tenant_id=row.tenant_id,
-        process_instance_id=row.process_instance_id,
-        root_process_instance_id=row.root_process_instance_id,
-        process_definition_id=row.process_definition_id,
-        process_definition_key=row.process_definition_key,
-        execution_id=row.execution_id,
-        element_id=configuration.get("element_id", ""),
-        business_key=configuration.get("business_key", ""),
-        lease_token=token,
         create_time=row.create_time,
-        error_message=row.exception_message,
-        error_details=row.exception_stack,
+        configuration=row.handler_configuration,
+        headers=row.custom_headers,
     )
 
 
@@ -224,14 +206,17 @@ def yield_jobs(using: str, jobs: Sequence[ActivatedJob]) -> int:
 
     They are available at once, as if they had never been fetched. (Zeebe: JobIntent.YIELD.)
     """
-    count = 0
-    with atomic(using):
+
+    def verb() -> int:
+        count = 0
         for job in sorted(jobs, key=lambda job: job.id.int):
             held = ExternalWorkerJob.objects.using(using).filter(
                 pk=job.id, lock_owner=job.worker, lock_expiration_time=job.deadline, lease_token=job.lease_token
             )
             count += give_back(using, held, attempts=F("attempts") - 1)
-    return count
+        return count
+
+    return in_transaction(using, verb)
 
 
 def give_back(using: str, held: QuerySet[ExternalWorkerJob], **changes: Any) -> int:

@@ -18,8 +18,8 @@ from django.db import connections
 from jobexec import clock
 from jobexec.models import ExternalWorkerJob, Suspension
 
+from .external_activated import Grant, activated
 from .external_types import ActivatedJob, Fetch
-from .external_variables import wanted_variables
 from .locking import returns_rows
 
 _CONDITIONS = ("business_key", "process_instance_id", "process_definition_ids", "process_definition_keys")
@@ -29,14 +29,6 @@ def is_possible(using: str, fetch: Fetch) -> bool:
     """Whether the database can do it, and nothing is asked that only Camunda 7's workers ask."""
     plain = all(getattr(fetch, name) is None for name in _CONDITIONS) and not fetch.process_variables
     return plain and returns_rows(using)
-
-
-class Grant(NamedTuple):
-    """What the rows of a page say when they are locked."""
-
-    deadline: datetime
-    token: str
-    limit: int
 
 
 def lock_plain_page(using: str, fetch: Fetch, tenants: Sequence[str] | None, grant: Grant) -> list[ActivatedJob]:
@@ -83,31 +75,14 @@ class _Row(NamedTuple):
 
 
 def _activated(row: _Row, fetch: Fetch, grant: Grant) -> ActivatedJob:
-    configuration = json.loads(row.handler_configuration)
-    return ActivatedJob(
+    return activated(
+        row,
+        fetch,
+        grant,
         id=row.id if isinstance(row.id, UUID) else UUID(row.id),
-        key=row.job_key,
-        type=fetch.type,
-        worker=fetch.worker,
-        retries=row.retries,
-        failures=configuration.get("failures", 0),
-        deadline=grant.deadline,
-        variables=wanted_variables(configuration, fetch),
-        headers=json.loads(row.custom_headers),
-        tags=tuple(configuration.get("tags", ())),
-        priority=row.priority,
-        tenant_id=row.tenant_id,
-        process_instance_id=row.process_instance_id,
-        root_process_instance_id=row.root_process_instance_id,
-        process_definition_id=row.process_definition_id,
-        process_definition_key=row.process_definition_key,
-        execution_id=row.execution_id,
-        element_id=configuration.get("element_id", ""),
-        business_key=configuration.get("business_key", ""),
-        lease_token=grant.token,
         create_time=_moment(row.create_time),
-        error_message=row.exception_message,
-        error_details=row.exception_stack,
+        configuration=json.loads(row.handler_configuration),
+        headers=json.loads(row.custom_headers),
     )
 
 
