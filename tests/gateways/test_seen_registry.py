@@ -115,6 +115,15 @@ def test_workers_are_not_remembered_without_end(seen, monkeypatch):
     assert "worker 0" not in names
 
 
+def test_long_names_forget_nobody(seen, monkeypatch):
+    """A name that is cut is not found as it came, and is no new one for that."""
+    monkeypatch.setattr("jobexec.gateways.seen.workers.MOST_WORKERS", 2)
+    for _ in range(3):
+        seen.polled("rest", "", "w" * 300, "pay")
+        seen.polled(*ME)
+    assert len(seen.sights()) == 2
+
+
 def test_names_fit_their_columns(seen):
     long = "x" * 1000
     seen.polled(long, long, long, long)

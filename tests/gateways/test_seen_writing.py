@@ -104,6 +104,21 @@ def test_names_are_told_apart_exactly(alias, seen, writing):
     assert {row.worker for row in rows(alias)} == {"a", "A", "ä", "a'"}
 
 
+def test_what_cannot_be_written_keeps_nobody_else_from_it(alias, seen, writing):
+    """Names are a client's own."""
+    odd = "a\0\ud800b"
+    seen.polled("grpc", odd, odd, odd, [odd])
+    seen.polled("rest", "shop", "w" * 1000, "pay", [str(number) * 1000 for number in range(1000)])
+    with seen.streaming("grpc", "shop", "worker", "pay", [odd], variables=[odd] * 1000):
+        seen.polled(*ME)
+        writing.write()
+    found = {row.worker: row for row in rows(alias)}
+    assert set(found) == {"a?b", "w" * 200, "worker", "worker-1"}
+    assert found["a?b"].tenants == ["a?b"]
+    assert (len(found["w" * 200].tenants), max(map(len, found["w" * 200].tenants))) == (100, 255)
+    assert found["worker"].open_streams[0]["fetchVariables"] == ["a?b"] * 100
+
+
 def test_old_rows_are_removed(alias, seen, writing, frozen):
     seen.polled("rest", "", "old", "t")
     writing.run_once()

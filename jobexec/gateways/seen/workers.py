@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from itertools import count
+from itertools import count, islice
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 from uuid import uuid4
@@ -20,6 +20,17 @@ from .counts import ACTIVATED, Counts
 MOST_WORKERS = 10_000
 #: The length of the columns: protocol, client, worker, type.
 _LENGTHS = (16, 150, 200, 255)
+#: Of the tenants of a worker, and the variables of a stream: how many are kept, and how long one is.
+_MOST_NAMES, _LONGEST_NAME = 100, 255
+
+
+def _storable(name: str, most: int) -> str:
+    """Not too long, and without what no database stores, which would keep all others from being written, too."""
+    return name[:most].replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def _storable_names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_storable(name, _LONGEST_NAME) for name in islice(names, _MOST_NAMES))
 
 
 class Key(NamedTuple):
@@ -32,8 +43,8 @@ class Key(NamedTuple):
 
     @classmethod
     def of(cls, *names: str) -> Key:
-        """Cut to the length of the columns, and without what PostgreSQL does not store."""
-        return cls(*(name[:most].replace("\0", "") for name, most in zip(names, _LENGTHS, strict=True)))
+        """As the columns hold them."""
+        return cls(*(_storable(name, most) for name, most in zip(names, _LENGTHS, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +141,8 @@ class Registry:
     ) -> Streaming:
         """Around the life of a stream: ``with seen.streaming(...) as stream``."""
         key = Key.of(protocol, client, worker, type)
-        return Streaming(self, Stream(key, tuple(tenants), timeout, tuple(variables), tenant_filter))
+        of_tenants, of_variables = _storable_names(tenants), _storable_names(variables)
+        return Streaming(self, Stream(key, of_tenants, timeout, of_variables, tenant_filter))
 
     def activated(self, type: str, worker: str, n: int, *, protocol: str = "", client: str = "") -> None:
         """``n`` jobs have been given to a worker."""
@@ -196,19 +208,20 @@ class Registry:
             sight = self._add(names, now)
         sight.last_seen, sight.version = now, next(self._versions)
         if tenants is not None:
-            sight.tenants = tuple(tenants)
+            sight.tenants = _storable_names(tenants)
         return sight
 
     def _add(self, names: tuple[str, str, str, str], now: float) -> Sight:
         key = Key.of(*names)
+        # By the cut name, so that two long ones are one row; there is no second look-up for those that fit.
+        sight = self._seen.get(key)
+        if sight is not None:
+            return sight
         if len(self._seen) >= MOST_WORKERS:
             idle = sorted((each.last_seen, key) for key, each in self._seen.items() if not each.present)
             for _, old in idle[: max(1, MOST_WORKERS // 10)]:
                 del self._seen[old]
-        # By the cut name, so that two long ones are one row; there is no second look-up for those that fit.
-        sight = self._seen.get(key)
-        if sight is None:
-            sight = self._seen[key] = Sight(key, now, now)
+        sight = self._seen[key] = Sight(key, now, now)
         return sight
 
 
