@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Never
@@ -14,6 +15,7 @@ from .errors import EngineError, invalid
 
 #: The longest number of milliseconds that is still a time: about 100 years.
 MAX_MILLISECONDS = 100 * 366 * 24 * 3600 * 1000
+_NUMBER = re.compile("[+-]?[0-9]{1,40}")
 
 
 class Body:
@@ -41,7 +43,7 @@ class Body:
         value = self._members.get(name)
         if value is None:
             return default
-        if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
+        if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
             value = int(value)
         if isinstance(value, float) and value.is_integer():
             value = int(value)

@@ -18,6 +18,7 @@ from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidJob, JobNotFound, JobStateError, NotAllowed
 from jobexec.gateways import hub
 from jobexec.gateways.access import client_of, protected
+from jobexec.gateways.rest.unstorable import EXPECTED, UNSTORABLE
 from jobexec.operations.external_types import Caller
 
 from .errors import EngineError, answer, invalid, no_such_task, problem, refused
@@ -65,6 +66,8 @@ def guarded(*methods: str, permission: str = "work", limited: bool = True) -> Ca
                 return answer(error)
             except hub.Overloaded:
                 return answer(EngineError(500, "InvalidRequestException", _TOO_MANY))
+            except UNSTORABLE:
+                return answer(invalid(EXPECTED))
             except Exception:
                 return unexpected(request)
 

@@ -13,7 +13,9 @@ from .errors import invalid
 from .variables import with_notes
 
 #: Longer than half an hour Camunda lets nobody wait.
-MAX_WAIT = timedelta(milliseconds=1_800_000)
+MAX_WAIT = 1_800_000  # milliseconds
+#: Each is looked for by itself. Camunda has no limit.
+MOST_TOPICS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def asked(body: Body, caller: Caller) -> Asked:
     if max_tasks is None:
         raise invalid("maxTasks: expected an integer of at least 1, got null.")
     wait = body.integer("asyncResponseTimeout", 0, least=0) or 0
-    if timedelta(milliseconds=wait) > MAX_WAIT:
+    if wait > MAX_WAIT:
         raise invalid("The asynchronous response timeout cannot be set to a value greater than 1800000 milliseconds")
     base = Fetch(
         type="",
@@ -66,6 +68,8 @@ def asked(body: Body, caller: Caller) -> Asked:
         caller=caller,
     )
     topics = tuple(_topic(each, base) for each in body.objects("topics"))
+    if len(topics) > MOST_TOPICS:
+        raise invalid(f"topics: expected at most {MOST_TOPICS}, got {len(topics)}.")
     return Asked(caller.name, worker, max_tasks, topics, timedelta(milliseconds=wait), _newest_first(body))
 
 

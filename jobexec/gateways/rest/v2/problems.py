@@ -21,6 +21,7 @@ from jobexec.exceptions import (
 from jobexec.gateways.access import Refusal
 from jobexec.gateways.access.views import problem_json
 from jobexec.gateways.hub import Overloaded
+from jobexec.gateways.rest.unstorable import EXPECTED, UNSTORABLE
 
 
 class Code(NamedTuple):
@@ -53,6 +54,7 @@ _CODES: Mapping[type[Exception], Code] = {
     TooManyRequests: RESOURCE_EXHAUSTED,
     OperationalError: UNAVAILABLE,
     InterfaceError: UNAVAILABLE,
+    **dict.fromkeys(UNSTORABLE, INVALID_ARGUMENT),
 }
 
 
@@ -95,4 +97,6 @@ def answer(request: HttpRequest, error: Exception) -> HttpResponse:
         return problem(request, code, "Unexpected error occurred during the request processing; see the server's log.")
     if code == UNAVAILABLE:
         return problem(request, code, "The database does not answer.")
+    if isinstance(error, UNSTORABLE):
+        return problem(request, code, EXPECTED)
     return problem(request, code, str(error))
