@@ -1,7 +1,6 @@
 """Guards of external jobs, taken away on purpose: the judge must notice each. jobexec itself has no such switch."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from jobexec.models import ExternalWorkerJob
@@ -53,21 +52,9 @@ def exclusive() -> None:
     external_exclusive.take = take
 
 
-def alive() -> None:
-    """Nobody asks whether the worker is still there, and what could not be brought to it is not given back."""
-    activate = external_fetch.activate_jobs
-
-    def activate_jobs(using: str, fetch: Any) -> list[Any]:
-        return activate(using, replace(fetch, is_alive=lambda: True))
-
-    external_fetch.activate_jobs = activate_jobs
-    external_fetch.yield_jobs = lambda using, jobs: 0
-
-
 GUARDS: dict[str, Callable[[], None]] = {
     "lease": lease,
     "removal": removal,
     "deadline": deadline,
     "exclusive": exclusive,
-    "alive": alive,
 }

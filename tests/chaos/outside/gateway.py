@@ -9,7 +9,7 @@ def main(name: str) -> None:
     django.setup()
     from django.conf import settings
 
-    port = settings.CHAOS_PORTS[name]
+    port = getattr(settings, "CHAOS_PORTS", {})[name]
     if name.startswith("grpc"):
         from django.core.management import call_command
 

@@ -23,7 +23,7 @@ _journals: list[Journal] = []
 def journal() -> Journal:
     """That of this process, which has a name."""
     if not _journals:
-        _journals.append(Journal(Path(settings.CHAOS_FOLDER) / "journal", NAME))
+        _journals.append(Journal(Path(getattr(settings, "CHAOS_FOLDER", "")) / "journal", NAME))
     return _journals[0]
 
 

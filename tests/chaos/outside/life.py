@@ -5,14 +5,15 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .instrument import journal, monotonic
-from .mixture import TYPES
 from .talk import Away, Camunda, Direct, Got, Grpc, Rest, Talker, Wish
 
 _PAUSE = 0.2
+#: What a gateway of whoever talks so is called, and the talk; all others talk over gRPC.
+_WAYS: dict[str, tuple[str, Callable[[int], Talker]]] = {"rest": ("web", Rest), "camunda": ("web", Camunda)}
 
 
 class Worker:
@@ -44,13 +45,8 @@ class Worker:
         """Each time to a gateway that chance decides."""
         if self._way == "direct":
             return Direct()
-        kind, talks = {
-            "rest": ("web", Rest),
-            "camunda": ("web", Camunda),
-        }.get(self._way, ("grpc", Grpc))
-        port = self._chance.choice([port for name, port in self._ports.items() if name.startswith(kind)])
-        talker: Talker = talks(port)  # type: ignore[operator]
-        return talker
+        kind, talks = _WAYS.get(self._way, ("grpc", Grpc))
+        return talks(self._chance.choice([port for name, port in self._ports.items() if name.startswith(kind)]))
 
     @property
     def _healthy(self) -> bool:
@@ -60,10 +56,10 @@ class Worker:
         chance = self._chance
         leased = chance.random() < self._mixture["leased"] and self._way not in ("camunda", "stream")
         return Wish(
-            type=chance.choice(TYPES),
+            type=chance.choice(self._mixture["types"]),
             worker=self.name,
-            timeout=3.0 if self._healthy else round(chance.choice([0.5, 1.0, 2.0]), 3),
-            most=chance.randint(1, 5),
+            timeout=3.0 if self._healthy else chance.choice(self._mixture["timeouts"]),
+            most=chance.randint(1, self._mixture["most"]),
             wait=0.3 if self._healthy else chance.choice([0.5, 1.0, 1.5]),
             lease=leased or self._healthy,
         )

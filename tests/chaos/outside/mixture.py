@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field, replace
 
-#: The types of jobs.
-TYPES = ("pay", "ship")
 #: What befalls whom, and how often.
 FAULTS = {
     "kill-worker": 4,
@@ -33,7 +31,9 @@ DEEDS = {
 @dataclass(frozen=True)
 class Mixture:
     """`workers` are named by how they talk and a number; `every` is the mean of seconds between two transactions of
-    people, `pause` that between two faults, `late` how often a worker takes longer than it may."""
+    people, `pause` that between two faults, `late` how often a worker takes about as long as it may, or longer,
+    `timeouts` how long that is in seconds, `most` how many jobs it asks for.
+    """
 
     executors: int = 2
     gateways: tuple[str, ...] = ("grpc1", "grpc2", "web1")
@@ -47,6 +47,9 @@ class Mixture:
     late: float = 0.06
     leased: float = 0.5
     people: bool = True
+    types: tuple[str, ...] = ("pay", "ship")
+    timeouts: tuple[float, ...] = (0.5, 1.0, 2.0)
+    most: int = 5
     callbacks: dict[str, float] = field(default_factory=lambda: {"": 3, "effect": 5, "slow_effect": 1})
 
 
@@ -68,11 +71,11 @@ _AIMED = Mixture(
 
 #: A mixture in which the loss of this guard shows soon.
 AIMED: dict[str, Mixture] = {
-    "lease": replace(_AIMED, late=0.4, leased=1.0),
+    # One lets its deadline pass, the next one is given the job, and the first one completes it.
+    "lease": replace(
+        _AIMED, late=0.6, leased=1.0, deeds={"complete": 1}, types=("pay",), timeouts=(0.3,), most=1, every=0.3, batch=2
+    ),
     "removal": _AIMED,
     "deadline": replace(_AIMED, late=0.3),
     "exclusive": replace(_AIMED, instances=2, late=0.2),
-    "alive": replace(
-        _AIMED, gateways=("grpc1",), workers=("poll1", "poll2", "poll3"), faults={"kill-worker": 1}, pause=0.5
-    ),
 }

@@ -14,7 +14,7 @@ from jobexec.operations.external import resolve_external_incident, set_external_
 from tests.chaos.journal import Journal
 
 from . import jobs
-from .mixture import TYPES, Mixture
+from .mixture import Mixture
 
 TENANTS = ("", "north", "south")
 _USING = "default"
@@ -79,7 +79,7 @@ class People:
         if chance.random() < 0.1:
             options["max_deliveries"] = 3
         row = external_job(
-            chance.choice(TYPES),
+            chance.choice(mixture.types),
             variables={"n": chance.randrange(1000)},
             on_error={"caught": jobs.caught},
             retries=chance.randint(1, 4),

@@ -84,8 +84,8 @@ def one_of_an_instance_at_a_time(history: History) -> Iterator[Problem]:
     by_instance: dict[str, list[tuple[float, float, Job]]] = {}
     for job in history.jobs.values():
         if job.exclusive and job.instance:
-            times = [_certain_hold(job, fetch) for fetch in job.fetches] + [(run.begin, run.end) for run in job.runs]
-            by_instance.setdefault(job.instance, []).extend((*each, job) for each in times)
+            in_hand = [_certain_hold(job, fetch) for fetch in job.fetches] + [(run.begin, run.end) for run in job.runs]
+            by_instance.setdefault(job.instance, []).extend((*each, job) for each in in_hand)
     for instance, times in by_instance.items():
         for (begin, end, job), (other_begin, other_end, other) in combinations(times, 2):
             both = min(end, other_end) - max(begin, other_begin)

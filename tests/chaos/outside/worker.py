@@ -12,7 +12,8 @@ def main(name: str) -> None:
 
     from .life import Worker
 
-    worker = Worker(name, settings.CHAOS_SEED, settings.CHAOS_MIXTURE, settings.CHAOS_PORTS)
+    given = [getattr(settings, f"CHAOS_{what}", None) or {} for what in ("MIXTURE", "PORTS")]
+    worker = Worker(name, getattr(settings, "CHAOS_SEED", 0), *given)
     signal.signal(signal.SIGTERM, lambda number, frame: worker.stop.set())
     worker.live()
 
