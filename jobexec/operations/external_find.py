@@ -59,7 +59,7 @@ def check_caller(row: AbstractJob, key: int, verb: str, caller: Caller) -> None:
     if not caller.may_see(row.tenant_id):
         raise _not_found(key, verb)
     if not caller.may_fetch(row.handler_type):
-        raise NotAllowed(f"The client {caller.name!r} may not work on jobs of the type {row.handler_type!r}.")
+        raise NotAllowed(f"The client {caller.name!r} may not work on jobs of the type of the one with key '{key}'.")
 
 
 def check_worker(row: ExternalWorkerJob, worker: str | None, verb: str) -> None:

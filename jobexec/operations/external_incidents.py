@@ -60,7 +60,7 @@ def _open_incident(using: str, key: int, caller: Caller) -> Incident:
     if incident is None or not caller.may_see(incident.tenant_id):
         raise _not_found(key)
     if not caller.may_fetch(incident.handler_type):
-        raise NotAllowed(f"The client {caller.name!r} may not work on jobs of the type {incident.handler_type!r}.")
+        raise NotAllowed(f"The client {caller.name!r} may not resolve incidents of jobs of the type of this one.")
     return incident
 
 

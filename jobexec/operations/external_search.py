@@ -176,10 +176,15 @@ def no_figures() -> dict[str, Figures]:
 
 
 def external_types(using: str, caller: Caller = EVERYTHING) -> set[str]:
-    """The types of external jobs that the caller may see: of which there are some, or that workers have asked for."""
+    """The types of external jobs that the caller may see: of which there are some, or that workers have asked for.
+
+    What workers ask for belongs to no tenant, so that a caller who may see the jobs of some tenants is not told of it.
+    """
     found: set[str] = set()
     for table in TABLES:
         found.update(external_rows(using, table, caller).order_by().values_list("handler_type", flat=True).distinct())
+    if caller.tenants is not None:
+        return found
     seen = ExternalWorker.objects.using(using).order_by().values_list("type", flat=True).distinct()
     return found | {type for type in seen if caller.may_fetch(type)}
 

@@ -7,8 +7,9 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, get_resolver
 
+from jobexec import clock
 from jobexec.gateways import access
-from jobexec.models import ExternalWorkerJob
+from jobexec.models import ExternalWorker, ExternalWorkerJob
 from jobexec.operations.gateway_clients import create_client
 from tests.support.factories import make_external
 
@@ -200,3 +201,20 @@ def test_nobody_fetches_what_is_not_his_own(alias, world):
         fetched = response.json() if response.status_code == 200 else []
         assert {int(task["id"]) for task in fetched} <= set(mine), body
     assert untouched(alias, theirs) == before
+
+
+def test_nobody_learns_what_types_others_have(alias, world):
+    """Neither of other tenants' workers, nor from jobs whose keys one makes up."""
+    caller, _mine, theirs = world
+    ExternalWorker.objects.using(alias).create(
+        gateway="g", protocol="rest", client="beta", worker="w", type="mail.beta-only", last_seen=clock.now(alias)
+    )
+    span = {"from": "2000-01-01T00:00:00Z", "to": "2099-01-01T00:00:00Z"}
+    shown = caller.send("post", "/v2/jobs/statistics/by-types", {"filter": span})
+    assert b"payment" in shown.content
+    assert b"beta-only" not in shown.content
+    for key in theirs:
+        for path in (f"/v2/jobs/{key}/completion", f"/engine-rest/external-task/{key}/complete"):
+            refusal = caller.send("post", path, {"workerId": "w"} if "engine-rest" in path else {})
+            assert refusal.status_code in (403, 404)
+            assert b"secret" not in refusal.content
