@@ -29,18 +29,20 @@ LISTS = (
     *("deadletterjob", "job", "timerjob", "suspendedjob", "incident", "failuregroup", "batch", "joblog"),
     *("jobdefinition", "deployment", "executornode", "exclusivelock", "suspension", "historyjob"),
     *("schedule", "jobkey", "taskresult"),
+    *("externalworkerjob", "externalworker", "gatewayclient"),
 )
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         configure(Path(folder))
-        from screenshots_schedules import fill
+        import screenshots_external
+        import screenshots_schedules
         from screenshots_shop import Shop
 
         call_command("migrate", verbosity=0)
         shop = Shop()
-        rows = {**shop.open(), **fill()}
+        rows = {**shop.open(), **screenshots_schedules.fill(), **screenshots_external.fill()}
         shutil.rmtree(IMAGES, ignore_errors=True)
         IMAGES.mkdir(parents=True)
         with serving() as address, browser() as chromium:
@@ -102,9 +104,10 @@ def addresses(rows: dict[str, Any]) -> dict[str, str]:
 def keep_alive() -> None:
     """What the nodes do all the while: their leases would run out between two pictures."""
     from jobexec import clock
-    from jobexec.models import ExecutorNode
+    from jobexec.models import ExecutorNode, ExternalWorker
 
     now = clock.now()
+    ExternalWorker.objects.exclude(worker="printer-hall").update(last_seen=now - timedelta(seconds=2))
     beat = now - timedelta(seconds=3)
     ExecutorNode.objects.update(heartbeat_time=beat, lease_expiration_time=beat + timedelta(seconds=30))
 

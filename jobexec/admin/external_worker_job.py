@@ -46,7 +46,8 @@ class ExternalWorkerJobAdmin(JobTableAdmin):
     sortable_by = ("age",)
     ordering = ("-id",)
     own_columns = ("available_exactly", "leased")
-    readonly_fields: ClassVar[Any] = (*JobTableAdmin.readonly_fields, "available_exactly", "leased")
+    attempts_fields = (("retries", "attempts", "missed"),)
+    readonly_fields: ClassVar[Any] = (*JobTableAdmin.readonly_fields, "available_exactly", "leased", "missed")
     actions = (
         GiveBack(),
         ResetRetries(),
@@ -84,6 +85,10 @@ class ExternalWorkerJobAdmin(JobTableAdmin):
         if not job.tenant_id:
             return format_html("{}", job.priority)
         return format_html('{}<br><span class="jobexec-quiet">{}</span>', job.priority, job.tenant_id)
+
+    @admin.display(description=gettext_lazy("missed deadlines"))
+    def missed(self, job: ExternalWorkerJob) -> int:
+        return job.lost_runs
 
     @admin.display(description=gettext_lazy("leased"), boolean=True)
     def leased(self, job: ExternalWorkerJob) -> bool:

@@ -18,9 +18,9 @@ from jobexec.operations.gateway_clients import PERMISSIONS, checked_client, chec
 NO_TENANT = "<default>"
 
 _LABELS = {
-    "work": gettext_lazy("work: fetch and finish jobs"),
+    "work": gettext_lazy("work: fetch and finish jobs, and change their deadlines"),
     "search": gettext_lazy("search: look for jobs and incidents"),
-    "update": gettext_lazy("update: change retries, priority and time-outs"),
+    "update": gettext_lazy("update: change retries and priority"),
     "resolve": gettext_lazy("resolve: resolve incidents"),
 }
 _ERRORS = {
@@ -69,8 +69,9 @@ class GatewayClientForm(forms.ModelForm):  # type: ignore[type-arg]
     tenants = LinesField(
         label=gettext_lazy("Tenants"),
         empty_as=NO_TENANT,
+        # The admin shows help texts as HTML.
         help_text=gettext_lazy(
-            "Whose jobs it may see, one a line; <default> for jobs without a tenant. Empty: those of all tenants."
+            "Whose jobs it may see, one a line; &lt;default&gt; for jobs without a tenant. Empty: those of all tenants."
         ),
     )
     permissions = forms.MultipleChoiceField(

@@ -79,13 +79,20 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
 
     # The page of one job.
 
+    #: What is shown of its attempts.
+    attempts_fields: ClassVar[Any] = (
+        ("retries", "attempts", "retry_plan"),
+        ("lost_runs", "conflicts"),
+        ("start_time", "unknown_since"),
+    )
+
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         failed = obj is None or obj.exception_message or obj.exception_stack
         return [
             (None, {"fields": [("state_badge", *self.own_columns, "due_exactly", "created_exactly"), *_OVERVIEW]}),
             *([(gettext_lazy("Last exception"), {"fields": ["exception_text", "stack"]})] if failed else []),
             (gettext_lazy("Arguments"), {"fields": ["arguments", "headers"]}),
-            (gettext_lazy("Attempts"), {"fields": _ATTEMPTS, "classes": [_BELOW]}),
+            (gettext_lazy("Attempts"), {"fields": self.attempts_fields, "classes": [_BELOW]}),
             (gettext_lazy("Execution"), {"fields": _EXECUTION, "classes": [_BELOW]}),
             (gettext_lazy("Origin"), {"fields": self._origin(), "classes": [_BELOW, "collapse"]}),
         ]
@@ -110,7 +117,6 @@ _OVERVIEW = (
     ("handler_type", "id"),
     ("category", "priority", "process_instance_id"),
 )
-_ATTEMPTS = (("retries", "attempts", "retry_plan"), ("lost_runs", "conflicts"), ("start_time", "unknown_since"))
 _EXECUTION = (
     ("lock_owner", "lock_expiration_time", "revision"),
     ("exclusive", "atomic", "timeout", "rank"),
