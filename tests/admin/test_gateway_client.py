@@ -188,10 +188,10 @@ def test_enable_disable_delete(admin, make):
 def test_the_state_is_shown(admin, make):
     make(name="a", enabled=False)
     make(name="b", expiration_time=clock.now() - timedelta(seconds=1))
-    make(name="c", expiration_time=clock.now() + timedelta(days=2))
+    make(name="c", expiration_time=clock.now() + timedelta(days=2, minutes=30))
     content = admin.get(list_url(GatewayClient)).content.decode()
     assert re.findall(r'jobexec-badge jobexec-\w+">(\w+)<', content) == ["disabled", "expired", "enabled"]
-    assert b"in 2 d" in admin.get(list_url(GatewayClient)).content or "in 47 h" in content
+    assert "in 2 d" in content
 
 
 # Who may do what.
