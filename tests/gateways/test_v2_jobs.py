@@ -5,6 +5,8 @@ from datetime import timedelta
 import pytest
 
 from jobexec import clock, external_job
+from jobexec.gateways.rest.v2.activation import wait_of
+from jobexec.gateways.rest.v2.body import Body
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Job
 
 MEMBERS = {
@@ -13,6 +15,13 @@ MEMBERS = {
     *("elementInstanceKey", "kind", "listenerEventType", "userTask", "tags", "rootProcessInstanceKey", "businessId"),
     *("priority", "jobLeaseToken"),
 }
+
+
+def test_nobody_is_held_for_ever():
+    """Under WSGI nobody notices that a client has gone, which keeps one of few threads meanwhile."""
+    assert wait_of(Body({"requestTimeout": 2**62})) == timedelta(minutes=10)
+    assert wait_of(Body({"requestTimeout": 1500})) == timedelta(seconds=1.5)
+    assert wait_of(Body({"requestTimeout": -1})) == timedelta(0)
 
 
 def test_a_job_comes_with_all_its_members(alias, v2):

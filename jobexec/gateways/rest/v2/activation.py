@@ -24,6 +24,8 @@ from .shown import activated_job
 
 PROTOCOL = "rest"
 _MOST_JOBS = 2**31 - 1
+#: Who wants to wait longer asks again, and shows that he is still there; under WSGI nothing else does.
+_LONGEST_WAIT = timedelta(minutes=10)
 
 
 @guarded("work")
@@ -92,4 +94,4 @@ def wait_of(body: Body) -> timedelta:
     milliseconds = body.integer("requestTimeout", 0)
     if milliseconds < 0:
         return timedelta(0)
-    return body.milliseconds("requestTimeout", None) or get_settings().gateway_long_poll_time
+    return min(body.milliseconds("requestTimeout", None) or get_settings().gateway_long_poll_time, _LONGEST_WAIT)
