@@ -27,6 +27,7 @@ logger = logging.getLogger("jobexec.gateway")
 T = TypeVar("T")
 
 PROTOCOL = "grpc"
+_VERIFIERS = 2  # threads
 _TRIES = 4
 _PAUSE = 0.02  # seconds, times the number of the try
 
@@ -39,9 +40,10 @@ class Bench:
         self.hub = hub.of(using)
         self.stopping = asyncio.Event()
         self._stopping = asyncio.get_running_loop().create_task(self.stopping.wait())
-        # Apart, so that what is done can be handed in also while many ask for jobs.
+        # Apart, so that what is done can be handed in also while many ask for jobs, or nobody knows who is asking.
         self._fetching = hub.Hands("jobexec-grpc-fetch", threads)
         self._finishing = hub.Hands("jobexec-grpc-finish", threads)
+        self._verifying = hub.Hands("jobexec-grpc-verify", _VERIFIERS)
         self._giving_back: set[asyncio.Future[int]] = set()
 
     # Who asks.
@@ -51,7 +53,7 @@ class Bench:
         credentials = access.of_metadata(context.invocation_metadata(), context.auth_context())
         client = access.known(*credentials)
         if client is None:
-            client = await self._within(self._finishing, partial(access.authenticate, *credentials))
+            client = await self._within(self._verifying, partial(access.authenticate, *credentials))
         return client
 
     # The database.

@@ -3,12 +3,16 @@
 import base64
 import logging
 import subprocess
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
 import pytest
 
+from jobexec.exceptions import Unauthenticated
+from jobexec.gateways import access
 from jobexec.gateways.access import memory, tokens
 from jobexec.models import GatewayClient
 from jobexec.operations.gateway_clients import create_client, set_client_enabled
@@ -68,6 +72,32 @@ def test_a_client_does_what_it_may(gateway):
     assert code_of(lambda: client.ResolveIncident(incidentKey=1)) is CODE.PERMISSION_DENIED
     assert code_of(lambda: client.CompleteJob(jobKey=job.job_key)) is CODE.OK
     assert {row.job_key for row in gateway.rows()} == {acme.job_key, beta.job_key, other.job_key}
+
+
+def test_who_is_nobody_does_not_keep_others_from_handing_in(gateway, monkeypatch):
+    """To find out who somebody is takes long, or is asked by very many at once."""
+    monkeypatch.setattr(memory, "SECONDS", 1000.0)
+    _row, secret = create_client(gateway.alias, name="java")
+    client, job = as_client(gateway, f"Bearer {secret}"), gateway.make()
+    assert client.activate("payment")
+    asked, go = threading.Semaphore(0), threading.Event()
+
+    def slow(*credentials):
+        asked.release()
+        go.wait(40)
+        raise Unauthenticated
+
+    monkeypatch.setattr(access, "authenticate", slow)
+    with ThreadPoolExecutor(12) as strangers:
+        stranger = as_client(gateway, "Bearer jxc_x")
+        tries = [strangers.submit(code_of, lambda: stranger.CompleteJob(jobKey=1)) for _ in range(12)]
+        assert asked.acquire(timeout=20)
+        assert asked.acquire(timeout=20)
+        try:
+            assert code_of(lambda: client.CompleteJob(jobKey=job.job_key)) is CODE.OK
+        finally:
+            go.set()
+        assert {each.result() for each in tries} == {CODE.UNAUTHENTICATED}
 
 
 def test_a_client_that_is_disabled(gateway, monkeypatch):
