@@ -252,6 +252,9 @@ def test_nothing_is_kept_for_whoever_is_gone():
     bad(rules.nothing_goes_to_the_dead, killed().fetch(5, "a"), "was kept for a, which was gone for 3.90 s")
     good(rules.nothing_goes_to_the_dead, killed().fetch(1.5, "a"))
     good(rules.nothing_goes_to_the_dead, killed().fetch(5, "b"))
+    bad(rules.nothing_goes_to_the_dead, Tale().tell(2, "over", 11, worker="a").fetch(5, "a"), "gone for 3.00 s")
+    good(rules.nothing_goes_to_the_dead, Tale().tell(2, "over", 11, worker="a.1").fetch(5, "a.2"))
+    bad(rules.nothing_goes_to_the_dead, killed().fetch(5, "a.2"), "was kept for a.2, which was gone for 3.90 s")
     given_back = killed().fetch(5, "a").tell(5.1, "yielding", GATEWAY, key=1, deadline=10)
     good(rules.nothing_goes_to_the_dead, given_back)
     good(rules.nothing_goes_to_the_dead, killed().fetch(5, "a").tell(5.5, "kill", DRIVER, of=GATEWAY))
@@ -263,6 +266,7 @@ def test_all_end_as_they_should():
 
     good(rules.nothing_left_behind, exit(0))
     bad(rules.nothing_left_behind, exit(1), "grpc1 ended with 1")
+    good(rules.nothing_left_behind, exit(1).tell(0.5, "server-down", DRIVER).tell(0.7, "server-up", DRIVER))
     bad(rules.nothing_left_behind, Tale().tell(9, "restless", DRIVER, seconds=60), "there was none after 60 s")
     left = Tale()
     left.state["locks"] = [["i", "external:j1"]]

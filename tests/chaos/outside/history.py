@@ -129,6 +129,7 @@ class History:
         self._by_id: dict[str, Job] = {}
         self._outages = self._read_outages()
         self._ends_of_processes = self._read_ends()
+        self._over = {line["worker"]: line["t"] for line in self.of("over")}
         self._workers = {line["name"]: line["pid"] for line in self.of("worker")}
         self._read_jobs()
         self._read_fetches()
@@ -152,7 +153,9 @@ class History:
         return self._ends_of_processes.get(pid, (ENDLESS, ENDLESS))[0]
 
     def end_of_worker(self, name: str) -> float:
-        return self.end_of(self._workers.get(name, -1))
+        """The time at which nobody was there any more who had asked for jobs under this name."""
+        process = self._workers.get(name.split(".")[0], -1)
+        return min(self.end_of(process), self._over.get(name, ENDLESS))
 
     def was_away(self, begin: float, end: float) -> bool:
         """Whether the database was, at any time in between."""

@@ -13,10 +13,12 @@ from .instrument import journal
 
 def _write(context: JobContext, seconds: float) -> None:
     journal().write("begin", job=context.id)
-    with connection.cursor() as cursor:
-        cursor.execute("INSERT INTO chaos_effect (job_id, pid) VALUES (%s, %s)", [str(context.id), os.getpid()])
-    time.sleep(seconds)
-    journal().write("end", job=context.id)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("INSERT INTO chaos_effect (job_id, pid) VALUES (%s, %s)", [str(context.id), os.getpid()])
+        time.sleep(seconds)
+    finally:
+        journal().write("end", job=context.id)
 
 
 @job(atomic=True, retries="R9/PT0.3S")

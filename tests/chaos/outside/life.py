@@ -5,7 +5,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .instrument import journal, monotonic
@@ -24,7 +24,7 @@ class Worker:
         self.name, self._mixture = f"{name}-{os.getpid()}", mixture
         self._way = name.rstrip("0123456789")
         self._chance = random.Random(f"{name} {seed} {os.getpid()}")
-        self._ports = ports
+        self._ports, self._asked = ports, 0
         self.stop = threading.Event()
 
     def live(self) -> None:
@@ -54,25 +54,34 @@ class Worker:
 
     def _wish(self) -> Wish:
         chance = self._chance
+        wait = 0.3 if self._healthy else chance.choice([0.5, 1.0, 1.5])
+        hasty = chance.random() < self._mixture["hasty"] and not self._healthy
+        self._asked += 1
         leased = chance.random() < self._mixture["leased"] and self._way not in ("camunda", "stream")
         return Wish(
             type=chance.choice(self._mixture["types"]),
-            worker=self.name,
+            worker=f"{self.name}.{self._asked}",
             timeout=3.0 if self._healthy else chance.choice(self._mixture["timeouts"]),
             most=chance.randint(1, self._mixture["most"]),
-            wait=0.3 if self._healthy else chance.choice([0.5, 1.0, 1.5]),
+            wait=wait,
+            patience=chance.uniform(0.01, wait) if hasty else wait + 5,
             lease=leased or self._healthy,
         )
 
-    def _jobs(self, talker: Talker, wish: Wish) -> Iterable[Got]:
-        if self._way == "stream":
-            assert isinstance(talker, Grpc)
-            return talker.stream(wish, self._chance.uniform(0.5, 3))
-        return talker.fetch(wish)
+    def _jobs(self, talker: Talker, wish: Wish) -> Iterator[Got]:
+        """Told when nobody listens any more to the answer of what was asked under this name."""
+        try:
+            if isinstance(talker, Grpc) and self._way == "stream":
+                yield from talker.stream(wish, self._chance.uniform(0.5, 3))
+                return
+            jobs = talker.fetch(wish)
+        finally:
+            self._journal.write("over", worker=wish.worker)
+        yield from jobs
 
     def _work(self, talker: Talker, job: Got, wish: Wish) -> None:
         deadline = monotonic(job.deadline)
-        hold = {"key": job.key, "lease": job.lease, "worker": self.name, "moment": deadline - wish.timeout}
+        hold = {"key": job.key, "lease": job.lease, "worker": wish.worker, "moment": deadline - wish.timeout}
         self._journal.write("got", deadline=deadline, **hold)
         chance = self._chance
         deed = "complete"
@@ -106,5 +115,5 @@ class Worker:
     def _report(self, talker: Talker, verb: str, job: Got, hold: dict[str, Any], values: dict[str, Any]) -> None:
         number = self._chance.getrandbits(60)
         self._journal.write("report", number=number, verb=verb, values=values, **hold)
-        came_to, said = talker.report(verb, job, self.name, **values)
+        came_to, said = talker.report(verb, job, hold["worker"], **values)
         self._journal.write("reported", number=number, came_to=came_to, said=said[:200])

@@ -32,7 +32,8 @@ DEEDS = {
 class Mixture:
     """`workers` are named by how they talk and a number; `every` is the mean of seconds between two transactions of
     people, `pause` that between two faults, `late` how often a worker takes about as long as it may, or longer,
-    `timeouts` how long that is in seconds, `most` how many jobs it asks for.
+    `hasty` how often it does not wait for the answer, `timeouts` how long that is in seconds, `most` how many jobs
+    it asks for.
     """
 
     executors: int = 2
@@ -46,6 +47,7 @@ class Mixture:
     instances: int = 4
     late: float = 0.06
     leased: float = 0.5
+    hasty: float = 0.2
     people: bool = True
     types: tuple[str, ...] = ("pay", "ship")
     timeouts: tuple[float, ...] = (0.5, 1.0, 2.0)

@@ -12,6 +12,8 @@ from .history import ENDLESS, SLACK, Fetch, History, Job, Problem, Report, finis
 Rule = Callable[[History], Iterator[Problem]]
 #: Seconds in which a gateway must have noticed that a worker is gone; nobody is killed for slowness here.
 NOTICED = 1.5
+#: Seconds in which a process has begun; who finds no database then says so and ends.
+STARTED = 5
 
 
 def completed_once(history: History) -> Iterator[Problem]:
@@ -205,7 +207,7 @@ def dead_letters_have_incidents(history: History) -> Iterator[Problem]:
 
 
 def nothing_goes_to_the_dead(history: History) -> Iterator[Problem]:
-    """No job is kept for a worker that had been gone for a while when it was fetched."""
+    """No job is kept for a worker that had been gone, or asked no more, for a while when it was fetched."""
     for job in history.jobs.values():
         for fetch in job.fetches:
             gone = history.end_of_worker(fetch.worker)
@@ -221,7 +223,8 @@ def nothing_left_behind(history: History) -> Iterator[Problem]:
         yield Problem("rest", f"there was none after {line['seconds']:.0f} s")
     for line in history.of("exit"):
         # uvicorn ends itself by the signal that it was sent, as does whoever has only just begun.
-        if line["code"] not in (0, -signal.SIGKILL, -signal.SIGTERM):
+        well = line["code"] in (0, -signal.SIGKILL, -signal.SIGTERM)
+        if not well and not history.was_away(line["t"] - STARTED, line["t"]):
             yield Problem("processes", f"{line['node']} ended with {line['code']}; its log says why")
     for name in ("locks", "nodes"):
         if history.state[name]:

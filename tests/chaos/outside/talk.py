@@ -32,13 +32,14 @@ class Got:
 
 @dataclass(frozen=True)
 class Wish:
-    """What a worker asks for; times in seconds."""
+    """What a worker asks for; times in seconds. After `patience` it goes away, whatever it has asked for."""
 
     type: str
     worker: str
     timeout: float
     most: int
     wait: float
+    patience: float
     lease: bool
 
 
@@ -77,7 +78,7 @@ class Grpc:
             withLease=wish.lease,
         )
         try:
-            answers = self._stub.ActivateJobs(request, timeout=wish.wait + 5)
+            answers = self._stub.ActivateJobs(request, timeout=wish.patience)
             return [_got(job) for answer in answers for job in answer.jobs]
         except grpc.RpcError as error:
             raise Away(str(error)) from error
@@ -126,9 +127,9 @@ class _Http:
     def __init__(self, port: int) -> None:
         self._port = port
 
-    def ask(self, method: str, path: str, body: Any, wait: float = 5) -> tuple[int, Any]:
+    def ask(self, method: str, path: str, body: Any, patience: float = 10) -> tuple[int, Any]:
         """The status and the answer. Raises Away."""
-        there = http.client.HTTPConnection("127.0.0.1", self._port, timeout=wait + 5)
+        there = http.client.HTTPConnection("127.0.0.1", self._port, timeout=patience)
         try:
             there.request(method, path, json.dumps(body), {"Content-Type": "application/json"})
             answer = there.getresponse()
@@ -164,7 +165,7 @@ class Rest(_Http):
             "requestTimeout": int(wish.wait * 1000),
             "withLease": wish.lease,
         }
-        status, answer = self.ask("POST", "/v2/jobs/activation", body, wish.wait)
+        status, answer = self.ask("POST", "/v2/jobs/activation", body, wish.patience)
         if status != 200:
             raise Away(f"{status}: {answer}")
         return [
@@ -189,7 +190,7 @@ class Camunda(_Http):
         topic = {"topicName": wish.type, "lockDuration": int(wish.timeout * 1000)}
         body = {"workerId": wish.worker, "maxTasks": wish.most, "topics": [topic]}
         body["asyncResponseTimeout"] = int(wish.wait * 1000)
-        status, answer = self.ask("POST", "/engine-rest/external-task/fetchAndLock", body, wish.wait)
+        status, answer = self.ask("POST", "/engine-rest/external-task/fetchAndLock", body, wish.patience)
         if status != 200:
             raise Away(f"{status}: {answer}")
         return [
