@@ -29,7 +29,7 @@ from .bulk import (
     set_retries_page,
 )
 from .dispatch import announce_ids
-from .external_home import available_at, held_by, home, wake_for
+from .external_home import free_instances, held_by, home, may_hold, put_off, wake_for
 from .moments import check_moment
 from .move import move
 from .ranking import check_priority, rank, reranked
@@ -130,7 +130,8 @@ def set_due_date(target: Target, due_date: datetime | None, *, using: str | None
 def _set_available(row: ExternalWorkerJob, due_date: datetime | None) -> None:
     using = row._state.db or "default"
     standing = rank(using, due_date or clock.now(using), row.priority)
-    _update(row, due_date=due_date, available_at=available_at(using, due_date), rank=standing)
+    _update(row, **put_off(using, due_date), rank=standing)
+    free_instances(using, may_hold([row]))
     # Also when it is put off: who waits for jobs of this type knows when the next one comes.
     wake_for(using, [row])
 

@@ -31,7 +31,7 @@ from jobexec.models import (
 
 from . import transfer
 from .announce import announce
-from .external_home import available_at, home, wake_for
+from .external_home import free_instances, home, may_hold, put_off, wake_for
 from .locking import lock_rows
 from .move import move_all
 from .ranking import rank, reranked
@@ -134,11 +134,12 @@ def set_due_date_page(
 
 def _set_available(using: str, rows: Sequence[AbstractJob], due_date: datetime | None) -> list[UUID]:
     """External jobs that nobody holds stay where they are; one statement for each priority that they have."""
-    available, now, done = available_at(using, due_date), clock.now(using), list[UUID]()
+    now, done = clock.now(using), list[UUID]()
     for priority in {row.priority for row in rows}:
         alike = [row.pk for row in rows if row.priority == priority]
         standing = rank(using, due_date or now, priority)
-        done += _update(using, ExternalWorkerJob, alike, due_date=due_date, available_at=available, rank=standing)
+        done += _update(using, ExternalWorkerJob, alike, **put_off(using, due_date), rank=standing)
+    free_instances(using, may_hold(rows))
     return done
 
 

@@ -116,6 +116,13 @@ def may_hold(rows: Iterable[AbstractJob]) -> list[UUID]:
     return [row.pk for row in rows if row.exclusive and row.process_instance_id]
 
 
+def put_off(using: str, due_date: datetime | None) -> dict[str, Any]:
+    """What a due date changes in rows that nobody holds. Whoever let the deadline pass has the job no more: what was
+    held for it (:func:`free_instances`) would be held until then."""
+    available = available_at(using, due_date)
+    return {"due_date": due_date, "available_at": available, "lock_owner": None, "lock_expiration_time": None}
+
+
 def given_back() -> dict[str, Any]:
     """What a row says of its holder when there is none any more."""
     return {"lock_owner": None, "lock_expiration_time": None, "lease_token": ""}

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from jobexec import signals
+from jobexec import clock, signals
 from jobexec.models import (
     DeadLetterJob,
     ExclusiveLock,
@@ -118,6 +118,20 @@ def test_a_due_date_keeps_the_job_where_it_is(alias, frozen, count, later, woken
     assert len(fetch(alias)) == (0 if later else count)
     frozen.tick(timedelta(hours=1))
     assert len(fetch(alias, worker="w2")) == count
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_job_that_is_put_off_keeps_nobody_waiting(alias, frozen, count):
+    """Its worker has let the deadline pass, and holds the process instance until somebody fetches the job again."""
+    jobs = [missed_by_worker(alias, frozen, process_instance_id=f"p{n}", exclusive=True) for n in range(count)]
+    assert len(locks(alias)) == count
+    date = clock.now(alias) + timedelta(hours=1)
+    assert len(set_due_date(one_or_many(alias, jobs), date, using=alias).changed) == count
+    assert locks(alias) == []
+    assert fetch(alias) == []
+    frozen.tick(timedelta(hours=1))
+    assert {job.id for job in fetch(alias)} == {job.pk for job in jobs}
+    assert len(locks(alias)) == count
 
 
 def test_run_now_ends_a_back_off(alias):

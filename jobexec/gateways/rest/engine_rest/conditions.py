@@ -53,7 +53,7 @@ def task_ids(values: list[str]) -> Q:
 
 def key_of(id: str) -> int | None:
     """The key that an id stands for, None if it stands for none."""
-    return int(id) if id.isascii() and id.isdecimal() and 0 < int(id[:20]) < 2**63 else None
+    return int(id) if id.isascii() and id.isdecimal() and len(id) <= 19 and 0 < int(id) < 2**63 else None
 
 
 def instances(values: list[str]) -> Q:
