@@ -129,7 +129,7 @@ class History:
         self._by_id: dict[str, Job] = {}
         self._outages = self._read_outages()
         self._ends_of_processes = self._read_ends()
-        self._over = {line["worker"]: line["t"] for line in self.of("over")}
+        self._over: dict[str, float] = {line["worker"]: line["t"] for line in self.of("over")}
         self._workers = {line["name"]: line["pid"] for line in self.of("worker")}
         self._read_jobs()
         self._read_fetches()
