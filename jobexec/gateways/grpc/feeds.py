@@ -102,16 +102,21 @@ class Feed:
     async def _run(self) -> None:
         while True:
             await self._until_room()
-            # A new place each time, at the end of the queue, so that other feeds and polls have their turn.
-            with self._bench.hub.waiting(
-                [self._fetch.type], kind=hub.kind_of(self._fetch), alive=self._has_room
-            ) as place:
-                room = min(sum(stream.room for stream in self.streams), _PAGE)
-                parcels = await self._look(room) if room else None
-                if parcels is not None and len(parcels) == room:
-                    place.pass_on()
-                elif parcels is not None:
-                    await place.wait(time.monotonic() + _PROBE)
+            try:
+                await self._round()
+            except Exception:  # without its feed a stream would be silent for ever, and nobody would know
+                logger.exception("The feed of type %s begins anew", self._fetch.type)
+                await asyncio.sleep(_PAUSE)
+
+    async def _round(self) -> None:
+        # A new place each time, at the end of the queue, so that other feeds and polls have their turn.
+        with self._bench.hub.waiting([self._fetch.type], kind=hub.kind_of(self._fetch), alive=self._has_room) as place:
+            room = min(sum(stream.room for stream in self.streams), _PAGE)
+            parcels = await self._look(room) if room else None
+            if parcels is not None and len(parcels) == room:
+                place.pass_on()
+            elif parcels is not None:
+                await place.wait(time.monotonic() + _PROBE)
 
     async def _until_room(self) -> None:
         while not self._has_room():

@@ -5,9 +5,9 @@ import time
 import grpc
 import pytest
 
-from jobexec.gateways import access, seen
+from jobexec.gateways import access, hub, seen
 from jobexec.gateways.access import memory
-from jobexec.gateways.grpc import streams
+from jobexec.gateways.grpc import feeds, streams
 from jobexec.models import GatewayClient
 from jobexec.operations.gateway_clients import create_client
 from tests.gateways.grpc.bed import Streamed
@@ -30,6 +30,26 @@ def test_a_stream_brings_the_backlog_and_then_what_comes(gateway):
     until(lambda: len(stream.jobs) == 51)
     assert [job.key for job in stream.jobs] == [*keys_of(backlog), later.job_key]
     assert gateway.rows(handler_type="other").get().lock_owner is None
+
+
+@pytest.mark.databases("sqlite")
+def test_a_stream_does_not_fall_silent(gateway, monkeypatch):
+    """Whatever goes wrong on the way to its jobs."""
+    failures = []
+
+    def failing(self, *arguments, **named):
+        if not failures:
+            failures.append(1)
+            raise RuntimeError("can't start new thread")
+        return waiting(self, *arguments, **named)
+
+    waiting = hub.Hub.waiting
+    monkeypatch.setattr(hub.Hub, "waiting", failing)
+    monkeypatch.setattr(feeds, "_PAUSE", 0.01)
+    job = gateway.make("payment")
+    stream = Streamed(gateway.client.stream("payment"))
+    until(lambda: len(stream.jobs) == 1)
+    assert (stream.jobs[0].key, failures) == (job.job_key, [1])
 
 
 @pytest.mark.databases("sqlite")
