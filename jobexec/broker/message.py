@@ -56,7 +56,7 @@ def decode(text: str | bytes, engine: str) -> list[UUID]:
         version, addressee, ids = body["v"], body["engine"], body["ids"]
         if version == VERSION and addressee == engine and isinstance(ids, list):
             return [UUID(hex=id) for id in ids]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UnknownMessage(f"no announcement: {error}") from error
     raise UnknownMessage(f"an announcement of version {version!r} for engine {addressee!r}")
 

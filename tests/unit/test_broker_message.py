@@ -49,6 +49,7 @@ def test_says_which_rows_and_nothing_else():
         '{"v":1,"engine":"default","ids":["x"]}',
         '{"v":1,"engine":"default","ids":[3]}',
         b"\xff\xfe",
+        "[" * 100_000,
     ],
 )
 def test_anything_else_is_told_from_it(text):
