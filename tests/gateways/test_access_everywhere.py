@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import URLPattern, get_resolver
 
 from jobexec import clock
-from jobexec.gateways import access
+from jobexec.gateways import access, seen
 from jobexec.models import ExternalWorker, ExternalWorkerJob
 from jobexec.operations.gateway_clients import create_client
 from tests.support.factories import make_external
@@ -218,3 +218,20 @@ def test_nobody_learns_what_types_others_have(alias, world):
             refusal = caller.send("post", path, {"workerId": "w"} if "engine-rest" in path else {})
             assert refusal.status_code in (403, 404)
             assert b"secret" not in refusal.content
+
+
+@pytest.mark.databases("sqlite")
+def test_who_is_refused_is_no_worker_of_the_type(alias):
+    """Otherwise nobody would be told that the type has none."""
+    worker = Caller(create_client(alias, name="shop", types=["payment"], tenants=["acme"])[1])
+    poll = {"type": "mail", "worker": "w", "timeout": 1000, "maxJobsToActivate": 1, "requestTimeout": -1}
+    other = {**poll, "type": "payment", "tenantIds": ["other"]}
+    topics = [{"topicName": name, "lockDuration": 1000} for name in ("payment", "mail")]
+    seen.registry.clear()
+    assert worker.send("post", "/v2/jobs/activation", poll).status_code == 403
+    assert worker.send("post", "/v2/jobs/activation", other).status_code == 403
+    fetch = {"workerId": "w", "maxTasks": 1, "topics": topics}
+    assert worker.send("post", "/engine-rest/external-task/fetchAndLock", fetch).status_code == 403
+    assert seen.registry.sights() == []
+    assert worker.send("post", "/v2/jobs/activation", {**poll, "type": "payment"}).status_code == 200
+    assert [sight.key.type for sight in seen.registry.sights()] == ["payment"]

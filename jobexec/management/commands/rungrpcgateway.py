@@ -26,6 +26,8 @@ from jobexec.management.logs import configure_logging
 _TURN = 0.5
 _OPTIONS = "address", "port", "share_port", "threads", "max_streams", "tls_cert", "tls_key", "client_ca", "grace"
 
+_LAST_PORT = 65535  # what is more is cut by gRPC, which then listens elsewhere
+
 
 class Command(BaseCommand):
     help = "Let workers outside of Django fetch and finish jobs over gRPC, with the clients that there are for Zeebe."
@@ -34,7 +36,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         add, number = parser.add_argument, _at_least(1)
         add("--address", default="127.0.0.1", help="Where to listen; 0.0.0.0 or :: for other machines.")
-        add("--port", type=_at_least(0), default=26500, help="Default 26500; 0: a free one.")
+        add("--port", type=_at_least(0, _LAST_PORT), default=26500, help="Default 26500; 0: a free one.")
         add("--share-port", action="store_true", help="Other gateways on this machine may have the same port.")
         add("--database", help="The engine to serve, a database alias (setting GATEWAY_DATABASE).")
         add("--threads", type=number, default=8, help="That fetch jobs, and as many that finish them; default 8.")
@@ -42,7 +44,11 @@ class Command(BaseCommand):
         add("--tls-cert", type=Path, help="A file with the certificate chain, PEM.")
         add("--tls-key", type=Path, help="A file with its private key, PEM.")
         add("--client-ca", type=Path, help="Clients must show a certificate that was signed by one in this file.")
-        add("--metrics-port", type=_at_least(0), help="Serve /metrics and /actuator/jobstreams there; 0: a free one.")
+        add(
+            "--metrics-port",
+            type=_at_least(0, _LAST_PORT),
+            help="Serve /metrics and /actuator/jobstreams there; 0: a free one.",
+        )
         add("--metrics-host", default="127.0.0.1", help="Address of --metrics-port; nobody is asked who he is.")
         add("--grace", type=_at_least(0), default=10, help="Seconds for calls that run when it ends; default 10.")
 
@@ -112,12 +118,13 @@ def _leave() -> None:
     os._exit(EXIT_LEFT)
 
 
-def _at_least(least: int) -> Callable[[str], int]:
+def _at_least(least: int, most: int | None = None) -> Callable[[str], int]:
     """A type of argparse that says what was expected."""
+    range_ = f"of at least {least}" if most is None else f"from {least} to {most}"
 
     def parsed(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise ArgumentTypeError(f"expected a whole number of at least {least}, got {text!r}")
+        if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
+            raise ArgumentTypeError(f"expected a whole number {range_}, got {text!r}")
         return int(text)
 
     return parsed

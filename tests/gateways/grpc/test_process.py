@@ -143,6 +143,7 @@ def test_a_port_that_is_taken_is_an_error_unless_it_is_shared(alias, run):
         (["--database", "nowhere"], "nowhere"),
         (["--address", "203.0.113.7"], "is taken, or is no address of this machine"),
         (["--max-streams", "0"], "expected a whole number of at least 1"),
+        (["--port", "99999"], "expected a whole number from 0 to 65535"),
     ],
 )
 def test_a_bad_option_is_named(alias, run, arguments, said):

@@ -14,7 +14,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponseBase
 
 from jobexec import clock
-from jobexec.gateways import hub, seen
+from jobexec.gateways import asks, hub, seen
 from jobexec.gateways.rest.waiting_room import Parcel, release_thread
 from jobexec.models import ExternalWorkerJob
 from jobexec.operations.external import activate_jobs, yield_jobs
@@ -36,6 +36,9 @@ async def fetch_and_lock(request: HttpRequest) -> HttpResponseBase:
     what = asked(body_of(request), caller)
     if not what.topics:
         return json_answer([])
+    for topic in what.topics:
+        if topic.fetch is not None:
+            asks.check(topic.fetch)
     with ExitStack() as stack:
         for topic in what.topics:
             of_one = (PROTOCOL, caller.name, what.worker, topic.name, tuple(topic.tenants))

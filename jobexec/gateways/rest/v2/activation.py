@@ -13,7 +13,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
 
 from jobexec.conf import get_settings
-from jobexec.gateways import hub, seen, wire
+from jobexec.gateways import asks, hub, seen, wire
 from jobexec.gateways.rest.waiting_room import Parcel, release_thread
 from jobexec.operations.external_types import ActivatedJob, Caller, Fetch
 
@@ -33,6 +33,7 @@ async def activation(request: HttpRequest) -> HttpResponseBase:
     """The jobs that were activated; none if there are none, after the time that the request may be held."""
     body, caller = read(request), caller_of(request)
     fetch, wait = fetch_of(body, caller), wait_of(body)
+    asks.check(fetch)
     of_one = (PROTOCOL, caller.name, fetch.worker, fetch.type, tuple(fetch.tenants or ()))
     seen.polled(*of_one)
     if wait <= timedelta(0):
