@@ -110,8 +110,21 @@ def test_nobody_gets_what_is_completed_or_was_never_there():
 
 
 def test_until_the_deadline_a_job_is_its_workers():
-    bad(rules.one_worker_at_a_time, Tale().fetch(1, "a").fetch(5, "b"), "was given to b 5.00 s before")
+    bad(rules.one_worker_at_a_time, Tale().fetch(1, "a").fetch(5, "b"), "was given to b 4.99 s before")
     good(rules.one_worker_at_a_time, Tale().fetch(1, "a", until=5).fetch(5, "b"))
+
+
+def test_whoever_is_held_up_between_the_counting_of_a_deadline_and_the_lock():
+    def at_once(until, told):
+        """b is held up after its deadline was counted; a's deadline is counted before, and locked when told."""
+        tale = Tale().tell(1.2, "grant", GATEWAY, keys=[1], worker="b", lease="", moment=1.1, deadline=until)
+        return tale.tell(told, "grant", GATEWAY, keys=[1], worker="a", lease="", moment=1, deadline=20)
+
+    good(rules.one_worker_at_a_time, at_once(until=2, told=3))
+    bad(rules.one_worker_at_a_time, at_once(until=10, told=3), "was given to b")
+    late = Tale().fetch(1, "a", until=3)
+    late.tell(3.1, "grant", GATEWAY, keys=[1], worker="b", lease="", moment=2, deadline=4)
+    good(rules.one_worker_at_a_time, late)
 
 
 @pytest.mark.parametrize("came_to", ["ok", "doubt", ""])
@@ -140,7 +153,7 @@ def test_who_takes_a_job_away_frees_it():
 
 def test_a_deadline_that_was_moved():
     longer = Tale().fetch(1, "a", until=3).report(2, "extend", "a", 1, timeout=4000)
-    bad(rules.one_worker_at_a_time, longer.fetch(5, "b"), "1.00 s before the deadline")
+    bad(rules.one_worker_at_a_time, longer.fetch(5, "b"), "0.99 s before the deadline")
     in_doubt = Tale().fetch(1, "a", until=3).report(2, "extend", "a", 1, "doubt", timeout=4000)
     good(rules.one_worker_at_a_time, in_doubt.fetch(5, "b"))
     shorter = Tale().fetch(1, "a").report(2, "extend", "a", 1, "doubt", timeout=1000)

@@ -44,9 +44,19 @@ def one_worker_at_a_time(history: History) -> Iterator[Problem]:
     for job in history.jobs.values():
         for first, second in pairwise(sorted(job.fetches, key=lambda fetch: fetch.moment)):
             until = _deadline(job, first, second)
-            if second.moment < until - SLACK and not _released(job, first, second):
-                text = f"was given to {second.worker} {until - second.moment:.2f} s before the deadline of"
-                yield Problem("one worker at a time", f"{text} {first.worker}", job)
+            early = until - second.told
+            if early > SLACK and not _released(job, first, second) and not _other_way_round(first, second):
+                text = f"was given to {second.worker} {early:.2f} s before the deadline of {first.worker}"
+                yield Problem("one worker at a time", text, job)
+
+
+def _other_way_round(first: Fetch, second: Fetch) -> bool:
+    """Whether the second one may have been locked, and been over, before the first one was locked.
+
+    Between the counting of a deadline and the lock a process can be held up for any time.
+    """
+    over = min(second.deadline, second.given_back) < first.told
+    return second.moment < first.told and over
 
 
 def _deadline(job: Job, first: Fetch, second: Fetch) -> float:
@@ -66,7 +76,7 @@ def _released(job: Job, first: Fetch, second: Fetch) -> bool:
     if first.given_back < ENDLESS:
         return True
     ends = [each for each in job.reports if each.ends_hold and each.may_count]
-    return any(each.begin < second.told and each.end > first.moment for each in ends)
+    return any(each.begin < max(first.told, second.told) and each.end > first.moment for each in ends)
 
 
 def _certain_hold(job: Job, fetch: Fetch) -> tuple[float, float]:
@@ -104,7 +114,9 @@ def stale_leases_are_refused(history: History) -> Iterator[Problem]:
 
 
 def _is_stale(job: Job, report: Report) -> bool:
-    later = [each for each in job.fetches if each.moment > report.moment + SLACK and each.told < report.begin]
+    own = [each.told for each in job.fetches if each.worker == report.worker and each.lease == report.lease]
+    since = max(own, default=report.begin)
+    later = [each for each in job.fetches if each.moment > since and each.told < report.begin]
     if report.lease:
         return any(each.lease != report.lease for each in later)
     return any(each.lease and not _may_be_cleared(job, each) for each in later)
@@ -138,7 +150,7 @@ def holders_are_heard(history: History) -> Iterator[Problem]:
 
 
 def _since(job: Job, fetch: Fetch) -> list[Fetch]:
-    return [each for each in job.fetches if each.moment > fetch.moment]
+    return [each for each in job.fetches if each is not fetch and each.told > fetch.moment]
 
 
 def effects_exactly_once(history: History) -> Iterator[Problem]:
