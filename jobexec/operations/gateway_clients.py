@@ -16,8 +16,8 @@ from jobexec.models import GatewayClient
 
 from .gateway_secrets import digest, new_secret
 
-#: What a client may be allowed: to fetch and finish jobs, and change their deadlines; to look for jobs and incidents; to
-#: change retries and priority; to resolve incidents.
+#: What a client may be allowed: to fetch and finish jobs, and change their deadlines; to look for jobs and incidents;
+#: to change retries and priority; to resolve incidents.
 PERMISSIONS = ("work", "search", "update", "resolve")
 
 #: What these columns of a job hold.
