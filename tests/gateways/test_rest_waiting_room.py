@@ -2,7 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from jobexec.gateways.rest.waiting_room import Parcel
+
+#: Django looks after its connections, whichever tests have opened them, when an answer is closed.
+pytestmark = pytest.mark.django_db
 
 
 def test_what_was_sent_is_not_given_back():
