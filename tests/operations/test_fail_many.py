@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from jobexec import signals
 from jobexec.models import (
+    HANDLER_TABLES,
     JOB_TABLES,
     DeadLetterJob,
     ExclusiveLock,
@@ -108,7 +109,7 @@ def test_together_they_end_as_one_by_one(alias, mixture):
     assert [type(job) for job in together] == [type(job) for job in singly]
     assert [vars_of(job) for job in together] == [vars_of(job) for job in singly]
     tables, _, log, locked = found
-    assert [len(tables[table]) for table in JOB_TABLES] == [0, 10, 2, 4]
+    assert [len(tables[table]) for table in HANDLER_TABLES] == [0, 10, 2, 4]
     assert len(log) == len(MIXTURE) - 1, "all but the unknown one"
     assert locked == {"q"}
 

@@ -162,8 +162,8 @@ def _case_options(case: type[Case], options: Mapping[str, Any]) -> dict[str, Any
 def _check(case: type[Case], options: Mapping[str, Any]) -> None:
     for option in CASE_OPTIONS:
         if options[option.name] is not None and case.name not in option.cases:
-            cases = " and ".join(option.cases)
-            raise BenchError(f"{option.flag}: only for the case {cases}, got {case.name}.")
+            cases = f"{'case' if len(option.cases) == 1 else 'cases'} {' and '.join(option.cases)}"
+            raise BenchError(f"{option.flag}: only for the {cases}, got {case.name}.")
     if options["history"] is not None and "history_level" in case.own_settings:
         raise BenchError(f"--history: the case {case.name} has levels of its own.")
     folder = options["svg"].parent if options["svg"] else None

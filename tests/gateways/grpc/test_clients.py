@@ -110,9 +110,10 @@ def jobs_of(text):
     return json.loads(text)["jobs"]
 
 
-@pytest.mark.flaky(reruns=2)  # it measures time
 @pytest.mark.parametrize("language", ["python", "node"])
-def test_a_waiting_worker_begins_within_300_ms(gateway, team, language):
+def test_a_waiting_worker_is_woken_when_a_job_comes(gateway, team, language):
+    """On a quiet machine within some ten milliseconds. Without word of the job it would be the next look, after ten
+    seconds, or its next poll."""
     worker = team.start(language)
     gateway.waiting(1)
     made = []
@@ -122,7 +123,7 @@ def test_a_waiting_worker_begins_within_300_ms(gateway, team, language):
         until(lambda number=number: len(worker.keys("ended")) == number)
         gateway.waiting(1)
     waits = [begun - before for before, begun in zip(made, worker.times("begun"), strict=True)]
-    assert median(waits) < 0.3, waits
+    assert median(waits) < 3, waits
 
 
 @pytest.mark.databases("sqlite")
