@@ -114,7 +114,7 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
 _BELOW = "jobexec-below"
 """The class of what the template shows after the timeline."""
 _OVERVIEW = (
-    ("handler_type", "id"),
+    ("handler_type", "id", "job_key"),
     ("category", "priority", "process_instance_id"),
 )
 _EXECUTION = (
@@ -123,7 +123,7 @@ _EXECUTION = (
     ("cancel_requested", "suspend_requested"),
 )
 _ORIGIN = (
-    ("type", "repeat", "sequence_counter", "job_key"),
+    ("type", "repeat", "sequence_counter"),
     ("job_definition_id", "deployment_id", "tenant_id"),
     ("process_definition_key", "process_definition_id"),
     ("root_process_instance_id", "execution_id", "failed_activity_id"),
