@@ -139,7 +139,7 @@ def check_broker(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_gateways(**kwargs: Any) -> list[CheckMessage]:
-    """W015: the gateways ask nobody who he is. E014: they let users in, and there are none."""
+    """W015: gateways ask nobody who he is. E014: they let users in, and there are none. E015: they serve no engine."""
     if conf.problems(conf.raw_settings()):
         return []  # said by check_settings
     settings = conf.get_settings()
@@ -149,6 +149,11 @@ def check_gateways(**kwargs: Any) -> list[CheckMessage]:
         if not django_settings.DEBUG:
             text += " DEBUG IS OFF: THIS LOOKS LIKE PRODUCTION."
         found.append(Warning(text, hint=_HINT_AUTH, id="jobexec.W015"))
+    alias = settings.gateway_database
+    if "GATEWAY_DATABASE" in settings.source and alias not in settings.engines:
+        known = ", ".join(map(repr, settings.engines))
+        text = f"JOBEXEC['GATEWAY_DATABASE'] is {alias!r}, which is no engine: expected one of {known}."
+        found.append(Error(text, hint="Name it in ENGINES, too.", id="jobexec.E015"))
     if settings.gateway_users and not apps.is_installed("django.contrib.auth"):
         text = "JOBEXEC['GATEWAY_USERS'] is True, and 'django.contrib.auth' is not in INSTALLED_APPS."
         found.append(Error(text, hint="Leave it at False: clients have secrets.", id="jobexec.E014"))

@@ -78,6 +78,7 @@ class GatewayClientForm(forms.ModelForm):  # type: ignore[type-arg]
         label=gettext_lazy("Permissions"),
         choices=[(name, _LABELS[name]) for name in PERMISSIONS],
         widget=forms.CheckboxSelectMultiple,
+        initial=["work"],
     )
     expiration_time = forms.DateTimeField(
         label=gettext_lazy("Expiration time"),

@@ -112,7 +112,8 @@ class IncidentAdmin(OperationPermissions, TableAdmin):
                 "fields": (
                     ("type", "category", "tenant_id"),
                     ("job_definition_id", "deployment_id", "process_definition_key"),
-                    ("failed_activity_id", "fingerprint", "id"),
+                    ("failed_activity_id", "fingerprint"),
+                    ("id", "incident_key"),
                 )
             },
         ),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+#: The release of Camunda 8 whose contract the answers follow; clients look at it.
+CONTRACT = "8.10.0"
 #: How a job without a tenant is written; in the tables it is the empty text.
 DEFAULT_TENANT = "<default>"
 #: The key of what is not there.

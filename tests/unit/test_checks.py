@@ -305,3 +305,11 @@ def test_gateways_for_users_where_there_are_none(settings):
     assert checks.check_gateways() == []
     settings.INSTALLED_APPS = ["jobexec"]
     assert [message.id for message in checks.check_gateways()] == ["jobexec.E014"]
+
+
+def test_gateways_serve_an_engine(settings):
+    settings.JOBEXEC = {"ENGINES": {"default": {}}, "GATEWAY_DATABASE": "default"}
+    assert checks.check_gateways() == []
+    settings.JOBEXEC = {"ENGINES": {"default": {}}, "GATEWAY_DATABASE": "elsewhere"}
+    (message,) = checks.check_gateways()
+    assert (message.id, "'elsewhere'" in message.msg, "'default'" in message.msg) == ("jobexec.E015", True, True)

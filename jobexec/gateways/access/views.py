@@ -49,7 +49,12 @@ def problem_json(request: HttpRequest, refusal: Refusal) -> HttpResponse:
         "detail": refusal.detail,
         "instance": request.path,
     }
-    return JsonResponse(body, status=refusal.status, content_type="application/problem+json")
+    response = JsonResponse(body, status=refusal.status, content_type="application/problem+json")
+    if refusal.title == "RESOURCE_EXHAUSTED":
+        # An answer like any other, which may come a thousand times a second: Django would log, and mail, each as an
+        # error.
+        response._has_been_logged = True  # type: ignore[attr-defined]
+    return response
 
 
 def protected(

@@ -76,6 +76,8 @@ def _text(text: str) -> str:
 
 
 def _add(screen: Screen, options: dict[str, Any]) -> None:
+    if options["expires"] is not None and options["expires"] <= clock.now(screen.using):
+        raise InvalidClient(f"--expires: expected a time that lies ahead, got {options['expires']}.")
     row, secret = gateway_clients.create_client(
         screen.using,
         name=options["name"],

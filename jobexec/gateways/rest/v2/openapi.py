@@ -7,9 +7,10 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
+from jobexec.gateways.wire import CONTRACT
+
 from .endpoint import endpoint, json_answer
 from .schemas import KEY, SCHEMAS, TEXT, TIME, ref
-from .topology import CONTRACT
 
 _PROBLEMS = {
     400: "Something in the request is not as it should be; the detail names it.",

@@ -7,10 +7,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 from django.http import HttpRequest, HttpResponse
 
-from .endpoint import endpoint, json_answer, nothing
+from jobexec.gateways.wire import CONTRACT
 
-#: The release of Camunda whose contract the answers follow; clients look at it.
-CONTRACT = "8.10.0"
+from .endpoint import endpoint, json_answer, nothing
 
 
 @endpoint("work", limited=False)
