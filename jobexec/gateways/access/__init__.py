@@ -12,6 +12,7 @@ from .client import ANYBODY, Client
 from .limits import limit
 from .metadata import of_metadata
 from .notice import announce
+from .strangers import turned_away
 from .verify import authenticate, forget, known
 from .views import Problem, Refusal, client_of, protected
 
@@ -33,4 +34,5 @@ __all__ = [
     "limit",
     "of_metadata",
     "protected",
+    "turned_away",
 ]

@@ -18,6 +18,7 @@ from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
 from .audit import audit, logger
 from .client import Client
 from .limits import limit
+from .strangers import turned_away
 from .users import by_session, within_tenants
 from .verify import authenticate, known
 
@@ -95,6 +96,7 @@ class _Rule:
             if self.limited:
                 limit(client)
         except Unauthenticated as error:
+            turned_away.tell(request.META.get("REMOTE_ADDR") or "", error)
             return Refusal(401, "UNAUTHORIZED", str(error), {"WWW-Authenticate": 'Basic realm="jobexec", Bearer'})
         except NotAllowed as error:
             return Refusal(403, "FORBIDDEN", str(error))

@@ -53,7 +53,11 @@ class Bench:
         credentials = access.of_metadata(context.invocation_metadata(), context.auth_context())
         client = access.known(*credentials)
         if client is None:
-            client = await self._within(self._verifying, partial(access.authenticate, *credentials))
+            try:
+                client = await self._within(self._verifying, partial(access.authenticate, *credentials))
+            except access.Unauthenticated as error:
+                access.turned_away.tell(context.peer(), error)
+                raise
         return client
 
     # The database.
