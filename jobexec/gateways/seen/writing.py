@@ -18,7 +18,7 @@ from jobexec.operations.leases import time_of
 from .events import Events
 from .workers import Registry, Sight
 
-logger = logging.getLogger("jobexec.gateways")
+logger = logging.getLogger("jobexec.gateway")
 
 #: Streams and tenants of one worker that are shown.
 _SHOWN = 100
