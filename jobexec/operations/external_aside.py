@@ -11,6 +11,7 @@ from jobexec.exceptions import DoNotRetry
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, SuspendedJob
 
 from .announce import announce
+from .failure_groups import count_failures
 from .fingerprint import fingerprint
 from .incidents import FAILED_JOB, MESSAGE_SIZE_EXCEEDED
 from .insert import json_text
@@ -76,11 +77,12 @@ def _size(row: ExternalWorkerJob) -> str:
 
 def _bury(using: str, rows: list[ExternalWorkerJob], kind: str, message: Callable[[ExternalWorkerJob], str]) -> None:
     texts = {row.pk: message(row) for row in rows}
+    alike = fingerprint(rows[0].handler_type, kind, "")  # one fetch is of one type
     each: dict[Any, dict[str, Any]] = {
         row.pk: {
             "exception_message": texts[row.pk],
             "exception_stack": "",
-            "fingerprint": fingerprint(row.handler_type, kind, ""),
+            "fingerprint": alike,
             "lost_runs": row.lost_runs + (row.lock_owner is not None),
         }
         for row in rows
@@ -88,3 +90,4 @@ def _bury(using: str, rows: list[ExternalWorkerJob], kind: str, message: Callabl
     moved = move_all(rows, DeadLetterJob, each, incident_type=kind, retries=0, died_at=clock.now(using))
     for job in moved:
         announce(signals.job_dead_lettered, using, DeadLetterJob, job=job, error=DoNotRetry(texts[job.pk]))
+    count_failures(using, rows, alike, texts[rows[-1].pk])

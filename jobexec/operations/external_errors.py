@@ -16,6 +16,7 @@ from .external_callbacks import on_error, run_callback
 from .external_find import check_lease, check_worker, in_transaction, lock_external
 from .external_types import EVERYTHING, Caller
 from .external_values import checked_code, checked_variables, said, shown_texts
+from .failure_groups import count_failures
 from .fingerprint import fingerprint
 from .incidents import UNHANDLED_ERROR
 from .move import move
@@ -83,6 +84,7 @@ def _open_incident(
     changes = {"exception_message": shown, "exception_stack": "", "fingerprint": alike, "died_at": clock.now(using)}
     moved = move(row, DeadLetterJob, incident_type=UNHANDLED_ERROR, **changes)
     _tell(using, row, moved, code, message)
+    count_failures(using, [row], alike, shown)
 
 
 def _log(

@@ -22,6 +22,7 @@ from .external_find import check_lease, check_worker, in_transaction, lock_exter
 from .external_home import free_instances, may_hold
 from .external_types import EVERYTHING, Caller
 from .external_values import checked_retries, checked_variables, moment_after, said, shown_texts
+from .failure_groups import count_failures
 from .fingerprint import fingerprint
 from .locking import delete_rows
 from .move import move
@@ -171,4 +172,5 @@ def _settle_failure(
         moved = move(row, DeadLetterJob, **changes, died_at=clock.now(using))
         signal, error = signals.job_dead_lettered, WorkerFailed(changes["exception_message"])
     job = _still_there(moved, row.job_key or 0, "fail")
+    count_failures(using, [row], alike, changes["exception_message"])
     announce(signal, using, type(job), job=job, error=error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,9 +10,11 @@ from uuid import UUID
 
 from django.db import connections
 
-from jobexec.models import DeadLetterJob, FailureGroup
+from jobexec import clock
+from jobexec.models import AbstractJob, DeadLetterJob, FailureGroup
 
 from .counts import CappedCount
+from .fingerprint import exception_name
 
 #: The group of all failures that a node had no more room to tell apart.
 OTHER = "other"
@@ -67,6 +69,22 @@ def flush_failures(using: str, counts: Iterable[FailureCount]) -> None:
     rows = sorted(counts, key=lambda each: each.fingerprint)
     for start in range(0, len(rows), _MAX_ROWS):
         _upsert(using, rows[start : start + _MAX_ROWS])
+
+
+def count_failures(using: str, rows: Sequence[AbstractJob], alike: str, message: str) -> None:
+    """Add failures that look alike of these jobs to their group, at the end of the transaction that settles them.
+
+    For those that no node has run, and so none counts. The row of the group is locked last, so that nobody waits in a
+    circle; who fails alike at the same moment waits for the other's commit.
+    """
+    if rows:
+        name, now, latest = exception_name(message)[:_NAME], clock.now(using), rows[-1]
+        count = FailureCount(alike, latest.handler_type, name, message[:_MESSAGE], latest.pk, now, now, len(rows))
+        flush_failures(using, [count])
+
+
+_MESSAGE = FailureGroup._meta.get_field("message").max_length
+_NAME = FailureGroup._meta.get_field("exception").max_length
 
 
 def _upsert(using: str, rows: list[FailureCount]) -> None:
