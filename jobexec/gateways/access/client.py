@@ -32,10 +32,11 @@ class Client:
         """Whether the client may do that; ``permission`` is one of :data:`PERMISSIONS`."""
         return permission in self.permissions
 
-    def check(self, permission: str) -> None:
-        """Raise NotAllowed unless the client may do that."""
-        if not self.may(permission):
-            raise NotAllowed(f"The client {self.name!r} lacks the permission {permission!r}.")
+    def check(self, *permissions: str) -> None:
+        """Raise NotAllowed unless the client may do one of these."""
+        if not any(map(self.may, permissions)):
+            needed = " or ".join(map(repr, permissions))
+            raise NotAllowed(f"The client {self.name!r} lacks the permission {needed}.")
 
 
 #: Everybody, where GATEWAY_AUTH is "none".

@@ -23,7 +23,7 @@ from .users import by_session, within_tenants
 from .verify import authenticate, known
 
 #: What changes jobs or incidents beside the work on them.
-_AUDITED = ("update", "resolve")
+_AUDITED = frozenset({"update", "resolve"})
 _ATTRIBUTE = "_jobexec_gateway_client"
 
 
@@ -59,14 +59,14 @@ def problem_json(request: HttpRequest, refusal: Refusal) -> HttpResponse:
 
 
 def protected(
-    permission: str = "work", *, problem: Problem = problem_json, limited: bool = True
+    *permissions: str, problem: Problem = problem_json, limited: bool = True
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A view, async or not, for clients with this permission; it finds its own with :func:`client_of`.
+    """A view, async or not, for clients with one of these permissions ("work"); :func:`client_of` tells which it is.
 
     ``limited``: the request counts against the client's rate. Not for what finishes a job, which must get through.
     Exempt from Django's CSRF protection: that is asked for where the credentials are a session, and only there.
     """
-    rule = _Rule(permission, problem, limited)
+    rule = _Rule(permissions or ("work",), problem, limited)
 
     def decorate(view: Callable[..., Any]) -> Callable[..., Any]:
         return csrf_exempt(_awaited(view, rule) if iscoroutinefunction(view) else _called(view, rule))
@@ -84,7 +84,7 @@ def client_of(request: HttpRequest) -> Client:
 class _Rule:
     """Who may ask a view, and how others are answered."""
 
-    permission: str
+    permissions: tuple[str, ...]
     problem: Problem
     limited: bool
 
@@ -92,7 +92,7 @@ class _Rule:
         """Why the request is not served; None if it is. Asks the database if it is not told who the client is."""
         try:
             client = client or _client(request)
-            client.check(self.permission)
+            client.check(*self.permissions)
             if self.limited:
                 limit(client)
         except Unauthenticated as error:
@@ -115,7 +115,7 @@ class _Rule:
         return response
 
     def done(self, request: HttpRequest, response: HttpResponseBase) -> None:
-        if self.permission in _AUDITED and response.status_code < 400:
+        if _AUDITED.issuperset(self.permissions) and response.status_code < 400:
             audit(client_of(request), str(request.method), request.path)
 
 

@@ -35,8 +35,8 @@ def caller_of(request: HttpRequest) -> Caller:
     return client_of(request).caller
 
 
-def endpoint(permission: str, *, limited: bool = True) -> Callable[[Callable[..., HttpResponseBase]], View]:
-    """A view for clients with this permission, from a function that asks the database.
+def endpoint(*permissions: str, limited: bool = True) -> Callable[[Callable[..., HttpResponseBase]], View]:
+    """A view for clients with one of these permissions, from a function that asks the database.
 
     Under ASGI it runs in one of the hub's few threads, which keep their connections; under WSGI in the thread of the
     request. What it raises becomes a problem.
@@ -49,19 +49,19 @@ def endpoint(permission: str, *, limited: bool = True) -> Callable[[Callable[...
                 return await hub.of(database()).run(function, request, **parts)
             return await sync_to_async(function)(request, **parts)
 
-        return guarded(permission, limited=limited)(view)
+        return guarded(*permissions, limited=limited)(view)
 
     return decorate
 
 
-def guarded(permission: str, *, limited: bool = True) -> Callable[[View], View]:
+def guarded(*permissions: str, limited: bool = True) -> Callable[[View], View]:
     """The same for a coroutine, which must not ask the database itself."""
 
     def decorate(view: View) -> View:
         # Not in a transaction of ATOMIC_REQUESTS: the verbs have their own, and Django knows none for coroutines.
         for alias in connections:
             view = transaction.non_atomic_requests(using=alias)(view)
-        guarded: View = protected(permission, limited=limited)(_answering(view))
+        guarded: View = protected(*permissions, limited=limited)(_answering(view))
         return guarded
 
     return decorate

@@ -72,7 +72,7 @@ def error(request: HttpRequest, job_key: str) -> HttpResponse:
     return nothing()
 
 
-@endpoint("work")
+@endpoint("work", "update")
 def update(request: HttpRequest, job_key: str) -> HttpResponse:
     """PATCH /jobs/{jobKey}: all of the changes, or none. A worker may change the deadline of the job in its hands;
     what else there is needs the permission "update"."""
