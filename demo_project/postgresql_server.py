@@ -22,7 +22,7 @@ CONFIGURATION = """
 fsync = off
 full_page_writes = off
 synchronous_commit = off
-max_connections = 200
+max_connections = 400
 """
 
 

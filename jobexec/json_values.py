@@ -11,6 +11,12 @@ from django.db.models import Model
 
 from .exceptions import InvalidJob
 
+#: How deep JSON may be nested. What reads it again (masking, pages, other languages) goes as deep as it is.
+MAX_DEPTH = 200
+
+_BRACKETS = b"[]{}"
+_NO_BRACKETS = bytes(set(range(256)) - set(_BRACKETS))
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
 _ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _ENCODER = DjangoJSONEncoder(allow_nan=False)
 # What the text of check_json may not hold, and what it may: an escape of U+0000 or of half a surrogate pair.
@@ -23,7 +29,30 @@ def encode_json(value: Any) -> str | None:
         text = _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError):
         return None
+    if is_too_deep(text):
+        return None
     return None if "\\u" in text and _SUSPECT.search(text) else text
+
+
+def is_too_deep(text: str) -> bool:
+    """Whether JSON is nested deeper than MAX_DEPTH."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False
+    # Pairs without anything within go away level by level; what is left is deeper, or stands in a string.
+    left = text.encode("utf-8", "surrogatepass").translate(None, _NO_BRACKETS)
+    for _ in range(MAX_DEPTH):
+        left = left.replace(b"[]", b"").replace(b"{}", b"")
+        if not left:
+            return False
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        if token[0] in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                return True
+        elif token[0] in "]}":
+            depth -= 1
+    return False
 
 
 def check_json(name: str, value: Any) -> None:
@@ -36,6 +65,8 @@ def check_json(name: str, value: Any) -> None:
                 f"{name}: expected JSON, got the model instance {value!r}; pass its primary key."
             ) from None
         raise InvalidJob(f"{name}: expected JSON, got {shown(value)} ({error}).") from error
+    if is_too_deep(text):
+        raise InvalidJob(f"{name}: expected JSON that is nested at most {MAX_DEPTH} deep.")
     # JSON spells U+0000 as an escape; behind an escaped backslash the same letters are only text.
     nul = "\\u0000" in text and _ESCAPED_NUL.search(text)
     check_storable(name, "\x00" if nul else text)

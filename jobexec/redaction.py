@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 from jobexec.exceptions import HandlerNotFound
@@ -65,18 +64,20 @@ def _sensitive_of(handler_type: str, using: str) -> Collection[str]:
 def secrets_of(handler: JobHandler | None, text: str | None) -> list[Any]:
     """The sensitive values in the arguments of a job, given as the JSON of its row; empty if it is none.
 
+    Raises RecursionError for JSON that is nested deeper than Python reads: nobody can say what is in it.
     Costs next to nothing for a handler and arguments without sensitive names.
     """
     named = _named_by(handler)
     if not (text and (named or may_be_within(text))):
         return []
-    with suppress(ValueError, RecursionError):
+    try:
         configuration = json.loads(text)
-        args = _args(configuration)
-        positional = zip(_names_of(handler, len(args)), args, strict=False)
-        hidden = [value for name, value in positional if is_sensitive(name, named)]
-        return [*hidden, *values_below(configuration, named)]
-    return []
+    except ValueError:
+        return []
+    args = _args(configuration)
+    positional = zip(_names_of(handler, len(args)), args, strict=False)
+    hidden = [value for name, value in positional if is_sensitive(name, named)]
+    return [*hidden, *values_below(configuration, named)]
 
 
 def _named_by(handler: JobHandler | None) -> Sequence[str]:

@@ -9,16 +9,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 from jobexec.conf import get_settings
+from jobexec.json_values import MAX_DEPTH
 
 HIDDEN = "●●●"
+#: So many different spellings of secrets are looked for in a text; what has more is hidden as a whole.
+MOST_SECRETS = 1000
 
 #: Shorter values would stand all over a text for other reasons.
 _LEAST = 4
+#: Secrets that overlap again and again are not followed any further.
+_MOST_CUTS = 20
+_LEFT_OUT = "\n... {} characters left out ...\n"
+#: Levels that are looked through: arguments are wrapped once or twice.
+_DEEPEST = MAX_DEPTH + 10
+#: A number that stands alone, as ``repr`` spells it.
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w|\.\d)")
 
 
 def is_sensitive(name: str, named: Collection[str] = ()) -> bool:
@@ -45,49 +55,103 @@ def _spellings(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def hide(value: Any, named: Collection[str] = ()) -> Any:
-    """The same JSON value, with :data:`HIDDEN` in place of what stands below sensitive names, however deep."""
+    """The same JSON value, with :data:`HIDDEN` in place of what stands below sensitive names, however deep.
+
+    And in place of what is nested deeper than any door lets in (:data:`~jobexec.json_values.MAX_DEPTH`).
+    """
+    return _hide(value, named, _DEEPEST)
+
+
+def _hide(value: Any, named: Collection[str], levels: int) -> Any:
+    if not isinstance(value, dict | list | tuple):
+        return value
+    if not levels:
+        return HIDDEN
     if isinstance(value, dict):
-        return {key: HIDDEN if is_sensitive(str(key), named) else hide(inner, named) for key, inner in value.items()}
-    return [hide(inner, named) for inner in value] if isinstance(value, list | tuple) else value
+        return {
+            key: HIDDEN if is_sensitive(str(key), named) else _hide(inner, named, levels - 1)
+            for key, inner in value.items()
+        }
+    return [_hide(inner, named, levels - 1) for inner in value]
 
 
-def values_below(value: Any, named: Collection[str] = ()) -> Iterator[Any]:
+def values_below(value: Any, named: Collection[str] = ()) -> list[Any]:
     """The sensitive values in a JSON value: what :func:`hide` hides."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from [inner] if is_sensitive(str(key), named) else values_below(inner, named)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from values_below(inner, named)
+    found: list[Any] = []
+    level = [value]
+    for _ in range(_DEEPEST):
+        below: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                for key, inner in each.items():
+                    (found if is_sensitive(str(key), named) else below).append(inner)
+            elif isinstance(each, list | tuple):
+                below += each
+        level = below
+    return found + [each for each in level if isinstance(each, dict | list | tuple)]
 
 
-def redact_text(text: str, secrets: Iterable[Any]) -> str:
+def redact_text(text: str, secrets: Iterable[Any], most: int | None = None) -> str:
     """The text with :data:`HIDDEN` wherever one of these JSON values, or a part of one, stands in it.
 
     Texts as they are and as ``repr`` and JSON spell them; numbers where they stand alone. Not what is shorter than four
     characters, and not what somebody has spelled otherwise, cut or encoded.
+
+    Where a client sends both, text and secrets, they could make this work for minutes. So with more than
+    :data:`MOST_SECRETS` nothing of the text is left, and one of more than ``most`` characters is cut in its middle
+    first, beside the secrets that the cut would meet.
     """
-    pattern = _pattern_of({form for secret in secrets for leaf in _leaves(secret) for form in _forms(leaf)})
-    return pattern.sub(HIDDEN, text) if pattern else text
+    texts, numbers = set[str](), set[str]()
+    for leaf in _leaves(secrets):
+        if isinstance(leaf, str):
+            if len(leaf) >= _LEAST:
+                texts.update(each for each in _spellings_of(leaf) if len(each.strip()) >= _LEAST)
+        elif len(repr(leaf)) >= _LEAST:
+            numbers.add(repr(leaf))
+        if len(texts) + len(numbers) > MOST_SECRETS:
+            return HIDDEN
+    ordered = sorted(texts, key=len, reverse=True)  # one may be the beginning of another
+    pieces = [text]
+    if most is not None and len(text) > most:
+        secret = [*texts, *numbers]
+        pieces = [text[: _cut(text, most // 2, secret, -1)], text[_cut(text, len(text) - most // 2, secret, 1) :]]
+    return _LEFT_OUT.format(len(text) - sum(map(len, pieces))).join(_without(each, ordered, numbers) for each in pieces)
 
 
-def _leaves(value: Any) -> Iterator[str | int | float]:
-    if isinstance(value, dict | list | tuple):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(inner)
-    elif isinstance(value, str | int | float) and not isinstance(value, bool):
-        yield value
+def _cut(text: str, place: int, secrets: Sequence[str], direction: int) -> int:
+    """A place in the text that is within none of these, the next one in a direction."""
+    for _ in range(_MOST_CUTS):
+        before = place
+        for each in secrets:
+            start = text.find(each, max(0, place - len(each) + 1), place + len(each) - 1)
+            if start >= 0:
+                place = start if direction < 0 else start + len(each)
+        if place == before:
+            return place
+    return 0 if direction < 0 else len(text)
 
 
-def _forms(leaf: str | int | float) -> Iterator[str]:
-    """Regular expressions for the ways in which a value is spelled."""
-    if isinstance(leaf, str):
-        spelled = {leaf, repr(leaf)[1:-1], json.dumps(leaf)[1:-1], json.dumps(leaf, ensure_ascii=False)[1:-1]}
-        yield from (re.escape(each) for each in spelled if len(each.strip()) >= _LEAST)
-    elif len(repr(leaf)) >= _LEAST:
-        yield rf"(?<![\w.]){re.escape(repr(leaf))}(?!\w|\.\d)"
+def _without(text: str, texts: Iterable[str], numbers: Collection[str]) -> str:
+    for each in texts:
+        text = text.replace(each, HIDDEN)
+    return _NUMBER.sub(lambda found: _without_number(found[0], numbers), text) if numbers else text
 
 
-def _pattern_of(forms: Collection[str]) -> re.Pattern[str] | None:
-    # The longest first: one may be the beginning of another.
-    return re.compile("|".join(sorted(forms, key=len, reverse=True))) if forms else None
+def _leaves(values: Iterable[Any]) -> Iterator[str | int | float]:
+    left = [*values]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict | list | tuple):
+            left += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, str | int | float) and not isinstance(value, bool):
+            yield value
+
+
+def _spellings_of(leaf: str) -> set[str]:
+    return {leaf, repr(leaf)[1:-1], json.dumps(leaf)[1:-1], json.dumps(leaf, ensure_ascii=False)[1:-1]}
+
+
+def _without_number(found: str, numbers: Collection[str]) -> str:
+    if found in numbers:
+        return HIDDEN
+    return f"-{HIDDEN}" if found.startswith("-") and found[1:] in numbers else found

@@ -1,56 +1,101 @@
-"""The test bed. A test that names the argument `alias` runs once on every database that is covered:
+"""The test bed. A test that names the argument `alias` uses one database, PostgreSQL if it is there:
 
     def test_counts(alias):                     # rolled back afterwards
         assert Job.objects.using(alias).count() == 0
 
+    @pytest.mark.every_database                 # once on each database that the tier has: SQL by hand, locks, time
     @pytest.mark.transactional                  # commits; threads and other connections see its rows
     @pytest.mark.databases("postgresql")        # only here
+    @pytest.mark.gate                           # not in the quick tier
     def test_skips_locked_rows(alias): ...
 
 The ids are sqlite, postgresql and mariadb, so that `pytest -k postgresql` selects.
-Fixtures may use `alias`, too.
+Fixtures may use `alias`, too. The tiers are in `tests/support/tiers.py`.
 """
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import engine
 
-from jobexec import clock, job
+from jobexec import job
 from jobexec.handlers import registry
-from tests.support import databases
+from tests.support import budget, databases, order, run, templates, tiers
 
-NAMES = ("sqlite", "postgresql", "mariadb")
+pytest_plugins = ["tests.support.leaks"]
+
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+ASKED = pytest.StashKey[Iterable[str]]()
+STRATEGIES = ("skip_locked", "optimistic", "global_lock")
 
-# A busy machine is no failure.
-hypothesis.settings.register_profile("jobexec", deadline=None)
+# A busy machine is no failure. And a failure is told before the test's time is up: Hypothesis traces each line while it
+# makes an example smaller, for up to five minutes if nobody limits it, and has no setting for that.
+hypothesis.settings.register_profile(
+    "jobexec", deadline=None, phases=[phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain]
+)
 hypothesis.settings.load_profile("jobexec")
+engine.MAX_SHRINKING_SECONDS = 30
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     # A terminated run ends as an interrupted one does: it drops its databases and stops its server. A shell lets what
     # it starts in the background ignore Ctrl-C; the tests are about the usual case.
     for number in SIGNALS:
         signal.signal(number, signal.default_int_handler)
+    config.stash[ASKED] = list(config.args)
+    if hasattr(config, "workerinput"):
+        order.read_in_turn(config)
+    elif budget.is_whole(config):
+        config.pluginmanager.register(budget.Budget(config))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if "nightly" not in config.option.markexpr:
-        for item in items:
-            if item.get_closest_marker("nightly"):
-                item.add_marker(pytest.mark.skip(reason="takes minutes: pytest -m nightly"))
+def pytest_unconfigure() -> None:
+    if run.is_ours():
+        templates.drop_templates()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    items.sort(key=lambda item: item.path)  # the processes have read the files in different orders
+    left = order.leave(items, lambda item: tiers.current().runs(item, config.stash[ASKED]))
+    config.hook.pytest_deselected(items=left)
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["left"] = len(left)
+    yield  # to pytest-randomly
+    order.slow_first(items)
 
 
 def pytest_report_header() -> list[str]:
     return databases.report()
 
 
+@pytest.fixture(scope="session")
+def django_db_setup(
+    request: pytest.FixtureRequest, django_test_environment: None, django_db_blocker: Any
+) -> Iterator[None]:
+    """In place of pytest-django's: one process of the run migrates, the others copy."""
+    wanted = databases.used_by(request.session.items)
+    with django_db_blocker.unblock():
+        for alias in wanted:
+            templates.create(alias)
+    yield
+    with django_db_blocker.unblock():
+        for alias in wanted:
+            templates.drop(alias)
+
+
 @pytest.fixture
 def alias(request: pytest.FixtureRequest) -> str:
     """The alias of one covered database, to which the test has access."""
+    return str(request.param)
+
+
+@pytest.fixture
+def strategy(request: pytest.FixtureRequest) -> str:
+    """Each way of acquiring jobs."""
     return str(request.param)
 
 
@@ -66,38 +111,38 @@ def handle() -> Iterator[Callable[..., Any]]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "alias" in metafunc.fixturenames:
-        metafunc.parametrize("alias", list(_parameters(metafunc.definition)), indirect=True)
+    if "alias" not in metafunc.fixturenames:
+        return
+    parameters = list(_parameters(metafunc.definition))
+    named = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "strategy" in metafunc.fixturenames and not any("strategy" in names for names in named):
+        ways = [
+            pytest.param(*parameter.values, way, marks=parameter.marks, id=f"{parameter.id}-{way}")
+            for parameter in parameters
+            for way in STRATEGIES
+            if (parameter.id, way) != ("sqlite", "skip_locked")  # SQLite, which cannot, does the next one
+        ]
+        metafunc.parametrize(("alias", "strategy"), ways, indirect=True)
+    else:
+        metafunc.parametrize("alias", parameters, indirect=True)
 
 
 def _parameters(test: pytest.Item) -> Iterator[Any]:
-    marker = test.get_closest_marker("databases")
+    only = test.get_closest_marker("databases")
     transaction = test.get_closest_marker("transactional") is not None
-    for name in marker.args if marker else NAMES:
-        if name in databases.covered:
-            alias = databases.covered[name].alias
-            access = pytest.mark.django_db(databases=[alias], transaction=transaction)
-            yield pytest.param(alias, marks=access, id=name)
-        elif marker:
-            # A test for one database says that it did not run; that the others did not run says the header.
+    possible = [name for name in (only.args if only else tiers.NAMES) if name in databases.covered]
+    for name in tiers.current().databases_for(test, possible, every=only is not None):
+        alias = databases.covered[name].alias
+        access = pytest.mark.django_db(databases=[alias], transaction=transaction)
+        yield pytest.param(alias, marks=access, id=name)
+    # A test for one database says that it did not run; that the others did not run says the header.
+    for name in only.args if only else ():
+        if name in possible:
+            continue
+        if name in tiers.current().databases and not tiers.NAMED:
             yield pytest.param(None, marks=pytest.mark.skip(reason=databases.missing[name]), id=name)
-
-
-@pytest.fixture(autouse=True)
-def signals_are_handled_as_before() -> Iterator[None]:
-    """A command that is called in this process, and not as a process of its own, leaves its handlers behind."""
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-@pytest.fixture(autouse=True)
-def no_frozen_clock_is_left() -> Iterator[None]:
-    """A frozen clock that a test leaves behind would stop the loops of all that follow."""
-    yield
-    left, clock._frozen = clock._frozen, None
-    assert left is None, "The test left the clock frozen."
+        elif not possible:
+            yield pytest.param(None, marks=pytest.mark.gate, id=name)
 
 
 @pytest.fixture(scope="session", autouse=True)

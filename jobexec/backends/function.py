@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asgiref.sync import sync_to_async
-from django.db import InterfaceError, OperationalError
 
 from jobexec.conf import get_settings
 from jobexec.exceptions import DoNotRetry
@@ -172,7 +171,11 @@ def _load(result: LiveTaskResult) -> None:
     """Raises NotBegun if the database is away: that is no failure of the task."""
     try:
         result.load()
-    except (OperationalError, InterfaceError) as error:
+    except Exception as error:
+        from jobexec.operations.session import is_of_connection  # tasks are declared before models are loaded
+
+        if not is_of_connection(error):
+            raise
         raise NotBegun(f"Its result could not be read: {error}") from error
 
 

@@ -5,15 +5,35 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from django.db import connections
+from django.db.backends.signals import connection_created
+
+from jobexec.conf import get_settings
+from jobexec.operations.session import SessionWatch, in_transaction, is_closed, is_lost
 
 logger = logging.getLogger("jobexec.executor")
+
+#: How often a connection to each database was found dead, by any thread of this process; and how often altogether.
+_losses: Counter[str] = Counter()
+_all_losses = 0
+_lock = threading.Lock()
 
 
 class _Thread(threading.local):
     connections: list[Any] | None = None
+    #: Whether the thread runs jobs, which may change their sessions; and what was watched in each of them.
+    watching = False
+    watches: list[SessionWatch | None] | None = None
+    #: The driver's connections after the last job.
+    raws: Sequence[Any] = ()
+    #: The losses that this thread has heard of.
+    losses: Mapping[str, int] = {}
+    all_losses = 0
 
 
 _thread = _Thread()
@@ -29,20 +49,139 @@ def of_thread() -> list[Any]:
     return _thread.connections
 
 
+def prepare_connections() -> None:
+    """Before a job: close what was opened before another thread of this process lost its connection to that database.
+
+    One restart of a server breaks all connections. Otherwise each thread would find that out for itself, at the cost of
+    a job.
+    """
+    if _thread.watches is None and _thread.watching:
+        _watch()
+    if _thread.all_losses == _all_losses:
+        return
+    _thread.all_losses = _all_losses
+    for connection in of_thread():
+        losses = _losses[connection.alias]
+        if losses != _thread.losses.get(connection.alias, 0):
+            _thread.losses = {**_thread.losses, connection.alias: losses}
+            if connection.connection is not None and not connection.in_atomic_block:
+                close_connection(connection)
+
+
+def doubt_connections() -> None:
+    """After this thread was idle: let Django ask before their next use whether its connections are still usable.
+
+    With CONN_MAX_AGE 0 a project counts on a new connection for each request. Asking costs a round trip, once after a
+    pause, and only a job that uses the database.
+    """
+    for connection in of_thread():
+        if connection.connection is not None and not connection.in_atomic_block:
+            connection.health_check_enabled, connection.health_check_done = True, False
+
+
+def is_broken(using: str) -> bool:
+    """Whether this thread's connection has just been lost; asked where an error passes, inside of its transaction.
+
+    Later it is too late: Django's ``atomic`` connects again at its end.
+    """
+    connection = connections[using]
+    return connection.errors_occurred and (connection.connection is None or _is_dead(connection))
+
+
+def note_loss(error: BaseException) -> None:
+    """After a job's error: if it says that a connection was lost, that of each database which has another one since."""
+    if not is_lost(error):
+        return
+    for raw, connection in zip(_thread.raws, of_thread(), strict=False):
+        if raw is not None and raw is not connection.connection and not connection.errors_occurred:
+            _lost(connection.alias)
+
+
+def _is_dead(connection: Any) -> bool:
+    # In this order: a driver that reconnects when it is asked whether it is connected (PyMySQL) always is.
+    return is_closed(connection) or not connection.is_usable()
+
+
+def watch_sessions() -> None:
+    """This thread is ours and runs jobs: from now on it is noted whether one of them changes a session."""
+    _thread.watching = not get_settings().keep_changed_sessions
+
+
+def _watch() -> None:
+    with _lock:  # behind the receivers of the project, which are there by now
+        connection_created.disconnect(_session_begins)
+        connection_created.connect(_session_begins)
+    _thread.watches = [_watch_of(connection) for connection in of_thread()]
+
+
+def _watch_of(connection: Any) -> SessionWatch:
+    for wrapper in connection.execute_wrappers:
+        if isinstance(wrapper, SessionWatch):
+            return wrapper
+    watch = SessionWatch()
+    connection.execute_wrappers.append(watch)
+    return watch
+
+
+def _session_begins(connection: Any, **kwargs: Any) -> None:
+    """What Django and the receivers of connection_created have set is how a session begins."""
+    for wrapper in connection.execute_wrappers:
+        if isinstance(wrapper, SessionWatch):
+            wrapper.changed = False
+
+
+connection_created.connect(_session_begins)
+
+
 def clean_connections() -> list[str]:
     """After a job: :func:`refresh_connections`; returns the databases on which a transaction was open.
 
-    It is rolled back, and the connection forgotten.
+    It is rolled back, and the connection forgotten. A connection whose session the job has changed is closed, so that
+    the next job on this thread does not inherit a role, a setting or a lock.
     """
-    left = []
-    for connection in of_thread():
-        if connection.in_atomic_block or (connection.connection is not None and not connection.autocommit):
+    left: list[str] = []
+    used, watches = False, _thread.watches
+    for place, connection in enumerate(of_thread()):
+        if connection.connection is None and not (connection.in_atomic_block or connection.errors_occurred):
+            continue  # most jobs use none
+        used = True
+        if not _clean(connection, watches[place] if watches else None):
             left.append(connection.alias)
-            connection.in_atomic_block = True  # so that it is not closed only, but forgotten
-            close_connection(connection)
-        elif connection.connection is not None:
-            _close_one(connection, wait=None)
+    if used or _thread.raws:
+        _thread.raws = [connection.connection for connection in of_thread()] if used else ()
     return left
+
+
+def _clean(connection: Any, watch: SessionWatch | None) -> bool:
+    """Whether it was left outside of a transaction."""
+    changed = watch is not None and watch.changed
+    if watch is not None:
+        watch.changed = False
+    raw = connection.connection
+    if connection.in_atomic_block or (raw is not None and (not connection.autocommit or in_transaction(connection))):
+        connection.in_atomic_block = True  # so that it is not closed only, but forgotten
+        close_connection(connection)
+        return False
+    if raw is None:
+        if connection.errors_occurred:  # it broke in a transaction, and Django has let go of it
+            connection.errors_occurred = False
+            _lost(connection.alias)
+    elif changed or is_closed(connection):
+        if connection.errors_occurred and is_closed(connection):
+            _lost(connection.alias)
+        with suppress(Exception):  # the driver's own: that of a pool would come back as it is
+            raw.close()
+        close_connection(connection)
+    else:
+        _close_one(connection, wait=None)
+    return True
+
+
+def _lost(using: str) -> None:
+    global _all_losses
+    with _lock:
+        _losses[using] += 1
+        _all_losses += 1
 
 
 def close_connections() -> None:
@@ -62,7 +201,7 @@ def close_connection(connection: Any) -> None:
         broken = True
     if broken:
         del connections[connection.alias]
-        _thread.connections = None
+        _thread.connections = _thread.watches = None
 
 
 def discard_broken_connections() -> None:
@@ -105,6 +244,9 @@ def _close(wait: float | None) -> None:
 def _close_one(connection: Any, wait: float | None) -> None:
     connection.queries_log.clear()
     connection.health_check_done = False
+    connection.health_check_enabled = connection.settings_dict["CONN_HEALTH_CHECKS"]
+    if connection.errors_occurred and _is_dead(connection):
+        _lost(connection.alias)
     if connection.errors_occurred or is_pooled(connection) or _too_old(connection, wait):
         close_connection(connection)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db.transaction import TransactionManagementError
 
-from .connections import clean_connections, rest_connections
+from .connections import clean_connections, prepare_connections, rest_connections, watch_sessions
 from .service import is_alive, spawn
 
 logger = logging.getLogger("jobexec.executor")
@@ -64,6 +64,7 @@ class Desk(Executor):
         return not is_alive(self._thread)
 
     def _work(self) -> None:
+        watch_sessions()
         while (call := self._next()) is not None:
             _answer(*call)
             del call  # what it holds is not needed while this thread waits
@@ -80,6 +81,7 @@ def _answer(future: Future[Any], call: Callable[[], Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
+        prepare_connections()
         result = call()
     except BaseException as error:
         clean_connections()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import transaction
 
 from jobexec import clock, signals, tracing
 from jobexec.exceptions import (
@@ -30,11 +32,13 @@ from jobexec.operations.errors import is_conflict, storable
 from jobexec.operations.log_fields import log_fields
 from jobexec.operations.recover import mark_suspect_started
 from jobexec.operations.run import Run
+from jobexec.operations.session import is_lost, is_of_connection
 from jobexec.operations.settle import Failure
 from jobexec.operations.work import AcquiredJob
 from jobexec.retry import RetryPlan
 
-from .connections import clean_connections
+from .connections import clean_connections, is_broken, note_loss, prepare_connections
+from .forks import end_if_forked, generation
 from .outcomes import Outcome, complete_alone, tell_finished
 from .redacted import redacted
 from .spans import begin_span, end_span
@@ -131,12 +135,13 @@ def execute(work: AcquiredJob, host: Host) -> Outcome:
     outcome = Outcome(work)
     handler: JobHandler | None = None
     try:
+        prepare_connections()
         if work.cancel_requested:
             raise JobCancelled("It was cancelled before it began.")
         handler = get_handler(work.handler_type)
         run_handler(handler, work, host, outcome, started_at)
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: no thread dies of a job
-        if not caught(outcome, error, handler):
+        if not caught(outcome, error, handler, host.shutting_down):
             _clean_up()
             return outcome
     open_on = _clean_up()
@@ -147,8 +152,11 @@ def execute(work: AcquiredJob, host: Host) -> Outcome:
     return ended(outcome, host, started_at, start)
 
 
-def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None) -> bool:
-    """Write down what a run raised; False if the job could not begin, and is to be given back. Never raises."""
+def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None, draining: bool = False) -> bool:
+    """Write down what a run raised; False if the job could not begin, and is to be given back. Never raises.
+
+    ``draining``: the executor stops, and a handler that puts itself off does so for that reason.
+    """
     work = outcome.work
     if outcome.counted:
         with suppress(Exception):
@@ -163,6 +171,11 @@ def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None) -
         return False
     else:
         failure = failure_of(error, work.using, handler)
+        note_loss(error)
+        if draining and isinstance(error, RetryIn | RetryAt) and failure.kind == "error":
+            failure = replace(failure, kind="interrupted")
+        if outcome.undone and failure.kind == "error" and is_lost(error):
+            failure = replace(failure, kind="conflict")
         outcome.run, outcome.failure = None, redacted(failure, handler, outcome.arguments or work.configuration)
     return True
 
@@ -172,7 +185,7 @@ def _could_not_begin(outcome: Outcome, error: BaseException) -> bool:
     to prepare its call. What was settled meanwhile, because its time was over, is not given back."""
     if outcome.began:
         return isinstance(error, NotBegun) and not outcome.timed_out
-    return isinstance(error, OperationalError | InterfaceError)
+    return is_of_connection(error)
 
 
 def ended(outcome: Outcome, host: Runner, started_at: datetime, start: float) -> Outcome:
@@ -209,7 +222,7 @@ def run_handler(
     def committed() -> None:
         outcome.counted = True
 
-    with transaction.atomic(using=work.using):
+    with transaction.atomic(using=work.using), _watching_connection(outcome):
         # Registered before any hook of the handler, so that it runs first: an error in theirs comes after the commit.
         transaction.on_commit(committed, using=work.using)
         result = _call(handler, context, arguments, host, outcome)
@@ -219,6 +232,21 @@ def run_handler(
     return result
 
 
+@contextmanager
+def _watching_connection(outcome: Outcome) -> Iterator[None]:
+    """Within the transaction of an atomic job: note whether its connection was lost, and with it all that it did.
+
+    An error of the commit itself comes later, and is a conflict, too, if it says that: if the commit went through
+    nevertheless, there is no row any more, and nothing is written.
+    """
+    outcome.undone = True
+    try:
+        yield
+    except BaseException:
+        outcome.undone = is_broken(outcome.work.using)
+        raise
+
+
 def _call(handler: JobHandler, context: JobContext, arguments: Any, host: Runner, outcome: Outcome) -> Any:
     # A fresh context: time zone, language and context variables of one job are not seen by the next.
     fresh = contextvars.Context()
@@ -226,11 +254,12 @@ def _call(handler: JobHandler, context: JobContext, arguments: Any, host: Runner
         outcome.span = begin_span(context.work, host.node_name)
         if outcome.span is not None:
             fresh.run(tracing.enter, outcome.span)
-    outcome.began = True
+    outcome.began, process = True, generation()
     host.begin(context, handler)
     try:
         result = fresh.run(handler.execute, context, arguments)
     finally:
+        end_if_forked(process, context.work)
         host.end(context)
         outcome.timed_out = context.timed_out
     if context.timed_out or context.saw_cancellation:

@@ -7,16 +7,14 @@ import logging
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
-from socketserver import TCPServer
 from typing import Any
 
-from .http_port import HttpPort, place_of
+from .http_port import BoundedServer, HttpPort, place_of
 from .report import PROBES, Report
 
 logger = logging.getLogger("jobexec.executor")
 
 _PATHS = [f"/{probe}" for probe in PROBES]
-_PATIENCE = 2.0  # seconds for a client that has connected and says nothing: others wait meanwhile
 
 
 def parse_port(text: str) -> int:
@@ -27,7 +25,7 @@ def parse_port(text: str) -> int:
 
 
 class HealthServer(HttpPort):
-    """Answers probes from one thread with what ``report`` says then.
+    """Answers probes with what ``report`` says then.
 
     ``port`` 0 takes any that is free. Raises NodeRefused if it cannot listen there.
     """
@@ -36,9 +34,7 @@ class HealthServer(HttpPort):
         super().__init__("--health-port", "jobexec-health", host, port, lambda: _Server(host, port, report))
 
 
-class _Server(TCPServer):
-    allow_reuse_address = True  # the connections of a process before us may linger; a second listener is refused
-
+class _Server(BoundedServer):
     def __init__(self, host: str, port: int, report: Callable[[], Report]) -> None:
         self.report = report
         self.address_family, address = place_of(host, port)
@@ -50,7 +46,6 @@ class _Server(TCPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    timeout = _PATIENCE
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0].rstrip("/")

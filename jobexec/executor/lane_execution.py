@@ -16,6 +16,7 @@ from jobexec.operations.recover import mark_suspect_started
 from jobexec.operations.work import AcquiredJob
 
 from .execution import Host, caught, ended, interruption
+from .forks import end_if_forked, generation
 from .outcomes import Outcome
 from .spans import begin_span, end_span
 
@@ -92,7 +93,7 @@ async def _execute(work: AcquiredJob, host: LaneHost, end: End) -> Outcome:
         if end.cancelling and isinstance(error, asyncio.CancelledError) and not outcome.timed_out:
             end_span(outcome)
             return outcome
-        if not caught(outcome, error, handler):
+        if not caught(outcome, error, handler, host.shutting_down):
             return outcome
     return ended(outcome, host, started_at, start)
 
@@ -103,11 +104,12 @@ async def _call(handler: AsyncJobHandler, context: JobContext, arguments: object
         outcome.span = begin_span(context.work, host.node_name)
         if outcome.span is not None:
             tracing.enter(outcome.span)  # in the context of this task, which nobody else has
-    outcome.began = True
+    outcome.began, process = True, generation()
     host.begin(context, handler)
     try:
         result = await handler.execute_async(context, arguments)
     finally:
+        end_if_forked(process, context.work)
         host.end(context)
         outcome.timed_out = context.timed_out
     if context.timed_out or context.saw_cancellation:

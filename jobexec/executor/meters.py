@@ -134,7 +134,7 @@ class Meters:
         if failure is None or became is Job:  # cancelled
             return
         dead = became is DeadLetterJob
-        if failure.kind == "unknown" and not dead:
+        if not failure.counts and not dead:
             return  # no attempt; the next node may know the handler
         self._counts[names.JOB_FAILED, work.handler_type] += 1
         if dead:

@@ -18,6 +18,7 @@ from jobexec.operations.categories import Turns
 from jobexec.operations.locking import atomic, is_single_writer
 from jobexec.operations.work import Scope
 
+from .judging import Judging
 from .meters import Meters
 
 logger = logging.getLogger("jobexec.executor")
@@ -43,6 +44,7 @@ class Node:
         self._load = load
         self._row: ExecutorNode | None = None
         self._good_until = 0.0
+        self._judging = Judging(settings.lease_time.total_seconds(), settings.heartbeat_interval.total_seconds())
         self._draining = False
         self._decided = threading.Condition()
         #: Held while pages are locked or outcomes are written, where one writer locks the whole database: who waits for
@@ -68,6 +70,11 @@ class Node:
     def lease_left(self) -> float:
         """For how many seconds the lease still holds; 0 once it has run out."""
         return max(0.0, self._good_until - clock.monotonic())
+
+    @property
+    def may_judge(self) -> bool:
+        """Whether this node may declare others dead whose lease has run out."""
+        return self.good and self._judging.allowed()
 
     def owns(self, lock_owner: str) -> bool:
         """Whether locks of this owner are ours and good now."""
@@ -96,6 +103,7 @@ class Node:
         with self._decided:
             self._row = row
             self._good_until = started + settings.lease_time.total_seconds()
+            self._judging.begin()
             self._decided.notify_all()
         self.scope = self._scope()
         if leases.live_namesakes(self.using, row):
@@ -140,7 +148,8 @@ class Node:
         if row is None:
             return False  # it has left
         ask, lease_time = self._questions(), self.settings.lease_time
-        renewal = leases.renew_lease(self.using, row, lease_time, questions=ask, **self._report())
+        with self._judging.unless_it_fails():
+            renewal = leases.renew_lease(self.using, row, lease_time, questions=ask, **self._report())
         if renewal is None:
             if self._row is not row:
                 return False  # it has left meanwhile, and must not come back
@@ -149,6 +158,7 @@ class Node:
             return False
         with self._decided:
             self._good_until = started + self.settings.lease_time.total_seconds()
+            self._judging.beat(renewal.step.total_seconds())
             self._decided.notify_all()
         self._heed(row, renewal.answers)
         return True

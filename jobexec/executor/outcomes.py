@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError, connections
+from django.db import connections
 
 from jobexec import clock, signals
 from jobexec.exceptions import DoNotRetry
@@ -20,6 +20,7 @@ from jobexec.operations.errors import storable
 from jobexec.operations.log_fields import log_fields
 from jobexec.operations.release import release_jobs
 from jobexec.operations.run import Run
+from jobexec.operations.session import is_of_connection
 from jobexec.operations.settle import Failure, fail_jobs
 from jobexec.operations.unreadable import bury
 from jobexec.operations.work import AcquiredJob
@@ -35,6 +36,7 @@ class Outcome:
     """What became of a run: ``failure`` None is success; ``run`` None gives the job back unbegun.
 
     ``began``: the handler has been called. ``timed_out``: the job has been settled already when its time was over.
+    ``undone``: its transaction ended with its connection, and so did all that it had done.
     ``siblings`` may start when this is committed.
     """
 
@@ -45,6 +47,7 @@ class Outcome:
     counted: bool = False
     in_doubt: bool = False
     timed_out: bool = False
+    undone: bool = False
     settled: threading.Event | None = None
     siblings: list[AcquiredJob] | None = None
     #: The table in which its job now is, if the run did not succeed; that of executable jobs if it was cancelled.
@@ -97,7 +100,7 @@ class Outcome:
 
 def unreachable(using: str, error: Exception) -> bool:
     """Whether an error came from a database that is away, and not from what was to be written."""
-    if not isinstance(error, OperationalError | InterfaceError):
+    if not is_of_connection(error):
         return False
     discard_broken_connections()
     try:
@@ -180,9 +183,9 @@ def write_alone(using: str, outcome: Outcome) -> None:
     try:
         write(using, [outcome])
         return
-    except (OperationalError, InterfaceError):
-        raise
     except Exception as error:
+        if is_of_connection(error):
+            raise
         work, arguments = outcome.work, outcome.arguments or outcome.work.configuration
         # Databases quote what they refuse.
         stack = storable(without_secrets(stack_of(error), work, arguments))
@@ -198,9 +201,9 @@ def write_alone(using: str, outcome: Outcome) -> None:
     try:
         (moved,) = fail_jobs(using, [(outcome.work, failure, run)])
         outcome.counted, outcome.became = moved is not None, type(moved) if moved is not None else None
-    except (OperationalError, InterfaceError):
-        raise
-    except Exception:
+    except Exception as error:
+        if is_of_connection(error):
+            raise
         buried = bury(using, Job, work.id, message, lock_owner=work.lock_owner, keeps_instance=keeps_instance)
         outcome.counted, outcome.became, outcome.failure = buried, DeadLetterJob, failure
         return  # who buries it tells of it

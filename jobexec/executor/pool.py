@@ -7,11 +7,12 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from jobexec import clock
 from jobexec.operations.work import AcquiredJob
 
 from .boarding import Boarding, Lane
 from .chunk import Chunk
-from .connections import rest_connections_outside
+from .connections import doubt_connections, rest_connections_outside, watch_sessions
 from .places import STALL, OnRoom, Places
 from .service import Deadline, Service, spawn
 from .shares import Batch
@@ -19,6 +20,8 @@ from .shares import Batch
 logger = logging.getLogger("jobexec.executor")
 
 _IDLE_SECONDS = 5.0
+#: Seconds of idleness after which a thread asks whether its connections are still usable.
+_DOUBT_AFTER = 1.0
 _WORKER_STOP = 5.0
 _STUCK_STOP = 0.5
 _CANCEL_STOP = 2.0
@@ -212,6 +215,7 @@ class Pool(Service):
     # What workers do.
 
     def _work(self) -> None:
+        watch_sessions()
         while (chunk := self._take()) is not None:
             while (batch := chunk.next()) is not None:
                 try:
@@ -227,16 +231,20 @@ class Pool(Service):
 
     def _take(self) -> Chunk | None:
         fresh, places = True, self._places  # it has just ended something, and goes on at once
+        idle_since = 0.0
         with self._changed:
             while (chunk := places.next(fresh)) is None:
                 if places.closed:
                     places.staff -= 1
                     return None
-                fresh = False
+                if fresh:
+                    fresh, idle_since = False, clock.monotonic()
                 self._wait()
             if not self._watched and places.to_be_watched:
                 self._changed.notify()  # who has watched until now has work itself
-            return chunk
+        if not fresh and clock.monotonic() - idle_since >= _DOUBT_AFTER:
+            doubt_connections()
+        return chunk
 
     def _wait(self) -> None:
         """Until somebody calls, or until it is time to see whether the others are held up: one thread watches that."""

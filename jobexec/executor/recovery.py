@@ -7,7 +7,7 @@ from typing import cast
 
 from jobexec import clock
 from jobexec.models import AbstractJob, Job
-from jobexec.operations.leases import declare_dead
+from jobexec.operations.leases import declare_dead, declared_dead
 from jobexec.operations.progress import clear_old_progress
 from jobexec.operations.recover import recover_expired_locks, recover_node
 from jobexec.operations.run import Run
@@ -23,8 +23,9 @@ from .service import Loop, logger, own_interval
 class Recovery(Loop):
     """Looks for nodes of one engine whose lease has run out; every node does, and none needs to be the leader.
 
-    Woken by the heartbeat, which sees them first if it comes as often. It looks for workers outside that do not come,
-    too, so that this takes no connection of its own.
+    Woken by the heartbeat, which sees them first if it comes as often. A node that was cut off from the database
+    itself leaves the others alone for the time of a lease (:class:`~.judging.Judging`). It looks for workers outside
+    that do not come, too, so that this takes no connection of its own.
     """
 
     def __init__(self, node: Node, recovered: Callable[[], None]) -> None:
@@ -36,7 +37,8 @@ class Recovery(Loop):
 
     def run_once(self) -> float:
         using, released = self.node.using, 0
-        for dead in declare_dead(using, but=self.node.owner):
+        dead_nodes = declare_dead(using, but=self.node.owner) if self.node.may_judge else declared_dead(using)
+        for dead in dead_nodes:
             if dead.lock_owner == self.node.owner:
                 continue  # declared by another: the heartbeat begins a new boot, then this is somebody else's
             count = recover_node(using, dead, self._charged)

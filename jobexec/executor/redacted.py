@@ -7,7 +7,7 @@ from dataclasses import replace
 from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import JobHandler
 from jobexec.handlers.registry import get_handler
-from jobexec.operations.settle import Failure
+from jobexec.operations.settle import STACK_LENGTH, Failure
 from jobexec.operations.work import AcquiredJob
 from jobexec.redaction import secrets_of
 from jobexec.sensitive import redact_text
@@ -16,7 +16,7 @@ from jobexec.sensitive import redact_text
 def without_secrets(text: str, work: AcquiredJob, arguments: str | None) -> str:
     """A text about a job, without the sensitive values in its arguments. Never raises."""
     try:
-        return redact_text(text, secrets_of(_handler_of(work), arguments))
+        return redact_text(text, secrets_of(_handler_of(work), arguments), STACK_LENGTH)
     except Exception as problem:
         return f"(a text that could not be redacted: {type(problem).__name__})"
 
@@ -37,9 +37,8 @@ def redacted(failure: Failure, handler: JobHandler | None, arguments: str | None
         secrets = secrets_of(handler, arguments)
         if not secrets:
             return failure
-        return replace(
-            failure, message=redact_text(failure.message, secrets), stack=redact_text(failure.stack, secrets)
-        )
+        message, stack = (redact_text(text, secrets, STACK_LENGTH) for text in (failure.message, failure.stack))
+        return replace(failure, message=message, stack=stack)
     except Exception as problem:  # rather nothing than what nobody may see
         name = type(failure.error).__name__
         return replace(failure, message=f"{name}, which could not be redacted ({type(problem).__name__})", stack="")

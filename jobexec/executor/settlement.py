@@ -8,8 +8,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from django.db import InterfaceError, OperationalError
-
 from jobexec.operations.log_fields import log_fields
 from jobexec.operations.work import AcquiredJob
 
@@ -221,7 +219,7 @@ class Settlement(Service):
                 continue
             try:
                 write_alone(using, outcome)
-            except (OperationalError, InterfaceError) as error:
+            except Exception as error:
                 left, reason = [*left, outcome], error
                 if unreachable(using, error):
                     return [*left, *group[index + 1 :]], reason

@@ -105,7 +105,11 @@ def serve(
         say(f"{text}Draining: {executor.pool.load()['busy_threads']} jobs are running.")
     shutdown.request()
     drained = executor.stop()
-    say("Drained." if drained else "The grace period is over and jobs still run; their locks will expire.")
+    say(
+        "Drained."
+        if drained
+        else "The grace period is over and some jobs still run or are not settled; their locks will expire."
+    )
     code = EXIT_DRAINED if drained else EXIT_UNFINISHED
     if why and not shutdown.signalled:
         code = EXIT_RECYCLED  # also unfinished: stuck threads are a reason to be started afresh, and never end

@@ -15,12 +15,12 @@ from jobexec import clock
 from jobexec.models import Job, SuspendedJob
 
 from . import global_lock
-from .exclusive import lock_instances
+from .exclusive import give_up_instances, lock_instances
 from .id_list import among, as_parameter
 from .locking import atomic, has_skip_locked, lock_rows, returns_rows
 from .move import move_all
 from .one_statement import lock_plain_page
-from .page import Request, any_job, in_order, read_page
+from .page import Request, any_job, in_order, out_of_turn, read_page
 from .release import give_back
 from .suspensions import Suspensions, covered_rows
 from .unreadable import UNREADABLE, bury_unreadable
@@ -116,7 +116,7 @@ def _acquire_skip_locked(request: Request, position: Position | None = None) -> 
     with atomic(using):
         page, result = read_page(request, position, lock=True)
         jobs = _without_suspended(using, page, result)
-        jobs = _lock_instances(using, owner, jobs, result)
+        jobs = _lock_instances(request, jobs, result)
         if jobs:
             _lock(using, [job.id for job in jobs], owner, request.until)
     result.jobs = _raised(jobs)
@@ -133,7 +133,7 @@ def _acquire_optimistic(request: Request, position: Position | None = None) -> A
         taken = _compare_and_set(using, owner, jobs, request.until)
         result.lock_failures = len(jobs) - len(taken)
         jobs = [job for job in jobs if job.id in taken]
-        ours = _lock_instances(using, owner, jobs, result)
+        ours = _lock_instances(request, jobs, result)
         give_back(using, [job.id for job in jobs if job not in ours])
     result.jobs = _raised(ours)
     return result
@@ -215,10 +215,24 @@ def _without_suspended(using: str, jobs: list[AcquiredJob], result: Acquisition)
     return [job for job in jobs if job.id not in left_out]
 
 
-def _lock_instances(using: str, owner: str, jobs: list[AcquiredJob], result: Acquisition) -> list[AcquiredJob]:
-    """Those jobs that may run: no process instance, or one whose lock row we just inserted."""
+def _lock_instances(request: Request, jobs: list[AcquiredJob], result: Acquisition) -> list[AcquiredJob]:
+    """Those jobs that may run: of no process instance, or of one whose lock row we just inserted, if it is their turn.
+
+    A page passes over rows that others are just locking. If a sibling in front of them is one of these, those behind it
+    wait for the next page, and so does the instance if none is left of it.
+    """
+    using, owner = request.using, request.owner
     instances = {job.serial_key for job in jobs} - {""}
+    if not instances:
+        return jobs
     held = lock_instances(using, owner, instances)
-    allowed = [job for job in jobs if not job.serial_key or job.serial_key in held]
-    result.blocked = len(jobs) - len(allowed)
+    possible = [job for job in jobs if not job.serial_key or job.serial_key in held]
+    result.blocked = len(jobs) - len(possible)
+    early = out_of_turn(request, possible)
+    if not early:
+        return possible
+    allowed = [job for job in possible if job.id not in early]
+    unused = held - {job.serial_key for job in allowed}
+    give_up_instances(using, owner, unused)
+    result.lock_failures += len(early)
     return allowed

@@ -27,9 +27,10 @@ from .bulk import (
     set_due_date_page,
     set_priority_page,
     set_retries_page,
+    stays,
 )
 from .dispatch import announce_ids
-from .external_home import free_instances, held_by, home, may_hold, put_off, wake_for
+from .external_home import free_instances, held_by, home, is_available, may_hold, put_off, wake_for
 from .moments import check_moment
 from .move import move
 from .ranking import check_priority, rank, reranked
@@ -98,7 +99,8 @@ def set_due_date(target: Target, due_date: datetime | None, *, using: str | None
     """Let jobs run at ``due_date`` (aware), or as soon as possible with None; refused while they run.
 
     A job that becomes due moves to the executable jobs, one that is put off moves to the timers; one for workers
-    outside stays where it is, and no worker is given it before. Camunda's SetJobDuedate.
+    outside stays where it is, and no worker is given it before. One that may run already keeps its place in the line.
+    Camunda's SetJobDuedate.
     """
     check_moment("due_date", due_date)
     database = database_of(target, using)
@@ -113,7 +115,7 @@ def set_due_date(target: Target, due_date: datetime | None, *, using: str | None
         if isinstance(row, ExternalWorkerJob):
             _set_available(row, due_date)
             return None
-        if isinstance(row, SuspendedJob) or (later and isinstance(row, TimerJob)):
+        if stays(type(row), due_date, later):
             _update(row, due_date=due_date)
         elif move(row, TimerJob if later else Job, due_date=due_date) is None:
             return CHANGED_MEANWHILE
@@ -129,8 +131,9 @@ def set_due_date(target: Target, due_date: datetime | None, *, using: str | None
 
 def _set_available(row: ExternalWorkerJob, due_date: datetime | None) -> None:
     using = row._state.db or "default"
-    standing = rank(using, due_date or clock.now(using), row.priority)
-    _update(row, **put_off(using, due_date), rank=standing)
+    waits = due_date is not None or not is_available(row, clock.now(using))
+    standing = {"rank": rank(using, due_date or clock.now(using), row.priority)} if waits else {}
+    _update(row, **put_off(using, due_date), **standing)
     free_instances(using, may_hold([row]))
     # Also when it is put off: who waits for jobs of this type knows when the next one comes.
     wake_for(using, [row])

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 from django.utils.translation import gettext_noop
 
@@ -35,6 +35,7 @@ from .lookup import find_states
 from .removal import remove_waiting
 from .selection import OperationResult
 from .selections import described_ids, resolve
+from .session import is_of_connection
 
 _PAGE = 500  # jobs of a cancelled batch that one transaction removes
 _FOLD = 5000  # parts that one run of the monitor sums up
@@ -132,9 +133,9 @@ def _perform(
     """
     try:
         return _attempt(operation, batch, ids, table, using)
-    except (OperationalError, InterfaceError):
-        raise  # of the database itself: the whole job is tried again
     except Exception as error:
+        if is_of_connection(error):
+            raise  # the whole job is tried again
         if len(ids) == 1:
             return OperationResult(skipped={ids[0]: f"{type(error).__name__}: {error}"})
     result = OperationResult()

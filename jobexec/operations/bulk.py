@@ -31,7 +31,7 @@ from jobexec.models import (
 
 from . import transfer
 from .announce import announce
-from .external_home import free_instances, home, may_hold, put_off, wake_for
+from .external_home import free_instances, home, is_available, may_hold, put_off, wake_for
 from .locking import lock_rows
 from .move import move_all
 from .ranking import rank, reranked
@@ -121,22 +121,34 @@ def set_due_date_page(
     if table is HistoryJob:
         return []
     to: type[AbstractJob] = TimerJob if later else Job
-    stays = table in (SuspendedJob, ExternalWorkerJob) or (later and table is TimerJob)
-    page = lock_page(using, table, ids, whole=not (stays or (_goes_inside(using) and table is not to)))
+    stay = table is ExternalWorkerJob or stays(table, due_date, later)
+    page = lock_page(using, table, ids, whole=not (stay or (_goes_inside(using) and table is not to)))
     rows = [row for row in page if not row.locked]
     wake_for(using, rows, timers=later)
     if table is ExternalWorkerJob:
         return _set_available(using, rows, due_date)
-    if stays:
+    if stay:
         return _update(using, table, [row.pk for row in rows], due_date=due_date)
     return _relocate(using, rows, to, {"due_date": due_date})
 
 
-def _set_available(using: str, rows: Sequence[AbstractJob], due_date: datetime | None) -> list[UUID]:
-    """External jobs that nobody holds stay where they are; one statement for each priority that they have."""
+def stays(table: type[AbstractJob], due_date: datetime | None, later: bool) -> bool:
+    """Whether a new due date moves a job of this table nowhere; what may run already keeps its place in the line."""
+    return table is SuspendedJob or (later and table is TimerJob) or (due_date is None and table is Job)
+
+
+def _set_available(using: str, rows: Sequence[Any], due_date: datetime | None) -> list[UUID]:
+    """External jobs that nobody holds stay where they are; one statement for each priority that they have.
+
+    What is available already keeps its place in the line.
+    """
     now, done = clock.now(using), list[UUID]()
-    for priority in {row.priority for row in rows}:
-        alike = [row.pk for row in rows if row.priority == priority]
+    waiting = [row for row in rows if due_date is not None or not is_available(row, now)]
+    keep = [row.pk for row in rows if row not in waiting]
+    if keep:
+        done += _update(using, ExternalWorkerJob, keep, **put_off(using, due_date))
+    for priority in {row.priority for row in waiting}:
+        alike = [row.pk for row in waiting if row.priority == priority]
         standing = rank(using, due_date or now, priority)
         done += _update(using, ExternalWorkerJob, alike, **put_off(using, due_date), rank=standing)
     free_instances(using, may_hold(rows))

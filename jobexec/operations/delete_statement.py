@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +21,9 @@ from .id_list import among, as_parameter
 from .locking import atomic
 from .run import Run
 from .work import AcquiredJob
+
+#: So many texts of one kind of statement are kept: of what varies with the data, numbers of groups for example.
+KEPT = 64
 
 _JOB, _LOG = Job._meta.db_table, JobLog._meta.db_table
 _COPIED = ", ".join(COPIED)
@@ -57,7 +60,11 @@ def delete_ours(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mappi
 
 
 def ours(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], vendor: str) -> str:
-    """The condition for rows still held at their revisions: nearly always one or two. The owner is a parameter."""
+    """The condition for rows still held at their revisions: nearly always one or two.
+
+    Owner, ids and revisions are parameters: statements are kept by their text, and there is one for each number of
+    different revisions, not one for each revision that a row ever had.
+    """
     ids: dict[int, list[UUID]] = {}
     for job in jobs:
         if (group := ids.get(job.revision)) is None:
@@ -65,8 +72,8 @@ def ours(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], vendor: str) -
         group.append(job.id)
     terms = []
     for number, (revision, group) in enumerate(ids.items()):
-        parameters[f"ids{number}"] = as_parameter(vendor, group)
-        terms.append(f"(revision = {int(revision)} AND {among(vendor, f'ids{number}')})")
+        parameters[f"revision{number}"], parameters[f"ids{number}"] = revision, as_parameter(vendor, group)
+        terms.append(f"(revision = %(revision{number})s AND {among(vendor, f'ids{number}')})")
     return f"lock_owner = %(owner)s AND ({' OR '.join(terms)})"
 
 
@@ -88,7 +95,7 @@ LOGGED = f"""logged AS ({_INSERT} SELECT {
 RETURNED = f"id, attempts, retries, create_time, {_COPIED}"
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def _logged_on_postgresql(condition: str) -> str:
     return f"""
         WITH run AS (

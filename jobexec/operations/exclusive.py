@@ -52,6 +52,12 @@ def lock_instances(using: str, owner: str, instances: Collection[str]) -> set[st
     return set(held.values_list("process_instance_id", flat=True)) & set(instances)
 
 
+def give_up_instances(using: str, owner: str, instances: Collection[str]) -> None:
+    """Delete the lock rows of these process instances, which this transaction has inserted and nobody has seen."""
+    if instances:
+        delete_rows(ExclusiveLock.objects.using(using).filter(process_instance_id__in=instances, lock_owner=owner))
+
+
 def unlock_instances(using: str, owner: str, instances: Collection[str]) -> None:
     """Give up those of these process instances of which ``owner`` has no locked exclusive job left.
 

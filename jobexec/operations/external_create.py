@@ -18,7 +18,7 @@ from . import history
 from .announce import announce
 from .created import instance
 from .external_keys import next_keys
-from .external_wake import wake_workers_on_commit
+from .external_wake import SOON, wake_workers_on_commit
 from .insert import insert_rows, json_text, parameters
 from .locking import atomic
 from .moments import check_moment
@@ -59,7 +59,7 @@ def create_external_jobs(
         if history.wants(LogState.CREATED):
             history.write(using, LogState.CREATED, [history.entry(job, LogState.CREATED) for job in jobs])
         announce(signals.job_created, using, ExternalWorkerJob, jobs=jobs)
-        if due_date is None or due_date <= now:
+        if due_date is None or due_date <= now + SOON:
             wake_workers_on_commit(using, [shared["handler_type"]])
     return jobs
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -43,7 +44,8 @@ def activate_jobs(using: str, fetch: Fetch) -> list[ActivatedJob]:
     one that is new. Nobody waits: what others are just fetching is passed over. What turns out to be suspended,
     cancelled, too large or delivered too often is set aside on the way, so that it does not stand before the others.
 
-    In one transaction, at whose end ``fetch.is_alive`` is asked: for a caller who has gone everything stays as it was.
+    In a transaction, at whose end ``fetch.is_alive`` is asked: for a caller who has gone everything stays as it was. In
+    further ones if what stood first cannot all be handed out: of siblings in one process instance one at a time.
     Raises :class:`~jobexec.exceptions.InvalidJob` for a fetch that makes no sense and
     :class:`~jobexec.exceptions.NotAllowed` for types and tenants that are not the caller's.
     """
@@ -51,18 +53,23 @@ def activate_jobs(using: str, fetch: Fetch) -> list[ActivatedJob]:
     tenants = _tenants(fetch)
     if tenants is not None and not tenants:
         return []
+    found: list[ActivatedJob] = []
     for _ in range(_ROUNDS):
+        wanted = replace(fetch, max_jobs=min(fetch.max_jobs, MAX_JOBS) - len(found))
         try:
             # With a savepoint within a transaction of the caller's: nothing else of it is undone.
             with transaction.atomic(using=using):
-                jobs, met = _fetch(using, fetch, tenants)
+                jobs, again = _fetch(using, wanted, tenants)
                 if jobs and not fetch.is_alive():
                     raise _Gone
         except _Gone:
+            if found:
+                yield_jobs(using, found)
             return []
-        if jobs or not met:
-            return jobs
-    return []
+        found += jobs
+        if not again or len(found) >= min(fetch.max_jobs, MAX_JOBS):
+            break
+    return found
 
 
 def _check(fetch: Fetch) -> None:
@@ -136,19 +143,19 @@ def _listed(values: Any) -> list[str] | None:
 
 
 def _fetch(using: str, fetch: Fetch, tenants: Sequence[str] | None) -> tuple[list[ActivatedJob], bool]:
-    """A page of locked jobs, and whether there were any, also such as had to be set aside."""
+    """A page of locked jobs, and whether there may be more behind what could not be handed out."""
     token = secrets.token_urlsafe(24) if fetch.with_lease else ""
     grant = Grant(_deadline(using, fetch), token, min(fetch.max_jobs, MAX_JOBS))
     if external_fetch_statement.is_possible(using, fetch):
         jobs = external_fetch_statement.lock_plain_page(using, fetch, tenants, grant)
         if jobs:
-            return jobs, True
-    rows, met = _lock(using, fetch, tenants, grant.limit)
-    return _hand_out(using, fetch, rows, grant), met
+            return jobs, False
+    rows, again = _lock(using, fetch, tenants, grant.limit)
+    return _hand_out(using, fetch, rows, grant), again
 
 
 def _lock(using: str, fetch: Fetch, tenants: Sequence[str] | None, limit: int) -> tuple[list[ExternalWorkerJob], bool]:
-    """Locked rows that can be handed out, and whether there were any, also such as had to be set aside."""
+    """Locked rows that can be handed out, and whether there may be more behind those that cannot."""
     queryset = available(using, fetch, tenants)
     # Two short runs of one index: in one, over a condition that takes both, the database reads all that is locked.
     again = queryset.filter(available_at__lte=clock.now(using)).order_by("available_at", "rank", "pk")
@@ -162,8 +169,9 @@ def _lock(using: str, fetch: Fetch, tenants: Sequence[str] | None, limit: int) -
         return [], False
     rows = set_aside(using, page)
     free = external_exclusive.take(using, rows)
-    # Nothing was moved, and somebody else was faster with a process instance: looking again would find the same.
-    return [row for row in rows if row.pk in free], len(rows) < len(page)
+    # If nothing was moved, and somebody else was faster with a process instance, looking again would find the same.
+    moved, siblings = len(rows) < len(page), len(page) == limit and 0 < len(free) < limit
+    return [row for row in rows if row.pk in free], moved or siblings
 
 
 def _hand_out(using: str, fetch: Fetch, rows: Sequence[ExternalWorkerJob], grant: Grant) -> list[ActivatedJob]:

@@ -123,6 +123,11 @@ def put_off(using: str, due_date: datetime | None) -> dict[str, Any]:
     return {"due_date": due_date, "available_at": available, "lock_owner": None, "lock_expiration_time": None}
 
 
+def is_available(row: ExternalWorkerJob, now: datetime) -> bool:
+    """Whether a worker may fetch it now, for all that its own dates say."""
+    return row.available_at is None or row.available_at <= now
+
+
 def given_back() -> dict[str, Any]:
     """What a row says of its holder when there is none any more."""
     return {"lock_owner": None, "lock_expiration_time": None, "lease_token": ""}

@@ -102,4 +102,7 @@ def shown_texts(row: AbstractJob, sent: Mapping[str, Any], message: str, details
     secrets = [
         value for values in (row.handler_configuration, row.custom_headers, sent) for value in values_below(values)
     ]
-    return redact_text(message, secrets)[:MESSAGE_LENGTH], shortened(redact_text(details, secrets), STACK_LENGTH)
+    return (
+        redact_text(message, secrets, 2 * MESSAGE_LENGTH)[:MESSAGE_LENGTH],
+        shortened(redact_text(details, secrets, STACK_LENGTH), STACK_LENGTH),
+    )

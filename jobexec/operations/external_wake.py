@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -16,9 +18,15 @@ logger = logging.getLogger("jobexec.wake")
 CHANNEL = "jobexec_external"
 """Of the notifications on PostgreSQL; a notification's content is a type, or nothing for any type."""
 
+#: Gateways ask every ten seconds when the next job of a type comes; of one that comes sooner they have to be told.
+SOON = timedelta(seconds=15)
+
 _MANY = 20  # types in one transaction: rather one notification that is about every type
 
 _listeners: set[Callable[[str, frozenset[str]], None]] = set()
+#: Where the last notice stands among what a connection calls after its commit. A transaction may have very many
+#: callbacks; looking through them for each of its jobs would take forever.
+_places: WeakKeyDictionary[BaseDatabaseWrapper, int] = WeakKeyDictionary()
 
 
 def add_worker_listener(listener: Callable[[str, frozenset[str]], None]) -> None:
@@ -44,13 +52,27 @@ def wake_workers_on_commit(using: str, types: Iterable[str]) -> None:
     if not named:
         return
     connection = connections[using]
-    waiting: Any = connection.run_on_commit
-    last = waiting[-1][1] if waiting else None
-    # Only the last callback: one before it may be inside a savepoint that is over.
-    if isinstance(last, _Wake) and waiting[-1][0] == set(connection.savepoint_ids):
-        last.types |= named
+    pending = _pending(connection)
+    if pending is not None:
+        pending.types |= named
         return
+    _places[connection] = len(connection.run_on_commit)
     connection.on_commit(_Wake(connection, named), robust=True)
+
+
+def _pending(connection: BaseDatabaseWrapper) -> _Wake | None:
+    """The last notice, if it goes with the same savepoints as one that would be made now.
+
+    Others are called after the commit, too, and may have come after it: the receivers of the signal ``job_created``.
+    """
+    waiting: Any = connection.run_on_commit
+    # The last callback, if savepoints that were rolled back have moved the others.
+    for place in (_places.get(connection, -1), len(waiting) - 1):
+        if 0 <= place < len(waiting):
+            savepoints, callback, _ = waiting[place]
+            if isinstance(callback, _Wake) and savepoints == set(connection.savepoint_ids):
+                return callback
+    return None
 
 
 class _Wake:

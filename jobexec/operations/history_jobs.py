@@ -194,7 +194,7 @@ def _fail(using: str, failed: Iterable[tuple[HistoryJob, Failure]], began: _Begi
             HistoryJob.objects.using(using).filter(pk=row.pk).update(**verdict.columns, revision=row.revision + 1)
         for name, value in verdict.changes.items():
             setattr(row, name, value)
-        if failure.kind != "unknown" or verdict.due_date is None:
+        if failure.counts or verdict.due_date is None:
             told: dict[str, Any] = {"exception_message": row.exception_message, "exception_stack": row.exception_stack}
             told |= {"due_date": due_date, "fingerprint": fingerprint, **timing(row, run)}
             log.append(history.entry(row, LogState.FAILED, **told))

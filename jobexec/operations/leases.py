@@ -123,9 +123,14 @@ def live_namesakes(using: str, node: ExecutorNode) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """A lease that is good again, and which of the questions that went with it were answered by yes."""
+    """A lease that is good again.
+
+    ``answers`` are the questions that went with it and were answered by yes, and ``step`` is how far the time of the
+    database was from where it was expected.
+    """
 
     answers: frozenset[str] = frozenset()
+    step: timedelta = field(default=timedelta(0), compare=False)
 
 
 def renew_lease(
@@ -140,10 +145,22 @@ def renew_lease(
     row, names = ExecutorNode.objects.using(using).filter(pk=node.pk), tuple(questions or ())
     asked: Answers = row.annotate(**questions or {}).values_list("pk", *names)
     renew = _renew_in_one_statement if connections[using].vendor == "postgresql" else _renew
+    expected = _Expected(using)
     answers = renew(using, row.exclude(state=NodeState.DEAD), asked, lease_time, load)
     if answers is None:
         return None
-    return Renewal(frozenset(name for name, yes in zip(names, answers[1:], strict=True) if yes))
+    return Renewal(frozenset(name for name, yes in zip(names, answers[1:], strict=True) if yes), expected.missed_by())
+
+
+class _Expected:
+    """Where the time of a database would be if it had gone on as it did before."""
+
+    def __init__(self, using: str) -> None:
+        self._using, self._now, self._at = using, clock.now(using), clock.monotonic()
+
+    def missed_by(self) -> timedelta:
+        passed = timedelta(seconds=clock.monotonic() - self._at)
+        return abs(clock.now(self._using) - self._now - passed)
 
 
 def _renew(using: str, row: Rows, asked: Answers, lease_time: timedelta, load: dict[str, Any]) -> Answer | None:
@@ -183,9 +200,21 @@ def declare_dead(using: str, *, but: str = "") -> list[ExecutorNode]:
 
     ``but`` is the lock owner of the node that asks: who can ask is alive, and if nobody else has minded that its
     lease ran out (a database that was away or busy, a process that was paused), its next heartbeat makes it good.
+
+    A lease may look expired although it is not: somebody has set the database's clock back since this process read it,
+    and the other's heartbeat came after that. So the time is read again before anybody is declared dead.
     """
-    for node in _expired(using, but):
-        declare_one_dead(using, node)
+    expired = list(_expired(using, but))
+    if expired:
+        now = time_of(using)
+        for node in expired:
+            if node.lease_expiration_time < now:
+                declare_one_dead(using, node)
+    return declared_dead(using)
+
+
+def declared_dead(using: str) -> list[ExecutorNode]:
+    """The nodes that somebody has declared dead and nobody has recovered to the end."""
     return list(ExecutorNode.objects.using(using).filter(state=NodeState.DEAD))
 
 

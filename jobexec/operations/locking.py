@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from django.core.exceptions import EmptyResultSet
 from django.db import Error, connections, models, transaction
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
+from django.db.models.functions import Collate
 from django.db.models.sql import DeleteQuery
 
 M = TypeVar("M", bound=models.Model)
@@ -37,6 +38,13 @@ def returns_rows(using: str) -> bool:
     connection = connections[using]
     # MariaDB returns rows of DELETE, but not where it is told which index to use; and not of UPDATE.
     return connection.vendor != "mysql" and bool(connection.features.can_return_columns_from_insert)
+
+
+def by_code_point(rows: QuerySet[Any], column: str) -> Any:
+    """A column to sort by, texts as Python sorts them; a database may sort them as its country does."""
+    text = isinstance(rows.model._meta.get_field(column), models.CharField)
+    of_country = text and connections[rows.db].vendor == "postgresql"
+    return Collate(F(column), "C") if of_country else F(column)
 
 
 @cache

@@ -8,7 +8,7 @@ portable form defines what acquisition means.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -111,7 +111,7 @@ def _lock_on_postgresql(
         return [AcquiredJob(using, owner, *row) for row in cursor.fetchall()]
 
 
-@cache
+@lru_cache(maxsize=64)
 def _on_postgresql(one_pair: bool, bounds: str, wide: bool) -> str:
     names = {"job": JOB, "lock": _LOCK, "bounds": bounds}
     if one_pair:
@@ -145,7 +145,7 @@ def _lock_on_sqlite(
         return [from_sqlite(row, using, owner) for row in cursor.fetchall()]
 
 
-@cache
+@lru_cache(maxsize=64)
 def _on_sqlite(pairs: int, bounds: str, wide: bool) -> str:
     runs = [
         _RUN.format(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
-from functools import cache
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -66,7 +66,7 @@ def _execute(using: str, owner: str, vendor: str, statement: str, parameters: di
         return [AcquiredJob(using, owner, *row) for row in cursor.fetchall()]
 
 
-@cache
+@lru_cache(maxsize=64)
 def _statement(vendor: str, categories: int, deployments: int, bounds: str, wide: bool) -> str:
     pairs = f"category IN ({_names('category', categories)}) AND deployment_id IN ({_names('deployment', deployments)})"
     those = _THOSE.format(among=among(vendor, "ids"), pairs=pairs, bounds=bounds)

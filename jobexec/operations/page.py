@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet, Window
+from django.db.models.functions import RowNumber
 
 from jobexec import clock
 from jobexec.models import Job
@@ -53,7 +54,10 @@ def any_job(request: Request, position: Position | None) -> bool:
 
 def acquirable(using: str, scope: Scope) -> QuerySet[Job]:
     """Unlocked jobs in this scope whose process instance nobody holds, whatever their deployment and category."""
-    jobs = without_locked_instances(Job.objects.using(using).filter(lock_owner=None))
+    return _in_scope(without_locked_instances(Job.objects.using(using).filter(lock_owner=None)), scope)
+
+
+def _in_scope(jobs: QuerySet[Job], scope: Scope) -> QuerySet[Job]:
     if scope.priority_min is not None:
         jobs = jobs.filter(priority__gte=scope.priority_min)
     if scope.priority_max is not None:
@@ -170,12 +174,46 @@ def _with_siblings(request: Request, jobs: list[AcquiredJob], *, lock: bool) -> 
 def _siblings(request: Request, instances: Collection[str], lock: bool) -> dict[str, list[AcquiredJob]]:
     """What could be acquired of these process instances, by rank; with ``lock`` until the transaction ends."""
     scope, found = request.scope, dict[str, list[AcquiredJob]]()
-    rows = acquirable(request.using, scope).filter(~Q(process_instance_id=""), exclusive=True)
-    rows = rows.filter(category__in=scope.categories, deployment_id__in=("", *scope.deployments))
-    rows = rows.filter(process_instance_id__in=instances).order_by("rank", "id")
+    rows = _exclusive_of(acquirable(request.using, scope), scope, instances).order_by("rank", "id")
     if lock:
         rows = lock_rows(rows, skip_locked=True)
     for row in rows.values_list(*columns(scope.wide))[: request.limit]:
         job = from_row(row, request.using, request.owner)
         found.setdefault(job.process_instance_id, []).append(job)
     return found
+
+
+def _exclusive_of(jobs: QuerySet[Job], scope: Scope, instances: Collection[str]) -> QuerySet[Job]:
+    jobs = jobs.filter(~Q(process_instance_id=""), exclusive=True, process_instance_id__in=instances)
+    return jobs.filter(category__in=scope.categories, deployment_id__in=("", *scope.deployments))
+
+
+def out_of_turn(request: Request, page: Collection[AcquiredJob]) -> set[UUID]:
+    """Those exclusive jobs of a page in front of which a sibling stands that is not on it, whoever has locked its row.
+
+    Asked when the lock rows of their process instances are ours, so that nobody begins a sibling meanwhile; by rank, in
+    what this scope serves: what no node of this kind ever takes keeps nobody waiting.
+    """
+    ours: dict[str, list[UUID]] = {}
+    for job in page:
+        if job.serial_key:
+            ours.setdefault(job.serial_key, []).append(job.id)
+    if not ours:
+        return set()
+    most = max(map(len, ours.values()))
+    nobodys = Job.objects.using(request.using).filter(Q(lock_owner=None) | Q(lock_owner=request.owner))
+    place = Window(RowNumber(), partition_by=F("process_instance_id"), order_by=["rank", "id"])
+    rows = _exclusive_of(_in_scope(nobodys, request.scope), request.scope, list(ours)).annotate(place=place)
+    line: dict[str, list[UUID]] = {}
+    for instance, id in rows.filter(place__lte=most).order_by("place").values_list("process_instance_id", "id"):
+        line.setdefault(instance, []).append(id)
+    return {id for instance, ids in ours.items() for id in _behind_a_gap(ids, line.get(instance, []))}
+
+
+def _behind_a_gap(page: Collection[UUID], line: Iterable[UUID]) -> set[UUID]:
+    left = set(page)
+    for id in line:
+        if id not in left:
+            break
+        left.remove(id)
+    return left

@@ -11,6 +11,8 @@ from django.db.models import QuerySet
 from jobexec.exceptions import InvalidQuery
 from jobexec.models import AbstractJob
 
+from .locking import by_code_point
+
 Jobs: TypeAlias = QuerySet[Any]
 
 ORDERS: tuple[str, ...] = (
@@ -27,16 +29,14 @@ ORDERS: tuple[str, ...] = (
 )
 """What jobs can be ordered by; with a minus in front downwards. ``id`` is by age."""
 
-#: By another column than the id so many jobs of each table are sorted at most: the oldest that match.
-MOST_SORTED = 10_000
 _PAGE = 500
 
 
 def find(tables: Sequence[Jobs], limit: int, order: str, defer: Sequence[str] = ()) -> list[AbstractJob]:
     """The first ``limit`` jobs of these querysets, each over one job table, in one of :data:`ORDERS`.
 
-    What has no value in the column comes last. No index serves any order but that by id, so by another only the oldest
-    :data:`MOST_SORTED` jobs of each table are looked at. The columns in ``defer`` stay in the database. Raises
+    What has no value in the column comes last. No index serves any order but that by id: by another the database reads
+    all jobs that match. The columns in ``defer`` stay in the database. Raises
     :class:`~jobexec.exceptions.InvalidQuery`.
     """
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
@@ -47,7 +47,7 @@ def find(tables: Sequence[Jobs], limit: int, order: str, defer: Sequence[str] = 
         direction = "-pk" if down else "pk"
         pages = [rows.defer(*defer).order_by(direction)[:limit] for rows in tables]
     else:
-        pages = [_sorted(rows, column, key, limit).defer(*defer) for rows in tables]
+        pages = [_sorted(rows, column, down)[:limit].defer(*defer) for rows in tables]
     return sorted((row for page in pages for row in page), key=key)[:limit]
 
 
@@ -72,10 +72,9 @@ def _order(order: str) -> tuple[str, bool]:
     return column, order != column
 
 
-def _sorted(rows: Jobs, column: str, key: Callable[[Any], Any], limit: int) -> Jobs:
-    seen = list(rows.order_by("pk").only("pk", column)[:MOST_SORTED])
-    first: Jobs = rows.model._base_manager.using(rows.db)
-    return first.filter(pk__in=[row.pk for row in sorted(seen, key=key)[:limit]])
+def _sorted(rows: Jobs, column: str, down: bool) -> Jobs:
+    by = by_code_point(rows, column)
+    return rows.order_by(by.desc(nulls_last=True) if down else by.asc(nulls_last=True), "pk")
 
 
 class _Down:

@@ -6,7 +6,7 @@ For PostgreSQL. The portable form is in :mod:`~jobexec.operations.complete`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from django.db import connections
 from jobexec import clock
 from jobexec.models import Job, JobType, ResultStatus, TaskResult
 
-from .delete_statement import LOGGED, RETURNED, as_arrays, lost, ours
+from .delete_statement import KEPT, LOGGED, RETURNED, as_arrays, lost, ours
 from .run import Run
 from .work import AcquiredJob
 
@@ -65,7 +65,7 @@ def delete_and_keep(
         return lost(cursor, jobs)
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def _statement(condition: str, log: bool) -> str:
     return f"""
         WITH run AS (

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db import InterfaceError, OperationalError, connections, transaction
+from django.db import connections, transaction
 from django.db.models import F, QuerySet
 
 from jobexec import clock
@@ -17,6 +17,7 @@ from jobexec.models import Schedule, ScheduleFiring
 from .locking import lock_rows, waiting_at_most
 from .schedule_jobs import ScheduledJobs
 from .schedule_times import DueTimes, due_times
+from .session import is_lost, is_of_connection
 from .unreadable import UNREADABLE
 
 logger = logging.getLogger("jobexec.schedules")
@@ -49,11 +50,10 @@ def fire_due(using: str, jobs: ScheduledJobs, limit: int, *, but: Collection[int
     for id in ids:
         try:
             fired, again = _fire(using, jobs, id)
-        except (OperationalError, InterfaceError) as error:
-            if not connections[using].is_usable():
-                raise
-            failed[id] = error
         except Exception as error:  # whatever is in the row, and whatever a handler of the project says to it
+            # By the error first: Django may have connected again since.
+            if is_lost(error) or (is_of_connection(error) and not connections[using].is_usable()):
+                raise
             failed[id] = error
         else:
             made, more = made + fired, more or again

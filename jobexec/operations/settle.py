@@ -43,7 +43,8 @@ class Failure:
     """Why a run did not succeed.
 
     ``kind`` says what it costs: ``error`` one retry; ``fatal`` all of them (a do-not-retry error, a row that cannot
-    be read); ``conflict`` none, up to the cap MAX_CONFLICTS; ``unknown`` none until UNKNOWN_HANDLER_TIMEOUT has passed
+    be read); ``conflict`` none, up to the cap MAX_CONFLICTS; ``interrupted`` none, and is no attempt: it put itself off
+    because its executor stops; ``unknown`` none until UNKNOWN_HANDLER_TIMEOUT has passed
     since a node first did not know the handler; ``cancelled`` is the end, without a failure. ``retry_at`` overrides the
     due date of the retry plan. ``keeps_instance``: the handler still runs, so its process instance stays locked.
     """
@@ -57,6 +58,11 @@ class Failure:
     keeps_instance: bool = False
     #: What it has in common with those that look alike, once somebody has asked; see :func:`fingerprint_of`.
     known_fingerprint: str = field(default="", init=False, compare=False, repr=False)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is an attempt, to be logged and counted; one that is the last always is."""
+        return self.kind not in {"unknown", "interrupted"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +171,7 @@ def _move_on(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJob]:
     alike = {row.pk: {"fingerprint": fingerprint_of(row, failure)} for row, failure, _ in ended}
     changes = {pk: verdict.columns for pk, verdict in verdicts.items()}
     changes |= {row.pk: changes[row.pk] | alike[row.pk] for row in dead}
-    told = [each for each in ended if each[1].kind != "unknown" or not verdicts[each[0].pk].due_date]
+    told = [each for each in ended if each[1].counts or not verdicts[each[0].pk].due_date]
     # While their rows are where they ran: what was not read of them is there.
     write_failures(using, [(*each, not verdicts[each[0].pk].due_date) for each in told if is_task(each[0])])
     depart = unread.depart if unread.is_possible(using) else _depart
@@ -213,6 +219,9 @@ def decide(row: AbstractJob, failure: Failure, now: datetime) -> Verdict:
         if now - since < settings.unknown_handler_timeout:
             return Verdict(now + settings.unknown_handler_delay, changes | {"unknown_since": since})
         return Verdict(None, changes | {"retries": 0})
+    if failure.kind == "interrupted":
+        # It has come to an end of its own choice: it is no suspect.
+        return Verdict(_retry_date(row, failure, now), changes | {"lost_runs": 0, "unknown_since": None})
     changes |= {"attempts": row.attempts + 1, "lost_runs": 0, "unknown_since": None}
     if failure.kind == "conflict" and row.conflicts < settings.max_conflicts:
         # Spread by the id, so that jobs which collided do not meet again.

@@ -43,6 +43,7 @@ def admin():
     return client
 
 
+@pytest.mark.slow
 def test_everything_renders_and_searches(elsewhere, admin):
     rows = data.some_of_everything(elsewhere)
     for table in TABLES:

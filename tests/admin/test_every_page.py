@@ -89,6 +89,7 @@ def questions(page: Any, url: str, name: str) -> Iterator[str]:
 @pytest.mark.skipif(django.VERSION < (6, 1), reason="Django's own pages have serious findings before 6.1")
 @pytest.mark.slow
 @pytest.mark.timeout(400)  # axe looks at every pixel behind a text
+@pytest.mark.nightly
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_blocked_and_all_can_be_read(page, rows, scheme):
     wrong: list[Any] = []

@@ -194,6 +194,7 @@ def test_a_customer_is_suspended_and_activated(open_page, gateway, scripts):
     assert [entry.user.username for entry in LogEntry.objects.all()] == ["admin"] * 2
 
 
+@pytest.mark.nightly
 def test_who_may_only_look_sees_all_and_changes_nothing(open_page):
     looker = get_user_model().objects.create_user("looker", is_staff=True)
     names = [f"view_{table._meta.model_name}" for table in TABLES]

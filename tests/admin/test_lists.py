@@ -23,6 +23,7 @@ from jobexec.models import (
     TimerJob,
 )
 from jobexec.operations import counts
+from tests.support.tiers import some
 
 from . import data
 from .conftest import TABLES, list_url
@@ -40,7 +41,7 @@ def shown(response):
     return response.context["cl"].result_list
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", some(TABLES, 4))
 def test_each_list_renders(admin, table):
     rows = data.some_of_everything()
     response = admin.get(list_url(table))
@@ -149,7 +150,7 @@ def test_tabs_of_tables_that_the_user_may_not_see_are_not_there(staff):
     assert len(client.get(list_url(Job)).context["tabs"]) == 1
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", some(TABLES, 4))
 def test_as_many_queries_for_many_rows_as_for_few(admin, table):
     def queries():
         with CaptureQueriesContext(connection) as captured:
@@ -173,7 +174,7 @@ def test_as_many_queries_for_many_rows_as_for_few(admin, table):
     assert queries() == (few, few_rows + 20)
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", some(TABLES, 4))
 def test_nothing_counts_a_whole_table_or_loads_large_columns(admin, table):
     data.some_of_everything()
     with CaptureQueriesContext(connection) as captured:
@@ -186,6 +187,7 @@ def test_nothing_counts_a_whole_table_or_loads_large_columns(admin, table):
         assert "handler_configuration" not in sql
 
 
+@pytest.mark.slow
 def test_the_order_is_total(admin):
     for table in (*JOB_TABLES, JobLog):
         for column in range(9):

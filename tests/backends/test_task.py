@@ -143,6 +143,7 @@ def test_options_of_a_task_of_another_class(shop, backend):
     assert declared.options == {"sensitive": ["number"]}
 
 
+@pytest.mark.slow
 def test_a_task_is_made_before_apps_are_loaded_and_without_a_database(shop):
     """Decorating at import builds the backend: it must not load models."""
     code = (

@@ -66,6 +66,16 @@ def lease() -> None:
     node.Node.owns = lambda self, lock_owner: lock_owner == self.owner  # type: ignore[method-assign]
 
 
+def turn() -> None:
+    """A page passes over a sibling that somebody just locks, and takes those behind it."""
+    acquire.out_of_turn = lambda request, page: set()
+
+
+def judging() -> None:
+    """Who was cut off itself declares others dead as soon as it is back."""
+    node.Node.may_judge = property(lambda self: True)  # type: ignore[method-assign,assignment]
+
+
 def recover_living() -> None:
     """Recovery takes the jobs of nodes that live."""
 
@@ -153,6 +163,8 @@ GUARDS: dict[str, Callable[[], None]] = {
     "atomic-fence": atomic_fence,
     "lock-row": lock_row,
     "lease": lease,
+    "turn": turn,
+    "judging": judging,
     "recover-living": recover_living,
     "sibling-commit": sibling_commit,
     "lost-run-charge": lost_run_charge,

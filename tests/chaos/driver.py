@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tests.support import servers
+
 from . import nodes as node_processes
-from . import servers
 from .journal import Journal, now
 from .mixtures import AIMED, ALL_OF_IT, Mixture
 from .timetable import THRESHOLD, Timetable
@@ -204,8 +205,11 @@ class Driver:
             connections.close_all()
 
     def _keep_state(self) -> None:
+        from django.db import connections
+
         from . import state
 
+        connections.close_all()  # the server may have been restarted since
         (self.folder / "state.json").write_text(json.dumps(state.look(), default=str))
 
     def _close(self, server: servers.Server) -> None:

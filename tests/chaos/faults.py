@@ -5,11 +5,12 @@ import itertools
 import random
 from collections.abc import Callable
 
+from tests.support.servers import Server
+
 from . import state
 from .journal import Journal, now
 from .mixtures import Mixture
 from .nodes import Caller, Node
-from .servers import Server
 
 _FOR_EVER = float("inf")
 
@@ -96,7 +97,7 @@ class Faults:
         if self._down:
             return
         how = self._chance.choice(sorted(self._server.ways))
-        away = self._chance.choice([0.0, 0.3, 1.0, 1.5 * self._mixture.lease])
+        away = self._chance.choice(self._mixture.away) * self._mixture.lease
         self._down = True
         self._journal.write("server-down", how=how, away=away)
         self._server.crash(how)

@@ -58,6 +58,7 @@ class History:
     def _on_creating(self, line: Line) -> None:
         for job in line["jobs"]:
             columns = {key: job[key] for key in ("kind", "instance", "exclusive", "atomic", "retries", "tenant")}
+            columns |= {key: job[key] for key in ("priority", "now") if key in job}
             self.jobs[job["id"]] = Job(id=job["id"], **columns, lines=[{**line, "jobs": [job["id"]]}])
             self.jobs[job["id"]].creating = line
 
@@ -175,6 +176,21 @@ class History:
                 found.append((down, line["t"]))
                 down = None
         return [*found, (down, ENDLESS)] if down is not None else found
+
+    @cached_property
+    def whole_outages(self) -> list[tuple[float, float]]:
+        """Outages that no lease survives."""
+        return [(down, up) for down, up in self.outages if self.lease_time <= up - down < ENDLESS]
+
+    @property
+    def lease_time(self) -> float:
+        """The length of a lease, in seconds; endless if there was none."""
+        return min((line["until"] - line["start"] for line in self.of("lease")), default=ENDLESS)
+
+    def renewed_first(self, pid: int, after: float) -> float | None:
+        """When a process first had a lease after a moment; None if nobody knows."""
+        starts = [line["start"] for line in self.of("lease") if line["pid"] == pid and line["start"] > after]
+        return min(starts, default=None)
 
     def outage(self, since: float, until: float) -> bool:
         """Whether the server was away at any time in between."""

@@ -50,6 +50,9 @@ class Job:
     atomic: bool
     retries: int
     tenant: str = ""
+    #: None if nobody said; and whether it could run as soon as it was committed.
+    priority: int | None = None
+    now: bool = False
     lines: list[Line] = field(default_factory=list)
     #: The line of its creation, which was not committed then.
     creating: Line = field(default_factory=dict)

@@ -42,7 +42,8 @@ class Mixture:
     """`pause` is the mean of seconds between two faults (exactly that if `steady`), `every` that between two batches,
     `batch` how many jobs of one process instance come together at most, `slow` how long slow jobs take, in leases,
     `tenants` how many jobs of a tenant a node may have in hand, `task_share` how often tasks come beside a batch,
-    `callers` how many processes enqueue with unique keys; `schedules` is whether there are some."""
+    `callers` how many processes enqueue with unique keys, `away` how long the server may stay away, in leases;
+    `schedules` is whether there are some."""
 
     jobs: dict[str, float] = field(default_factory=lambda: dict(ALL))
     faults: dict[str, float] = field(default_factory=lambda: dict(FAULTS))
@@ -61,6 +62,7 @@ class Mixture:
     tasks: dict[str, float] = field(default_factory=lambda: dict(TASKS))
     task_share: float = 0.4
     callers: int = 2
+    away: tuple[float, ...] = (0.0, 0.15, 0.5, 1.5)
     schedules: bool = True
 
 
@@ -91,6 +93,9 @@ AIMED: dict[str, Mixture] = {
     # What runs on a node that is paused ends at the moment when it wakes, before its heartbeat has asked anybody.
     "lease": replace(_AIMED, jobs={"slow": 1}, faults={"pause-long": 1}, every=0.2, slow=(0.5, 1)),
     "lost-run-charge": replace(_AIMED, jobs={"slow": 1}, faults={"kill": 1}, slow=(0.5, 1), pause=2.0),
+    # Many siblings, and pages that meet each other.
+    "turn": replace(_AIMED, jobs={"work": 1}, faults={}, every=0.05, instances=2, exclusive=1.0, batch=8),
+    "judging": replace(_AIMED, jobs={"slow": 1}, faults={"server": 1}, slow=(0.5, 1), away=(1.5,), pause=4.0),
     "recover-living": replace(_AIMED, jobs={"slow": 1}, faults={}, slow=(0.5, 1)),
     "lock-row": replace(_AIMED, jobs={"work": 1}, faults={}, every=0.15, instances=3, exclusive=1.0),
     "sibling-commit": replace(_AIMED, jobs={"work": 1}, faults={}, every=0.15, instances=4, exclusive=1.0),

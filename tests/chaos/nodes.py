@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.servers import end_with_parent
+
 from .journal import Journal, now
-from .servers import end_with_parent
 
 _RESTART = 0.3
 

@@ -52,7 +52,8 @@ class People:
         }
         rows = [self._job() | shared for _ in range(chance.randint(1, mixture.batch))]
         told = [
-            {key: row[key] for key in ("id", "exclusive", "atomic", "retries")}
+            {key: row[key] for key in ("id", "exclusive", "atomic", "retries", "priority")}
+            | {"now": "due_date" not in row}
             | {"kind": kind, "instance": shared["process_instance_id"], "tenant": shared["tenant_id"]}
             for row in rows
             if (kind := row.pop("kind"))

@@ -18,11 +18,13 @@ from .rules_of_operators import (
 )
 from .rules_of_runs import (
     ALONE,
+    judges_were_well_themselves,
     leases_are_true,
     never_on_two_nodes,
     no_overlap_in_an_instance,
     outcomes_are_fenced,
     repeats_are_explained,
+    siblings_begin_in_their_order,
     siblings_wait_for_the_commit,
     suspects_run_alone,
 )
@@ -192,7 +194,9 @@ ALWAYS: tuple[Rule, ...] = (
     outcomes_are_fenced,
     repeats_are_explained,
     leases_are_true,
+    judges_were_well_themselves,
     siblings_wait_for_the_commit,
+    siblings_begin_in_their_order,
     nobody_pays_for_another,
     suspects_run_alone,
     retries_add_up,

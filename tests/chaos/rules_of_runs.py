@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from .history import History, Job, Problem, Run
+from .lives import ENDLESS
 
 #: The clocks of a server and of its machine are the same here; what a reading of them costs.
 _CLOCK = 0.02
@@ -100,6 +101,17 @@ def leases_are_true(history: History) -> Iterator[Problem]:
             )
 
 
+def judges_were_well_themselves(history: History) -> Iterator[Problem]:
+    """Whoever declares a node dead has had its own lease for the time of a lease, and since the last outage that no
+    lease survives."""
+    for line in history.declared:
+        down = max((down for down, _ in history.whole_outages if down < line["t"]), default=-ENDLESS)
+        since = history.renewed_first(line["pid"], down)
+        if since is not None and line["t"] - since < history.lease_time - _CLOCK:
+            text = f"{line['owner']} was declared dead by who had been there for {line['t'] - since:.3f} s"
+            yield Problem("judge", text, None, (line,))
+
+
 def siblings_wait_for_the_commit(history: History) -> Iterator[Problem]:
     """In one node, an exclusive job begins after the outcome of the sibling before it was committed, and so not before
     the node began to write it; and a job that ended well never runs again after its sibling began."""
@@ -127,11 +139,27 @@ def _sibling(history: History, job: Job, first: Run, second: Run) -> Iterator[Pr
         )
 
 
+def siblings_begin_in_their_order(history: History) -> Iterator[Problem]:
+    """Exclusive jobs of one process instance and priority that were committed together, and that nobody has touched,
+    begin in the order in which they were enqueued. Nothing is said where whole scopes were suspended."""
+    if history.of("asks"):
+        return
+    together: dict[tuple[float, str, int | None], list[Job]] = {}
+    for job in history.jobs.values():
+        if job.exclusive and job.instance and job.now and job.runs:
+            together.setdefault((job.creating["t"], job.instance, job.priority), []).append(job)
+    for jobs in together.values():
+        for first, second in pairwise(sorted(jobs, key=lambda job: job.id)):
+            if second.runs[0].begin < first.runs[0].begin:
+                text = f"began before its elder sibling {first.id}"
+                yield Problem("turn", text, second, history.about(first.runs[0], second.runs[0]))
+
+
 def suspects_run_alone(history: History) -> Iterator[Problem]:
     """A job that was lost while it ran runs with nothing beside it in its process."""
     processes: dict[int, list[Run]] = {}
     for job, run in history.runs():
-        if job.kind != "late":  # a thread that is stuck after a timeout is nobody's, and not waited for
+        if not job.kind.endswith("late"):  # what goes on after its timeout is nobody's, and not waited for
             processes.setdefault(run.pid, []).append(run)
     for runs in processes.values():
         for run in runs:

@@ -7,7 +7,8 @@ from django.db import connection
 from django.db.models import Q
 
 from jobexec import clock
-from jobexec.models import JOB_TABLES, ExclusiveLock, ExecutorNode, HistoryJob, JobLog, Suspension
+from jobexec.models import JOB_TABLES, ExclusiveLock, ExecutorNode, HistoryJob, JobLog, NodeState, Suspension
+from jobexec.operations.locking import database_time
 
 from . import state_of_operators, state_of_tasks
 
@@ -67,9 +68,17 @@ def in_hand() -> dict[str, int]:
     return dict(Counter(str(owner).split(":")[0] for owner in owners))
 
 
+def dead_nodes() -> bool:
+    """Whether there are nodes that nobody has recovered yet."""
+    now = database_time("default") or clock.now()
+    return ExecutorNode.objects.filter(Q(state=NodeState.DEAD) | Q(lease_expiration_time__lt=now)).exists()
+
+
 def at_rest() -> bool:
     """Nothing can run or runs, and no timer is due within a minute. What nodes say of their threads is a bit old."""
     if ExclusiveLock.objects.exists() or ExecutorNode.objects.filter(Q(busy_threads__gt=0) | Q(stuck_threads__gt=0)):
+        return False
+    if dead_nodes():
         return False
     executable, timers = JOB_TABLES[0], JOB_TABLES[1]
     if executable._base_manager.exists():

@@ -1,7 +1,7 @@
 """The judge on hand-made histories: who may run when, and what it must not take for a mistake."""
 
 from tests.chaos import rules
-from tests.chaos.stories import A, B, Story, bad, good
+from tests.chaos.stories import PIDS, A, B, Story, bad, good
 
 # One at a time.
 
@@ -90,7 +90,36 @@ def test_declared_dead_too_soon():
     bad(rules.leases_are_true, Story().tell(8, "declared", owner=A), "2.000 s before its lease was over")
 
 
+def test_declared_dead_by_whoever_is_back_first_after_an_outage():
+    def outage(until, declared):
+        story = Story().lease(B, 1).tell(5, "server-down").tell(until, "server-up").lease(B, until + 1)
+        return story.tell(declared, "declared", PIDS[B], owner=A)
+
+    good(rules.judges_were_well_themselves, outage(16, 27.1))
+    good(rules.judges_were_well_themselves, outage(14, 16))  # a lease may have survived it
+    bad(rules.judges_were_well_themselves, outage(16, 25), "declared dead by who had been there for 8.000 s")
+
+
+def test_declared_dead_by_who_has_just_begun():
+    good(rules.judges_were_well_themselves, Story().tell(10.1, "declared", PIDS[B], owner=A))
+    bad(rules.judges_were_well_themselves, Story().tell(7, "declared", PIDS[B], owner=A), "had been there for 7.000 s")
+
+
 # Siblings.
+
+
+def test_siblings_begin_in_their_order():
+    def story(**younger):
+        plain = {"priority": 0, "now": True}
+        return Story(i=plain, j=plain | younger).run(3, 4, "j", A).run(5, 6, "i", B)
+
+    bad(rules.siblings_begin_in_their_order, story(), "began before its elder sibling i")
+    good(
+        rules.siblings_begin_in_their_order, Story(i={"now": True}, j={"now": True}).run(1, 2, "i", A).run(3, 4, "j", A)
+    )
+    for other in ({"priority": 1}, {"now": False}, {"instance": "q"}, {"exclusive": False}):
+        good(rules.siblings_begin_in_their_order, story(**other))
+    good(rules.siblings_begin_in_their_order, story().tell(1, "asks", verb="set_priority", jobs=["i"]))
 
 
 def test_a_sibling_waits_for_the_commit():

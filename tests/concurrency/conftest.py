@@ -11,8 +11,3 @@ def configure(settings):
     settings.JOBEXEC = {"ENGINES": {name: {"NOTIFY": False} for name in connections}}
     yield
     clock.forget()  # registering a node sets the clock by the database
-
-
-@pytest.fixture(params=["skip_locked", "optimistic", "global_lock"])
-def strategy(request):
-    return request.param

@@ -7,10 +7,11 @@ import pytest
 from django.db import connections, transaction
 
 from jobexec.models import ExclusiveLock, Job
+from jobexec.operations import acquire as acquire_module
 from jobexec.operations import acquire_jobs, complete_jobs, global_lock
 from jobexec.operations.exclusive import lock_instances
 from jobexec.operations.work import Scope
-from tests.support.factories import LOCK_TIME, a_run, acquire, make_job
+from tests.support.factories import LOCK_TIME, a_run, acquire, make_job, make_row
 from tests.support.threads import finish, held, start, together, undo, wait_until_waiting
 
 pytestmark = pytest.mark.transactional
@@ -172,3 +173,52 @@ def test_a_look_at_the_global_lock_never_waits(alias):
         assert inside(lambda: global_lock.confirm(alias, "one", token))
         assert global_lock.take(alias, "two", timedelta(0)) is None
     assert global_lock.take(alias, "two", timedelta(0)) is None
+
+
+@servers
+def test_no_sibling_runs_before_one_whose_row_somebody_just_locks(alias):
+    """A page passes over it; those behind it would be first."""
+    rows = [make_job(alias, process_instance_id="p") for _ in range(4)]
+    alone = make_job(alias, process_instance_id="q")
+    with held(alias) as other:
+        other(lambda: list(Job.objects.using(alias).select_for_update().filter(pk=rows[0].pk)))
+        page = result_of(alias, "one", strategy="skip_locked")
+        assert ([job.id for job in page.jobs], page.lock_failures) == ([alone.pk], 3)
+        assert set(ExclusiveLock.objects.using(alias).values_list("process_instance_id", flat=True)) == {"q"}
+    page = result_of(alias, "two", strategy="skip_locked")
+    assert [job.id for job in page.jobs] == [row.pk for row in rows]
+
+
+@servers
+def test_those_in_front_of_a_locked_row_run_and_those_behind_it_wait(alias):
+    rows = [make_job(alias, process_instance_id="p") for _ in range(4)]
+    with held(alias) as other:
+        other(lambda: list(Job.objects.using(alias).select_for_update().filter(pk=rows[2].pk)))
+        page = result_of(alias, "one", strategy="skip_locked")
+    assert [job.id for job in page.jobs] == [row.pk for row in rows[:2]]
+    complete_jobs(alias, [(job, a_run(alias)) for job in page.jobs])
+    assert [job.id for job in result_of(alias, "two").jobs] == [row.pk for row in rows[2:]]
+
+
+def test_a_sibling_that_another_node_changed_meanwhile_keeps_those_behind_it_waiting(alias, monkeypatch):
+    rows = [make_job(alias, process_instance_id="p") for _ in range(3)]
+    real = acquire_module._compare_and_set
+
+    def lose_the_first(using, owner, jobs, until):
+        Job.objects.using(using).filter(pk=rows[0].pk).update(revision=99)
+        return real(using, owner, jobs, until)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(acquire_module, "_compare_and_set", lose_the_first)
+        page = result_of(alias, "one", strategy="optimistic")
+    assert (page.jobs, page.lock_failures) == ([], 3)
+    assert not ExclusiveLock.objects.using(alias).exists()
+    assert not Job.objects.using(alias).exclude(lock_owner=None).exists()
+    assert [job.id for job in result_of(alias, "one", strategy="optimistic").jobs] == [row.pk for row in rows]
+
+
+def test_a_sibling_that_this_node_does_not_serve_keeps_nobody_waiting(alias):
+    make_row(Job, alias, process_instance_id="p", category="mail")
+    make_row(Job, alias, process_instance_id="p", deployment_id="other:1")
+    mine = make_job(alias, process_instance_id="p")
+    assert [job.id for job in result_of(alias, "one").jobs] == [mine.pk]

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from django.db import OperationalError, transaction
 
-from jobexec.exceptions import IncidentNotFound, JobNotFound, JobStateError
+from jobexec.exceptions import IncidentNotFound, JobNotFound, JobStateError, WrongWorker
 from jobexec.handlers import registry
 from jobexec.handlers.decorator import job as job_decorator
 from jobexec.models import (
@@ -26,6 +26,7 @@ from jobexec.operations.external import (
     complete_external_job,
     extend_external_deadline,
     fail_external_job,
+    lock_external_job,
     resolve_external_incident,
     set_external_retries,
     throw_external_error,
@@ -37,6 +38,7 @@ from tests.support.threads import finish, held, start, together, undo, wait_unti
 
 pytestmark = pytest.mark.transactional
 servers = pytest.mark.databases("postgresql", "mariadb")
+WORKERS = ("one", "two", "three", "four")
 
 
 @pytest.fixture(autouse=True)
@@ -57,9 +59,51 @@ def told(call):
     """What a worker is told: nothing, or the name of a refusal."""
     try:
         call()
-    except (JobNotFound, JobStateError, IncidentNotFound) as error:
+    except (JobNotFound, JobStateError, IncidentNotFound, WrongWorker) as error:
         return type(error).__name__
     return "done"
+
+
+def test_of_workers_that_fetch_at_once_each_job_goes_to_one(alias):
+    for number in range(12):
+        make_external(alias, process_instance_id="p" if number % 4 == 0 else "")
+
+    def until_nothing_is_found(worker):
+        taken = []
+        while page := fetch(alias, worker=worker, max_jobs=2):
+            taken += [job.id for job in page]
+        return taken
+
+    taken = together(alias, *[partial(until_nothing_is_found, worker) for worker in WORKERS])
+    assert max(Counter(id for ids in taken for id in ids).values()) == 1
+    rows = ExternalWorkerJob.objects.using(alias)
+    assert {row.pk: row.lock_owner for row in rows.exclude(lock_owner=None)} == {
+        id: worker for worker, ids in zip(WORKERS, taken, strict=True) for id in ids
+    }
+    assert {row.process_instance_id for row in rows.filter(lock_owner=None)} <= {"p"}
+    assert rows.filter(lock_owner=None).count() == 2, "the siblings of the exclusive job that a worker holds"
+
+
+@servers
+def test_the_second_worker_passes_over_what_the_first_is_just_fetching(alias):
+    rows = [make_external(alias) for _ in range(3)]
+    with held(alias) as inside:
+        first = inside(partial(fetch, alias, worker="one", max_jobs=2))
+        second = finish(start(alias, partial(fetch, alias, worker="two")))
+        third = finish(start(alias, partial(fetch, alias, worker="three", max_jobs=2)))
+    assert [job.id for job in first] == [row.pk for row in rows[:2]]
+    assert [job.id for job in second] == [rows[2].pk], "without waiting"
+    assert third == [], "without an error"
+
+
+def test_of_workers_that_lock_one_job_by_its_key_one_has_it(alias):
+    for _ in range(5):
+        row = make_external(alias, process_instance_id="p", exclusive=False)
+        calls = [partial(lock_external_job, alias, row.job_key, worker, timedelta(minutes=1)) for worker in WORKERS]
+        results = together(alias, *[partial(told, call) for call in calls])
+        assert Counter(results) == {"done": 1, "WrongWorker": 3}
+        locked = ExternalWorkerJob.objects.using(alias).get(pk=row.pk)
+        assert (locked.lock_owner, locked.attempts) == (WORKERS[results.index("done")], 1)
 
 
 @pytest.mark.parametrize("callback", [None, "tests.after"])

@@ -109,6 +109,7 @@ def test_suspending_one_that_is_just_being_acquired_waits_and_marks_it(alias):
     assert type(fail_job(alias, job, a_failure(), a_run(alias))) is SuspendedJob
 
 
+@pytest.mark.slow
 def test_nothing_is_acquired_once_the_suspension_is_there_and_nothing_is_left_behind(alias, strategy):
     rows = [make_job(alias, tenant_id="t") for _ in range(6)]
     rows += [make_row(TimerJob, alias, tenant_id="t", due_date=clock.now(alias)) for _ in range(6)]

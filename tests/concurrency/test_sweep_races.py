@@ -90,6 +90,7 @@ def test_a_sweep_that_begins_is_killed_anywhere(alias, monkeypatch, frozen):
     every_kill(alias, prepare, lambda *jobs: sweep_suspensions(alias), check)
 
 
+@pytest.mark.nightly
 @slow
 def test_a_sweep_that_ends_is_killed_anywhere(alias, monkeypatch, frozen):
     monkeypatch.setattr(sweep, "_PAGE", 1)
@@ -144,6 +145,7 @@ def test_who_suspends_is_killed_anywhere(alias, monkeypatch):
     every_kill(alias, lambda: a_due_one_and_a_timer(alias), lambda *jobs: suspend(tenant_id="x", using=alias), check)
 
 
+@pytest.mark.nightly
 @slow
 def test_a_sweep_over_single_jobs_is_killed_anywhere(alias, frozen):
     def prepare():

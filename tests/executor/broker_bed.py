@@ -54,16 +54,18 @@ def listens(executor, alias):
 
 @pytest.fixture
 def looks(monkeypatch):
-    """Counts how often a node asks the table for whatever there is."""
+    """Counts how often a node asks the table for whatever there is, and the jobs that it has found there."""
 
     class Looks:
-        count = 0
+        count = found = 0
 
     real = acquisition.acquire_jobs
 
     def acquire_jobs(*args, **kwargs):
         Looks.count += 1
-        return real(*args, **kwargs)
+        result = real(*args, **kwargs)
+        Looks.found += len(result.jobs)
+        return result
 
     monkeypatch.setattr(acquisition, "acquire_jobs", acquire_jobs)
     return Looks

@@ -82,7 +82,7 @@ def test_does_a_piece_each_round_and_pauses_as_long_as_it_took(alias, make_loop,
 
     monkeypatch.setattr(Cleanup, "step", slow)
     assert [loop.run_once() for _ in range(3)] == pytest.approx([0.25] * 3)  # 2, 2, 1 rows
-    assert loop.run_once() == 60.0, "there was something, there may be more soon"
+    assert loop.run_once() == pytest.approx(60.0), "there was something, there may be more soon"
     assert (left(alias), owner(alias)) == (0, None)
     frozen.tick(60)
     loop.run_once()
@@ -120,12 +120,12 @@ def test_takes_over_from_a_node_that_has_died(alias, make_loop, frozen):
 def test_works_in_its_window_only_and_stops_when_it_closes(alias, make_loop, frozen):
     loop = make_loop(HISTORY_CLEANUP_WINDOW=("12:30", "13:00"))
     log(alias, 5)
-    assert loop.run_once() == 1800.0
+    assert loop.run_once() == pytest.approx(1800.0)
     frozen.tick(1800)
     loop.run_once()
     assert (left(alias), owner(alias)) == (3, loop.node.owner)
     frozen.tick(1800)
-    assert loop.run_once() == 3600.0, "it looks again now and then: clocks are put forward and back"
+    assert loop.run_once() == pytest.approx(3600.0), "it looks again now and then: clocks are put forward and back"
     assert (left(alias), owner(alias)) == (3, None)
     assert clean_up_history(alias) == 3, "who calls it himself has his own time"
 

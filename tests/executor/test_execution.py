@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from django.db import OperationalError
 
+from jobexec import JobContext
 from jobexec.clock import FrozenClock
 from jobexec.exceptions import DoNotRetry, RetryAt, RetryIn
 from jobexec.models import DeadLetterJob, Job, JobLog, TimerJob
-from tests.support.executor import run_one
+from jobexec.operations.timers import trigger_due_timers
+from tests.support.executor import Host, run_one
 from tests.support.factories import make_job, tables_of
 
 pytestmark = pytest.mark.transactional
@@ -72,6 +74,41 @@ def test_the_handler_may_choose_when_to_try_again(alias, handle, frozen, error, 
     run_one(alias)
     row = TimerJob.objects.using(alias).get()
     assert (row.due_date, row.retries) == (due, 2)
+
+
+@pytest.mark.parametrize("error", [RetryIn(0), RetryIn(60, "to be continued"), RetryAt(NOW + timedelta(hours=1))])
+def test_a_job_that_puts_itself_off_while_the_executor_drains_pays_nothing(alias, handle, error):
+    """Otherwise a job that outlasts three drains is a dead letter."""
+    host = Host()
+
+    def heed(context: JobContext):
+        host.shutting_down = True
+        if context.shutting_down:
+            raise error
+
+    handle(heed, name="tests.heed")
+    row = make_job(alias, handler_type="tests.heed", retries=1)
+    for _ in range(4):
+        host.shutting_down = False
+        run_one(alias, host)
+        waiting = TimerJob.objects.using(alias).get()
+        assert (waiting.pk, waiting.retries, waiting.attempts) == (row.pk, 1, 0)
+        TimerJob.objects.using(alias).update(due_date=NOW)
+        trigger_due_timers(alias, 10)
+    assert not JobLog.objects.using(alias).exists()
+
+
+def test_any_other_error_while_the_executor_drains_is_a_failure(alias, handle):
+    host = Host()
+
+    def fail():
+        host.shutting_down = True
+        raise ValueError("no")
+
+    handle(fail, name="tests.fail")
+    make_job(alias, handler_type="tests.fail")
+    run_one(alias, host)
+    assert TimerJob.objects.using(alias).get().retries == 2
 
 
 def test_do_not_retry_ends_at_once_as_a_dead_letter(alias, handle):

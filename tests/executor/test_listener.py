@@ -16,7 +16,7 @@ from jobexec.operations.wake import CHANNEL
 from tests.support.factories import make_job
 from tests.support.waiting import TIMEOUT, passed, threads, until
 
-pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
+pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql"), pytest.mark.smoke]
 
 
 class Waiter(Loop):

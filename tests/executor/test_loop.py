@@ -62,7 +62,7 @@ def test_a_logging_filter_that_fails_ends_no_loop(loop, monkeypatch):
     monkeypatch.setattr(service.logger, "filters", [fail])
     loop.error, loop.wait = ValueError("no"), 0
     loop.start()
-    until(lambda: loop.rounds > 2, 10)
+    until(lambda: loop.rounds > 2)
     assert loop.alive
 
 

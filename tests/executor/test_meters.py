@@ -20,6 +20,7 @@ from jobexec.executor.recovery import Recovery
 from jobexec.models import DeadLetterJob, FailureGroup, Job, MeterLog, TimerJob
 from jobexec.operations import cancel, meters
 from jobexec.operations.histogram import KEYS
+from jobexec.operations.leases import declare_dead
 from jobexec.operations.run import Run
 from jobexec.operations.settle import Failure
 from jobexec.operations.work import Acquisition
@@ -231,6 +232,7 @@ class TestExecutor:
         lost = {"lock_owner": dead.lock_owner, "start_time": NOW, "lost_runs": 2, "retries": 1}
         make_row(Job, alias, handler_type="tests.killer", **lost)
         make_row(Job, alias, lock_owner=dead.lock_owner)
+        declare_dead(alias)
         Recovery(node, lambda: None).run_once()
         found = {key: count for key, count in node.meters.take().counts.items() if key[0] not in TIMES}
         assert found == {

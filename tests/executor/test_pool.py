@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from jobexec.executor import pool as module
 from tests.support.executor import stop_all
 from tests.support.pool import Bench
 from tests.support.waiting import TIMEOUT, passed, threads, until
@@ -14,7 +15,9 @@ def in_hand(bench):
 
 
 @pytest.fixture
-def bench():
+def bench(monkeypatch):
+    """A function that starts a pool; whoever waits without a reason waits too long."""
+    monkeypatch.setattr(module, "_IDLE_SECONDS", 2 * TIMEOUT)
     benches = []
 
     def make(threads=2, queue_size=3):
@@ -213,16 +216,16 @@ def test_can_be_started_again_even_with_a_thread_that_has_not_ended(bench):
 
 def test_can_be_started_again_while_a_thread_is_just_ending(bench, monkeypatch):
     closing = threading.Event()
-    monkeypatch.setattr("jobexec.executor.pool._WORKER_STOP", 0)
-    monkeypatch.setattr("jobexec.executor.service.close_connections", lambda: closing.wait(TIMEOUT))
     b = bench(threads=1, queue_size=0)
-    assert b.pool.stop(0)
-    until(lambda: not b.pool._places.staff)
-    b.pool.start()
-    batch = b.batch()
-    b.submit(batch)
-    until(lambda: b.began == [batch], 5)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_WORKER_STOP", 0)
+        patch.setattr("jobexec.executor.service.close_connections", lambda: closing.wait(TIMEOUT))
+        assert b.pool.stop(0)
+        until(lambda: not b.pool._places.staff)
+        b.pool.start()
+        batch = b.batch()
+        b.submit(batch)
+        until(lambda: b.began == [batch])
     closing.set()
 
 
@@ -234,7 +237,7 @@ def test_threads_that_were_stuck_and_not_replaced_go_on_when_they_end(bench):
     assert [b.pool.give_up(batch[0], 0) for batch in stuck] == [1, 2]
     b.submit(*after)
     b.let_go(*stuck)
-    until(lambda: len(b.began) == 4, 5)
+    until(lambda: len(b.began) == 4)
     assert len(threads("jobexec-worker")) == 2
     assert b.pool.load() == {"busy_threads": 2, "stuck_threads": 0, "queued_jobs": 0}
 

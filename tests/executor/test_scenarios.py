@@ -19,7 +19,7 @@ from tests.support.executor import all_gone
 from tests.support.factories import make_job, tables_of
 from tests.support.waiting import TIMEOUT, passed, until
 
-pytestmark = pytest.mark.transactional
+pytestmark = [pytest.mark.transactional, pytest.mark.smoke]
 servers = pytest.mark.databases("postgresql", "mariadb")  # SQLite bears one node
 
 QUICK = {"WAIT_TIME": 0.01, "MAX_WAIT": 0.1, "MAX_WAIT_WHEN_LISTENING": 0.1}

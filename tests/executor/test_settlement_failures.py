@@ -199,7 +199,7 @@ def test_a_logging_filter_that_fails_costs_no_outcome_and_no_thread(alias, servi
         service.start()
         until(lambda: outage.tries)
         outage.clear()
-        until(lambda: service.empty, 10)
+        until(lambda: service.empty)
     finally:
         settlement.logger.removeFilter(fail)
     assert service.alive

@@ -14,7 +14,7 @@ from tests.support.executor import stop_all
 from tests.support.pool import Bench
 from tests.support.waiting import TIMEOUT, passed, threads, until
 
-SOON = 10
+SOON = TIMEOUT / 2
 
 
 class Written(list):

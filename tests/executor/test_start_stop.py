@@ -91,6 +91,7 @@ def test_may_be_started_and_stopped_twice_and_again(alias, make_executor, handle
     assert executor.engines[alias].node._draining is False
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.databases("sqlite", "postgresql")
 def test_starting_and_stopping_from_several_threads_leaks_nothing(alias, make_executor, monkeypatch):
@@ -198,7 +199,7 @@ def test_what_could_not_be_given_back_is_acquirable_after_a_new_start(alias, mak
         assert executor.stop(0) is False
     executor.start()
     gate.set()
-    until(lambda: all_gone(alias), 10)
+    until(lambda: all_gone(alias))
 
 
 def test_a_job_that_outlasts_the_grace_period_keeps_its_lock_and_the_node_its_row(alias, make_executor, gate):

@@ -31,7 +31,7 @@ def begun(alias, handle):
 def test_jobs_wait_for_the_end_of_a_suspension_and_run_then(alias, make_executor, begun):
     for _ in range(3):
         make_job(alias, handler_type="tests.note", tenant_id="x")
-    end = clock.now(alias) + timedelta(seconds=2)
+    end = clock.now(alias) + timedelta(seconds=3)
     assert suspend(tenant_id="x", until=end, using=alias) == 3
     make_job(alias, handler_type="tests.note", tenant_id="x")
     executor = make_executor()
@@ -48,7 +48,7 @@ def test_an_end_that_is_set_while_it_runs_is_noticed(alias, make_executor, begun
     executor.start()
     job = make_job(alias, handler_type="tests.note", tenant_id="x")
     until(lambda: tables_of(alias) == {job.pk: [SuspendedJob]})
-    assert activate(tenant_id="x", at=clock.now(alias) + timedelta(seconds=1), using=alias) == 0
+    assert activate(tenant_id="x", at=clock.now(alias) + timedelta(seconds=3), using=alias) == 0
     until(lambda: begun and all_gone(alias))
 
 

@@ -96,12 +96,12 @@ def test_each_tenant_by_its_name_and_the_others_by_the_star(alias, make_executor
 @pytest.mark.transactional
 def test_when_a_job_of_a_full_tenant_ends_the_next_one_does_not_wait_for_a_poll(alias, make_executor, ledger):
     make(alias, "a", 6)
-    slow = {"WAIT_TIME": 30, "MAX_WAIT": 30, "MAX_WAIT_WHEN_LISTENING": 30}
+    slow = dict.fromkeys(("WAIT_TIME", "MAX_WAIT", "MAX_WAIT_WHEN_LISTENING"), 2 * TIMEOUT)
     executor = make_executor(slow, TENANT_CONCURRENCY=1)
     executor.start()
     until(lambda: ledger.now["a"] == 1)
     ledger.open("a")
-    until(lambda: all_gone(alias), timeout=20)
+    until(lambda: all_gone(alias))
     assert ledger.most["a"] == 1
 
 
@@ -131,6 +131,7 @@ def test_async_jobs_count_like_others(alias, make_executor, handle, ledger):
     assert (ledger.most["a"], ledger.done["a"]) == (3, 12)
 
 
+@pytest.mark.slow
 @pytest.mark.transactional
 @pytest.mark.parametrize("seed", range(2))
 def test_random_jobs_of_random_tenants_all_end_and_none_is_too_many(alias, make_executor, handle, ledger, seed):

@@ -19,7 +19,7 @@ from jobexec.operations.work import Scope
 from tests.support.executor import Host, all_gone, run_one
 from tests.support.factories import LOCK_TIME, make_job
 from tests.support.gate import Gate
-from tests.support.waiting import until
+from tests.support.waiting import TIMEOUT, until
 
 HEADER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -206,7 +206,8 @@ def test_an_executor_traces_threads_and_the_lane(alias, spans, handle, make_exec
 
 
 @pytest.mark.transactional
-def test_an_async_job_that_is_given_back_ends_its_span(alias, spans, handle, make_executor):
+def test_an_async_job_that_is_given_back_ends_its_span(alias, spans, handle, make_executor, monkeypatch):
+    monkeypatch.setattr("jobexec.executor.pool._CANCEL_STOP", TIMEOUT)
     gate = Gate()
     handle(gate.passed, name="tests.wait").using(database=alias).enqueue()
     executor = make_executor(GRACE_PERIOD=0)

@@ -41,15 +41,22 @@ class Server:
 
 @contextmanager
 def asgi(
-    alias: str, *, jobexec: Mapping[str, Any] | None = None, urls: str = URLS, port: int = 0, **settings: Any
+    alias: str,
+    *,
+    jobexec: Mapping[str, Any] | None = None,
+    urls: str = URLS,
+    port: int = 0,
+    probes: bool = True,
+    **settings: Any,
 ) -> Iterator[Server]:
     """A server on a free port (or on ``port``); it is killed at the end of the block, if it still lives.
 
-    ``jobexec`` replaces keys of JOBEXEC, other keywords whole settings.
+    ``jobexec`` replaces keys of JOBEXEC, other keywords whole settings. Without ``probes`` it does not look for jobs of
+    which it has not been told, where it can be told: what comes in time has come by a notice.
     """
     keys = {"ENGINES": {"default": {}}, "GATEWAY_AUTH": "none", **(jobexec or {})}
     environment = databases.environment(alias, JOBEXEC=keys, ROOT_URLCONF=urls, **settings)
-    application = "django.core.asgi:get_asgi_application"
+    application = "django.core.asgi:get_asgi_application" if probes else f"{__name__}:without_probes"
     options = ["--factory", application, "--host", "127.0.0.1", "--port", str(port), "--lifespan", "off"]
     process = Process([sys.executable, "-m", "uvicorn", *options], environment)
     try:
@@ -59,6 +66,17 @@ def asgi(
         yield Server(process, found)
     finally:
         process.close()
+
+
+def without_probes() -> Any:
+    """The application of a server that has no other way to learn of a job than to be told."""
+    from django.core.asgi import get_asgi_application
+
+    application = get_asgi_application()
+    from jobexec.gateways.hub import watch  # now that Django is set up
+
+    watch.PROBE = 3600.0
+    return application
 
 
 def _port(process: Process) -> int | None:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.gateways import clients
-from tests.support.waiting import until
+from tests.support.waiting import TIMEOUT, until
 
 PROGRAMS = Path(__file__).parent / "programs"
-_TIME = 40.0
 
 
 class Talker:
@@ -36,7 +35,7 @@ class Talker:
         """What it said so far under this key."""
         return [each for each in list(self.said) if key in each]
 
-    def wait(self, key: str, number: int = 1, timeout: float = _TIME) -> Any:
+    def wait(self, key: str, number: int = 1, timeout: float = TIMEOUT) -> Any:
         """The `number`-th thing that it says under this key."""
         until(lambda: len(self.all(key)) >= number or self._process.poll() is not None, timeout)
         assert len(self.all(key)) >= number, self.text
@@ -64,7 +63,7 @@ def talking(program: Path, script: str, *arguments: str) -> Iterator[Talker]:
         yield talker
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(TIMEOUT)
         talker._reader.join(10)
         for stream in (process.stdin, process.stdout):
             if stream is not None:

@@ -10,7 +10,7 @@ from jobexec.operations.gateway_clients import create_client
 from tests.gateways import clients, servers
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.transactional,
     pytest.mark.databases("postgresql"),
     pytest.mark.timeout(240),

@@ -60,16 +60,19 @@ async def resolve(request):
     return HttpResponse(status=204)
 
 
+JSON = {"data": b"{}", "content_type": "application/json"}
+
+
 def ask(view, authorization=None, *, path="/v2/x", **more):
     headers = {"authorization": authorization} if authorization is not None else {}
-    request = RequestFactory(enforce_csrf_checks=True).post(path, headers=headers)
+    request = RequestFactory(enforce_csrf_checks=True).post(path, **JSON, headers=headers)
     vars(request).update(more)
     return view(request)
 
 
 def ask_async(view, authorization=None):
     headers = {"authorization": authorization} if authorization is not None else {}
-    return asyncio.run(view(AsyncRequestFactory().post("/v2/x", headers=headers)))
+    return asyncio.run(view(AsyncRequestFactory().post("/v2/x", **JSON, headers=headers)))
 
 
 def basic(name, secret):
@@ -261,7 +264,7 @@ def test_a_session_needs_a_csrf_token(user, let_in):
     response = ask(work, user=user)
     assert response.status_code == 403 and b"CSRF" in response.content
     token = "a" * 32
-    request = RequestFactory(enforce_csrf_checks=True).post("/v2/x", headers={"x-csrftoken": token})
+    request = RequestFactory(enforce_csrf_checks=True).post("/v2/x", **JSON, headers={"x-csrftoken": token})
     request.COOKIES["csrftoken"], request.user = token, user
     assert work(request).content == b"ann: jobs"
     reading = RequestFactory().get("/v2/x")

@@ -15,7 +15,7 @@ from tests.support.waiting import until
 pytestmark = [
     pytest.mark.transactional,
     pytest.mark.databases("postgresql"),
-    pytest.mark.slow,
+    pytest.mark.nightly,
 ]
 #: What the package imports and does not ask for.
 UNDECLARED = ("httpx", "pydantic")
@@ -49,7 +49,7 @@ def node():
 
 @pytest.fixture
 def url(alias):
-    with servers.asgi(alias) as server:
+    with servers.asgi(alias, probes=False) as server:
         yield f"{server.url}/engine-rest"
         assert "Traceback" not in server.text, server.text
 
@@ -82,7 +82,7 @@ def make(alias, type="payment", **options):
 def completed(alias, row, process):
     """The variables that the handler is given."""
     jobs = Job.objects.using(alias).filter(pk=row.pk)
-    until(lambda: jobs.exists() or process.all("error"), 40)
+    until(lambda: jobs.exists() or process.all("error"))
     found = jobs.first()
     assert found is not None, process.text
     return found.handler_configuration["kwargs"]["variables"]
@@ -103,7 +103,7 @@ def test_tasks_of_several_topics_are_completed_and_a_held_poll_is_woken(alias, w
         took = time.monotonic() - start
         completed(alias, row, process)
     print(f"woken after {took:.3f} s")
-    assert took < 5, process.text
+    assert took < 10, process.text
     assert not process.all("error"), process.text
 
 
@@ -111,7 +111,7 @@ def test_tasks_of_several_topics_are_completed_and_a_held_poll_is_woken(alias, w
 def test_a_failure_is_tried_again_until_none_are_left(alias, worker):
     row = make(alias, on_complete=take_all)
     with worker(mode="fail") as process:
-        until(lambda: DeadLetterJob.objects.using(alias).exists(), 40)
+        until(lambda: DeadLetterJob.objects.using(alias).exists())
     incident = Incident.objects.using(alias).get()
     assert incident.job_id == row.pk and incident.message in ("Broken", "Kaputt")
     assert incident.state == IncidentState.OPEN
@@ -130,7 +130,7 @@ def test_an_async_handler_that_raises_is_a_failure(alias, python, url):
 def test_an_error_reaches_its_handler(alias, worker):
     row = make(alias, variables={"a": 1}, on_error={"NO_MONEY": take_error})
     with worker(mode="bpmn_error" if worker.language == "python" else "error") as process:
-        found = until(lambda: Job.objects.using(alias).filter(pk=row.pk).first(), 40)
+        found = until(lambda: Job.objects.using(alias).filter(pk=row.pk).first())
     assert found.handler_configuration["kwargs"] == {
         "variables": {"a": 1, "missing": 7},
         "error_code": "NO_MONEY",

@@ -169,7 +169,8 @@ def test_a_loop_that_has_ended_is_passed_over():
     assert woken(here) == [True]
 
 
-def test_hands_do_the_work_and_go():
+def test_hands_do_the_work_and_go(monkeypatch):
+    monkeypatch.setattr("jobexec.gateways.hub.hands._IDLE", 2 * SOON)
     hands = Hands("jobexec-test-hands", most=2)
     both = threading.Barrier(2)
     futures = [hands.submit(lambda: both.wait(SOON)) for _ in range(2)]
@@ -178,17 +179,19 @@ def test_hands_do_the_work_and_go():
     failing = hands.submit(lambda: 1 // 0)
     assert isinstance(failing.exception(SOON), ZeroDivisionError)
     assert hands.submit(lambda: "again").result(SOON) == "again"
+    assert hands.close(SOON)
 
 
-def test_hands_that_are_woken_for_nothing_stay():
+def test_hands_that_are_woken_for_nothing_stay(monkeypatch):
     """A busy thread took the work; who ended now would have to connect again for the next piece."""
+    monkeypatch.setattr("jobexec.gateways.hub.hands._IDLE", 2 * SOON)
     hands = Hands("jobexec-test-woken")
-    hands.submit(int).result(5)
+    hands.submit(int).result(SOON)
     until(lambda: hands._idle == 1)
     with hands._changed:
         hands._changed.notify_all()
         assert not hands._changed.wait_for(lambda: not hands._threads, 0.2)
-    assert hands.close(5)
+    assert hands.close(SOON)
 
 
 def test_idle_hands_end(monkeypatch):
@@ -201,6 +204,7 @@ def test_idle_hands_end(monkeypatch):
 
 def test_more_than_can_be_done_in_time_is_refused(monkeypatch):
     monkeypatch.setattr("jobexec.gateways.hub.hands._LONGEST_LINE", 1)
+    monkeypatch.setattr("jobexec.gateways.hub.hands._IDLE", 0.1)
     hands = Hands("jobexec-test-overload", most=1)
     busy, go = threading.Event(), threading.Event()
 

@@ -17,6 +17,7 @@ from jobexec.gateways.actuator.collector import GatewayCollector
 from jobexec.gateways.seen.workers import Registry
 from jobexec.gateways.seen.writing import Writing, gateway_name
 from jobexec.operations.gateway_clients import create_client
+from tests.support.waiting import TIMEOUT
 
 urlpatterns = [path("actuator/", include("jobexec.gateways.actuator.urls"))]
 
@@ -190,7 +191,7 @@ class TestPort:
 
         def get(page):
             try:
-                with urlopen(server.url + page, timeout=5) as response:
+                with urlopen(server.url + page, timeout=TIMEOUT) as response:
                     return response.status, response.read().decode()
             except HTTPError as error:
                 with error:

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from jobexec.models import ExternalWorker
 from tests.support import databases
 from tests.support.processes import Process
-from tests.support.waiting import until
+from tests.support.waiting import TIMEOUT, until
 
 grpc = pytest.importorskip("grpc")
 pytestmark = [pytest.mark.transactional, pytest.mark.slow]
@@ -31,7 +31,7 @@ def said(process, begins):
 
 
 def ask(url):
-    with urlopen(url, timeout=10) as response:
+    with urlopen(url, timeout=TIMEOUT) as response:
         return response.read().decode()
 
 

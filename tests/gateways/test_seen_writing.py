@@ -7,12 +7,13 @@ import pytest
 from django.db import OperationalError, connections
 from django.test.utils import CaptureQueriesContext
 
+from jobexec import signals
 from jobexec.clock import FrozenClock
 from jobexec.gateways.seen import writing as writing_module
 from jobexec.gateways.seen.workers import Registry
 from jobexec.gateways.seen.writing import Writing
 from jobexec.models import ExternalWorker
-from jobexec.operations import external_workers
+from jobexec.operations import external_events, external_workers
 from jobexec.operations.external_workers import connected
 
 ME = ("grpc", "shop", "worker-1", "payment")
@@ -169,16 +170,38 @@ def test_who_is_connected(alias, seen, writing, frozen):
         assert connected(alias) == [("grpc", 2, 1, 1), ("rest", 1, 0, 0)]
 
 
-def test_the_thread_starts_with_the_first_sight(monkeypatch):
-    started = []
+@pytest.fixture
+def started(monkeypatch):
+    """The gateways of this process whose thread would have started; the first sight of a worker is enough."""
+    names = []
     monkeypatch.setattr(writing_module, "starts_by_itself", True)
     monkeypatch.setattr(writing_module, "_writing", None)
-    monkeypatch.setattr(Writing, "start", lambda self: started.append(self.gateway))
+    monkeypatch.setattr(Writing, "start", lambda self: names.append(self.gateway))
+    monkeypatch.setattr(Writing, "leave", lambda self: None)
+    yield names
+    writing_module.stop()
+
+
+def test_the_thread_starts_with_the_first_sight(started):
     own = Registry(writing_module._on_use)
     assert started == []
     own.polled(*ME)
     own.polled(*ME)
     assert started == [writing_module.gateway_name()]
+
+
+def listening():
+    """How many listen to what becomes of external jobs."""
+    told = (signals.job_created, signals.job_cancelled, signals.job_failed, signals.job_dead_lettered)
+    return sum(len(signal.receivers) for signal in told) + len(external_events._listeners)
+
+
+def test_a_gateway_that_has_ended_counts_nothing_more(started):
+    before = listening()
+    writing_module.start()
+    assert listening() > before
+    writing_module.stop()
+    assert listening() == before
 
 
 @pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="this system has no fork")

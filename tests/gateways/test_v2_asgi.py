@@ -3,7 +3,6 @@
 import asyncio
 import json
 import socket
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -16,7 +15,7 @@ from django.test import AsyncRequestFactory
 from jobexec import external_job
 from jobexec.models import ExternalWorkerJob
 from tests.gateways import servers
-from tests.support.waiting import until
+from tests.support.waiting import TIMEOUT, until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.usefixtures("v2")]
 
@@ -26,7 +25,7 @@ ASKED = {"type": "pay", "worker": "w", "timeout": 600_000, "maxJobsToActivate": 
 def activate(server, **members):
     body = json.dumps({**ASKED, **members}).encode()
     request = Request(f"{server.url}/v2/jobs/activation", body, {"Content-Type": "application/json"})
-    with urlopen(request, timeout=60) as answer:
+    with urlopen(request, timeout=TIMEOUT) as answer:
         assert answer.headers["Content-Type"] == "application/json"
         return json.load(answer)["jobs"]
 
@@ -48,15 +47,13 @@ def threads_of(server):
 
 
 def test_a_held_request_is_woken_by_a_job_of_another_process(alias):
-    with servers.asgi(alias) as server, ThreadPoolExecutor(1) as pool:
+    with servers.asgi(alias, probes=False) as server, ThreadPoolExecutor(1) as pool:
         assert activate(server, requestTimeout=-1) == []  # it has begun to work
-        waiting = pool.submit(activate, server, requestTimeout=30_000)
+        waiting = pool.submit(activate, server, requestTimeout=50_000)
         assert activate(server, type="other", requestTimeout=50) == []  # and whoever came before waits
-        began = time.monotonic()
         job = external_job("pay", using=alias)
-        assert [each["jobKey"] for each in waiting.result(30)] == [str(job.job_key)]
-        # Not the probe has found it, which comes each 10 s; how long it takes is measured elsewhere.
-        assert time.monotonic() - began < 5
+        # Not a probe has found it; how long it takes is measured elsewhere.
+        assert [each["jobKey"] for each in waiting.result(TIMEOUT)] == [str(job.job_key)]
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc")
@@ -78,7 +75,7 @@ def test_many_who_wait_hold_few_threads_and_connections_and_a_killed_one_takes_n
         for client in clients[:-1]:
             client.close()
         job = external_job("pay", using=alias)
-        clients[-1].settimeout(30)
+        clients[-1].settimeout(TIMEOUT)
         answer = b""
         while str(job.job_key).encode() not in answer:
             part = clients[-1].recv(65536)
@@ -117,7 +114,7 @@ def test_a_client_that_goes_while_it_is_answered_leaves_the_job_to_others(alias)
         async def send(message):
             if message["type"] == "http.response.body":
                 gone.set()
-                await asyncio.sleep(30)  # until it is cancelled
+                await asyncio.sleep(TIMEOUT)  # until it is cancelled
 
         handler = ASGIHandler()
         handler.load_middleware(is_async=True)

@@ -12,7 +12,7 @@ from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.transactional,
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.databases("postgresql"),
     pytest.mark.usefixtures("v2"),
     pytest.mark.timeout(240),  # the first run on a machine installs the client

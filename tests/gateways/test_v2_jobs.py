@@ -9,6 +9,8 @@ from jobexec.gateways.rest.v2.activation import wait_of
 from jobexec.gateways.rest.v2.body import Body
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Job
 
+pytestmark = pytest.mark.smoke
+
 MEMBERS = {
     *("type", "processDefinitionId", "processDefinitionVersion", "elementId", "customHeaders", "worker", "retries"),
     *("deadline", "variables", "tenantId", "physicalTenantId", "jobKey", "processInstanceKey", "processDefinitionKey"),

@@ -9,9 +9,11 @@ from jobexec import external_job
 from jobexec.gateways import hub
 from jobexec.operations.gateway_clients import create_client
 from tests.gateways.v2 import V2
-from tests.support.waiting import until
+from tests.support.waiting import TIMEOUT, until
 
 pytestmark = pytest.mark.transactional
+
+MINUTES = 5 * 60_000
 
 
 class Asking(threading.Thread):
@@ -24,12 +26,12 @@ class Asking(threading.Thread):
 
     def run(self):
         try:
-            self.jobs = self.v2.activate(requestTimeout=30_000)
+            self.jobs = self.v2.activate(requestTimeout=MINUTES)
         finally:
             connections.close_all()
 
     def answer(self):
-        self.join(30)
+        self.join(TIMEOUT)
         assert not self.is_alive()
         return self.jobs
 
@@ -45,7 +47,7 @@ def test_one_more_than_may_wait_is_refused_at_once(alias, v2, settings):
     settings.JOBEXEC = {**settings.JOBEXEC, "GATEWAY_MAX_WAITERS_IN_THREADS": 1}
     asking = Asking()
     until(lambda: hub.of(alias).queue.count() == 1)
-    v2.activate(requestTimeout=30_000)
+    v2.activate(requestTimeout=MINUTES)
     v2.refused(503, "RESOURCE_EXHAUSTED")
     assert v2.activate(requestTimeout=-1) == []  # who does not wait is served
     hub.close_all()

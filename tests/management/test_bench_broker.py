@@ -31,6 +31,7 @@ def bench(alias, **options):
     return json.loads(out.getvalue())
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_it_measures_both(alias, url, monkeypatch):
     monkeypatch.setattr("jobexec.management.bench.broker._SINGLE", 3)

@@ -16,6 +16,8 @@ from jobexec.operations.external_create import create_external_jobs
 from tests.support import databases
 from tests.support.processes import Process
 
+pytestmark = pytest.mark.slow
+
 TYPE = "jobexec.bench.external"
 
 
@@ -41,6 +43,7 @@ def bench(alias):
     return run
 
 
+@pytest.mark.nightly
 @pytest.mark.transactional
 def test_operations_and_raw_sql_do_each_job_once(alias, bench):
     found = json.loads("\n".join(bench("--jobs", "40", "--doors", "none", "--worker-threads", "2", "--json")))
@@ -53,7 +56,7 @@ def test_operations_and_raw_sql_do_each_job_once(alias, bench):
 
 
 @pytest.mark.transactional
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("door", ["rest", "grpc"])
 def test_through_a_gateway(alias, bench, door):
     reason = external._missing(door)

@@ -58,6 +58,7 @@ def children_of(process):
         return [int(pid) for pid in file.read().split()]
 
 
+@pytest.mark.slow
 @pytest.mark.transactional
 @pytest.mark.databases("postgresql", "mariadb")
 class TestCommand:
@@ -96,9 +97,11 @@ class TestCommand:
         assert rows(alias) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.transactional
 @pytest.mark.databases("postgresql", "mariadb")
 class TestDrain:
+    @pytest.mark.nightly
     def test_two_executors_and_two_raw_loops_do_each_job_once(self, alias, start):
         process = start("drain", "--processes", "2", "--jobs", "60", "--repeat", "1", "--json")
         assert process.ended() == 0, process.text
@@ -109,6 +112,7 @@ class TestDrain:
         assert rows(alias) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.transactional
 @pytest.mark.databases("postgresql")
 class TestEnd:
@@ -171,6 +175,7 @@ class TestWrongUsage:
         with pytest.raises(CommandError, match=option[2:].split("=")[0]):
             call_command("jobbench", "cluster", option)
 
+    @pytest.mark.slow
     @pytest.mark.django_db
     def test_a_chart_that_cannot_be_written_is_refused_before_anything_runs(self, tmp_path):
         with pytest.raises(CommandError, match=r"--svg: .*missing"):

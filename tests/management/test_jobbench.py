@@ -37,6 +37,7 @@ from jobexec.management.bench.soak import CompactLedger
 from jobexec.management.bench.timers import Move
 from jobexec.models import JOB_TABLES, DeadLetterJob, ExecutorNode, Job, JobDefinition, JobLog, TimerJob
 from tests.support.factories import make_job, make_node, make_row
+from tests.support.tiers import some
 
 #: The cases that have the raw SQL of the same work beside them and run in this process; those that start others are in
 #: test_cluster.py and test_bench_external.py; that which needs a broker is in test_bench_broker.py.
@@ -82,7 +83,7 @@ def rows(alias):
 
 @pytest.mark.transactional
 class TestEachCase:
-    @pytest.mark.parametrize("case", SIDE_BY_SIDE)
+    @pytest.mark.parametrize("case", some(SIDE_BY_SIDE, 5))
     def test_prints_one_json_object_and_removes_its_rows(self, alias, case):
         before, handlers = get_settings(), all_handlers()
         found = json.loads(bench(case, alias, json=True))
@@ -137,7 +138,7 @@ class TestExactlyOnce:
     #: Cases in which jobs are run, and so could be lost or repeated.
     RUNNING = [case for case in SIDE_BY_SIDE if case not in OF_ANOTHER_KIND]
 
-    @pytest.mark.parametrize("case", RUNNING)
+    @pytest.mark.parametrize("case", some(RUNNING, 4))
     def test_ours_that_repeats_a_job_is_refused(self, alias, case, monkeypatch):
         ledger = CompactLedger if case == "soak" else Ledger
         note = ledger.note
@@ -153,7 +154,7 @@ class TestExactlyOnce:
         assert rows(alias) == 0
 
     @pytest.mark.databases("sqlite")
-    @pytest.mark.parametrize("case", RUNNING)
+    @pytest.mark.parametrize("case", some(RUNNING, 4))
     def test_raw_sql_that_repeats_a_job_is_refused(self, alias, case, monkeypatch):
         turn = RawQueue.turn
         monkeypatch.setattr(RawQueue, "turn", lambda self, done: (found := turn(self, done)) + found[:1])
@@ -162,7 +163,7 @@ class TestExactlyOnce:
         assert rows(alias) == 0
 
     @pytest.mark.databases("sqlite")
-    @pytest.mark.parametrize("case", RUNNING)
+    @pytest.mark.parametrize("case", some(RUNNING, 4))
     def test_raw_sql_that_loses_a_job_is_refused(self, alias, case, monkeypatch):
         turn = RawQueue.turn
 

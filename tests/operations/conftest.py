@@ -26,12 +26,6 @@ def frozen():
         yield clock
 
 
-@pytest.fixture(params=["skip_locked", "optimistic", "global_lock"])
-def strategy(request, alias):
-    """All ways of acquiring; SQLite, which cannot pass over locked rows, does the second for the first two."""
-    return request.param
-
-
 @pytest.fixture
 def small(configure):
     """Batches in pieces of two jobs, two of them for each seed."""

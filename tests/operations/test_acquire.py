@@ -11,6 +11,8 @@ from jobexec.operations import acquire_jobs, release_jobs, trigger_due_timers
 from jobexec.operations.work import AcquiredJob, Scope
 from tests.support.factories import LOCK_TIME, acquire, make_job, make_row, table_of, tables_of, work
 
+pytestmark = pytest.mark.every_database
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 

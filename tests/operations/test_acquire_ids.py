@@ -14,6 +14,8 @@ from jobexec.operations.work import Scope
 from tests.operations.test_one_statement import EXAMPLES, ROWS, SCOPES, SUSPENSIONS, tried
 from tests.support.factories import LOCK_TIME, locked_ids, make_job, reload, table_of
 
+pytestmark = pytest.mark.every_database
+
 
 def by_ids(alias, ids, owner="one", limit=100, strategy="auto", **scope):
     return acquire_ids(alias, owner, ids, limit, Scope(**scope), lock_time=LOCK_TIME, strategy=strategy)
@@ -103,6 +105,7 @@ def test_a_row_that_somebody_just_holds_is_left(alias):
     assert names(by_ids(alias, [row.pk]).acquisition) == [row.pk]
 
 
+@pytest.mark.slow
 @pytest.mark.databases("sqlite", "postgresql")  # where a fast form stands beside the portable one
 def test_all_by_name_is_a_page_of_all(alias):
     """Whatever is in the tables: who names every row gets what a page of everything brings, and leaves the same."""

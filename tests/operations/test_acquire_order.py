@@ -14,6 +14,8 @@ from jobexec.models import Job
 from jobexec.operations import complete_jobs, create_jobs, release_jobs, trigger_due_timers
 from tests.support.factories import a_run, acquire, locked_ids, make_job
 
+pytestmark = pytest.mark.every_database
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PRIORITY_CONDITION = re.compile(r"priority[\"`]?\s*(>=|<=)")
 

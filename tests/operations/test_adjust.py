@@ -22,6 +22,7 @@ from jobexec.operations import (
 from jobexec.operations.ranking import rank
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, reload, table_of, tables_of, work
 from tests.support.forms import VERBS, verbs
+from tests.support.outside import fetch, make_external
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
@@ -206,3 +207,14 @@ def test_many_pages(alias, monkeypatch):
     DeadLetterJob.objects.using(alias).bulk_create([DeadLetterJob(handler_type="h") for _ in range(10)])
     assert len(requeue(DeadLetterJob.objects.using(alias).all(), using=alias).changed) == 10
     assert Job.objects.using(alias).count() == 10
+
+
+@pytest.mark.parametrize("make", [make_job, make_external])
+def test_run_now_lets_what_may_run_keep_its_place(alias, frozen, make):
+    """Anew it would stand behind all those that came later."""
+    rows = [make(alias) for _ in range(5) if frozen.tick(1)]
+    frozen.tick(60)
+    for row in rows[:2]:
+        assert retry_now(row, using=alias)
+    found = fetch(alias) if make is make_external else acquire(alias)
+    assert [job.id for job in found] == [row.pk for row in rows]

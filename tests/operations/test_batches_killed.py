@@ -32,6 +32,7 @@ def written(alias):
     return [list(table._base_manager.using(alias).order_by("pk").values()) for table in tables]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["conditions", "ids"])
 def test_a_job_of_a_batch_that_is_killed_before_any_statement_leaves_all_as_it_was(alias, frozen, small, way):
     from jobexec.operations import batch_work

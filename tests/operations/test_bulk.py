@@ -34,6 +34,9 @@ from tests.support.columns import NOW, VALUES
 from tests.support.factories import make_row
 from tests.support.forms import VERBS, verbs
 from tests.support.threads import Undo
+from tests.support.tiers import some
+
+pytestmark = pytest.mark.every_database
 
 LATER = NOW + timedelta(hours=2)
 VERBS_ON_JOBS = {
@@ -108,7 +111,7 @@ def undone(alias, act):
 
 
 @pytest.mark.parametrize("table", JOB_TABLES)
-@pytest.mark.parametrize("verb", VERBS_ON_JOBS)
+@pytest.mark.parametrize("verb", some(VERBS_ON_JOBS, 6))
 def test_all_forms_write_the_same(alias, table, verb, frozen, monkeypatch):
     rows = mixture(alias, table)
     frozen.tick(60)

@@ -9,6 +9,8 @@ from jobexec.models import Job, JobLog
 from jobexec.operations import complete_jobs, release_jobs
 from tests.support.factories import HANDLER, a_run, acquire, make_job, work
 
+pytestmark = [pytest.mark.every_database, pytest.mark.smoke]
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 

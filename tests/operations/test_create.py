@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connections, transaction
 
 from jobexec import signals
 from jobexec.exceptions import InvalidJob, InvalidSettings
@@ -11,6 +11,8 @@ from jobexec.models import Job, JobLog, TimerJob
 from jobexec.operations import create_job, create_jobs
 from jobexec.operations.ranking import MAX_PRIORITY, rank
 from tests.support.factories import HANDLER, make_job
+
+pytestmark = [pytest.mark.every_database, pytest.mark.smoke]
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -70,7 +72,10 @@ def test_an_id_that_is_taken_is_refused_and_the_row_stays(alias):
 
 
 def test_a_database_that_is_no_engine_is_refused(alias, settings):
-    settings.JOBEXEC = {"ENGINES": {"postgresql" if alias == "default" else "default": {}}}
+    others = [name for name in connections if name != alias]
+    if not others:
+        pytest.skip("needs two databases")
+    settings.JOBEXEC = {"ENGINES": {others[0]: {}}}
     with pytest.raises(InvalidSettings, match="is not a job engine"):
         create_job(alias, handler_type=HANDLER)
 

@@ -7,10 +7,12 @@ import pytest
 from django.db import transaction
 
 from jobexec.models import Job, JobLog
-from jobexec.operations import complete, complete_jobs, release_jobs
+from jobexec.operations import complete, complete_jobs, delete_statement, release_jobs, result_statement
 from jobexec.operations.run import Run
 from tests.support.columns import VALUES
 from tests.support.factories import acquire, make_row
+
+pytestmark = pytest.mark.every_database
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ROWS = [
@@ -120,3 +122,14 @@ def test_revisions_that_are_all_different(alias, monkeypatch):
     assert fast == portable == {job.id for job in made[5:]}
     assert fast_left == left
     assert len(left) == 5
+
+
+def test_revisions_make_no_new_statements(jobs):
+    """Retried jobs have any revision: with it in the text, each group of outcomes was kept as another statement."""
+    texts = {
+        delete_statement.ours([replace(job, revision=first + at) for at, job in enumerate(jobs[:3])], {}, "postgresql")
+        for first in range(50)
+    }
+    assert len(texts) == 1
+    for cached in (delete_statement._logged_on_postgresql, result_statement._statement):
+        assert cached.cache_info().maxsize == delete_statement.KEPT

@@ -11,6 +11,8 @@ from jobexec.operations.exclusive import lock_instances, unlock_all, unlock_inst
 from jobexec.operations.work import Scope, batches
 from tests.support.factories import LOCK_TIME, a_failure, a_run, acquire, make_job, work
 
+pytestmark = pytest.mark.every_database
+
 
 def held(alias):
     return dict(ExclusiveLock.objects.using(alias).values_list("process_instance_id", "lock_owner"))

@@ -14,7 +14,7 @@ from jobexec.models import DeadLetterJob, ExclusiveLock, ExternalWorkerJob, Job,
 from jobexec.operations import external_settle
 from jobexec.operations.external import Caller, Fetch, activate_jobs, complete_external_job
 
-pytestmark = pytest.mark.databases("postgresql")
+pytestmark = [pytest.mark.databases("postgresql"), pytest.mark.every_database]
 
 JOBS: list[dict[str, Any]] = [
     {},
@@ -51,7 +51,7 @@ def ends(alias: str, options: dict[str, Any], call: dict[str, Any], frozen: Any)
         error = type(problem), str(problem).replace(str(job.job_key), "KEY")
     found = []
     for table in (Job, ExternalWorkerJob, DeadLetterJob, JobLog):
-        rows: Any = table._base_manager.using(alias).values()
+        rows: Any = table._base_manager.using(alias).order_by("pk").values()
         for row in rows:
             drop = {"id", "job_id", "job_key"} if table is not Job else {"id"}
             times = ("create_time", "due_date", "timestamp", "lock_expiration_time", "available_at")

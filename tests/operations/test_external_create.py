@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 from django.db import transaction
 
 import jobexec
-from jobexec import clock
+from jobexec import clock, signals
 from jobexec.exceptions import InvalidJob
 from jobexec.models import ExternalWorkerJob, JobLog, JobType, KeyBlock
 from jobexec.operations import external_keys, external_wake
+
+pytestmark = pytest.mark.every_database
 
 
 @pytest.fixture(autouse=True)
@@ -114,8 +117,60 @@ def test_workers_are_told_once_after_the_commit(alias, woken):
         jobexec.external_job("payment", using=alias)
         jobexec.external_job("mail", using=alias)
         jobexec.external_job("later", delay=60, using=alias)
+        jobexec.external_job("soon", delay=1, using=alias)
         assert woken == []
-    assert woken == [(alias, frozenset({"payment", "mail"}))]
+    assert woken == [(alias, frozenset({"payment", "mail", "soon"}))], "of what comes later gateways hear in time"
+
+
+@pytest.fixture
+def announced():
+    """Somebody listens to the signal, as a gateway does; its callbacks stand among those of the wake-ups."""
+    heard: list[str] = []
+
+    def hear(jobs: Any, **told: Any) -> None:
+        heard.extend(job.handler_type for job in jobs)
+
+    signals.job_created.connect(hear)
+    yield heard
+    signals.job_created.disconnect(hear)
+
+
+@pytest.mark.transactional
+def test_workers_are_told_once_whoever_else_waits_for_the_commit(alias, woken, announced):
+    with transaction.atomic(using=alias):
+        jobexec.external_job("payment", using=alias)
+        jobexec.external_job("mail", using=alias)
+        transaction.on_commit(lambda: None, using=alias)
+        jobexec.external_job("parcel", using=alias)
+    assert announced == ["payment", "mail", "parcel"]
+    assert woken == [(alias, frozenset({"payment", "mail", "parcel"}))]
+
+
+@pytest.mark.transactional
+def test_a_transaction_knows_nothing_of_the_one_before(alias, woken, announced):
+    with pytest.raises(ZeroDivisionError), transaction.atomic(using=alias):
+        jobexec.external_job("gone", using=alias)
+        raise ZeroDivisionError
+    for type in ("payment", "mail"):
+        with transaction.atomic(using=alias):
+            transaction.on_commit(lambda: None, using=alias)
+            jobexec.external_job(type, using=alias)
+    assert woken == [(alias, frozenset({"payment"})), (alias, frozenset({"mail"}))]
+
+
+@pytest.mark.transactional
+@pytest.mark.parametrize("undone", [0, 1, 2])
+def test_who_listens_makes_no_notice_depend_on_another_savepoint(undone, alias, woken, announced):
+    with transaction.atomic(using=alias):
+        jobexec.external_job("outer", using=alias)
+        for number in range(3):
+            with suppress(ZeroDivisionError), transaction.atomic(using=alias):
+                jobexec.external_job(f"inner{number}", using=alias)
+                if number == undone:
+                    raise ZeroDivisionError
+            jobexec.external_job(f"after{number}", using=alias)
+    told = {type for _, types in woken for type in types}
+    assert told == {row.handler_type for row in ExternalWorkerJob.objects.using(alias)} == set(announced)
 
 
 @pytest.mark.transactional

@@ -15,6 +15,8 @@ from jobexec.operations.external_fetch import activate_jobs, next_available, yie
 from jobexec.operations.external_types import Caller, Fetch
 from tests.support.factories import make_job
 
+pytestmark = pytest.mark.every_database
+
 MINUTE = timedelta(minutes=1)
 
 
@@ -108,6 +110,29 @@ def test_the_setting_says_how_often_where_the_job_does_not(alias, frozen, settin
     frozen.tick(MINUTE)
     assert fetch(alias) == []
     assert DeadLetterJob.objects.using(alias).filter(pk=job.pk).exists()
+
+
+def test_a_page_full_of_siblings_is_filled_up_with_others(alias):
+    """Of siblings one at a time is given out; those behind them are free."""
+    siblings = [make(alias, process_instance_id="p") for _ in range(12)]
+    more = [make(alias, process_instance_id="q") for _ in range(3)]
+    free = [make(alias) for _ in range(4)]
+    jobs = fetch(alias, max_jobs=5)
+    assert [job.id for job in jobs] == [siblings[0].pk, more[0].pk, *(job.pk for job in free[:3])]
+    assert [job.id for job in fetch(alias, max_jobs=5)] == [free[3].pk]
+    assert ExternalWorkerJob.objects.using(alias).exclude(lock_owner=None).count() == 6
+
+
+def test_for_a_caller_who_goes_while_his_page_is_filled_up_nothing_is_locked(alias):
+    for _ in range(6):
+        make(alias, process_instance_id="p")
+    make(alias)
+    here = [True, False]
+    assert fetch(alias, max_jobs=3, is_alive=lambda: here.pop(0)) == []
+    assert here == []
+    assert not ExternalWorkerJob.objects.using(alias).exclude(lock_owner=None).exists()
+    assert not ExclusiveLock.objects.using(alias).exists()
+    assert set(ExternalWorkerJob.objects.using(alias).values_list("attempts", flat=True)) == {0}
 
 
 def test_what_is_not_due_yet_waits(alias, frozen):

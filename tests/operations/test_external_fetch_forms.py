@@ -16,7 +16,7 @@ from jobexec.operations import activate, external_fetch_statement, suspend
 from jobexec.operations.external_fetch import activate_jobs
 from jobexec.operations.external_types import Caller, Fetch
 
-pytestmark = pytest.mark.databases("sqlite", "postgresql")
+pytestmark = [pytest.mark.databases("sqlite", "postgresql"), pytest.mark.every_database]
 
 MINUTE = timedelta(minutes=1)
 OPTIONS: list[dict[str, Any]] = [

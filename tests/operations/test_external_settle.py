@@ -35,6 +35,8 @@ from jobexec.operations.external import (
 )
 from tests.support.factories import fetch, in_hands, make_external, reload, tables_of
 
+pytestmark = pytest.mark.every_database
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 

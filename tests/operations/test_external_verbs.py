@@ -240,6 +240,14 @@ def test_unlocked_it_is_given_to_another_worker(alias):
     assert [each.id for each in fetch(alias, worker="w2")] == [job.pk]
 
 
+def test_all_that_a_worker_has_is_unlocked_at_once(alias):
+    jobs = [held_by_worker(alias, tenant_id=tenant) for tenant in ("", "acme")]
+    other = held_by_worker(alias, "w2")
+    assert set(unlock(ExternalWorkerJob.objects.using(alias).filter(lock_owner="w1")).changed) == {j.pk for j in jobs}
+    assert {each.id for each in fetch(alias, worker="w3")} == {job.pk for job in jobs}
+    assert reload(alias, other).lock_owner == "w2"
+
+
 def test_unlock_says_that_nobody_has_it(alias):
     job = make_external(alias)
     assert unlock(job, using=alias).skipped == {job.pk: "it is not locked"}

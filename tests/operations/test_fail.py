@@ -10,6 +10,8 @@ from jobexec.operations import activate, fail_job, release_jobs, suspend, trigge
 from jobexec.retry import RetryPlan
 from tests.support.factories import a_failure, a_run, acquire, make_job, reload, tables_of, work
 
+pytestmark = pytest.mark.every_database
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 

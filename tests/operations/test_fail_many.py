@@ -26,6 +26,8 @@ from jobexec.retry import RetryPlan
 from tests.support.factories import a_failure, a_run, acquire, make_job, table_of, tables_of, work
 from tests.support.threads import Undo
 
+pytestmark = pytest.mark.every_database
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -48,6 +50,7 @@ MIXTURE = {
     "timer after a conflict": ({"conflicts": 3}, {"kind": "conflict"}),
     "timer with a plan that fails": ({}, {"plan": RetryPlan.from_callable(lambda failures, error: 1 / 0)}),
     "unknown": ({}, {"kind": "unknown"}),
+    "interrupted": ({"lost_runs": 1}, {"kind": "interrupted", "retry_at": NOW + timedelta(seconds=5)}),
     "dead letter": ({"retries": 1, "due_date": NOW - timedelta(hours=1)}, {"stack": "s" * 200_000}),
     "fatal": ({}, {"kind": "fatal"}),
     "unknown for too long": ({"unknown_since": NOW - timedelta(days=9999)}, {"kind": "unknown"}),
@@ -109,8 +112,8 @@ def test_together_they_end_as_one_by_one(alias, mixture):
     assert [type(job) for job in together] == [type(job) for job in singly]
     assert [vars_of(job) for job in together] == [vars_of(job) for job in singly]
     tables, _, log, locked = found
-    assert [len(tables[table]) for table in HANDLER_TABLES] == [0, 10, 2, 4]
-    assert len(log) == len(MIXTURE) - 1, "all but the unknown one"
+    assert [len(tables[table]) for table in HANDLER_TABLES] == [0, 11, 2, 4]
+    assert len(log) == len(MIXTURE) - 2, "all but the unknown and the interrupted one"
     assert locked == {"q"}
 
 
@@ -245,6 +248,7 @@ def test_many_cancelled_ones_go_with_their_progress(alias):
     assert [entry.state for entry in states] == ["cancelled", "cancelled", "failed"]
 
 
+@pytest.mark.slow
 def test_many_long_stack_traces(alias):
     """Together they are more than MariaDB takes in one statement."""
     jobs = works(alias, 60)

@@ -13,6 +13,8 @@ from jobexec.operations.recover import release_owned
 from jobexec.operations.work import Scope
 from tests.support.factories import locked_ids, make_job
 
+pytestmark = pytest.mark.every_database
+
 MINUTE = timedelta(minutes=1)
 
 

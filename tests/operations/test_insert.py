@@ -19,6 +19,8 @@ from tests.support.columns import VALUES
 from tests.support.factories import HANDLER, make_job, make_row
 from tests.support.rerouted import rerouted
 
+pytestmark = pytest.mark.every_database
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 AWKWARD = "tab\t line\n return\r back\\slash \\N \\. \\t %s %% %(id)s 'one' \"two\" ä ß 漢 😀 \x01 \u2028"
 KOLKATA = timezone(timedelta(hours=5, minutes=30))

@@ -1,6 +1,5 @@
 """Whatever happens in whatever order: what must always hold. Found by chance, kept by hypothesis."""
 
-import os
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -65,9 +64,12 @@ from jobexec.operations.leases import declare_dead
 from jobexec.operations.recover import mark_suspect_started
 from jobexec.operations.suspensions import Suspensions
 from jobexec.operations.work import batches
+from tests.support import tiers
 from tests.support.factories import HANDLER, LEASE_TIME, a_failure, a_run, acquire, make_job, make_node
 
-EXAMPLES = int(os.environ.get("JOBEXEC_TEST_EXAMPLES", "50"))
+pytestmark = pytest.mark.every_database
+
+EXAMPLES = tiers.current().examples
 NAMES = ("one", "two", "three")
 names = st.sampled_from(NAMES)
 instances = st.sampled_from(["", "p", "p", "q"])
@@ -365,6 +367,7 @@ class Jobs(RuleBasedStateMachine):
 @pytest.mark.databases("sqlite", "postgresql")
 @pytest.mark.transactional
 @pytest.mark.slow
+@pytest.mark.timeout(400 + 5 * EXAMPLES)  # to make a failure small takes time, too
 def test_whatever_happens(alias):
     machine = type("Machine", (Jobs,), {"alias": alias})
     engines = {"ENGINES": {name: {} for name in connections}, "DEFAULT_RETRY_PLAN": "R3/PT5S"}

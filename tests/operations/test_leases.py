@@ -25,6 +25,8 @@ from jobexec.operations.leases import (
 from jobexec.operations.locking import database_time
 from tests.support.factories import LEASE_TIME, make_node
 
+pytestmark = pytest.mark.every_database
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 servers = pytest.mark.databases("postgresql", "mariadb")
 

@@ -15,6 +15,8 @@ from jobexec.operations.work import LONG, Scope
 from tests.support import databases
 from tests.support.factories import LOCK_TIME, make_row
 
+pytestmark = pytest.mark.every_database
+
 
 @pytest.fixture(params=["fast", "portable"])
 def page(alias, request):
@@ -76,7 +78,7 @@ print(growth // 1024 if sys.platform == "darwin" else growth)  # macOS counts by
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.transactional
 def test_a_page_of_jobs_of_a_megabyte_each_does_not_fill_the_memory(alias):
     long = text(1_000_000)

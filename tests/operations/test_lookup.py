@@ -12,6 +12,8 @@ from jobexec.models import JOB_TABLES
 from jobexec.operations import find_job, find_states
 from tests.support.factories import make_row
 
+pytestmark = pytest.mark.every_database
+
 NOBODY = UUID("01a1ff0d-1cec-75a7-b672-3d5db566955b")
 
 

@@ -12,6 +12,8 @@ from jobexec.operations import meters
 from jobexec.operations.histogram import BOUNDS, KEYS, counts_by_key, quantile
 from jobexec.operations.meter_roll_up import BEGINNING
 
+pytestmark = pytest.mark.every_database
+
 NOW = datetime(2026, 3, 1, 12, 7, 30, 250_000, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 

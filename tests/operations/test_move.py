@@ -17,6 +17,8 @@ from jobexec.operations.ranking import rank
 from tests.support.columns import CHANGED_BY_MOVES, LATER, NOW, VALUES
 from tests.support.factories import make_row, tables_of
 
+pytestmark = pytest.mark.every_database
+
 
 def test_every_column_is_tried_here():
     assert set(VALUES) | CHANGED_BY_MOVES == set(SHARED_COLUMNS)

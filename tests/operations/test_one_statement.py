@@ -1,6 +1,5 @@
 """Acquisition in one statement means what its portable form means, for whatever is in the tables."""
 
-import os
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
@@ -16,11 +15,12 @@ from jobexec.operations import acquire_jobs
 from jobexec.operations.one_statement import lock_plain_page
 from jobexec.operations.walk import Position, Walk
 from jobexec.operations.work import Scope, batches
+from tests.support import tiers
 from tests.support.factories import LOCK_TIME, make_row
 
-pytestmark = pytest.mark.databases("sqlite", "postgresql")
+pytestmark = [pytest.mark.databases("sqlite", "postgresql"), pytest.mark.every_database]
 
-EXAMPLES = int(os.environ.get("JOBEXEC_TEST_EXAMPLES", "50"))
+EXAMPLES = tiers.current().examples
 ROWS = st.fixed_dictionaries(
     {
         "category": st.sampled_from(["default", "default", "mail", "other"]),
@@ -197,7 +197,7 @@ def test_what_is_not_plain_is_as_it_was(alias):
     check()
 
 
-@pytest.mark.parametrize("count", [99, 100, 101, 2_000])
+@pytest.mark.parametrize("count", [99, 100, 101, pytest.param(2_000, marks=pytest.mark.gate)])
 def test_any_number_of_deployments(alias, count):
     names = [f"d:{number}" for number in range(count)]
     ids = [make_row(Job, alias, deployment_id=name, rank=-number).pk for number, name in enumerate(names[-20:])]

@@ -12,6 +12,8 @@ from django.db.models import Q
 from jobexec.models import JOB_TABLES, DeadLetterJob, Job, JobDefinition, JobLog, SuspendedJob, TimerJob
 from tests.support.factories import make_row
 
+pytestmark = pytest.mark.every_database
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

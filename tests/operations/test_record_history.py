@@ -17,6 +17,8 @@ from jobexec.operations.wake import HISTORY, add_listener, remove_listener
 from jobexec.retry import RetryPlan
 from tests.support.factories import make_row, table_of
 
+pytestmark = pytest.mark.every_database
+
 PLAN = RetryPlan.parse("R10/PT10S")
 
 

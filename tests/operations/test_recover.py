@@ -34,6 +34,8 @@ from tests.support.factories import (
     work,
 )
 
+pytestmark = pytest.mark.every_database
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 

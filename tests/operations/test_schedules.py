@@ -9,8 +9,8 @@ from jobexec import job
 from jobexec.clock import FrozenClock
 from jobexec.exceptions import HandlerNotFound, InvalidJob, InvalidSchedule, ScheduleNotFound
 from jobexec.handlers import registry
-from jobexec.models import Job, JobDefinition, Schedule, ScheduleFiring, TimerJob
-from jobexec.operations import clean_up_history, schedule_firing, schedules
+from jobexec.models import DeadLetterJob, Job, JobDefinition, Schedule, ScheduleFiring, TimerJob
+from jobexec.operations import clean_up_history, fail_job, schedule_firing, schedules, trigger_due_timers
 from jobexec.operations.batch_jobs import EXECUTION
 from jobexec.operations.schedule_firing import fire_due, next_schedule_time
 from jobexec.operations.schedule_jobs import scheduled_jobs
@@ -24,8 +24,10 @@ from jobexec.operations.schedules import (
     set_enabled,
     upcoming,
 )
-from tests.support.factories import make_job
+from tests.support.factories import a_failure, a_run, acquire, make_job
 from tests.support.killed import Killed, killed_at
+
+pytestmark = pytest.mark.every_database
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HANDLER = "tests.report"
@@ -260,6 +262,28 @@ class TestFiring:
         assert (row.next_time, row.last_time, row.fired) == (after(hours=2), after(hours=1), 1)
         assert scheduled_for(alias, made.pk) == after(hours=1)
         assert scheduled_for(alias, make_job(alias).pk) is None
+
+    @pytest.mark.parametrize(("declared", "own"), [("R2/PT5H", {}), ("R9/PT1S", {"retries": "R2/PT5H"})])
+    def test_each_of_its_jobs_has_the_retries_of_the_schedule_or_else_of_the_handler(
+        self, alias, frozen, declared, own
+    ):
+        job(name="tests.retried", retries=declared)(lambda: None)
+        save(alias, handler_type="tests.retried", options=own)
+        frozen.tick(timedelta(hours=1))
+        fire(alias)
+        (first,) = acquire(alias)
+        fail_job(alias, first, a_failure(), a_run(alias))
+        frozen.tick(timedelta(hours=1))
+        assert fire(alias) == (1, False, {})
+        assert TimerJob.objects.using(alias).get().retries == 1
+        (second,) = acquire(alias)
+        assert (second.id != first.id, second.retries) == (True, 2)
+        frozen.tick(timedelta(hours=5))
+        trigger_due_timers(alias, 5)
+        (again,) = acquire(alias)
+        fail_job(alias, again, a_failure(), a_run(alias))
+        assert DeadLetterJob.objects.using(alias).get().pk == first.id
+        assert (reload(alias).enabled, fire(alias)[0]) == (True, 1), "the schedule goes on"
 
     def test_the_wait_of_its_job_counts_from_its_time(self, alias, frozen):
         save(alias)

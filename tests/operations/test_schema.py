@@ -15,6 +15,8 @@ from jobexec.models.base import PartialIndex
 from jobexec.operations.exclusive import lock_instances, unlock_instances
 from tests.support.factories import make_job
 
+pytestmark = [pytest.mark.slow, pytest.mark.every_database]
+
 INSTANCE = ("jobexec_job_instance", "jobexec_timerjob_instance", "jobexec_suspendedjob_instance")
 
 

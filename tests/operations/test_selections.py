@@ -15,6 +15,8 @@ from jobexec.models import JOB_TABLES, DeadLetterJob, HistoryJob, Job, Suspensio
 from jobexec.operations.selections import MAX_VALUES, describe, described_ids, resolve, tenant_of
 from tests.support.factories import make_row
 
+pytestmark = pytest.mark.every_database
+
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 SOME_ID = UUID("01890000-0000-7000-8000-000000000001")
 

@@ -11,6 +11,8 @@ from jobexec.models import DeadLetterJob, Job, Scope, SuspendedJob, Suspension, 
 from jobexec.operations import activate, complete_jobs, fail_job, release_jobs, suspend, trigger_due_timers
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, reload, table_of, tables_of, work
 
+pytestmark = pytest.mark.every_database
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
 scopes = pytest.mark.parametrize("scope", [scope for scope in Scope.values if scope != Scope.JOB])

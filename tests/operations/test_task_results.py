@@ -30,6 +30,8 @@ from jobexec.operations.task_results import find_task_result
 from tests.support import forms
 from tests.support.factories import LEASE_TIME, LOCK_TIME, a_run, acquire, make_job, make_node, make_row, work
 
+pytestmark = pytest.mark.every_database
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TASK = {
     "task_backend": "default",

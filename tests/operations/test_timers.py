@@ -10,6 +10,8 @@ from jobexec.operations import next_due_date, suspend, transfer, trigger_due_tim
 from jobexec.operations.ranking import rank
 from tests.support.factories import acquire, make_job, make_row, tables_of
 
+pytestmark = pytest.mark.every_database
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 

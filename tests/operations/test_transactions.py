@@ -19,6 +19,8 @@ from jobexec.operations import (
 )
 from tests.support.factories import make_row
 
+pytestmark = pytest.mark.every_database
+
 LATER = datetime(2026, 3, 2, tzinfo=UTC)
 VERBS = {
     "suspend": lambda rows, alias: suspend(rows[Job], using=alias),

@@ -17,6 +17,9 @@ from jobexec.operations.ranking import rank
 from tests.support.columns import NOW, VALUES
 from tests.support.factories import make_job, make_row, tables_of
 from tests.support.threads import Undo
+from tests.support.tiers import some
+
+pytestmark = pytest.mark.every_database
 
 LOCKED = {"lock_owner": "one", "lock_expiration_time": NOW, "start_time": NOW, "revision": 4}
 
@@ -46,7 +49,7 @@ def both(alias, act, monkeypatch):
 
 
 @pytest.mark.parametrize("columns", [{}, VALUES, {**VALUES, **LOCKED}, {"due_date": NOW - timedelta(hours=1)}])
-@pytest.mark.parametrize(("source", "to"), list(permutations(JOB_TABLES, 2)))
+@pytest.mark.parametrize(("source", "to"), some([pytest.param(*pair) for pair in permutations(JOB_TABLES, 2)], 3))
 def test_every_move(alias, frozen, source, to, columns):
     keys = [{"job_key": 2**51 + number} if "job_key" in columns else {} for number in range(3)]
     rows = [make_row(source, alias, **{**columns, **key}) for key in keys]
@@ -125,6 +128,7 @@ def test_a_suspension_that_concerns_none_of_them(alias, frozen, monkeypatch):
 MOMENTS = st.datetimes(datetime(1800, 1, 1), datetime(9999, 1, 1), timezones=st.just(UTC))
 
 
+@pytest.mark.slow
 @pytest.mark.databases("postgresql", "mariadb")
 @given(
     due=MOMENTS | MOMENTS.map(lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000)),

@@ -22,6 +22,8 @@ from jobexec.operations import (
 from jobexec.operations.key_cleanup import freeing_keys
 from tests.support.factories import a_failure, a_run, acquire, reload, table_of
 
+pytestmark = pytest.mark.every_database
+
 POLICIES = ("return", "ignore", "replace", "raise")
 SCOPES = ("waiting", "active", "existing")
 
@@ -182,6 +184,15 @@ def test_beside_a_job_that_runs_one_waits(alias, unique):
     assert jobs_of(alias) == {first.pk: Job, third.pk: Job}
     assert complete_jobs(alias, [(work, a_run(alias))]) == {first.pk}
     assert second.pk not in jobs_of(alias)
+
+
+def test_a_dead_letter_that_is_requeued_has_its_key_again(alias, unique):
+    handler = unique()
+    first = handler.enqueue(1)
+    in_state(alias, first, "dead")
+    assert requeue(first.pk, using=alias)
+    again = handler.enqueue(1)
+    assert (again.pk, again.is_duplicate) == (first.pk, True)
 
 
 def test_a_dead_letter_whose_key_another_has_is_requeued_beside_it(alias, unique):

@@ -12,6 +12,7 @@ from jobexec.models import DeadLetterJob, Job, SuspendedJob, TimerJob
 from jobexec.operations import activate, complete_jobs, create_jobs, release_jobs, requeue, retry_now, set_due_date
 from jobexec.operations.wake import CHANNEL, EVERYTHING, JOBS, TIMERS, add_listener, remove_listener, wake_on_commit
 from tests.support.factories import HANDLER, a_run, acquire, make_job, make_row, work
+from tests.support.waiting import TIMEOUT
 
 pytestmark = pytest.mark.transactional
 
@@ -216,9 +217,9 @@ def test_postgresql_is_notified(alias, configure, notify):
             make_job(alias)
             make_job(alias)
             assert list(ear.notifies(timeout=0.05)) == []
-        heard = list(ear.notifies(timeout=2 if notify else 0.2, stop_after=1))
+        heard = list(ear.notifies(timeout=TIMEOUT if notify else 0.2, stop_after=1))
         both_at_once(alias)
-        heard += list(ear.notifies(timeout=2 if notify else 0.2, stop_after=1))
+        heard += list(ear.notifies(timeout=TIMEOUT if notify else 0.2, stop_after=1))
     assert [(one.channel, one.payload) for one in heard] == [(CHANNEL, JOBS), (CHANNEL, EVERYTHING)] * notify
 
 

@@ -11,6 +11,8 @@ from jobexec.operations.walk import Position, Walk
 from jobexec.operations.work import Scope
 from tests.support.factories import LOCK_TIME, make_row
 
+pytestmark = pytest.mark.every_database
+
 
 def page(*ranks):
     return [SimpleNamespace(rank=rank, id=UUID(int=rank)) for rank in ranks]

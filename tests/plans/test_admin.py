@@ -32,7 +32,7 @@ from jobexec.models import (
 from jobexec.operations.counts import COUNT_LIMIT
 
 # ANALYZE TABLE commits on MariaDB, so nothing here could be rolled back.
-pytestmark = pytest.mark.transactional
+pytestmark = [pytest.mark.transactional, pytest.mark.slow]
 
 ROWS = 30_000
 #: A count looks at one row more than it counts; a page is found behind those before it.

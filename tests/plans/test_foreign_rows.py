@@ -1,12 +1,11 @@
 """What a page of acquisition reads does not grow with the backlog of other deployments and other categories.
 
-Counted in rows and pages that the database reads, not in time. `JOBEXEC_TEST_FOREIGN_ROWS` changes how many there are.
+Counted in rows and pages that the database reads, not in time. `JOBEXEC_TEST_ROWS` changes how many there are.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,12 +18,11 @@ from jobexec.models import Job
 from jobexec.operations import one_statement, release_jobs
 from tests.support.factories import acquire, make_row
 
-from .test_plans import ANALYZE, UUIDS, quoted, quoted_column
+from .test_plans import ANALYZE, ROWS, UUIDS, quoted, quoted_column
 
 # ANALYZE TABLE commits on MariaDB, so nothing here could be rolled back.
 pytestmark = [pytest.mark.transactional, pytest.mark.slow, pytest.mark.databases("postgresql", "mariadb")]
 
-ROWS = int(os.environ.get("JOBEXEC_TEST_FOREIGN_ROWS", "200000"))
 FEW = 2_000
 
 OURS: dict[str, Any] = {"categories": ("default", "mail"), "deployments": ("shop:2",)}

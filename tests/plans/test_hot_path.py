@@ -3,13 +3,12 @@
 The statements are those that are really sent. On PostgreSQL each is explained and undone before it is sent, and the
 measure is the pages that it touches; on MariaDB it is the index entries that are read. Never time.
 
-`JOBEXEC_TEST_CROWD` changes how many rows there are in the large tables of the slow test: 1000000 take minutes.
+`JOBEXEC_TEST_ROWS` changes how many rows there are in the large tables of the slow test.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -38,12 +37,11 @@ from jobexec.operations.work import AcquiredJob, Scope
 from tests.support.factories import HANDLER, LEASE_TIME, LOCK_TIME, a_failure, a_run, make_job, make_node, make_row
 
 from .test_foreign_rows import flat
-from .test_plans import ANALYZE, UUIDS, quoted_column
+from .test_plans import ANALYZE, ROWS, UUIDS, quoted_column
 
 # ANALYZE TABLE commits on MariaDB, so nothing here could be rolled back.
-pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql", "mariadb")]
+pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql", "mariadb"), pytest.mark.slow]
 
-CROWD = int(os.environ.get("JOBEXEC_TEST_CROWD", "200000"))
 PAGE = 20
 #: Pages of 8 kB, or entries of indexes, that a statement may touch for each row that it is about, and beside them.
 FOR_EACH, BESIDE = 15, 40
@@ -329,7 +327,7 @@ def test_a_recovery_reads_all_jobs_a_few_times_and_not_for_each_of_them(alias: s
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_same_in_a_crowd(alias: str, configure: Any) -> None:
-    crowd(alias, CROWD)
+    crowd(alias, ROWS)
     found = hot_path(alias, configure)
     print(report(found))
     small(found)

@@ -20,7 +20,7 @@ from jobexec.operations.deployments import all_deployments
 from tests.support.factories import acquire, make_row
 
 # ANALYZE TABLE commits on MariaDB, so nothing here could be rolled back.
-pytestmark = pytest.mark.transactional
+pytestmark = [pytest.mark.transactional, pytest.mark.slow]
 
 ROWS = int(os.environ.get("JOBEXEC_TEST_ROWS", "20000"))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from demo_project.bookings.models import Booking
 from jobexec import JobContext, LockLost, job
+from jobexec.signals import job_completed
 
 
 def _append(path: str, text: str) -> None:
@@ -21,6 +22,17 @@ def _append(path: str, text: str) -> None:
 @job
 def note(path: str, text: str) -> None:
     """Leave a line, with the process that wrote it."""
+    _append(path, f"{text} {os.getpid()}")
+
+
+@job
+def note_until_settled(path: str, text: str) -> None:
+    """Leave a line, and another one when this process knows that the end of this job is committed."""
+
+    def settled(**kwargs: object) -> None:
+        _append(path, f"settled {text} {os.getpid()}")
+
+    job_completed.connect(settled, weak=False, dispatch_uid=text)
     _append(path, f"{text} {os.getpid()}")
 
 
@@ -51,6 +63,15 @@ def die(path: str, how: str) -> None:
         os._exit(9)
     os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(60)
+
+
+@job
+def fork(path: str, text: str) -> None:
+    """Fork a child that comes back, as the parent does when the child has ended."""
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        _append(path, f"{text} {os.waitstatus_to_exitcode(status)}")
 
 
 @job

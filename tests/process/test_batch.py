@@ -7,9 +7,10 @@ import pytest
 from jobexec.models import JOB_TABLES, Batch, BatchFailure, BatchPart, DeadLetterJob, Job
 from jobexec.operations import batch_progress, start_batch
 from tests.support.batches import dead_letters
+from tests.support.processes import SHORT_LEASE
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.transactional
+pytestmark = [pytest.mark.transactional, pytest.mark.slow]
 COUNT = 4000
 
 
@@ -21,14 +22,14 @@ def test_kill_9_in_the_middle_of_a_batch(alias, run):
     batch = start_batch("requeue", DeadLetterJob.objects.using(alias).all(), arguments={"retries": 7}, using=alias)
     seen = []
     for number in range(3):
-        executor = run("--node", f"node-{number}", "--category", "default", **keys).started()
+        executor = run("--node", f"node-{number}", "--category", "default", **keys, **SHORT_LEASE).started()
         before = seen[-1] if seen else 0
         until(lambda before=before: batch_progress(batch).changed > before + 100)
         executor.send(signal.SIGKILL)
         executor.ended()
         seen.append(batch_progress(batch).changed)
     assert seen[-1] < COUNT, "killed before the end, each time"
-    last = run("--node", "last", "--category", "default", **keys).started()
+    last = run("--node", "last", "--category", "default", **keys, **SHORT_LEASE).started()
     until(lambda: Batch.objects.using(alias).get().over)
     last.send(signal.SIGTERM)
     assert last.ended() == 0, last.text

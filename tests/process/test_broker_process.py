@@ -9,9 +9,10 @@ from jobexec.broker.message import NORMAL, Announcement, encode
 from jobexec.models import Job
 from tests.support import brokers
 from tests.support.executor import all_gone
+from tests.support.processes import SHORT_LEASE
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
+pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql"), pytest.mark.slow]
 
 #: Nothing but the first look of a node finds anything in the table.
 NEVER = {"WAIT_TIME": 0.02, "MAX_WAIT": 60, "MAX_WAIT_WHEN_LISTENING": 60}
@@ -71,14 +72,14 @@ def test_it_serves_what_is_announced_and_drains(alias, node, announce, trace):
 
 @pytest.mark.slow
 def test_a_node_that_is_killed_between_the_lock_and_the_run(alias, node, announce, trace):
-    first = node("--threads", "1", "--node", "first").started()
+    first = node("--threads", "1", "--node", "first", **SHORT_LEASE).started()
     announce("wait", "long", str(trace.go))
     until(lambda: trace.lines() == ["begun long"])
     announce("note", "behind")
     until(lambda: Job.objects.using(alias).exclude(lock_owner=None).count() == 2)
     first.send(signal.SIGKILL)
     first.ended()
-    node("--node", "second").started()
+    node("--node", "second", **SHORT_LEASE).started()
     trace.go.touch()
     until(lambda: all_gone(alias))  # what the dead one had is recovered, and announced again
     assert trace.lines().count("ended long") == 1 and trace.texts().count("behind") == 1

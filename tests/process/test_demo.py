@@ -9,8 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.request import urlopen
@@ -18,6 +17,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.support import databases
+from tests.support.waiting import TIMEOUT, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -78,13 +78,6 @@ def playground() -> Iterator[Playground]:
             os.kill(pid, signal.SIGKILL)
 
 
-def _wait(done: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
 def _read_until(process: subprocess.Popen[str], text: str) -> str:
     assert process.stdout is not None
     read = ""
@@ -95,7 +88,7 @@ def _read_until(process: subprocess.Popen[str], text: str) -> str:
     raise AssertionError(f"The demo ended without {text!r}:\n{read}")
 
 
-@pytest.mark.parametrize("database", ["postgresql", "sqlite"])
+@pytest.mark.parametrize("database", ["postgresql", pytest.param("sqlite", marks=pytest.mark.nightly)])
 def test_once_works_off_every_booking_and_prints_a_table(playground, database):
     if database not in databases.covered:
         pytest.skip(databases.missing[database])
@@ -118,7 +111,7 @@ def test_ctrl_c_drains_and_leaves_nothing(playground):
     said = _read_until(process, "Ctrl-C drains and ends")
     address = re.search(r"The site +(\S+)", said)
     assert address is not None
-    with urlopen(address[1], timeout=20) as answer:
+    with urlopen(address[1], timeout=TIMEOUT) as answer:
         assert "Encore Trips" in answer.read().decode()
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate()
@@ -138,6 +131,7 @@ def test_a_child_that_dies_ends_the_demo_with_its_last_words(playground):
     playground.assert_clean()
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children that their parent is gone")
 def test_nothing_runs_on_when_the_demo_is_killed(playground):
     process = playground.start("--bookings", "20")
@@ -145,7 +139,7 @@ def test_nothing_runs_on_when_the_demo_is_killed(playground):
     assert len(playground.left()) >= 4
     process.kill()
     process.wait()
-    _wait(lambda: not playground.left())
+    until(lambda: not playground.left(), turn=0.1)
 
 
 def test_a_port_that_is_taken_is_said(playground):

@@ -14,7 +14,7 @@ from tests.support.proxy import in_front_of, moved
 from tests.support.threads import held
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
+pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql"), pytest.mark.slow]
 
 PORT = ["--health-port", "0"]
 

@@ -8,21 +8,22 @@ import pytest
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog
 from tests.support.executor import all_gone
 from tests.support.factories import tables_of
+from tests.support.processes import SHORT_LEASE
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.transactional
+pytestmark = [pytest.mark.transactional, pytest.mark.slow]
 
 
 @pytest.mark.databases("postgresql", "mariadb")
 def test_kill_9_in_the_middle_of_many_jobs(alias, run, enqueue, trace):
     enqueue("wait", "blocks one thread", str(trace.go))
     rows = [enqueue("note", f"n{number}", process_instance_id=f"order-{number % 7}") for number in range(150)]
-    first = run("--node", "one").started()
+    first = run("--node", "one", **SHORT_LEASE).started()
     until(lambda: len(trace.lines()) > 20)
     first.send(signal.SIGKILL)
     first.ended()
     trace.go.touch()
-    second = run("--node", "two", "--until-empty")
+    second = run("--node", "two", "--until-empty", **SHORT_LEASE)
     assert second.ended() == 0, second.text
     assert tables_of(alias) == {}
     assert set(trace.texts()) >= {f"n{number}" for number in range(150)}
@@ -35,13 +36,13 @@ def test_kill_9_in_the_middle_of_many_jobs(alias, run, enqueue, trace):
 def test_kill_9_with_async_jobs_in_hand(alias, run, enqueue, trace):
     for number in range(60):
         enqueue("await_go", f"n{number}", str(trace.go), process_instance_id=f"order-{number % 40}")
-    first = run("--node", "one", "--threads", "2").started()
+    first = run("--node", "one", "--threads", "2", **SHORT_LEASE).started()
     until(lambda: len(trace.lines()) == 40)
     assert Job.objects.using(alias).exclude(lock_owner=None).count() >= 40
     first.send(signal.SIGKILL)
     first.ended()
     trace.go.touch()
-    second = run("--node", "two", "--threads", "2", "--until-empty")
+    second = run("--node", "two", "--threads", "2", "--until-empty", **SHORT_LEASE)
     assert second.ended() == 0, second.text
     assert tables_of(alias) == {}
     assert {line for line in trace.lines() if line.startswith("ended")} == {f"ended n{number}" for number in range(60)}
@@ -57,7 +58,7 @@ def test_jobs_that_kill_their_process_end_as_dead_letters_and_their_neighbours_a
     for number in range(12):
         enqueue("note", f"n{number}")
     for turn in range(8):
-        executor = run("--node", f"node-{turn}", "--until-empty", "--threads", "2")
+        executor = run("--node", f"node-{turn}", "--until-empty", "--threads", "2", **SHORT_LEASE)
         code = executor.ended()
         if code == 0:
             break
@@ -79,7 +80,7 @@ def test_the_neighbours_of_a_killer_on_its_page_never_pay(alias, run, enqueue, t
     neighbours = {enqueue("note", f"n{number}", process_instance_id=f"order-{number % 3}").pk for number in range(100)}
     neighbours |= {enqueue("note", f"n{number}").pk for number in range(100, 200)}
     for turn in range(6):
-        executor = run("--node", f"node-{turn}", "--until-empty", "--threads", "2")
+        executor = run("--node", f"node-{turn}", "--until-empty", "--threads", "2", **SHORT_LEASE)
         code = executor.ended()
         if code == 0:
             break
@@ -96,6 +97,21 @@ def test_the_neighbours_of_a_killer_on_its_page_never_pay(alias, run, enqueue, t
     assert set(log.filter(state="successful").values_list("job_id", flat=True)) == neighbours
     assert list(log.filter(state="successful").values_list("attempt", "retries").distinct()) == [(1, 3)]
     assert set(log.filter(state="failed").values_list("job_id", flat=True)) == {killer}
+
+
+@pytest.mark.databases("postgresql", "sqlite")
+def test_a_child_of_a_handler_that_comes_back_does_nobodys_work(alias, run, enqueue, trace):
+    """With the connections of its parent it would take the jobs that wait, and settle those that it knows."""
+    for number in range(6):
+        enqueue("fork", f"f{number}")
+        enqueue("note", f"n{number}")
+    executor = run("--until-empty", "--threads", "2")
+    assert executor.ended() == 0, executor.text
+    assert sorted(trace.texts()) == sorted(f"{kind}{number}" for kind in "fn" for number in range(6))
+    assert {line for line in trace.lines() if line.startswith("f")} == {f"f{number} 70" for number in range(6)}
+    assert "'tests.process.jobs.fork'" in executor.text
+    assert "came back; it ends now" in executor.text
+    assert tables_of(alias) == {}
 
 
 @pytest.mark.databases("sqlite")
@@ -116,12 +132,12 @@ def test_on_sqlite_the_next_executor_need_not_wait_for_the_lease(alias, run, enq
 @pytest.mark.databases("postgresql")
 def test_a_paused_process_finds_out_that_its_jobs_were_taken_over(alias, run, enqueue, trace):
     enqueue("wait", "a", str(trace.go))
-    paused = run("--node", "paused").started()
+    paused = run("--node", "paused", LEASE_TIME=5).started()
     until(lambda: trace.lines() == ["begun a"])
     os.kill(paused.pid, signal.SIGSTOP)
     try:
-        other = run("--node", "other").started()
-        until(lambda: trace.lines() == ["begun a", "begun a"], 30)
+        other = run("--node", "other", **SHORT_LEASE).started()
+        until(lambda: trace.lines() == ["begun a", "begun a"])
     finally:
         os.kill(paused.pid, signal.SIGCONT)
     paused.said("was declared dead")

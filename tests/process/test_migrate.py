@@ -13,6 +13,8 @@ import pytest
 
 from tests.support.databases import ROOT
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = """
 SECRET_KEY = "only for tests"
 USE_TZ = True

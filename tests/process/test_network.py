@@ -64,6 +64,7 @@ def by(alias, node, state="successful"):
     return JobLog.objects.using(alias).filter(state=state, node=node).count()
 
 
+@pytest.mark.nightly
 def test_a_node_that_was_cut_off_finishes_nothing_that_another_has_taken_over(alias, hosts, enqueue, trace):
     net, start = hosts
     go = str(trace.go)
@@ -75,7 +76,7 @@ def test_a_node_that_was_cut_off_finishes_nothing_that_another_has_taken_over(al
     begun = ["begun atomic", "begun exclusive", "begun heeding", "begun ordinary"]
     until(lambda: sorted(trace.lines()) == begun)
     enqueue("note", "sibling", process_instance_id="order-1")
-    b = start("b")
+    b = start("b", LEASE_TIME=30)
     old = ExecutorNode.objects.using(alias).get(name="a").lock_owner
 
     net.cut("a")

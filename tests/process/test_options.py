@@ -35,6 +35,7 @@ def test_until_empty_waits_for_retries_and_reports_timers(alias, run, enqueue, t
     assert len(failures) == 3, "failures are said on stderr"
 
 
+@pytest.mark.slow
 @pytest.mark.databases("sqlite")
 def test_verbosity(alias, run, enqueue, trace):
     enqueue("note", "a")
@@ -69,6 +70,7 @@ def _deploy(alias, name, *nodes):
         DeploymentRegistration.objects.using(alias).create(deployment_id=name, node_name=node)
 
 
+@pytest.mark.slow
 @pytest.mark.databases("postgresql")
 def test_deployment_aware_takes_only_what_is_registered_for_its_name(alias, run, enqueue, trace):
     _deploy(alias, "shop:1", "here")
@@ -175,6 +177,7 @@ def test_a_server_that_takes_too_few_connections_is_told_once(alias, run):
 @pytest.mark.django_db(databases=list(settings.DATABASES))  # the checks look at all of them
 def test_what_is_wrong_is_said_and_nothing_starts(settings, monkeypatch, capsys, arguments, keys, code, message):
     monkeypatch.setattr(runjobexecutor, "configure_logging", lambda *args: None)
+    monkeypatch.setattr("django.setup", lambda: None)  # which would give Django's loggers new handlers
     settings.JOBEXEC = {"ENGINES": {"default": {}}, **keys}
     with pytest.raises(SystemExit) as ended:
         execute_from_command_line(["manage.py", "runjobexecutor", *arguments])

@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import threading
+from contextlib import suppress
 
 import pytest
 from django.db import connections, transaction
@@ -143,6 +144,8 @@ def test_an_executor_does_jobs_of_all_kinds_and_leaves_no_session_state(alias, e
         assert executor.stop(TIMEOUT)
     finally:
         connection_created.disconnect(watch)
+        with suppress(ValueError):
+            connections[alias].execute_wrappers.remove(record)
     assert (Job.objects.using(alias).count(), overlaps) == (0, [])
     assert JobLog.objects.using(alias).filter(state="successful").count() == 60
     assert len(statements) > 50

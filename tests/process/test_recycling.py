@@ -10,7 +10,7 @@ from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobL
 from tests.support import health
 from tests.support.executor import all_gone
 from tests.support.factories import tables_of
-from tests.support.processes import alive
+from tests.support.processes import SHORT_LEASE, alive
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.slow]
@@ -142,13 +142,13 @@ def test_too_many_stuck_threads(alias, run, enqueue, trace):
     """The process drains what can be drained and ends; an exclusive job's process instance stays locked until then."""
     columns = {"timeout": timedelta(seconds=0.3), "retries": 1, "process_instance_id": "order-1"}
     enqueue("wait", "hangs", str(trace.go), **columns)
-    process = run("--threads", "1", MAX_STUCK_THREADS=0)
+    process = run("--threads", "1", MAX_STUCK_THREADS=0, **SHORT_LEASE)
     assert process.ended() == 5, process.text
     assert "1 threads are stuck in jobs that are past their timeout" in process.text
     assert tables_of(alias) == {DeadLetterJob.objects.using(alias).get().pk: [DeadLetterJob]}
     assert ExclusiveLock.objects.using(alias).get().process_instance_id == "order-1"
     sibling = enqueue("note", "sibling", process_instance_id="order-1")
-    fresh = run("--until-empty")
+    fresh = run("--until-empty", **SHORT_LEASE)
     assert fresh.ended() == 0, fresh.text
     assert JobLog.objects.using(alias).get(job_id=sibling.pk).state == "successful"
     assert not ExclusiveLock.objects.using(alias).exists()

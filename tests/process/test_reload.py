@@ -115,7 +115,7 @@ def test_code_that_cannot_start_waits_for_the_next_change(alias, project, trace)
     project.write("tasks_of_tomorrow.py", "")
     until(project.pids, 60)
     project.enqueue()
-    until(lambda: trace.lines() == ["new one"], 30)
+    until(lambda: trace.lines() == ["new one"])
     supervisor.send_group(signal.SIGINT)
     assert supervisor.ended() == 0, supervisor.text
     assert not alive(old)

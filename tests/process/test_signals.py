@@ -6,9 +6,10 @@ import pytest
 
 from jobexec.models import ExclusiveLock, ExecutorNode, Job
 from tests.support.factories import tables_of
+from tests.support.processes import SHORT_LEASE
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.transactional
+pytestmark = [pytest.mark.transactional, pytest.mark.smoke]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -30,19 +31,20 @@ def test_the_first_signal_drains_and_exits_with_0(alias, run, enqueue, trace, nu
     assert executor.err == []
 
 
+@pytest.mark.slow
 @pytest.mark.databases("postgresql", "mariadb")
 def test_the_second_signal_leaves_at_once_and_recovery_gives_the_jobs_back(alias, run, enqueue, trace):
     enqueue("wait", "a", str(trace.go), process_instance_id="order-1")
-    executor = run("--node", "one").started()
+    executor = run("--node", "one", **SHORT_LEASE).started()
     until(lambda: trace.lines() == ["begun a"])
     executor.send(signal.SIGTERM)
     until(lambda: ExecutorNode.objects.using(alias).filter(state="draining").exists())
     executor.send(signal.SIGTERM)
-    assert executor.ended(10) == 3, executor.text
+    assert executor.ended() == 3, executor.text
     assert executor.err == ["Leaving at once; jobs in hand are given back by recovery."]
     assert Job.objects.using(alias).get().lock_owner is not None
     trace.go.touch()
-    other = run("--node", "two", "--until-empty")
+    other = run("--node", "two", "--until-empty", **SHORT_LEASE)
     assert other.ended() == 0, other.text
     assert trace.lines() == ["begun a", "begun a", "ended a"]
     assert tables_of(alias) == {}
@@ -96,5 +98,5 @@ def test_many_signals_in_a_row_end_it_in_any_case(alias, run, enqueue, trace):
         executor.send(signal.SIGINT)
         return executor.popen.poll() is not None
 
-    until(ended, 10, turn=0.001)
+    until(ended, turn=0.001)
     assert executor.ended() == 3, executor.text

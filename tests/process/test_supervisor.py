@@ -55,7 +55,7 @@ def test_ctrl_c_reaches_the_group_and_counts_once(alias, pair, enqueue, trace):
 
 
 def test_a_child_that_was_killed_is_restarted(alias, pair, enqueue, trace):
-    supervisor = pair()
+    supervisor = pair(**processes.SHORT_LEASE)
     before = nodes(alias)
     os.kill(before["pair-1"], signal.SIGKILL)
     supervisor.said("it is restarted in 1 s")
@@ -97,7 +97,9 @@ def test_a_child_that_dies_while_the_database_is_away_is_started_when_it_is_back
     with in_front_of(addresses["default"]) as proxy:
         through = json.dumps({"default": moved(addresses["default"], proxy)})
         supervisor = run(
-            "--processes", "2", "--node", "pair", "--health-port", "0", env={"JOBEXEC_TEST_CONNECTIONS": through}
+            *("--processes", "2", "--node", "pair", "--health-port", "0"),
+            env={"JOBEXEC_TEST_CONNECTIONS": through},
+            **processes.SHORT_LEASE,
         )
         until(lambda: health.ask(supervisor, "startup").code == 200)
         before = nodes(alias)

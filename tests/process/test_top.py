@@ -59,7 +59,7 @@ class Terminal:
 
     def ended(self):
         code = self.popen.wait(60)
-        until(lambda: END in self.seen, 10)
+        until(lambda: END in self.seen)
         return code
 
     def close(self):

@@ -32,7 +32,7 @@ def missing(name: str) -> str | None:
     except ImportError:
         return "kombu is not installed"
     try:
-        socket.create_connection(address(URLS[name], name), timeout=1).close()
+        socket.create_connection(address(URLS[name], name), timeout=5).close()
     except OSError as error:
         return f"no {name} at {URLS[name]}: {error}"
     return None

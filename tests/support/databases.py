@@ -2,7 +2,8 @@
 
 `settings()` makes Django's DATABASES. What it makes depends on the process:
 
-- pytest looks for all databases and starts a PostgreSQL server if none is named;
+- pytest looks for the databases of the tier and starts servers for those that are not named, once per run: the
+  processes of pytest-xdist use the servers of the process that started them;
 - a child process of a test gets the test databases of its parent, through `environment()`;
 - any other process (makemigrations, mypy) gets an empty SQLite database in memory.
 
@@ -10,30 +11,29 @@ Environment variables, for whoever runs the tests:
 
 JOBEXEC_TEST_POSTGRESQL  address of a server, postgresql://user:password@host:port/database
 JOBEXEC_TEST_MARIADB     address of a server, mysql://user:password@host:port
-JOBEXEC_TEST_DATABASES   use only these: sqlite,postgresql,mariadb
+JOBEXEC_TEST_TIER        quick (if nothing is said), compat, gate or nightly; see tests/support/tiers.py
+JOBEXEC_TEST_DATABASES   use only these, for all tests: sqlite,postgresql,mariadb
 JOBEXEC_TEST_REQUIRE     fail if one of these cannot be reached
 """
 
-import atexit
 import json
 import os
-import shutil
 import sqlite3
+import subprocess
 import sys
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pytest
+
 from demo_project import postgresql_server
+from tests.support import run, servers, tiers
 
 ROOT = Path(__file__).resolve().parents[2]
 CONNECTION_KEYS = ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT", "OPTIONS")
-
-# Runs of pytest that share a server must not share a database.
-TEST_NAME = f"test_jobexec_{os.getpid()}"
 
 
 class Unreachable(Exception):
@@ -42,12 +42,16 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True)
 class Database:
-    """A database that the tests can use: its name here, its alias in Django, its server's version."""
+    """A database that the tests can use: its name here, its alias in Django, its server's version.
+
+    `drop` removes a database from a server that outlives the run; it is None where all goes with the run.
+    """
 
     name: str
     alias: str
     version: str
     settings: dict[str, Any]
+    drop: Callable[[str], None] | None = None
 
 
 #: What `settings()` found, by name (sqlite, postgresql, mariadb); `missing` holds the reasons.
@@ -67,6 +71,14 @@ def settings() -> dict[str, dict[str, Any]]:
     found = {database.alias: database.settings for database in covered.values()}
     # Django needs a default database, whichever databases the tests are limited to.
     return _with_mysql_driver({"default": default.settings, **found})
+
+
+def used_by(tests: Iterable[pytest.Item]) -> list[str]:
+    """The aliases to which any of these tests has access."""
+    marks = [mark for test in tests for mark in test.iter_markers("django_db")]
+    named = {alias for mark in marks for alias in mark.kwargs.get("databases") or ["default"]}
+    aliases = [database.alias for database in covered.values()]
+    return aliases if "__all__" in named else sorted({"default", *named} & {"default", *aliases})
 
 
 def environment(default: str | None = None, **overrides: Any) -> dict[str, str]:
@@ -99,17 +111,19 @@ def overrides() -> dict[str, Any]:
 def report() -> list[str]:
     """Lines that say what is covered by this run, and what is not."""
     return [
+        f"tier: {tiers.current().name} ({tiers.current().command})",
         "databases: " + ", ".join(f"{database.name} {database.version}" for database in covered.values()),
         *(f"not covered: {name}: {reason}" for name, reason in missing.items()),
     ]
 
 
 def _look_for(finders: dict[str, Callable[[], Database]]) -> None:
-    wanted = _names("JOBEXEC_TEST_DATABASES", finders) or list(finders)
+    tier = tiers.current()
+    named = _names("JOBEXEC_TEST_DATABASES", finders)
     for name, find in finders.items():
         try:
-            if name not in wanted:
-                raise Unreachable("left out by JOBEXEC_TEST_DATABASES")
+            if name not in (named or tier.databases):
+                raise Unreachable("left out by JOBEXEC_TEST_DATABASES" if named else f"not in the tier {tier.name}")
             covered[name] = find()
         except Unreachable as error:
             missing[name] = str(error)
@@ -127,8 +141,7 @@ def _names(variable: str, known: dict[str, Any]) -> list[str]:
 
 
 def _sqlite() -> Database:
-    folder = Path(tempfile.mkdtemp(prefix="jobexec-sqlite-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = run.folder()
     return Database(
         name="sqlite",
         alias="default",
@@ -155,11 +168,16 @@ def _postgresql() -> Database:
         raise Unreachable(str(error)) from error
     named = os.environ.get("JOBEXEC_TEST_POSTGRESQL")
     try:
-        address = named or postgresql_server.start()[0]
+        address = named or run.once("postgresql", lambda: postgresql_server.start()[0])
         with psycopg.connect(address, connect_timeout=10) as connection:
             version = connection.info.parameter_status("server_version") or "unknown"
     except (postgresql_server.ServerError, psycopg.Error) as error:
         raise Unreachable(str(error)) from error
+
+    def drop(database: str) -> None:
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(f'DROP DATABASE IF EXISTS "{database}"'.encode())
+
     parts = conninfo_to_dict(address)
     return Database(
         name="postgresql",
@@ -174,8 +192,9 @@ def _postgresql() -> Database:
             "PORT": str(parts.get("port", "")),
             # Nobody cuts the server's power: do not wait for the disk at each commit.
             "OPTIONS": {"options": "-c synchronous_commit=off"},
-            "TEST": {"NAME": TEST_NAME, "DEPENDENCIES": []},
+            "TEST": {"NAME": run.database(), "DEPENDENCIES": []},
         },
+        drop=drop if named else None,
     )
 
 
@@ -184,7 +203,9 @@ def _mariadb() -> Database:
         import pymysql
     except ImportError as error:
         raise Unreachable(str(error)) from error
-    address = urlsplit(os.environ.get("JOBEXEC_TEST_MARIADB", "mysql://root@127.0.0.1:3306"))
+    named = os.environ.get("JOBEXEC_TEST_MARIADB")
+    own = "" if named else run.once("mariadb", _start_mariadb)
+    address = urlsplit(named or own or "mysql://root@127.0.0.1:3306")
     server: dict[str, Any] = {
         "host": address.hostname or "127.0.0.1",
         "port": address.port or 3306,
@@ -196,21 +217,37 @@ def _mariadb() -> Database:
             version = connection.get_server_info().removeprefix("5.5.5-")  # said for the sake of old replicas
     except pymysql.Error as error:
         raise Unreachable(str(error.args[-1])) from error
+
+    def drop(database: str) -> None:
+        with pymysql.connect(**server) as connection, connection.cursor() as cursor:
+            cursor.execute(f"DROP DATABASE IF EXISTS `{database}`")
+
     return Database(
         name="mariadb",
         alias="mariadb",
-        version=version,
+        version=f"{version} ({'own server' if own else 'named' if named else 'found on port 3306'})",
         settings={
             "ENGINE": "django.db.backends.mysql",
-            "NAME": TEST_NAME,
+            "NAME": "mysql",
             "USER": server["user"],
             "PASSWORD": server["password"],
             "HOST": server["host"],
             "PORT": str(server["port"]),
             "OPTIONS": {"charset": "utf8mb4"},
-            "TEST": {"NAME": TEST_NAME, "CHARSET": "utf8mb4", "DEPENDENCIES": []},
+            "TEST": {"NAME": run.database(), "CHARSET": "utf8mb4", "DEPENDENCIES": []},
         },
+        drop=None if own else drop,
     )
+
+
+def _start_mariadb() -> str:
+    """Start a server of our own if its programs are installed; return its address, or nothing."""
+    try:
+        server = servers.Mariadb(run.folder(), *servers.Mariadb.IN_A_HURRY, port=servers.free_port())
+    except (OSError, RuntimeError, subprocess.CalledProcessError):
+        return ""
+    run.at_the_end(server.close)
+    return f"mysql://root@127.0.0.1:{server.port}"
 
 
 def _with_mysql_driver(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:

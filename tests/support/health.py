@@ -7,7 +7,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from tests.support.processes import Process
-from tests.support.waiting import until
+from tests.support.waiting import TIMEOUT, until
 
 
 class Answer(NamedTuple):
@@ -25,7 +25,7 @@ def url(process: Process) -> str:
 def ask(process: Process, probe: str) -> Answer:
     """The answer to /startup, /ready or /live."""
     try:
-        with urlopen(f"{url(process)}/{probe}", timeout=20) as answer:
+        with urlopen(f"{url(process)}/{probe}", timeout=TIMEOUT) as answer:
             return Answer(answer.status, json.load(answer))
     except HTTPError as error:
         with error:

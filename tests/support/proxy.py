@@ -22,7 +22,8 @@ class Proxy:
         self._listener = listener or socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.connections = 0
-        threading.Thread(target=self._accept, daemon=True, name="proxy").start()
+        self._thread = threading.Thread(target=self._accept, daemon=True, name="proxy")
+        self._thread.start()
 
     def cut(self) -> None:
         """Break all connections and refuse new ones."""
@@ -38,7 +39,10 @@ class Proxy:
 
     def close(self) -> None:
         self.cut()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # who waits in accept() does not hear of a socket that is closed
         self._listener.close()
+        self._thread.join(10)
 
     def _accept(self) -> None:
         while True:

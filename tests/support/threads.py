@@ -1,5 +1,6 @@
 """Threads with database connections of their own, and a way to see that one of them waits for a lock."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,14 +12,10 @@ from django.db import connections, transaction
 
 TIMEOUT = 60.0
 
-_WAITING = {
-    "postgresql": "SELECT count(*) FROM pg_stat_activity"
-    " WHERE datname = current_database() AND wait_event_type = 'Lock'",
-    # The cached view is refreshed at most every 0.1 s, and only if nobody has looked meanwhile.
-    "mysql": "SELECT count(*) FROM information_schema.innodb_trx t"
-    " JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id"
-    " WHERE t.trx_state = 'LOCK WAIT' AND p.db = DATABASE()",
-}
+_WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+# Of a transaction that waits, in what InnoDB says of itself. The view innodb_trx shows an old state for as long as
+# somebody looks at it each 0.1 s, whoever that is: several processes that wait for each other's locks to show see none.
+_WAITING_THREAD = re.compile(r"^LOCK WAIT .*?thread id (\d+)", re.MULTILINE | re.DOTALL)
 
 
 def start(alias: str, function: Callable[[], Any]) -> "Future[Any]":
@@ -121,11 +118,23 @@ def wait_until_waiting(alias: str, future: "Future[Any]") -> None:
     """Return once a thread waits for a lock in the database; fails if `future` ends without having waited."""
     deadline = time.monotonic() + TIMEOUT
     while time.monotonic() < deadline:
-        with connections[alias].cursor() as cursor:
-            cursor.execute(_WAITING[connections[alias].vendor])
-            if cursor.fetchone()[0]:
-                assert not future.done()
-                return
+        if _waits(alias):
+            assert not future.done()
+            return
         assert not future.done(), f"it did not wait: {future!r}"
-        time.sleep(0.15 if connections[alias].vendor == "mysql" else 0.01)
+        time.sleep(0.01)
     raise AssertionError("nobody waits for a lock")
+
+
+def _waits(alias: str) -> bool:
+    """Whether a connection to this database waits for a lock now."""
+    with connections[alias].cursor() as cursor:
+        if connections[alias].vendor == "postgresql":
+            cursor.execute(_WAITING)
+            return bool(cursor.fetchone()[0])
+        cursor.execute("SHOW ENGINE INNODB STATUS")
+        threads = {
+            thread for part in cursor.fetchone()[2].split("---TRANSACTION ") for thread in _WAITING_THREAD.findall(part)
+        }
+        cursor.execute("SELECT id FROM information_schema.processlist WHERE db = DATABASE()")
+        return any(str(number) in threads for (number,) in cursor.fetchall())

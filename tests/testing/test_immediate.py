@@ -153,6 +153,6 @@ def test_other_threads_run_what_they_enqueue(alias, shop, handle):
     with immediate(alias):
         thread = threading.Thread(target=enqueue, name="another")
         thread.start()
-        thread.join(20)
+        thread.join(60)
         where.enqueue()
     assert ran == ["another", "MainThread"]

@@ -186,7 +186,7 @@ def test_with_a_live_server(live_server, jobexec, handle):
     later = handle(done.append, name="shop.job")
     thread = threading.Thread(target=request)
     thread.start()
-    thread.join(20)
+    thread.join(60)
     jobexec.run_until_empty()
     assert done == [1]
     assert not TimerJob.objects.exists()

@@ -44,6 +44,7 @@ BAD: dict[str, list[Any]] = {
         *({}, {"a": 0}, {"a": 1001}, {"a": 1.5}, {"a": True}, {"a": None}, {"": 1}, {1: 1}),
     ],
     "CATEGORY_ORDER": ["Rank", "random", None, 1],
+    "KEEP_CHANGED_SESSIONS": [1, "no", None],
     "ATOMIC_JOBS": [1, "yes", None],
     "HISTORY_LEVEL": ["all", None, ["full"]],
     "DEPLOYMENT": ["shop", "shop:", ":1", "a:b:c", 5, "a :1"],

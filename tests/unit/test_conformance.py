@@ -1,16 +1,17 @@
-"""The conformance page: what it names exists, no row is without a test or a reason, no class is missing."""
+"""The conformance page: what it names exists, no row is without a test or a reason, no class is missing.
 
-import ast
+And no row waits for a capability that has been built: ``tests/support/capabilities.py`` knows how the code shows it.
+"""
+
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reference" / "conformance.md"
-TEST = re.compile(r"`(tests/[\w/]+\.py)::([\w:]+)`")
-VERDICT = re.compile(r"\*\*(Otherwise|Not applicable|Later):\*\*\s*(.*)", re.DOTALL)
+from tests.support.capabilities import WAITED_FOR, needed, overtaken
+from tests.support.conformance import PAGE, TEST, cases_of, tiers_of
+
+VERDICT = re.compile(r"\*\*(Otherwise|Not applicable|Later)(?: \([\w -]+\))?:\*\*\s*(.*)", re.DOTALL)
 
 CAMUNDA_JOBEXECUTOR = """
 AcquirableJobCacheTest AcquireJobCmdUnitTest AcquireJobsCmdTest BackoffJobAcquisitionStrategyTest
@@ -93,20 +94,21 @@ SOURCES = {
 
 
 def rows():
-    """(system, classes, behaviour, answer) of every row below the figures."""
-    found, system, classes = [], "", []
+    """(system, classes, behaviour, answer) of every row below the figures, and (answer, tiers)."""
+    found, system, classes, in_tiers = [], "", [], []
     for line in PAGE.read_text().splitlines():
         if line.startswith("## "):
             system = next(name for name in SOURCES if line.startswith(f"## {name}"))
         cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("|") else []
-        if not system or len(cells) != 3 or cells[2] in ("jobexec", "") or set(line) <= set("|-"):
+        if not system or len(cells) != 4 or cells[2] in ("jobexec", "") or set(line) <= set("|-"):
             continue
         classes = cells[0].split(", ") if cells[0] else classes
         found.append((system, classes, cells[1], cells[2]))
-    return found
+        in_tiers.append((cells[2], cells[3]))
+    return found, in_tiers
 
 
-ROWS = rows()
+ROWS, IN_TIERS = rows()
 
 
 def kind(answer):
@@ -114,28 +116,23 @@ def kind(answer):
     return verdict[1].lower() if verdict else "tested"
 
 
-def names_in(path):
-    """The tests of a file: functions, and Class::method."""
-    names = set()
-    for node in ast.parse(path.read_text()).body:
-        names.add(getattr(node, "name", ""))
-        if isinstance(node, ast.ClassDef):
-            names |= {f"{node.name}::{inner.name}" for inner in node.body if isinstance(inner, ast.FunctionDef)}
-    return {name for name in names if name.rpartition("::")[2].startswith("test_")}
-
-
 def test_every_line_of_the_tables_is_a_row():
     """Or a cell with a bar in it, or a row of two cells, would pass unread."""
     _, _, tables = PAGE.read_text().partition("\n## ")
     lines = [line for line in tables.splitlines() if line.startswith("|")]
-    heads = [line for line in lines if line.endswith("| jobexec |") or set(line) <= set("|-")]
+    heads = [line for line in lines if line.endswith("| jobexec | tier |") or set(line) <= set("|-")]
     assert len(ROWS) == len(lines) - len(heads) > 400
 
 
 def test_the_tests_that_are_named_exist():
-    known = {path: names_in(ROOT / path) for path, _ in TEST.findall(PAGE.read_text()) if (ROOT / path).is_file()}
-    missing = {f"{path}::{name}" for path, name in TEST.findall(PAGE.read_text()) if name not in known.get(path, ())}
-    assert missing == set()
+    named = set(TEST.findall(PAGE.read_text()))
+    assert {f"{path}::{name}" for path, name in named if name not in cases_of(path)} == set()
+
+
+def test_each_row_names_the_tiers_of_its_tests():
+    """`python -m tests.support.conformance` writes them."""
+    expected = [(answer, tiers_of(TEST.findall(answer))) for answer, _ in IN_TIERS]
+    assert [told for told in zip(IN_TIERS, expected, strict=True) if told[0] != told[1]] == []
 
 
 def test_what_looks_like_a_test_is_written_as_one():
@@ -164,3 +161,57 @@ def test_the_figures_are_those_of_the_rows():
     for system, count in counts.items():
         figures = " | ".join(str(number) for number in (count.total(), *(count[kind] for kind in kinds)))
         assert f"| {system} | {figures} |" in text
+
+
+# What rows wait for.
+
+
+def test_a_later_row_names_what_it_waits_for():
+    later = [answer for *_, answer in ROWS if kind(answer) == "later"]
+    assert [answer for answer in later if needed(answer) not in WAITED_FOR] == []
+
+
+def test_rows_wait_for_each_capability_and_the_page_explains_it():
+    assert {needed(answer) for *_, answer in ROWS} - {None} == set(WAITED_FOR)
+    introduction = PAGE.read_text().partition("\n## ")[0]
+    assert [name for name in WAITED_FOR if f"*{name}*" not in introduction] == []
+
+
+def test_no_row_waits_for_what_has_been_built():
+    """Whoever builds a capability mends its rows, and takes it out of WAITED_FOR."""
+    assert overtaken(answer for *_, answer in ROWS) == {}
+
+
+@pytest.mark.parametrize(
+    ("capability", "name"),
+    [
+        ("workers outside", "jobexec.external_job"),
+        ("workers outside", "jobexec.models.ExternalWorkerJob"),
+        ("REST", "jobexec.gateways.rest"),
+        ("REST", "JOBEXEC.GATEWAY_AUTH"),
+        ("keys", "@job(unique)"),
+        ("keys", "jobexec.models.JobKey"),
+        ("recurring jobs", "jobexec.schedule"),
+        ("recurring jobs", "jobexec.operations.schedules"),
+    ],
+)
+def test_the_finder_finds_a_row_that_waits_for_what_has_been_built(capability, name):
+    """The page once said of each of these that it did not exist, long after it had been built."""
+    waited_for = {capability: ("jobexec.nothing", name), "gates": ("jobexec.nothing",)}
+    wrong, right = f"**Later ({capability}):** there are none yet.", "**Later (gates):** there are no permits."
+    assert overtaken([right, wrong, "**Otherwise:** there are none."], waited_for) == {wrong: {name}}
+
+
+def test_the_finder_takes_patterns():
+    wrong = "**Later (keys):** there are none yet."
+    assert "jobexec.models.JobKey" in overtaken([wrong], {"keys": ("jobexec.models.*Key*",)})[wrong]
+
+
+def test_the_finder_finds_a_row_that_is_not_applicable_for_want_of_bpmn():
+    wrong = "**Not applicable:** BPMN. A timer is a timer here."
+    assert overtaken([wrong, "**Not applicable:** CMMN."], {"BPMN": ("jobexec.job",)}) == {wrong: {"jobexec.job"}}
+
+
+def test_no_row_refers_to_the_row_above():
+    """A row that is put between the two would change what it says."""
+    assert [answer for *_, answer in ROWS if re.search(r"\b(as|with the) above\b", answer)] == []

@@ -88,7 +88,7 @@ def test_defaults_that_are_no_json_are_left_out():
 def test_arguments_too_deep_are_refused(alias):
     handler = job(name="deep", unique=True)(lambda value: None)
     value = []
-    for _ in range(400):
+    for _ in range(150):
         value = [value]
     handler.enqueue(value)
     for _ in range(100_000):

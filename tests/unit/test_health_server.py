@@ -3,12 +3,13 @@
 import http.client
 import json
 import socket
+from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import pytest
 
 from jobexec.exceptions import NodeRefused
-from jobexec.executor import health_server
+from jobexec.executor import http_port
 from jobexec.executor.health_server import HealthServer
 from jobexec.executor.report import Report
 from tests.support.waiting import TIMEOUT, threads
@@ -70,16 +71,31 @@ def test_nothing_but_questions(serve):
 
 
 def test_a_client_that_says_nothing_or_nonsense_ends_nothing(serve, monkeypatch):
-    monkeypatch.setattr(health_server._Handler, "timeout", 0.05)
+    monkeypatch.setattr(http_port.BoundedServer, "deadline", 0.05)
     url = serve()
     address = urlsplit(url).hostname, urlsplit(url).port
-    with socket.create_connection(address) as silent:
-        assert ask(url, "/live")[0] == 200
+    with socket.create_connection(address, TIMEOUT) as silent:
         assert silent.recv(100) == b"", "it has been given up"
-    with socket.create_connection(address) as rude:
+    with socket.create_connection(address, TIMEOUT) as rude:
         rude.sendall(b"\x16\x03\x01\x02\x00\n\n")
         assert b"400" in rude.recv(1000)
+    monkeypatch.undo()
     assert ask(url, "/live")[0] == 200
+
+
+def test_who_sends_a_byte_now_and_then_keeps_nobody_waiting(serve, monkeypatch):
+    monkeypatch.setattr(http_port.BoundedServer, "deadline", 60.0)
+    monkeypatch.setattr(http_port.BoundedServer, "most", 3)
+    url = serve()
+    address = urlsplit(url).hostname, urlsplit(url).port
+    with ExitStack() as stack:
+        slow = [stack.enter_context(socket.create_connection(address, TIMEOUT)) for _ in range(5)]
+        for each in slow[2:]:
+            each.sendall(b"GET /li")
+        assert ask(url, "/live")[0] == 200
+        assert [each.recv(100) for each in slow[:2]] == [b"", b""], "the oldest have made room"
+        slow[4].sendall(b"ve HTTP/1.0\r\n\r\n")
+        assert slow[4].recv(12) == b"HTTP/1.0 200"
 
 
 def test_an_error_in_a_report_costs_one_answer_only(serve):

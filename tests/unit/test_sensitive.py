@@ -1,5 +1,7 @@
 """Which arguments are hidden, and how their values are taken out of texts."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,8 +9,9 @@ from hypothesis import strategies as st
 from jobexec.exceptions import InvalidJob
 from jobexec.handlers.decorator import job
 from jobexec.handlers.registry import isolated
+from jobexec.json_values import MAX_DEPTH, check_json, encode_json, is_too_deep
 from jobexec.redaction import redact, secrets_of
-from jobexec.sensitive import HIDDEN, hide, is_sensitive, redact_text
+from jobexec.sensitive import HIDDEN, MOST_SECRETS, hide, is_sensitive, redact_text, values_below
 
 
 @pytest.mark.parametrize(
@@ -121,6 +124,69 @@ def test_what_is_short_says_nothing_and_what_is_within_counts():
     assert (
         redact_text("abc 123 True None long", ["abc", 123, True, None, {"a": ["long", {}]}]) == "abc 123 True None ●●●"
     )
+
+
+def nested(depth, inner):
+    for _ in range(depth):
+        inner = [inner]
+    return inner
+
+
+def test_what_is_nested_deeper_than_any_door_lets_in_is_hidden():
+    deep = nested(3000, {"password": "hunter22", "plain": "also"})
+    shown = hide({"a": deep, "b": 1})
+    assert shown["b"] == 1
+    assert "hunter22" not in str(shown)
+    assert "hunter22" not in redact_text("it was hunter22", values_below({"a": deep}))
+    with pytest.raises(RecursionError):
+        secrets_of(None, '{"password":' + "[" * 200_000 + "]" * 200_000 + "}")
+
+
+def test_what_every_door_lets_in_is_shown():
+    value = {"args": [nested(MAX_DEPTH - 1, {"password": "p", "plain": "seen"})], "kwargs": {}}
+    assert "seen" in str(hide(value))
+    assert f"'password': '{HIDDEN}'" in str(hide(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "too_deep"),
+    [
+        ("[" * MAX_DEPTH + "]" * MAX_DEPTH, False),
+        ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), True),
+        ('{"a":' * 300 + "1" + "}" * 300, True),
+        ("[" + ",".join(['{"a": [1, {}]}'] * 1000) + "]", False),
+        (json.dumps(["[" * 500, '\\"[' * 500]), False),
+        (json.dumps(["]" * 500, nested(300, 1)]), True),
+    ],
+)
+def test_how_deep_json_is(text, too_deep):
+    assert is_too_deep(text) is too_deep
+
+
+def test_arguments_nested_too_deep_are_refused():
+    with pytest.raises(InvalidJob, match=r"order: expected JSON that is nested at most 200 deep\."):
+        check_json("order", nested(MAX_DEPTH + 1, 1))
+    assert encode_json(nested(MAX_DEPTH + 1, 1)) is None
+    check_json("order", nested(MAX_DEPTH - 1, 1))
+
+
+def test_with_too_many_secrets_nothing_is_left_of_a_text():
+    secrets = [f"secret-{number}" for number in range(MOST_SECRETS + 1)]
+    assert redact_text("nobody knows", secrets) == HIDDEN
+    assert redact_text("secret-7 and more", secrets[: MOST_SECRETS // 2]) == "●●● and more"
+
+
+def test_a_long_text_is_cut_before_it_is_searched_and_no_part_of_a_secret_is_left_at_the_cut():
+    secret = "0123456789abcdef"
+    text = secret * 100
+    for most in range(100, 140):
+        found = redact_text(f"begin {text} end", [secret], most)
+        assert len(found) <= most + 50
+        assert "characters left out" in found
+        assert "0123" not in found.replace(HIDDEN, "")
+        assert found.startswith("begin ")
+    overlapping = ["abcabc", "bcabca", "cabcab"]
+    assert redact_text("abc" * 500, overlapping, 300) == "\n... 1500 characters left out ...\n"
 
 
 def test_the_longest_value_goes_first():

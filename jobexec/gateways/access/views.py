@@ -16,6 +16,7 @@ from django.views.decorators.csrf import csrf_exempt
 from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
 
 from .audit import audit, logger
+from .browsers import is_json, refuse_other_sites
 from .client import Client
 from .limits import limit
 from .strangers import turned_away
@@ -91,10 +92,14 @@ class _Rule:
     def refusal(self, request: HttpRequest, client: Client | None = None) -> Refusal | None:
         """Why the request is not served; None if it is. Asks the database if it is not told who the client is."""
         try:
+            refuse_other_sites(request)
             client = client or _client(request)
             client.check(*self.permissions)
             if self.limited:
                 limit(client)
+            if not is_json(request):
+                detail = f"The body: expected the content type application/json, got {request.content_type!r}."
+                return Refusal(415, "INVALID_ARGUMENT", detail)
         except Unauthenticated as error:
             turned_away.tell(request.META.get("REMOTE_ADDR") or "", error)
             return Refusal(401, "UNAUTHORIZED", str(error), {"WWW-Authenticate": 'Basic realm="jobexec", Bearer'})

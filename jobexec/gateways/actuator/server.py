@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from jobexec.executor.connections import close_connections
-from jobexec.executor.http_port import HttpPort, place_of
+from jobexec.executor.http_port import BoundedServer, HttpPort, place_of
 
 from . import answers
 from .answers import Answer
@@ -39,19 +38,12 @@ class MetricsServer(HttpPort):
         super().__init__("--metrics-port", "jobexec-gateway-metrics", host, port, lambda: _Server(host, port))
 
 
-class _Server(ThreadingHTTPServer):
-    allow_reuse_address = True
-    daemon_threads = True
+class _Server(BoundedServer):
+    deadline = 30.0  # metrics ask the database
 
     def __init__(self, host: str, port: int) -> None:
         self.address_family, address = place_of(host, port)
         super().__init__(address, _Handler)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            close_connections()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         logger.debug("A request to the metrics port failed", exc_info=True)

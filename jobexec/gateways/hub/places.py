@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ _MORE = 2
 _ANY: Hashable = object()
 
 
-class Place:
+class Place(ABC):
     """A place in the queue, from entering it to leaving; a context manager.
 
     ``kind`` says what else is asked for (tenants, filters): where one finds nothing, others of the same types and kind
@@ -44,9 +45,9 @@ class Place:
         """There are more jobs than this one takes: wake some others of the same kind."""
         self._queue.wake(self.types, most=_MORE, kind=self.kind, but=self)
 
+    @abstractmethod
     def ring(self) -> None:
         """End the wait. Raises RuntimeError if there is nobody any more who could be woken."""
-        raise NotImplementedError
 
     def heard(self) -> bool:
         """Whether there was word since the last time."""

@@ -120,6 +120,8 @@ def stop() -> None:
     global _writing
     with _lock:
         ending, _writing = _writing, None
+        if ending is not None:
+            _events.disconnect()
     if ending is not None:
         try:
             call_in_thread("jobexec-gateway-leave", ending.leave, _LAST)

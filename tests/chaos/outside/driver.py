@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.chaos import nodes, servers
+from tests.chaos import nodes
 from tests.chaos.journal import Journal, now
 from tests.chaos.nodes import Node
+from tests.support import servers
 
 from .mixture import Mixture
 from .processes import Gateway, Worker, answers, free_ports

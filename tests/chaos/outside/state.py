@@ -5,6 +5,7 @@ from typing import Any
 from django.db import connection
 
 from jobexec.models import JOB_TABLES, ExclusiveLock, ExecutorNode, Incident, IncidentState, JobLog, Suspension
+from tests.chaos.state import dead_nodes
 
 _COLUMNS = ("pk", "handler_type", "lock_owner", "due_date", "tenant_id", "suspend_requested", "exception_message")
 _LOGGED = ("job_id", "state", "handler_type", "exception_message")
@@ -43,4 +44,6 @@ def at_rest() -> bool:
     """Whether there is nothing that anybody could do or does."""
     busy = [table for table in JOB_TABLES if table.state in _BUSY]
     assert len(busy) == len(_BUSY), [table.state for table in JOB_TABLES]
-    return not any(table._base_manager.exists() for table in busy) and not ExclusiveLock.objects.exists()
+    if dead_nodes() or ExclusiveLock.objects.exists():
+        return False
+    return not any(table._base_manager.exists() for table in busy)

@@ -29,7 +29,7 @@ class Client:
             self.channel = grpc.secure_channel(target, credentials, options)
         self.stub, self.metadata = GatewayStub(self.channel), metadata
 
-    def poll(self, type, most=1, wait=-1, timeout=TIMEOUT, deadline=20, **fields):
+    def poll(self, type, most=1, wait=-1, timeout=TIMEOUT, deadline=60, **fields):
         """An open call of ActivateJobs."""
         fields = {"worker": "w", **fields}
         request = pb.ActivateJobsRequest(
@@ -50,7 +50,7 @@ class Client:
         """`client.CompleteJob(jobKey=7)`"""
         method = getattr(self.stub, name)
         kind = getattr(pb, f"{name}Request")
-        return lambda **fields: method(kind(**fields), timeout=20, metadata=self.metadata)
+        return lambda **fields: method(kind(**fields), timeout=60, metadata=self.metadata)
 
     def close(self):
         self.channel.close()

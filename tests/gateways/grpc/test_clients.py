@@ -12,14 +12,14 @@ from jobexec import clock, job
 from jobexec.gateways import seen
 from jobexec.gateways.grpc.gateway import GrpcGateway
 from jobexec.gateways.grpc.options import Options
-from jobexec.gateways.hub import hands
+from jobexec.gateways.hub import hands, watch
 from jobexec.handlers import registry
 from jobexec.models import Job
 from jobexec.operations.gateway_clients import create_client
 from tests.gateways.grpc.real import LANGUAGES, workers
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.transactional, pytest.mark.slow]
+pytestmark = [pytest.mark.transactional, pytest.mark.nightly]
 
 HOUR = 3_600_000
 
@@ -111,9 +111,10 @@ def jobs_of(text):
 
 
 @pytest.mark.parametrize("language", ["python", "node"])
-def test_a_waiting_worker_is_woken_when_a_job_comes(gateway, team, language):
-    """On a quiet machine within some ten milliseconds. Without word of the job it would be the next look, after ten
-    seconds, or its next poll."""
+def test_a_waiting_worker_is_woken_when_a_job_comes(gateway, team, language, monkeypatch):
+    """On a quiet machine within some ten milliseconds. Without word of the job it would be its next poll: the gateway
+    looks by itself once an hour here, except where nobody tells it of jobs."""
+    monkeypatch.setattr(watch, "PROBE", 3600.0)
     worker = team.start(language)
     gateway.waiting(1)
     made = []
@@ -123,7 +124,7 @@ def test_a_waiting_worker_is_woken_when_a_job_comes(gateway, team, language):
         until(lambda number=number: len(worker.keys("ended")) == number)
         gateway.waiting(1)
     waits = [begun - before for before, begun in zip(made, worker.times("begun"), strict=True)]
-    assert median(waits) < 3, waits
+    assert median(waits) < 5, waits
 
 
 @pytest.mark.databases("sqlite")
@@ -134,17 +135,19 @@ def test_idle_workers_are_held_and_do_not_spin(gateway, team):
     team.start("go", "three")
     gateway.waiting(3)
     time.sleep(3)  # nothing happens, which nobody can wait for
-    assert seen.registry.counts().polls["grpc"] - before == 3
+    # One each; on a slow machine a poll may have come to its end. Who spins makes dozens.
+    assert 3 <= seen.registry.counts().polls["grpc"] - before <= 9
 
 
 @pytest.mark.databases("sqlite", "postgresql")
-def test_a_job_that_is_not_done_in_time_goes_to_another_language_and_the_late_one_is_refused(gateway, team):
+def test_a_job_that_is_not_done_in_time_goes_to_another_language_and_the_late_one_is_refused(gateway, team, tmp_path):
     slow = team.start("python", timeout=1000, most=1)  # while it is busy it asks for no other
-    made = gateway.make(variables={"act": "late"}, headers={"seconds": "4"}, on_complete="paid")
+    go = tmp_path / "go"
+    made = gateway.make(variables={"act": "late"}, headers={"until": str(go)}, on_complete="paid")
     until(lambda: slow.keys("begun") == [made.job_key])
-    gateway.rows().update(custom_headers={"seconds": "0"})  # whoever has it next is faster
-    fast = team.start("node")
-    until(lambda: fast.keys("ended") == [made.job_key])
+    fast = team.start("node")  # does not wait
+    until(lambda: fast.keys("ended") == [made.job_key] and given(gateway.alias, "paid"))
+    go.touch()
     until(lambda: f"Job {made.job_key} not found" in slow.text)
     (result,) = given(gateway.alias, "paid")
     assert result["variables"]["by"] == "node"
@@ -213,7 +216,6 @@ def test_a_thousand_jobs_over_several_workers_are_each_done_once(gateway, team):
     assert Job.objects.using(gateway.alias).exclude(attempts=0).count() == 0
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.databases("postgresql")
 def test_an_idle_stream_is_alive_after_five_minutes(gateway, team):
@@ -223,7 +225,7 @@ def test_an_idle_stream_is_alive_after_five_minutes(gateway, team):
     assert {stream for each in seen.registry.sights() for stream in each.streams} == streams
     for language in ("python", "node"):
         gateway.make(language, on_complete="paid")
-    until(lambda: len(given(gateway.alias, "paid")) == 2, 5)
+    until(lambda: len(given(gateway.alias, "paid")) == 2, 15)
     assert all(len(each.keys("ended")) == 1 for each in started)
 
 
@@ -251,7 +253,7 @@ class TestCredentials:
         }
         with workers(gateway.port, **variables) as team:
             team.start("node")
-            until(lambda: given(gateway.alias, "paid"), 30)
+            until(lambda: given(gateway.alias, "paid"))
 
     def test_python_with_a_certificate(self, gateway, authority):
         create_client(gateway.alias, name="bank")

@@ -16,7 +16,7 @@ from jobexec.models import ExternalWorkerJob
 from tests.gateways.grpc.bed import Client, Streamed
 from tests.support import databases
 from tests.support.processes import Process
-from tests.support.waiting import until
+from tests.support.waiting import TIMEOUT, until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.slow]
 Code = grpc.StatusCode
@@ -81,7 +81,7 @@ def test_the_second_signal_leaves_at_once(engine, run):
         process.send(signal.SIGTERM)
         process.said("Draining: 1 calls are being answered.")
         process.send(signal.SIGTERM)
-        assert process.ended(20) == 3, process.text
+        assert process.ended(30) == 3, process.text
         assert completing.code() == Code.UNAVAILABLE
     client.close()
 
@@ -97,7 +97,7 @@ def test_a_call_that_runs_is_answered_before_the_end(engine, run):
         until(lambda: waits_for_a_lock(engine))
         process.send(signal.SIGTERM)
         process.said("Draining: 1 calls are being answered.")
-    assert completing.result(30) == pb.CompleteJobResponse()
+    assert completing.result(TIMEOUT) == pb.CompleteJobResponse()
     assert process.ended() == 0
     assert not ExternalWorkerJob.objects.using(engine).exists()
     client.close()

@@ -27,7 +27,7 @@ def code_of(call, **fields):
 def test_health(gateway, name):
     stub = health_pb2_grpc.HealthStub(gateway.client.channel)
     request = health_pb2.HealthCheckRequest(service=name)
-    assert stub.Check(request, timeout=20).status == health_pb2.HealthCheckResponse.SERVING
+    assert stub.Check(request, timeout=60).status == health_pb2.HealthCheckResponse.SERVING
     watching = iter(stub.Watch(request, timeout=60))
     assert next(watching).status == health_pb2.HealthCheckResponse.SERVING
     gateway.gateway.stop()  # does not wait for who watches
@@ -42,7 +42,7 @@ def test_reflection_shows_the_interface(gateway):
         reflection_pb2.ServerReflectionRequest(list_services=""),
         reflection_pb2.ServerReflectionRequest(file_containing_symbol="gateway_protocol.Gateway"),
     ]
-    services, file = stub.ServerReflectionInfo(iter(requests), timeout=20)
+    services, file = stub.ServerReflectionInfo(iter(requests), timeout=60)
     assert "gateway_protocol.Gateway" in [each.name for each in services.list_services_response.service]
     assert file.file_descriptor_response.file_descriptor_proto == [pb.DESCRIPTOR.serialized_pb]
 

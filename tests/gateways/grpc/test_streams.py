@@ -90,8 +90,10 @@ def test_after_its_client_has_gone_jobs_are_for_others(gateway):
     gone.cancel()
     until(lambda: gateway.gateway.service.open == 0)
     made = gateway.make("payment")
-    (got,) = gateway.client.activate("payment")
-    assert got.key == made.job_key
+    got = []
+    # Its last look may have been on its way, and gives the job back.
+    until(lambda: got.extend(gateway.client.activate("payment")) or got)
+    assert [job.key for job in got] == [made.job_key]
     assert gateway.row(made.job_key).attempts == 1
 
 
@@ -113,11 +115,11 @@ def test_what_a_client_does_not_take_goes_to_another(gateway, monkeypatch):
 
 @pytest.mark.databases("sqlite")
 def test_a_stream_ends_with_ok_before_the_deadline_that_its_client_takes_for_an_error(gateway, monkeypatch):
-    monkeypatch.setattr(streams, "_BEFORE_THE_END", 1.7)
+    monkeypatch.setattr(streams, "_BEFORE_THE_END", 59.7)
     began = time.monotonic()
-    stream = Streamed(gateway.client.stream("payment", deadline=2))
+    stream = Streamed(gateway.client.stream("payment", deadline=60))
     assert stream.ended() == Code.OK
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.databases("sqlite")

@@ -14,12 +14,11 @@ from django.core.signals import got_request_exception
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 
-from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidJob, JobNotFound, JobStateError, NotAllowed
 from jobexec.gateways import hub
-from jobexec.gateways.access import client_of, protected
+from jobexec.gateways.access import protected
+from jobexec.gateways.rest.common import database
 from jobexec.gateways.rest.unstorable import EXPECTED, UNSTORABLE
-from jobexec.operations.external_types import Caller
 
 from .errors import EngineError, answer, invalid, no_such_task, problem, refused
 
@@ -112,22 +111,6 @@ def unexpected(request: HttpRequest) -> HttpResponse:
 
 
 _UNEXPECTED = "An unexpected error occurred; see the log of the server."
-
-
-def caller_of(request: HttpRequest) -> Caller:
-    return client_of(request).caller
-
-
-def database() -> str:
-    """The alias of the engine that the gateways serve."""
-    return get_settings().gateway_database
-
-
-def nothing() -> HttpResponse:
-    """The answer of what has nothing to tell."""
-    response = HttpResponse(status=204)
-    del response["Content-Type"]
-    return response
 
 
 def json_answer(value: Any) -> HttpResponse:

@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from jobexec import clock
 from jobexec.gateways import asks, hub, seen
+from jobexec.gateways.rest.common import caller_of, database
 from jobexec.gateways.rest.waiting_room import Parcel, release_thread
 from jobexec.models import ExternalWorkerJob
 from jobexec.operations.external import activate_jobs, yield_jobs
@@ -22,7 +23,7 @@ from jobexec.operations.external_fetch import MAX_JOBS
 from jobexec.operations.external_types import ActivatedJob
 
 from .bodies import body_of
-from .endpoint import caller_of, database, guarded, json_answer
+from .endpoint import guarded, json_answer
 from .shown import locked_task
 from .topics import Asked, Topic, asked
 

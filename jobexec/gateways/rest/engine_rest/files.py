@@ -7,11 +7,12 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.utils.http import content_disposition_header
 
+from jobexec.gateways.rest.common import caller_of, database
 from jobexec.models import AbstractJob
 from jobexec.operations.external_types import Caller
 
 from .bodies import Body
-from .endpoint import caller_of, database, endpoint
+from .endpoint import endpoint
 from .errors import EngineError
 from .queries import TaskQuery
 from .variables import file_of

@@ -6,9 +6,10 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 
 from jobexec import clock
+from jobexec.gateways.rest.common import caller_of, database
 
 from .bodies import Body, body_of
-from .endpoint import caller_of, database, endpoint, json_answer
+from .endpoint import endpoint, json_answer
 from .queries import TABLES, TaskQuery, of_address, page_of, visible
 from .shown import task
 

@@ -9,6 +9,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 
 from jobexec.conf import get_settings
+from jobexec.gateways.rest.common import caller_of, database, nothing
 from jobexec.models import Batch
 from jobexec.operations import external
 from jobexec.operations.adjust import set_retries
@@ -19,7 +20,7 @@ from jobexec.operations.selection import OperationResult
 
 from .bodies import Body, body_of
 from .conditions import key_of
-from .endpoint import caller_of, database, endpoint, json_answer, nothing, said
+from .endpoint import endpoint, json_answer, said
 from .errors import EngineError, invalid, no_such_task, refused
 from .queries import TaskQuery, one
 from .times import shown

@@ -10,12 +10,13 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 
 from jobexec.exceptions import WrongWorker
+from jobexec.gateways.rest.common import caller_of, database, nothing
 from jobexec.operations import external
 from jobexec.operations.external_types import Caller
 
 from .bodies import Body, body_of
 from .conditions import key_of
-from .endpoint import caller_of, database, endpoint, json_answer, nothing, said
+from .endpoint import endpoint, json_answer, said
 from .errors import no_such_task, refused
 from .queries import one
 from .shown import task

@@ -14,11 +14,12 @@ from django.http import HttpRequest, HttpResponseBase, JsonResponse
 
 from jobexec.conf import get_settings
 from jobexec.gateways import asks, hub, seen, wire
+from jobexec.gateways.rest.common import caller_of, database
 from jobexec.gateways.rest.waiting_room import Parcel, release_thread
 from jobexec.operations.external_types import ActivatedJob, Caller, Fetch
 
 from .body import Body, read
-from .endpoint import caller_of, database, guarded
+from .endpoint import guarded
 from .problems import invalid
 from .shown import activated_job
 

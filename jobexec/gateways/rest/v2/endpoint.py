@@ -14,25 +14,15 @@ from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from jobexec.conf import get_settings
 from jobexec.gateways import hub
-from jobexec.gateways.access import client_of, protected
-from jobexec.operations.external_types import Caller
+from jobexec.gateways.access import protected
+from jobexec.gateways.rest.common import database
 
 from .problems import INTERNAL, METHOD_NOT_ALLOWED, answer, code_of, invalid, problem
 
 logger = logging.getLogger("jobexec.gateway")
 
 View: TypeAlias = Callable[..., Awaitable[HttpResponseBase]]
-
-
-def database() -> str:
-    """The alias of the engine that the gateways serve."""
-    return get_settings().gateway_database
-
-
-def caller_of(request: HttpRequest) -> Caller:
-    return client_of(request).caller
 
 
 def endpoint(*permissions: str, limited: bool = True) -> Callable[[Callable[..., HttpResponseBase]], View]:
@@ -108,13 +98,6 @@ def key_in(field: str, text: str) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 25):
         raise invalid(field, "a decimal number", text)
     return int(text)
-
-
-def nothing() -> HttpResponse:
-    """The answer of what has nothing to tell."""
-    response = HttpResponse(status=204)
-    del response["Content-Type"]
-    return response
 
 
 def json_answer(value: dict[str, Any]) -> HttpResponse:

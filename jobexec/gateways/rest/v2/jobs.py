@@ -10,6 +10,7 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 
 from jobexec.gateways.access import audit, client_of
+from jobexec.gateways.rest.common import caller_of, database, nothing
 from jobexec.operations.external import (
     complete_external_job,
     extend_external_deadline,
@@ -20,7 +21,7 @@ from jobexec.operations.external import (
 )
 
 from .body import Body, read
-from .endpoint import caller_of, database, endpoint, key_in, nothing
+from .endpoint import endpoint, key_in
 from .problems import INVALID_ARGUMENT, Refused
 
 _INT32 = 2**31 - 1

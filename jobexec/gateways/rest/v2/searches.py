@@ -6,6 +6,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
+from jobexec.gateways.rest.common import caller_of, database
 from jobexec.operations.external_search import (
     MOST,
     keys_of_jobs,
@@ -15,7 +16,7 @@ from jobexec.operations.external_search import (
 
 from . import shown
 from .body import read
-from .endpoint import caller_of, database, endpoint, json_answer
+from .endpoint import endpoint, json_answer
 from .filters import FLAG, KEY, NUMBER, TEXT, TIME, Member, filter_of, order_of, page_of
 
 #: The members of JobFilter.

@@ -11,10 +11,11 @@ from django.http import HttpRequest, HttpResponse
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.gateways import wire
+from jobexec.gateways.rest.common import caller_of, database
 from jobexec.operations.external_search import Figures, external_statistics, external_types, no_figures, workers_of
 
 from .body import Body, read
-from .endpoint import caller_of, database, endpoint, json_answer
+from .endpoint import endpoint, json_answer
 from .filters import TEXT, Member, filter_of, moment_of, page_of
 from .problems import INVALID_ARGUMENT, Refused, invalid
 

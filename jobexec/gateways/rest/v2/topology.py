@@ -7,9 +7,10 @@ from importlib.metadata import PackageNotFoundError, version
 
 from django.http import HttpRequest, HttpResponse
 
+from jobexec.gateways.rest.common import nothing
 from jobexec.gateways.wire import CONTRACT
 
-from .endpoint import endpoint, json_answer, nothing
+from .endpoint import endpoint, json_answer
 
 
 @endpoint("work", limited=False)

@@ -50,7 +50,8 @@ async def main() -> None:
         if act == "fail" or (act == "fail_once" and job.retries == 1):
             raise RuntimeError("no luck")
         if act == "late":
-            await asyncio.sleep(float(job.custom_headers["seconds"]))
+            while not Path(job.custom_headers["until"]).exists():
+                await asyncio.sleep(0.05)
         print("ended", job.key, time.time(), flush=True)
         return {"by": name, "seen": sorted(job.variables)}
 

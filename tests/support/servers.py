@@ -1,10 +1,12 @@
-"""The databases under the nodes: servers that can be killed and started again, and a file."""
+"""Database servers of a test run's own, which can be killed and started again; and a file."""
 
 import ctypes
 import os
 import pwd
 import secrets
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,8 +16,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from demo_project.postgresql_server import _public_temporary_folder
-
-from .journal import now
 
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -61,9 +61,9 @@ class Server:
                 start_new_session=True,
                 preexec_fn=end_with_parent,
             )
-        end = now() + 60
+        end = time.monotonic() + 60
         while not self._answers():
-            if self.process.poll() is not None or now() > end:
+            if self.process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"{command[0]} does not answer; its log is {log}")
             time.sleep(0.05)
 
@@ -169,23 +169,41 @@ def _execute(database: dict[str, Any], statement: str) -> None:
 
 
 class Mariadb(Server):
+    """On a socket, or also on a port of 127.0.0.1; `options` are added to the command line of the server."""
+
     ways: ClassVar = {"fast": signal.SIGTERM, "immediate": signal.SIGKILL}
 
-    def __init__(self, folder: Path) -> None:
+    #: Without durability, because the data go with the server.
+    IN_A_HURRY: ClassVar = (
+        "--innodb-flush-log-at-trx-commit=0",
+        "--innodb-flush-method=nosync",
+        "--innodb-doublewrite=OFF",
+        "--skip-log-bin",
+        "--max-connections=400",
+    )
+
+    def __init__(self, folder: Path, *options: str, port: int | None = None) -> None:
         self._home = tempfile.TemporaryDirectory(prefix="jobexec-chaos-", dir="/tmp", ignore_cleanup_errors=True)
         home, self._log = Path(self._home.name), folder / "mariadb.log"
         user = ["--user=root"] if os.geteuid() == 0 else []
         place = ["--no-defaults", f"--datadir={home / 'data'}", *user]
         with self._log.open("ab") as log:
-            install = ["mariadb-install-db", *place, "--auth-root-authentication-method=normal", "--skip-test-db"]
+            install = [
+                program("mariadb-install-db"),
+                *place,
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+            ]
             subprocess.run(install, stdout=log, stderr=log, check=True)
-        socket = str(home / "s")
-        self._command = ["mariadbd", *place, f"--socket={socket}", "--skip-networking"]
+        local = str(home / "s")
+        self.port = port
+        network = [f"--port={port}", "--bind-address=127.0.0.1"] if port else ["--skip-networking"]
+        self._command = [program("mariadbd"), *place, f"--socket={local}", *network, *options]
         self.database = {
             "ENGINE": "django.db.backends.mysql",
             "NAME": "chaos",
             "USER": "root",
-            "HOST": socket,
+            "HOST": local,
             "OPTIONS": {"charset": "utf8mb4"},
         }
         self.start()
@@ -203,6 +221,8 @@ class Mariadb(Server):
     def _answers(self) -> bool:
         import pymysql
 
+        if not Path(self.database["HOST"]).exists():
+            return False  # PyMySQL would leave a socket open
         try:
             self._connect().close()
         except pymysql.Error:
@@ -212,6 +232,20 @@ class Mariadb(Server):
     def close(self) -> None:
         super().close()
         self._home.cleanup()
+
+
+def program(name: str) -> str:
+    """The path of a server's program, which need not be on a user's PATH. Raises FileNotFoundError."""
+    path = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))
+    if path is None:
+        raise FileNotFoundError(f"{name} is not installed")
+    return path
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 on which nobody listens now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def make(name: str, folder: Path, address: str | None) -> Server:

@@ -1,0 +1,23 @@
+"""Helpers that the views of both REST gateways share."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+
+from jobexec.gateways.access import client_of
+from jobexec.gateways.access.client import database
+from jobexec.operations.external_types import Caller
+
+__all__ = ["caller_of", "database", "nothing"]
+
+
+def caller_of(request: HttpRequest) -> Caller:
+    """The client of the request, as operations want to know it."""
+    return client_of(request).caller
+
+
+def nothing() -> HttpResponse:
+    """Return an answer without a body, status 204."""
+    response = HttpResponse(status=204)
+    del response["Content-Type"]
+    return response

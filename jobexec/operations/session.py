@@ -1,0 +1,126 @@
+"""What the driver knows of its connection, asked without a round trip."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from django.db import InterfaceError, OperationalError
+
+#: Begun, active, in an error: all of libpq's states but idle (0) and unknown (4), which is that of a dead connection.
+_OPEN_ON_POSTGRESQL = frozenset({1, 2, 3})
+_IN_TRANSACTION_ON_MYSQL = 1
+
+#: So many errors are looked at that led to one another.
+_CHAIN = 20
+
+# Connection exceptions (class 08), and a server that shuts down, crashes or starts.
+_LOST_SQLSTATES = ("08", "57P01", "57P02", "57P03", "57P05")
+# Server shutdown, aborted, killed, gone away, lost during a query, extended.
+_LOST_MYSQL_ERRORS = frozenset({1053, 1152, 1927, 2006, 2013, 2055})
+
+
+def in_transaction(connection: Any) -> bool:
+    """Whether a transaction is open on a connection of Django's, also one that a statement of SQL has begun.
+
+    A driver that cannot tell (mysqlclient) is believed to have none that Django has not begun.
+    """
+    raw = connection.connection
+    if connection.vendor == "postgresql":
+        return raw.pgconn.transaction_status in _OPEN_ON_POSTGRESQL
+    if connection.vendor == "sqlite":
+        return not is_closed(connection) and bool(raw.in_transaction)
+    return bool(getattr(raw, "server_status", 0) & _IN_TRANSACTION_ON_MYSQL)
+
+
+def is_closed(connection: Any) -> bool:
+    """Whether somebody has closed the driver's connection behind Django's back."""
+    raw = connection.connection
+    if connection.vendor == "postgresql":
+        return bool(raw.closed)
+    if connection.vendor == "sqlite":
+        try:
+            raw.in_transaction  # noqa: B018
+            raw.total_changes  # noqa: B018
+        except Exception:  # only the driver's own ProgrammingError, but of whichever driver
+            return True
+        return False
+    return not getattr(raw, "open", True)
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether an error, or one that it came from, says that a connection of Django's is gone.
+
+    And not what was wrong with a statement. Some drivers raise another error when a dead connection is closed.
+    """
+    seen: BaseException | None = error
+    for _ in range(_CHAIN):
+        if seen is None:
+            return False
+        if _says_lost(seen):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+def is_of_connection(error: BaseException) -> bool:
+    """Whether an error may come from a database that is away, and not from what was asked of it."""
+    return isinstance(error, OperationalError | InterfaceError) or is_lost(error)
+
+
+def _says_lost(error: BaseException) -> bool:
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    cause = error.__cause__
+    state = getattr(cause, "sqlstate", None)
+    if state is not None:
+        return str(state).startswith(_LOST_SQLSTATES)
+    if error.args and isinstance(error.args[0], int):
+        return error.args[0] in _LOST_MYSQL_ERRORS or error.args[0] == 0  # PyMySQL's own: it is closed already
+    # libpq has no state for an error that no server has sent.
+    return type(cause).__module__.startswith("psycopg")
+
+
+# What changes a session until its end. SET LOCAL and SET TRANSACTION end with the transaction.
+_STATEMENT = re.compile(
+    r"(?:^|;)(?:\s|\(|--[^\n]*\n|/\*(?:(?!\*/).)*\*/)*"
+    r"(?:SET(?!\s+(?:LOCAL|TRANSACTION|CONSTRAINTS)\b)|RESET|DISCARD|BEGIN|START|LOCK|UNLOCK|LISTEN|UNLISTEN|PREPARE|"
+    r"DEALLOCATE|LOAD|USE|PRAGMA|ATTACH|DETACH|XA|HANDLER|DECLARE\s+\S+\s.*\bWITH\s+HOLD|"
+    r"CREATE\s+(?:OR\s+REPLACE\s+)?(?:(?:GLOBAL|LOCAL)\s+)?TEMP(?:ORARY)?)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_FUNCTION = re.compile(r"\b(?:set_config|pg_(?:try_)?advisory_lock(?:_shared)?|get_lock)\s*\(", re.IGNORECASE)
+#: How the statements of the ORM begin.
+_PLAIN = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "SAVEPO", "RELEAS"})
+
+
+class SessionWatch:
+    """An execute wrapper of Django's that notes whether somebody changes the session of a connection."""
+
+    __slots__ = ("changed",)
+
+    def __init__(self) -> None:
+        self.changed = False
+
+    def __call__(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        if not self.changed and not _is_plain(sql):
+            self.changed = changes_session(sql)
+        return execute(sql, params, many, context)
+
+
+def _is_plain(sql: Any) -> bool:
+    if not isinstance(sql, str) or sql[:6] not in _PLAIN or ";" in sql:
+        return False
+    text = sql.lower()
+    return "lock" not in text and "set_config" not in text
+
+
+def changes_session(sql: Any) -> bool:
+    """Whether a statement leaves something behind in its session: a role, a setting, a lock, a temporary table.
+
+    What is not text (``psycopg.sql``) is believed to.
+    """
+    if isinstance(sql, bytes):
+        sql = sql.decode("utf-8", "replace")
+    return not isinstance(sql, str) or bool(_STATEMENT.search(sql) or _FUNCTION.search(sql))

@@ -1,0 +1,82 @@
+"""The time that a tier may take: a run of a whole tier that takes half as much again, on an idle machine, fails."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import tiers
+
+SLOWEST = 25
+
+#: Cores that others may use on a machine that counts as idle.
+_IDLE = 0.3
+
+
+def is_whole(config: pytest.Config) -> bool:
+    """Whether the run is one of all tests of its tier, and not of some that somebody has chosen."""
+    from_settings = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    chosen = config.option.keyword or config.option.markexpr or config.option.collectonly
+    return from_settings and not chosen and not tiers.NAMED
+
+
+class Budget:
+    """A plugin for the process that reports."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._tier = tiers.current()
+        self._left = 0
+        self._seconds = 0.0
+        self._too_long = ""
+        if config.option.durations is None:
+            config.option.durations = SLOWEST
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        self._busy = _busy_cores()
+        self._began = time.monotonic()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: Any) -> None:
+        self._left = getattr(node, "workeroutput", {}).get("left", self._left)
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        self._left = len(items)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        self._seconds = time.monotonic() - self._began
+        if self._seconds <= 90 * self._tier.minutes:
+            return
+        busy = max(self._busy, _busy_cores())
+        self._too_long = f"More than half over its {self._tier.minutes} minutes"
+        if busy <= _IDLE:
+            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        else:
+            self._too_long += f"; others used {busy:.1f} cores meanwhile"
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        minutes, seconds = divmod(round(self._seconds), 60)
+        later = [tier.command for tier in tiers.TIERS.values() if len(tier.leaves) < len(self._tier.leaves)]
+        left = f", {self._left} tests left to {' and '.join(later)}" if self._left else ""
+        terminalreporter.section(f"tier {self._tier.name}: {minutes} min {seconds} s{left}", sep="-")
+        if self._too_long:
+            terminalreporter.line(self._too_long, red=True)
+
+
+def _busy_cores() -> float:
+    """How many cores are at work now, while this process sleeps; 0 where that cannot be said."""
+    source = Path("/proc/stat")
+    if not source.exists():
+        return 0.0
+
+    def ticks() -> tuple[int, int]:
+        numbers = [int(number) for number in source.read_text().split("\n", 1)[0].split()[1:9]]
+        return sum(numbers), sum(numbers) - numbers[3] - numbers[4]
+
+    all_before, busy_before = ticks()
+    time.sleep(0.4)
+    all_after, busy_after = ticks()
+    cores = sum(line.startswith("cpu") for line in source.read_text().splitlines()) - 1
+    return cores * (busy_after - busy_before) / max(1, all_after - all_before)

@@ -1,0 +1,108 @@
+"""The capabilities for which rows of the conformance page wait, and whether the code has them by now."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from django.apps import apps
+
+import jobexec
+from jobexec.conf.validation import GLOBAL, PER_ENGINE
+from jobexec.handlers.options import JobOptions
+
+PACKAGE = Path(jobexec.__file__).parent
+
+#: Each capability with the names that would show that it has been built; one of them is enough. They are written as
+#: ``jobexec.chain`` (a public name or a module), ``jobexec.models.Job`` (a model), ``JOBEXEC.ENGINES`` (a setting) and
+#: ``@job(unique)`` (an option); ``*`` stands for any text.
+WAITED_FOR = {
+    "gates": (
+        "@job(resource)",
+        "JOBEXEC.RESOURCES",
+        "jobexec.models.BlockedJob",
+        "jobexec.models.*Resource*",
+        "jobexec.models.*Permit*",
+        "jobexec.*.permits",
+        "jobexec.*breaker*",
+    ),
+    "messages": (
+        "@job(wait_for)",
+        "jobexec.publish_message",
+        "jobexec.models.*Message*",
+        "jobexec.models.EventSubscription",
+        "jobexec.operations.messages",
+    ),
+    "flows": (
+        "jobexec.processes",
+        "jobexec.chain",
+        "jobexec.flow",
+        "jobexec.workflow*",
+        "jobexec.models.ProcessInstance",
+        "jobexec.models.Execution",
+    ),
+    "batches": (
+        "@job(on_success)",
+        "jobexec.batch",
+        "jobexec.handlers.batch*",
+        "jobexec.models.JobBatch",
+        "jobexec.models.*BatchCounter*",
+    ),
+    "follow-ups": (
+        "JOBEXEC.*FOLLOW_UP*",
+        "jobexec.*follow_up*",
+        "jobexec.*followup*",
+    ),
+    "encryption": (
+        "@job(encrypted)",
+        "JOBEXEC.*ENCRYPT*",
+        "jobexec.*encrypt*",
+    ),
+    "archive": (
+        "JOBEXEC.*ARCHIVE*",
+        "jobexec.*archive*",
+        "jobexec.models.*Archive*",
+    ),
+    "job endpoints": (
+        "jobexec.gateways.rest.engine_rest.job",
+        "jobexec.gateways.rest.engine_rest.jobs",
+        "jobexec.gateways.rest.flowable*",
+        "jobexec.gateways.rest.management*",
+    ),
+    "BPMN": (
+        "jobexec.processes",
+        "jobexec.*bpmn*",
+        "jobexec.models.ProcessDefinition",
+        "jobexec.models.ProcessInstance",
+    ),
+}
+
+_NEEDS = re.compile(r"\*\*(?:Later \(([^)]+)\):\*\*|Not applicable:\*\* (BPMN)\b)")
+
+
+def needed(answer: str) -> str | None:
+    """The capability for which a row with this answer waits: the one that Later names, or BPMN if a row lacks that."""
+    found = _NEEDS.match(answer)
+    return found and (found[1] or found[2])
+
+
+def names_of_the_code() -> Iterator[str]:
+    """Every name of the code that can show a capability, written as in WAITED_FOR."""
+    yield from (f"jobexec.{name}" for name in jobexec.__all__)
+    for path in PACKAGE.rglob("*.py"):
+        yield ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for model in apps.get_models():
+        if model.__module__.startswith("jobexec."):
+            yield f"jobexec.models.{model.__name__}"
+    yield from (f"JOBEXEC.{name}" for name in (*GLOBAL, *PER_ENGINE))
+    yield from (f"@job({name})" for name in JobOptions.__annotations__)
+
+
+def overtaken(answers: Iterable[str], waited_for: Mapping[str, tuple[str, ...]] = WAITED_FOR) -> dict[str, set[str]]:
+    """The answers that wait for a capability that the code has, each with the names that show it."""
+    names = set(names_of_the_code())
+    built = {
+        capability: {name for name in names for pattern in patterns if fnmatchcase(name, pattern)}
+        for capability, patterns in waited_for.items()
+    }
+    return {answer: built[need] for answer in answers if (need := needed(answer)) and built.get(need)}

@@ -1,0 +1,51 @@
+"""Which tests of a run are left out, which come first, and in which order the processes read them."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+_TESTS = Path(__file__).resolve().parents[1]
+
+
+def read_in_turn(config: pytest.Config) -> None:
+    """Let the processes of pytest-xdist begin to read the tests at different files.
+
+    In a fresh checkout, pytest compiles each test file that it reads, which takes longer than everything else until the
+    first test runs. So each process compiles its part and finds the others' parts compiled.
+    """
+    sys.dont_write_bytecode = False
+    if [Path(path).resolve() for path in config.args] == [_TESTS]:
+        files = sorted(str(path) for path in _TESTS.rglob("test_*.py"))
+        number = int(config.workerinput["workerid"].removeprefix("gw"))  # type: ignore[attr-defined]
+        start = number * len(files) // config.workerinput["workercount"]  # type: ignore[attr-defined]
+        config.args = files[start:] + files[:start]
+
+
+def leave(items: list[pytest.Item], runs: Callable[[pytest.Item], bool]) -> list[pytest.Item]:
+    """Take out of `items` those that do not run, and return them."""
+    left = [item for item in items if not runs(item)]
+    if left:
+        gone = set(left)
+        items[:] = [item for item in items if item not in gone]
+    return left
+
+
+def slow_first(items: list[pytest.Item]) -> None:
+    """Let each process of pytest-xdist begin with its share of the slow tests, so that none is left for the end.
+
+    With `--dist worksteal`, each process starts with an equal part of the list, from one place to the next.
+    """
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    quick = [item for item in items if not item.get_closest_marker("slow")]
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    count = len(items)
+    items.clear()
+    for number in range(processes):
+        mine = slow[number::processes]
+        share = max(0, (number + 1) * count // processes - len(items) - len(mine))
+        items += mine + quick[:share]
+        del quick[:share]
+    items += quick

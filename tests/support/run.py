@@ -1,0 +1,62 @@
+"""One run of the tests, which may be several processes: its folder, and what is started only once.
+
+The process that begins a run, pytest or the controller of pytest-xdist, describes it in an environment variable. The
+processes that it starts read it there and belong to the same run.
+"""
+
+import atexit
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_VARIABLE = "JOBEXEC_TEST_RUN"
+
+
+def folder() -> Path:
+    """A temporary folder that goes with the run."""
+    return Path(_description()["folder"])
+
+
+def database() -> str:
+    """The name of the run's databases; runs that share a server must not share a database."""
+    return f"test_jobexec_{_description()['pid']}"
+
+
+def is_ours() -> bool:
+    """Whether this process began the run."""
+    return bool(_description()["pid"] == os.getpid())
+
+
+def once(name: str, make: Callable[[], str]) -> str:
+    """What `make` returned in the process that began the run; the empty string if it was not called there."""
+    description = _description()
+    if is_ours() and name not in description:
+        description[name] = make()
+        os.environ[_VARIABLE] = json.dumps(description)
+    return str(description.get(name, ""))
+
+
+def at_the_end(function: Callable[[], Any]) -> None:
+    """Call it when this process ends; not when a child that it forked does."""
+    pid = os.getpid()
+    atexit.register(lambda: function() if os.getpid() == pid else None)
+
+
+@cache
+def _description() -> dict[str, Any]:
+    told = os.environ.get(_VARIABLE)
+    if told:
+        description: dict[str, Any] = json.loads(told)
+        return description
+    # Else each of the processes compiles all of jobexec and of the tests.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    path = tempfile.mkdtemp(prefix="jobexec-tests-")
+    at_the_end(lambda: shutil.rmtree(path, ignore_errors=True))
+    description = {"folder": path, "pid": os.getpid()}
+    os.environ[_VARIABLE] = json.dumps(description)
+    return description

@@ -1,0 +1,113 @@
+"""The tiers of the suite: which tests a run holds, on which databases, and how long it may take.
+
+`pytest` alone is the tier quick. The environment variable JOBEXEC_TEST_TIER names another one; `.ci/run` and
+`.ci/nightly` set it. CONTRIBUTING.md has the table.
+
+A test belongs to every tier unless a marker leaves it to a later one: `slow`, `browser` and `gate` to the gate,
+`nightly` to the nightly run. A test that names `alias` runs on one database, PostgreSQL if it is there, unless it is
+marked `every_database`: then it runs on each that the tier has. The gate takes the folders `SQL` for so marked.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_TESTS = Path(__file__).resolve().parents[1]
+
+NAMES = ("sqlite", "postgresql", "mariadb")
+
+#: With JOBEXEC_TEST_DATABASES, every test runs on the databases that it names.
+NAMED = bool(os.environ.get("JOBEXEC_TEST_DATABASES"))
+
+#: Folders about statements, locks and plans.
+SQL = frozenset({"operations", "concurrency", "plans"})
+LATER = frozenset({"slow", "browser", "gate", "nightly"})
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A tier.
+
+    `minutes` is what it takes on an idle machine with two cores; a run that takes half as much again fails.
+    `databases` are looked for. `everywhere` are folders whose tests run on each of them; with None, all tests do.
+    `leaves` are the markers of tests that a later tier runs. `only`, if it is not empty, limits the tier to these
+    folders, on SQLite, and to the tests marked `smoke`, on PostgreSQL. With `slow_once`, slow tests run on one
+    database, except those of plans. `examples` is the number of examples that
+    Hypothesis tries in the tests of random schedules.
+    """
+
+    name: str
+    command: str
+    minutes: float
+    databases: tuple[str, ...]
+    everywhere: frozenset[str] | None = frozenset()
+    leaves: frozenset[str] = LATER
+    only: frozenset[str] = frozenset()
+    slow_once: bool = False
+    examples: int = 25
+
+    def databases_for(self, test: pytest.Item, possible: Iterable[str], every: bool) -> list[str]:
+        """On which of these databases a test with an `alias` runs; `every` if it names its databases itself."""
+        found = [name for name in NAMES if name in possible]
+        if self.slow_once and not NAMED and test.get_closest_marker("slow") and _folder(test) != "plans":
+            return [name for name in ["postgresql", *found] if name in found][:1]
+        if NAMED or every or self.everywhere is None or _folder(test) in self.everywhere:
+            return found
+        if self.only:
+            main = ["postgresql"] if test.get_closest_marker("smoke") else []
+        elif test.get_closest_marker("every_database"):
+            return found
+        else:
+            main = ["postgresql"]
+        return [name for name in [*main, *found] if name in found][:1]
+
+    def runs(self, test: pytest.Item, arguments: Iterable[str]) -> bool:
+        """Whether the test belongs to this tier, or was asked for by the name of its file."""
+        if any(Path(argument.partition("::")[0]).resolve() == test.path for argument in arguments):
+            return True
+        if any(test.get_closest_marker(marker) for marker in self.leaves):
+            return False
+        return not self.only or _folder(test) in self.only or test.get_closest_marker("smoke") is not None
+
+
+def _folder(test: pytest.Item) -> str:
+    return test.path.relative_to(_TESTS).parts[0]
+
+
+_TIERS = (
+    Tier("quick", "pytest", 6, ("sqlite", "postgresql"), examples=10),
+    Tier(
+        "compat",
+        "JOBEXEC_TEST_TIER=compat pytest",
+        3,
+        ("sqlite", "postgresql"),
+        only=frozenset({"unit", "backends", "admin", "docs", "testing"}),
+        examples=10,
+    ),
+    Tier("gate", "bash .ci/run", 12, NAMES, everywhere=SQL, leaves=frozenset({"nightly"}), slow_once=True),
+    Tier("nightly", "bash .ci/nightly", 90, NAMES, everywhere=None, leaves=frozenset(), examples=1000),
+)
+TIERS = {tier.name: tier for tier in _TIERS}
+
+
+def current() -> Tier:
+    """The tier of this run. Raises RuntimeError for an unknown name."""
+    name = os.environ.get("JOBEXEC_TEST_TIER") or "quick"
+    if name not in TIERS:
+        raise RuntimeError(f"JOBEXEC_TEST_TIER: unknown tier {name!r}; known are {', '.join(TIERS)}")
+    return TIERS[name]
+
+
+def some(cases: Iterable[Any], each: int) -> list[Any]:
+    """Parameters of which the quick tier takes the first and each so-many-th after it; the gate takes all."""
+    return [_at_the_gate(case) if at % each else case for at, case in enumerate(cases)]
+
+
+def _at_the_gate(case: Any) -> Any:
+    if isinstance(case, type(pytest.param())):
+        return pytest.param(*case.values, marks=[*case.marks, pytest.mark.gate], id=case.id)
+    return pytest.param(case, marks=pytest.mark.gate)

@@ -1,0 +1,116 @@
+"""The tiers themselves: what runs where, in which order, and for how long."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests.support import budget, order, tiers
+from tests.support.tiers import TIERS
+
+EVERY, SLOW, SMOKE = pytest.mark.every_database, pytest.mark.slow, pytest.mark.smoke
+
+
+def a_test(path, *marks):
+    """As much of a test as is asked here."""
+    found = {mark.name: mark for mark in marks}
+    return SimpleNamespace(path=tiers._TESTS / path, get_closest_marker=found.get)
+
+
+@pytest.mark.parametrize(
+    ("tier", "path", "marks", "expected"),
+    [
+        ("quick", "executor/test_x.py", [], ["postgresql"]),
+        ("quick", "executor/test_x.py", [EVERY], ["sqlite", "postgresql"]),
+        ("quick", "operations/test_x.py", [], ["postgresql"]),
+        ("gate", "executor/test_x.py", [], ["postgresql"]),
+        ("gate", "executor/test_x.py", [EVERY], ["sqlite", "postgresql", "mariadb"]),
+        ("gate", "operations/test_x.py", [], ["sqlite", "postgresql", "mariadb"]),
+        ("gate", "operations/test_x.py", [SLOW], ["postgresql"]),
+        ("gate", "plans/test_x.py", [SLOW], ["sqlite", "postgresql", "mariadb"]),
+        ("compat", "unit/test_x.py", [EVERY], ["sqlite"]),
+        ("compat", "executor/test_x.py", [SMOKE], ["postgresql"]),
+        ("nightly", "executor/test_x.py", [], ["sqlite", "postgresql", "mariadb"]),
+    ],
+)
+def test_the_databases_of_a_test(monkeypatch, tier, path, marks, expected):
+    monkeypatch.setattr(tiers, "NAMED", False)
+    tier = TIERS[tier]
+    assert tier.databases_for(a_test(path, *marks), tier.databases, every=False) == expected
+    assert tier.databases_for(a_test(path, *marks), ["mariadb"], every=False) == ["mariadb"]
+
+
+def test_who_names_the_databases_has_every_test_on_them(monkeypatch):
+    monkeypatch.setattr(tiers, "NAMED", True)
+    found = TIERS["quick"].databases_for(a_test("executor/test_x.py"), ["sqlite", "mariadb"], every=False)
+    assert found == ["sqlite", "mariadb"]
+
+
+@pytest.mark.parametrize(
+    ("marks", "expected"),
+    [
+        ([], {"quick", "gate", "nightly"}),
+        ([SLOW], {"gate", "nightly"}),
+        ([pytest.mark.browser], {"gate", "nightly"}),
+        ([pytest.mark.nightly], {"nightly"}),
+        ([SMOKE], {"quick", "compat", "gate", "nightly"}),
+    ],
+)
+def test_what_a_marker_leaves_to_a_later_tier(marks, expected):
+    test = a_test("executor/test_x.py", *marks)
+    assert {name for name, tier in TIERS.items() if tier.runs(test, [])} == expected
+
+
+def test_a_test_that_is_named_by_its_file_runs_in_any_tier():
+    test = a_test("chaos/test_chaos.py", SLOW)
+    assert TIERS["quick"].runs(test, ["tests/chaos/test_chaos.py::test_x"])
+    assert not TIERS["quick"].runs(test, ["tests/chaos"])
+
+
+def test_an_unknown_tier_is_refused(monkeypatch):
+    monkeypatch.setenv("JOBEXEC_TEST_TIER", "weekly")
+    with pytest.raises(RuntimeError, match="JOBEXEC_TEST_TIER: unknown tier 'weekly'; known are quick, compat"):
+        tiers.current()
+
+
+def test_some_are_left_to_the_gate():
+    first, *later, fourth = tiers.some([1, pytest.param(2, id="two"), pytest.param(3, marks=SLOW), 4], 3)
+    assert (first, fourth) == (1, 4)
+    assert [case.values for case in later] == [(2,), (3,)]
+    assert [[mark.name for mark in case.marks] for case in later] == [["gate"], ["slow", "gate"]]
+    assert later[0].id == "two"
+
+
+@pytest.mark.parametrize(("processes", "slow", "quick"), [(1, 3, 5), (4, 0, 9), (4, 1, 9), (4, 7, 30), (4, 9, 0)])
+def test_each_process_begins_with_its_share_of_the_slow_tests(monkeypatch, processes, slow, quick):
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", str(processes))
+    items = [*(a_test("x.py") for _ in range(quick)), *(a_test("x.py", SLOW) for _ in range(slow))]
+    before = set(map(id, items))
+    order.slow_first(items)
+    assert set(map(id, items)) == before and len(items) == slow + quick
+    for number in range(processes):
+        part = items[number * len(items) // processes : (number + 1) * len(items) // processes]
+        marked = [test.get_closest_marker("slow") is not None for test in part]
+        assert sum(marked) in (slow // processes, -(-slow // processes))
+        if quick >= slow:
+            assert marked == sorted(marked, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "busy", "before", "after"),
+    [(8.9, 0.0, 0, 0), (9.1, 0.0, 0, 1), (9.1, 0.0, 2, 2), (9.1, 1.5, 0, 0)],
+)
+def test_a_run_that_takes_half_as_much_again_fails_on_an_idle_machine(monkeypatch, minutes, busy, before, after):
+    times = iter([0.0, 60 * minutes])
+    monkeypatch.setattr(budget, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    monkeypatch.setattr(budget, "_busy_cores", lambda: busy)
+    monkeypatch.setattr(tiers, "current", lambda: TIERS["quick"])
+    session = SimpleNamespace(exitstatus=before)
+    plugin = budget.Budget(SimpleNamespace(option=SimpleNamespace(durations=None)))
+    plugin.pytest_sessionstart()
+    plugin.pytest_sessionfinish(session)
+    assert session.exitstatus == after
+    said = []
+    reporter = SimpleNamespace(section=lambda text, sep: said.append(text), line=lambda text, red: said.append(text))
+    plugin.pytest_terminal_summary(reporter)
+    assert said[0].startswith("tier quick: ")
+    assert len(said) == (1 if minutes < 9 else 2)
