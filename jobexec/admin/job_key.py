@@ -47,7 +47,8 @@ class ReleaseKeys(DeletingAction):
 class JobKeyAdmin(TableAdmin):
     """Unique keys, what was taken last first."""
 
-    list_display = ("key", "state", "handler", "job", "since", "until")
+    tenant_column = "tenant_id"
+    list_display = ("key", "tenant_id", "state", "handler", "job", "since", "until")
     list_display_links = ("key",)
     list_filter = (filters.HandlerFilter,)
     search_fields = ("key__startswith",)
@@ -56,7 +57,12 @@ class JobKeyAdmin(TableAdmin):
     ordering = ("-create_time", "-id")
     actions = (ReleaseKeys(),)
     readonly_fields = ("state", "job", "since_exactly", "until_exactly")
-    fieldsets = ((None, {"fields": (("key", "state"), ("handler_type", "job"), ("since_exactly", "until_exactly"))}),)
+    fieldsets = (
+        (
+            None,
+            {"fields": (("key", "state"), ("handler_type", "job"), ("tenant_id",), ("since_exactly", "until_exactly"))},
+        ),
+    )
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return request.user.has_perm("jobexec.delete_jobkey")

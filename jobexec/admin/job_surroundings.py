@@ -123,9 +123,9 @@ class Surroundings:
 
     def _instance_locked_at(self, using: str, owner: str | None) -> datetime | None:
         job = self._job
-        if not (job.exclusive and job.process_instance_id):
+        if not job.serial_key:
             return None
-        locks = ExclusiveLock.objects.using(using).filter(pk=job.process_instance_id, lock_owner=owner)
+        locks = ExclusiveLock.objects.using(using).filter(pk=job.serial_key, lock_owner=owner)
         return locks.values_list("lock_time", flat=True).first()
 
     def siblings(self) -> list[dict[str, Any]]:
@@ -134,7 +134,7 @@ class Surroundings:
         parts = [
             admin.get_queryset(self._request)
             .using(self._job._state.db)
-            .filter(process_instance_id=self._job.process_instance_id)
+            .filter(process_instance_id=self._job.process_instance_id, tenant_id=self._job.tenant_id)
             .exclude(pk=self._job.pk)
             .order_by()
             .annotate(in_table=Value(table.state, output_field=CharField()))

@@ -137,7 +137,6 @@ def _lock(id: UUID | str, using: str, owner: str) -> AcquiredJob:
             row = moved
         if not lock_for(using, row, owner, get_settings().engine(using).lock_time):
             raise JobLocked(f"Job {row.pk} has just been acquired by somebody else.")
-        instance = row.process_instance_id if row.exclusive else ""
-        if instance and instance not in lock_instances(using, owner, [instance]):
-            raise JobLocked(f"Another exclusive job of process instance {instance!r} is running.")
+        if row.serial_key and not lock_instances(using, owner, [row.serial_key]):
+            raise JobLocked(f"Another exclusive job of process instance {row.process_instance_id!r} is running.")
         return from_row(Job.objects.using(using).values_list(*columns(wide=True)).get(pk=row.pk), using, owner)

@@ -34,4 +34,5 @@ def rule_of(handler: JobFunction[..., Any]) -> Rule:
 
     options = handler.options
     lasts = seconds("unique_for", options["unique_for"]) if "unique_for" in options else None
-    return Rule(handler.name, options.get("unique_while", "active"), lasts, options.get("on_conflict", "return"))
+    unique_while, on_conflict = options.get("unique_while", "active"), options.get("on_conflict", "return")
+    return Rule(handler.name, unique_while, lasts, on_conflict, options.get("tenant_id", ""))

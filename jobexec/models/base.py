@@ -13,6 +13,7 @@ from django.utils.translation import pgettext_lazy
 from jobexec import clock
 from jobexec.identifiers import uuid7
 
+from .exclusive_lock import serial_key
 from .fields import NameField
 
 
@@ -141,6 +142,12 @@ class AbstractJob(models.Model):
     def locked(self) -> bool:
         """A node holds the job: it is queued there or it runs."""
         return self.lock_owner is not None
+
+    @property
+    def serial_key(self) -> str:
+        """What jobs that must not run at the same time share; '' runs beside everything."""
+        exclusive = self.exclusive and self.process_instance_id
+        return serial_key(self.tenant_id, self.process_instance_id) if exclusive else ""
 
 
 SHARED_COLUMNS: tuple[str, ...] = tuple(field.name for field in AbstractJob._meta.fields)

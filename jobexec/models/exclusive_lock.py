@@ -2,22 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from django.db import models
+from django.db.models import Case, F, Value, When
+from django.db.models.functions import Concat
+from django.db.models.lookups import Exact
 from django.utils.translation import gettext_lazy as _
 
 from jobexec import clock
 
 from .fields import NameField
 
+#: Between a tenant and the id of its process instance: U+001F, the unit separator of ASCII.
+_SEPARATOR = "\x1f"
+
+
+def serial_key(tenant_id: str, process_instance_id: str) -> str:
+    """The name under which a process instance is locked: that of a tenant is another one than its namesakes elsewhere.
+
+    Without a tenant it is the id itself, as in rows written before tenants counted.
+    """
+    return f"{tenant_id}{_SEPARATOR}{process_instance_id}" if tenant_id else process_instance_id
+
+
+def serial_key_expression(of: Callable[[str], Any] = F) -> Case:
+    """The same of a row of any table of jobs, in the database; ``of`` makes a column of its name, as OuterRef does."""
+    text: models.Field[str, str] = models.CharField()
+    tenant, instance = of("tenant_id"), of("process_instance_id")
+    of_tenant = Concat(tenant, Value(_SEPARATOR), instance, output_field=text)
+    return Case(When(Exact(tenant, Value("")), then=instance), default=of_tenant, output_field=text)
+
+
+def possible_instances(key: str) -> set[str]:
+    """The ids of process instances of which ``key`` may be the name: an index knows these, and not the key."""
+    parts = key.split(_SEPARATOR)
+    return {_SEPARATOR.join(parts[number:]) for number in range(len(parts))}
+
+
+def locks_of(process_instance_id: str) -> models.Q:
+    """The condition that a lock is that of a process instance of this id, of whichever tenant."""
+    of_tenants = models.Q(process_instance_id__endswith=f"{_SEPARATOR}{process_instance_id}")
+    return models.Q(process_instance_id=process_instance_id) | of_tenants
+
 
 class ExclusiveLock(models.Model):
     """The right to run the exclusive jobs of a process instance, held by one lock owner.
 
-    The primary key is what makes exclusivity strict: of two nodes that insert the row, one fails. ``acquisition``
-    tells the rows that one call inserted from those that were there (where INSERT cannot return rows).
+    The primary key is what makes exclusivity strict: of two nodes that insert the row, one fails. It is the
+    :func:`serial_key` of the jobs. ``acquisition`` tells the rows that one call inserted from those that were there
+    (where INSERT cannot return rows).
     """
 
-    process_instance_id = NameField(max_length=255, primary_key=True)
+    process_instance_id = NameField(max_length=320, primary_key=True)
     lock_owner = NameField(max_length=255, db_index=True)
     acquisition = models.UUIDField()
     lock_time = models.DateTimeField(default=clock.now)
@@ -28,4 +66,14 @@ class ExclusiveLock(models.Model):
         default_permissions = ("view",)
 
     def __str__(self) -> str:
-        return self.process_instance_id
+        return self.process_instance_id.replace(_SEPARATOR, " ")
+
+    @property
+    def instance(self) -> str:
+        """The id of the process instance, without its tenant."""
+        return self.process_instance_id.rpartition(_SEPARATOR)[2]
+
+    @property
+    def tenant_id(self) -> str:
+        """Whose process instance it is."""
+        return self.process_instance_id.rpartition(_SEPARATOR)[0]

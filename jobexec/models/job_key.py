@@ -13,7 +13,7 @@ from .fields import NameField
 
 
 class JobKey(models.Model):
-    """A key of one handler's jobs and the job that has it, in whichever table that is.
+    """A key of one tenant's jobs of one handler and the job that has it, in whichever table that is.
 
     Written at enqueue only. Whether the key is still taken is asked of the job that holds it: nothing is written when
     the job moves or ends, so jobs with keys cost their executor nothing. A row whose job is over, and whose time is
@@ -21,6 +21,7 @@ class JobKey(models.Model):
     """
 
     handler_type = NameField(max_length=255)
+    tenant_id = NameField(max_length=64, blank=True, default="", db_default="")
     key = NameField(max_length=255)
     job_id = models.UUIDField(db_index=True)
     create_time = models.DateTimeField(default=clock.now, db_index=True)
@@ -32,7 +33,10 @@ class JobKey(models.Model):
         verbose_name = _("unique key")
         verbose_name_plural = _("unique keys")
         default_permissions = ("view", "delete")
-        constraints: ClassVar = [models.UniqueConstraint(fields=["handler_type", "key"], name="jobexec_jobkey_key")]
+        # The tenant comes last: the release before this one asks for handler and key alone.
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["handler_type", "key", "tenant_id"], name="jobexec_jobkey_of_tenant")
+        ]
 
     def __str__(self) -> str:
         return f"{self.handler_type} {self.key}"

@@ -76,8 +76,7 @@ def _complete(
 ) -> set[UUID]:
     groups = by_owner([job for job, _ in completed])
     runs = {job.id: run for job, run in completed} if results or history.wants(LogState.SUCCESSFUL) else {}
-    instances = {job.process_instance_id for job, _ in completed if job.process_instance_id and job.exclusive}
-    instances = instances.difference(keep)
+    instances = {job.serial_key for job, _ in completed}.difference(keep, {""})
     if len(groups) == 1 and not instances:
         ((owner, jobs),) = groups.items()
         return _delete(using, owner, jobs, runs, results)  # one statement commits by itself

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Q, QuerySet
+from django.db.models import F, QuerySet
 
 from jobexec.broker.message import Announcement, level_of
 from jobexec.broker.publisher import publisher
@@ -24,6 +24,7 @@ from jobexec.models import Job, TimerJob
 
 from .created import CreatedJobs
 from .once import Once
+from .process_instances import of_instances
 
 logger = logging.getLogger("jobexec.dispatch")
 
@@ -138,6 +139,5 @@ def _first_of(using: str, instances: Collection[str]) -> Iterator[tuple[Kind, UU
 
 
 def _siblings(using: str, instances: Collection[str]) -> QuerySet[Job, tuple[str, UUID, str, str, int]]:
-    rows = Job.objects.using(using).filter(~Q(process_instance_id=""), exclusive=True)
-    rows = rows.filter(process_instance_id__in=instances).order_by("rank", "id")
-    return rows.values_list("process_instance_id", "pk", "category", "deployment_id", "priority")
+    rows = of_instances(Job.objects.using(using), instances).order_by("rank", "id")
+    return rows.values_list(F("key"), "pk", "category", "deployment_id", "priority")

@@ -8,14 +8,15 @@ from typing import Any
 from uuid import uuid4
 
 from django.db import connections
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from jobexec import clock
-from jobexec.models import AbstractJob, ExclusiveLock, ExternalWorkerJob, Job
+from jobexec.models import ExclusiveLock, ExternalWorkerJob, Job
 
 from .dispatch import announce_instances
 from .external_wake import wake_workers_on_commit
 from .locking import delete_rows, returns_rows
+from .process_instances import SEPARATORS, locked_instance, of_instances, serial_key_sql
 from .wake import wake_on_commit
 
 _TYPES = 100  # of external jobs in one process instance
@@ -27,8 +28,7 @@ def without_locked_instances(queryset: QuerySet[Job]) -> QuerySet[Job]:
     Only a filter that keeps such jobs from standing in the way of others: what makes exclusivity strict is the
     primary key of the lock row (NOT EXISTS beside SKIP LOCKED alone lets two nodes win).
     """
-    locks = ExclusiveLock.objects.using(queryset.db).filter(process_instance_id=OuterRef("process_instance_id"))
-    return queryset.filter(Q(exclusive=False) | Q(process_instance_id="") | ~Exists(locks))
+    return queryset.filter(Q(exclusive=False) | Q(process_instance_id="") | ~locked_instance(queryset.db))
 
 
 def lock_instances(using: str, owner: str, instances: Collection[str]) -> set[str]:
@@ -72,26 +72,30 @@ def unlock_instances(using: str, owner: str, instances: Collection[str]) -> None
 
 
 def _free_one_by_one(using: str, owner: str, instances: Collection[str]) -> Collection[str]:
-    siblings = _exclusive_jobs(using).filter(process_instance_id=OuterRef("process_instance_id"), lock_owner=owner)
+    siblings = of_instances(Job.objects.using(using).filter(lock_owner=owner), instances)
     held = ExclusiveLock.objects.using(using).filter(process_instance_id__in=instances, lock_owner=owner)
-    freed = sorted(held.filter(~Exists(siblings)).values_list("process_instance_id", flat=True))
+    still = set(siblings.order_by().values_list(F("key"), flat=True).distinct())
+    freed = sorted(set(held.values_list("process_instance_id", flat=True)) - still)
     for instance in freed:
         delete_rows(held.filter(process_instance_id=instance))
     return freed
 
 
 def _free_in_one_statement(using: str, owner: str, instances: Collection[str]) -> Collection[str]:
-    connection = connections[using]
+    vendor = connections[using].vendor
     lock, job = ExclusiveLock._meta.db_table, Job._meta.db_table
-    sqlite = connection.vendor == "sqlite"
-    among = "IN (SELECT value FROM json_each(%s))" if sqlite else "= ANY(%s)"
+    among = "IN (SELECT value FROM json_each(%s))" if vendor == "sqlite" else "= ANY(%s)"
+    place = "instr" if vendor == "sqlite" else "strpos"
+    # The id of the process instance, by which the index finds its jobs, is what follows the tenant.
+    instance = f"substr(held.process_instance_id, {place}(held.process_instance_id, {SEPARATORS[vendor]}) + 1)"
     statement = f"""
         DELETE FROM {lock} AS held WHERE process_instance_id {among} AND lock_owner = %s AND NOT EXISTS (
-          SELECT 1 FROM {job} WHERE process_instance_id = held.process_instance_id AND process_instance_id <> ''
+          SELECT 1 FROM {job} WHERE process_instance_id IN (held.process_instance_id, {instance})
+          AND process_instance_id <> '' AND {serial_key_sql(vendor, job)} = held.process_instance_id
           AND exclusive AND lock_owner = held.lock_owner)
         RETURNING process_instance_id"""
-    with connection.cursor() as cursor:
-        cursor.execute(statement, [json.dumps(list(instances)) if sqlite else list(instances), owner])
+    with connections[using].cursor() as cursor:
+        cursor.execute(statement, [json.dumps(list(instances)) if vendor == "sqlite" else list(instances), owner])
         return [instance for (instance,) in cursor.fetchall()]
 
 
@@ -103,8 +107,8 @@ def wake_for_siblings(using: str, freed: Collection[str]) -> None:
     """
     if not freed:
         return
-    external = _exclusive_jobs(using, ExternalWorkerJob).filter(process_instance_id__in=freed)
-    for_executors, for_workers = _exist(using, _exclusive_jobs(using).filter(process_instance_id__in=freed), external)
+    external = of_instances(ExternalWorkerJob.objects.using(using), freed)
+    for_executors, for_workers = _exist(using, of_instances(Job.objects.using(using), freed), external)
     if for_executors:
         wake_on_commit(using)
         announce_instances(using, freed)
@@ -122,12 +126,6 @@ def _exist(using: str, *querysets: QuerySet[Any]) -> list[bool]:
             [each for _, values in asked for each in values],
         )
         return [bool(each) for each in cursor.fetchone()]
-
-
-def _exclusive_jobs(using: str, table: type[AbstractJob] = Job) -> QuerySet[Any]:
-    # Says what the partial index says: PostgreSQL cannot conclude it from a join, nor from a list of more than 100,
-    # and would read the whole table.
-    return table._base_manager.using(using).filter(~Q(process_instance_id=""), exclusive=True)
 
 
 def unlock_all(using: str, owner: str) -> int:

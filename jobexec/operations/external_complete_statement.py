@@ -65,7 +65,7 @@ def complete_at_once(
     row: ExternalWorkerJob = instance(
         using, ExternalWorkerJob, columns | {"job_key": key, "handler_configuration": configuration}
     )
-    if row.exclusive and row.process_instance_id:  # its process instance is to be freed
+    if row.serial_key:  # its process instance is to be freed
         return False
     check_caller(row, key, "complete", caller)
     check_lease(row, lease, "complete", needed=True)

@@ -22,7 +22,7 @@ def owner_of(id: UUID) -> str:
 
 def needs_lock(row: AbstractJob) -> bool:
     """Whether nobody else may work on its process instance while somebody works on it."""
-    return row.exclusive and bool(row.process_instance_id)
+    return bool(row.serial_key)
 
 
 def take(using: str, rows: Sequence[ExternalWorkerJob]) -> set[UUID]:
@@ -33,7 +33,7 @@ def take(using: str, rows: Sequence[ExternalWorkerJob]) -> set[UUID]:
     """
     free = {row.pk for row in rows if not needs_lock(row) or row.lock_owner is not None}
     waiting = [row for row in rows if row.pk not in free]
-    for row in sorted(waiting, key=lambda row: row.process_instance_id):
-        if lock_instances(using, owner_of(row.pk), [row.process_instance_id]):
+    for row in sorted(waiting, key=lambda row: row.serial_key):
+        if lock_instances(using, owner_of(row.pk), [row.serial_key]):
             free.add(row.pk)
     return free

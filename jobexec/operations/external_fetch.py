@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connections, transaction
-from django.db.models import Exists, F, Min, OuterRef, Q, QuerySet
+from django.db.models import F, Min, Q, QuerySet
 from django.db.models.fields.json import KeyTransform
 
 from jobexec import clock
 from jobexec.exceptions import InvalidJob, NotAllowed
-from jobexec.models import ExclusiveLock, ExternalWorkerJob
+from jobexec.models import ExternalWorkerJob
 
 from . import external_exclusive, external_fetch_statement
 from .external_activated import Grant, activated
@@ -27,6 +27,7 @@ from .external_home import free_instances, given_back, may_hold
 from .external_types import ActivatedJob, Fetch
 from .external_wake import wake_workers_on_commit
 from .locking import lock_rows
+from .process_instances import locked_instance
 
 _ROUNDS = 100  # pages of nothing but jobs that had to be set aside
 MAX_JOBS = 1000
@@ -114,9 +115,8 @@ def available(using: str, fetch: Fetch, tenants: Sequence[str] | None) -> QueryS
 
 def _whose_instance_is_free(rows: QuerySet[ExternalWorkerJob]) -> QuerySet[ExternalWorkerJob]:
     """Without exclusive jobs of process instances that others hold; one whose deadline is over holds it itself."""
-    locks = ExclusiveLock.objects.using(rows.db).filter(process_instance_id=OuterRef("process_instance_id"))
     held_itself = Q(lock_owner__isnull=False)
-    return rows.filter(Q(exclusive=False) | Q(process_instance_id="") | held_itself | ~Exists(locks))
+    return rows.filter(Q(exclusive=False) | Q(process_instance_id="") | held_itself | ~locked_instance(rows.db))
 
 
 def _asked_for(rows: QuerySet[ExternalWorkerJob], fetch: Fetch) -> QuerySet[ExternalWorkerJob]:

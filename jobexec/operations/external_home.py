@@ -113,7 +113,7 @@ def free_instances(using: str, ids: Collection[UUID]) -> None:
 
 def may_hold(rows: Iterable[AbstractJob]) -> list[UUID]:
     """Those of these external jobs for which a process instance may be held."""
-    return [row.pk for row in rows if row.exclusive and row.process_instance_id]
+    return [row.pk for row in rows if row.serial_key]
 
 
 def put_off(using: str, due_date: datetime | None) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""The statements on rows of JobKey, for some hundred keys of one handler at most. Who may have one is in ``unique``."""
+"""The statements on rows of JobKey, for some hundred keys of one owner at most. Who may have one is in ``unique``."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connections
@@ -19,7 +19,14 @@ from .insert import parameters
 from .locking import lock_rows, names_conflict_target
 
 _TABLES = {table.state: table for table in HANDLER_TABLES}
-_COLUMNS = ("handler_type", "key", "job_id", "create_time", "expiration_time")
+_COLUMNS = ("handler_type", "tenant_id", "key", "job_id", "create_time", "expiration_time")
+
+
+class Owner(NamedTuple):
+    """Whose keys: those of one handler, of one tenant."""
+
+    handler_type: str
+    tenant_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +40,9 @@ class Holder:
     locked: bool
 
 
-def holders(using: str, handler_type: str, keys: Collection[str]) -> dict[str, Holder]:
+def holders(using: str, owner: Owner, keys: Collection[str]) -> dict[str, Holder]:
     """Who has these keys. Locks nothing and waits for nobody; keys that nobody has are left out."""
-    return _look(JobKey.objects.using(using).filter(handler_type=handler_type, key__in=keys))
+    return _look(JobKey.objects.using(using).filter(**owner._asdict(), key__in=keys))
 
 
 def lock(using: str, rows: Iterable[int]) -> dict[str, Holder]:
@@ -47,14 +54,14 @@ def lock(using: str, rows: Iterable[int]) -> dict[str, Holder]:
     return _look(lock_rows(JobKey.objects.using(using).filter(pk__in=list(rows)).order_by("pk")))
 
 
-def insert(using: str, handler_type: str, wanted: Mapping[str, UUID], expiration_time: datetime | None) -> bool:
+def insert(using: str, owner: Owner, wanted: Mapping[str, UUID], expiration_time: datetime | None) -> bool:
     """Insert a row for each key that has none; True if that were certainly all of them.
 
     Waits for a transaction that has inserted one of them and not ended: if it commits, the row is its, and ours if it
     rolls back. In sorted order, so that two who insert the same keys do not wait for each other.
     """
     connection, now = connections[using], clock.now(using)
-    shared = {"handler_type": handler_type, "create_time": now, "expiration_time": expiration_time}
+    shared = {**owner._asdict(), "create_time": now, "expiration_time": expiration_time}
     rows = [parameters(connection, JobKey, {**shared, "key": key, "job_id": wanted[key]}) for key in sorted(wanted)]
     quote = connection.ops.quote_name
     # On MySQL and MariaDB INSERT IGNORE would share the lock of a row that is there, and two who then want to take

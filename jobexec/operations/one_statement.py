@@ -21,6 +21,7 @@ from jobexec.models import ExclusiveLock, Job, Suspension
 from .binary import binary_cursor
 from .locking import returns_rows
 from .page import in_order
+from .process_instances import serial_key_sql
 from .unreadable import UNREADABLE
 from .walk import Position
 from .work import LONG, WIDE, AcquiredJob, Scope
@@ -37,7 +38,7 @@ WHERE {page} RETURNING {columns}, {configuration}"""
 _RUN = """
 SELECT {columns} FROM {job} WHERE category = {category} AND deployment_id = {deployment} AND lock_owner IS NULL
 AND NOT (exclusive AND process_instance_id <> '' AND EXISTS (
-  SELECT 1 FROM {lock} AS held WHERE held.process_instance_id = {job}.process_instance_id))
+  SELECT 1 FROM {lock} AS held WHERE held.process_instance_id = {key}))
 {bounds} ORDER BY rank, id LIMIT %(limit)s"""
 
 # Asked once for each statement, and seen with the same eyes as the jobs: what is suspended by then is not locked.
@@ -113,7 +114,7 @@ def _lock_on_postgresql(
 
 @lru_cache(maxsize=64)
 def _on_postgresql(one_pair: bool, bounds: str, wide: bool) -> str:
-    names = {"job": JOB, "lock": _LOCK, "bounds": bounds}
+    names = {"job": JOB, "lock": _LOCK, "key": serial_key_sql("postgresql", JOB), "bounds": bounds}
     if one_pair:
         run = _RUN.format(columns="ctid", category="%(category)s", deployment="%(deployment)s", **names)
         page = f"{run} FOR UPDATE SKIP LOCKED"
@@ -152,6 +153,7 @@ def _on_sqlite(pairs: int, bounds: str, wide: bool) -> str:
             columns="rowid AS place, rank, id",
             job=JOB,
             lock=_LOCK,
+            key=serial_key_sql("sqlite", JOB),
             category=f"%(category{number})s",
             deployment=f"%(deployment{number})s",
             bounds=bounds,

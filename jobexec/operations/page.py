@@ -16,6 +16,7 @@ from jobexec.models import Job
 from .categories import Turns
 from .exclusive import without_locked_instances
 from .locking import lock_rows
+from .process_instances import of_instances
 from .walk import Position, Walk
 from .work import AcquiredJob, Acquisition, Scope, columns, from_row
 
@@ -179,12 +180,12 @@ def _siblings(request: Request, instances: Collection[str], lock: bool) -> dict[
         rows = lock_rows(rows, skip_locked=True)
     for row in rows.values_list(*columns(scope.wide))[: request.limit]:
         job = from_row(row, request.using, request.owner)
-        found.setdefault(job.process_instance_id, []).append(job)
+        found.setdefault(job.serial_key, []).append(job)
     return found
 
 
 def _exclusive_of(jobs: QuerySet[Job], scope: Scope, instances: Collection[str]) -> QuerySet[Job]:
-    jobs = jobs.filter(~Q(process_instance_id=""), exclusive=True, process_instance_id__in=instances)
+    jobs = of_instances(jobs, instances)
     return jobs.filter(category__in=scope.categories, deployment_id__in=("", *scope.deployments))
 
 
@@ -202,10 +203,10 @@ def out_of_turn(request: Request, page: Collection[AcquiredJob]) -> set[UUID]:
         return set()
     most = max(map(len, ours.values()))
     nobodys = Job.objects.using(request.using).filter(Q(lock_owner=None) | Q(lock_owner=request.owner))
-    place = Window(RowNumber(), partition_by=F("process_instance_id"), order_by=["rank", "id"])
+    place = Window(RowNumber(), partition_by=F("key"), order_by=["rank", "id"])
     rows = _exclusive_of(_in_scope(nobodys, request.scope), request.scope, list(ours)).annotate(place=place)
     line: dict[str, list[UUID]] = {}
-    for instance, id in rows.filter(place__lte=most).order_by("place").values_list("process_instance_id", "id"):
+    for instance, id in rows.filter(place__lte=most).order_by("place").values_list(F("key"), "id"):
         line.setdefault(instance, []).append(id)
     return {id for instance, ids in ours.items() for id in _behind_a_gap(ids, line.get(instance, []))}
 

@@ -27,7 +27,8 @@ from .unreadable import UNREADABLE
 from .work import ALONE_FROM, AcquiredJob
 
 _PAGE = 200
-_DECIDING = ("lock_owner", "exclusive", "process_instance_id", "start_time", "lost_runs")
+_OF_INSTANCE = ("exclusive", "tenant_id", "process_instance_id")
+_DECIDING = ("lock_owner", *_OF_INSTANCE, "start_time", "lost_runs")
 _LOST = "The executor process died while it ran this job (node {node}, {lost_runs} lost runs)."
 
 #: Is told of a job, why it has lost an attempt, its run, and in which table it now is.
@@ -91,10 +92,9 @@ def release_strays(using: str, owner: str, in_hand: Callable[[], Iterable[Acquir
         return 0
     with atomic(using):
         rows = lock_rows(Job.objects.using(using).filter(pk__in=strays, lock_owner=owner).order_by("pk"))
-        found = list(rows.values_list("pk", "revision", "exclusive", "process_instance_id"))
-        mine = [row for row in found if row[1] == locked[row[0]]]
-        _unlock(using, [pk for pk, *_ in mine])
-        unlock_instances(using, owner, {instance for _, _, exclusive, instance in mine if exclusive and instance})
+        mine = [row for row in rows.only("revision", *_OF_INSTANCE) if row.revision == locked[row.pk]]
+        _unlock(using, [row.pk for row in mine])
+        unlock_instances(using, owner, {row.serial_key for row in mine} - {""})
     return len(mine)
 
 
@@ -114,10 +114,10 @@ def _release_all(using: str, condition: Q, node_name: str, charged: Charged) -> 
 def _release_unread(using: str, condition: Q) -> int:
     with atomic(using):
         rows = lock_rows(Job.objects.using(using).filter(condition).order_by("pk"))
-        found = list(rows.values_list("pk", "lock_owner", "process_instance_id")[:_PAGE])
-        _unlock(using, [pk for pk, *_ in found])
-        for owner in {owner for _, owner, _ in found if owner}:
-            unlock_instances(using, owner, {instance for _, other, instance in found if other == owner} - {""})
+        found = list(rows.only("lock_owner", *_OF_INSTANCE)[:_PAGE])
+        _unlock(using, [row.pk for row in found])
+        for owner in {row.lock_owner for row in found if row.lock_owner}:
+            unlock_instances(using, owner, {row.serial_key for row in found if row.lock_owner == owner} - {""})
     return len(found)
 
 
@@ -133,8 +133,8 @@ def _release_page(using: str, condition: Q, node_name: str, charged: Charged) ->
                 innocent.append(row)
             else:
                 _charge(using, Job.objects.using(using).get(pk=row.pk), node_name, charged)
-            if row.exclusive and row.process_instance_id:
-                instances.setdefault(row.lock_owner or "", set()).add(row.process_instance_id)
+            if row.serial_key:
+                instances.setdefault(row.lock_owner or "", set()).add(row.serial_key)
         # Most jobs that a dead node held are innocent, and which did not even begin cannot be told: the first loss
         # costs nothing but makes the job a suspect; a suspect without a start marker was only queued. One with it ran,
         # but others ran beside it: next time it runs alone.

@@ -1,4 +1,4 @@
-"""Unique keys: of the jobs of one handler with the same key at most one exists, waits, or runs.
+"""Unique keys: of one tenant's jobs of one handler with the same key at most one exists, waits, or runs.
 
 The key is taken in the transaction that inserts the job. Nothing is written when a job ends: whether a key is still
 taken is asked of the job that holds it. What is locked and why: docs/explanation/locking.md.
@@ -18,7 +18,7 @@ from jobexec.exceptions import InvalidJob
 from jobexec.models import DeadLetterJob
 
 from . import job_keys
-from .job_keys import Holder
+from .job_keys import Holder, Owner
 from .locking import lock_rows
 from .removal import remove_deleted
 
@@ -30,12 +30,18 @@ CHANGED = 1020
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What the options of a job say: ``unique_while``, ``unique_for``, ``on_conflict``."""
+    """What the options of a job say: ``unique_while``, ``unique_for``, ``on_conflict``, ``tenant_id``."""
 
     handler_type: str
     unique_while: str = "active"
     unique_for: timedelta | None = None
     on_conflict: str = "return"
+    tenant_id: str = ""
+
+    @property
+    def owner(self) -> Owner:
+        """Whose keys they are."""
+        return Owner(self.handler_type, self.tenant_id)
 
     def blocks(self, holder: Holder, now: datetime) -> bool:
         """Whether the key is taken as long as its holder stands as it was seen."""
@@ -77,7 +83,7 @@ class Claim:
 
     def look(self) -> None:
         """Find the keys that are taken."""
-        seen, now = job_keys.holders(self.using, self.rule.handler_type, list(self.open)), clock.now(self.using)
+        seen, now = job_keys.holders(self.using, self.rule.owner, list(self.open)), clock.now(self.using)
         for key, holder in seen.items():
             if holder.job_id == self.open[key]:
                 del self.open[key]
@@ -97,7 +103,7 @@ class Claim:
 
     def _insert(self) -> None:
         free = {key: id for key, id in self.open.items() if key not in self._seen}
-        if free and job_keys.insert(self.using, self.rule.handler_type, free, self._expiration):
+        if free and job_keys.insert(self.using, self.rule.owner, free, self._expiration):
             for key in free:
                 del self.open[key]
 

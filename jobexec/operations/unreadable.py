@@ -18,6 +18,7 @@ from django.db.models.functions import Cast
 from jobexec import clock, signals
 from jobexec.exceptions import UnreadableJob
 from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, HistoryJob, JobType
+from jobexec.models.exclusive_lock import serial_key
 
 from .announce import announce
 from .errors import storable
@@ -126,7 +127,9 @@ def bury(
         return False
     values, problems = _salvage(using, table, pk)
     text = " ".join(filter(None, [message, _MESSAGE.format(problems="; ".join(problems)) if problems else ""]))
-    instance = values["process_instance_id"] if values["exclusive"] else ""
+    instance = ""
+    if values["exclusive"] and values["process_instance_id"]:
+        instance = serial_key(values["tenant_id"], values["process_instance_id"])
     fresh: dict[str, Any] = {
         "id": pk,
         "retries": 0,

@@ -23,6 +23,7 @@ from jobexec.models import (
 )
 
 from .external_home import job_of_instance
+from .process_instances import of_instances
 from .wording import both
 
 #: The columns that no reason needs: they may be large, and what is broken in them must not keep a job unexplained.
@@ -123,17 +124,17 @@ class Facts:
     @cached_property
     def exclusive_lock(self) -> ExclusiveLock | None:
         """Who holds the job's process instance, if the job minds."""
-        if not (self.job.exclusive and self.job.process_instance_id):
+        if not self.job.serial_key:
             return None
-        return ExclusiveLock.objects.using(self.using).filter(pk=self.job.process_instance_id).first()
+        return ExclusiveLock.objects.using(self.using).filter(pk=self.job.serial_key).first()
 
     def sibling(self, lock: ExclusiveLock) -> AbstractJob | None:
         """The first of the jobs for which the process instance is held."""
         outside = job_of_instance(lock.lock_owner)
         if outside is not None:
             return ExternalWorkerJob.objects.using(self.using).filter(pk=outside).defer(*HEAVY).first()
-        held = Job.objects.using(self.using).filter(lock_owner=lock.lock_owner, exclusive=True).exclude(pk=self.job.pk)
-        siblings = held.filter(~Q(process_instance_id=""), process_instance_id=lock.process_instance_id)
+        held = Job.objects.using(self.using).filter(lock_owner=lock.lock_owner).exclude(pk=self.job.pk)
+        siblings = of_instances(held, [lock.process_instance_id])
         return siblings.defer(*HEAVY).order_by("rank", "id").first()
 
     @cached_property

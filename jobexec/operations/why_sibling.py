@@ -19,7 +19,7 @@ def sibling(facts: Facts) -> list[Reason]:
     if isinstance(sibling, ExternalWorkerJob):
         return [_outside(facts, lock, sibling)]
     details = {
-        "process_instance": lock.process_instance_id,
+        "process_instance": lock.instance,
         "lock_owner": lock.lock_owner,
         "node": node_of(lock.lock_owner),
         "since": iso(lock.lock_time),
@@ -43,7 +43,7 @@ def sibling(facts: Facts) -> list[Reason]:
 def _outside(facts: Facts, lock: ExclusiveLock, other: ExternalWorkerJob) -> Reason:
     """A worker has the other job, or had it until its deadline: then it may still complete it."""
     details = {
-        "process_instance": lock.process_instance_id,
+        "process_instance": lock.instance,
         "lock_owner": lock.lock_owner,
         "worker": other.lock_owner,
         "since": iso(lock.lock_time),

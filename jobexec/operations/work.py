@@ -14,6 +14,7 @@ from django.db.models.lookups import LessThanOrEqual
 
 from jobexec.exceptions import JobNotFound
 from jobexec.models import Job
+from jobexec.models.exclusive_lock import serial_key
 
 from .categories import Turns
 from .tenants import TenantRoom
@@ -51,6 +52,7 @@ class AcquiredJob:
         "priority",
         "suspend_requested",
         "cancel_requested",
+        "tenant_id",
     )
 
     using: str
@@ -70,9 +72,9 @@ class AcquiredJob:
     priority: int
     suspend_requested: bool
     cancel_requested: bool
+    tenant_id: str
     configuration: str | None
-    #: Only in a wide scope, see :class:`Scope`; a traceparent of None was not asked for.
-    tenant_id: str = ""
+    #: Only in a wide scope, see :class:`Scope`; None was not asked for.
     traceparent: str | None = None
 
     def load(self) -> Job:
@@ -98,7 +100,8 @@ class AcquiredJob:
     @property
     def serial_key(self) -> str:
         """What jobs that must not run at the same time share; '' runs beside everything."""
-        return self.process_instance_id if self.exclusive else ""
+        exclusive = self.exclusive and self.process_instance_id
+        return serial_key(self.tenant_id, self.process_instance_id) if exclusive else ""
 
 
 _TEXT = Cast("handler_configuration", TextField())
@@ -106,7 +109,7 @@ _SHORT = Case(When(LessThanOrEqual(Length(_TEXT), LONG), then=_TEXT), default=Va
 
 
 #: What a page brings in a wide scope, after all else.
-WIDE = ("tenant_id", "traceparent")
+WIDE = ("traceparent",)
 
 
 def columns(wide: bool = False) -> tuple[str | Expression, ...]:
@@ -124,7 +127,7 @@ def batches(jobs: Iterable[AcquiredJob]) -> list[list[AcquiredJob]]:
     result: list[list[AcquiredJob]] = []
     by_key: dict[str, list[AcquiredJob]] = {}
     for job in jobs:
-        key = job.process_instance_id if job.exclusive else ""
+        key = job.serial_key
         if key and key in by_key:
             by_key[key].append(job)
             continue

@@ -107,7 +107,7 @@ def lost_run_charge() -> None:
             for row in rows:
                 owner = row.lock_owner or ""
                 recover._charge(using, row, node_name, charged)
-                unlock_instances(using, owner, {row.process_instance_id} - {""})
+                unlock_instances(using, owner, {row.serial_key} - {""})
         return len(rows)
 
     recover._release_page = release_page

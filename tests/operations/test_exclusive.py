@@ -146,3 +146,57 @@ def test_timers_that_came_due_are_exclusive_too(alias, strategy, frozen):
     (batch,) = batches(acquire(alias, strategy=strategy))
     assert [job.id for job in batch] == [message.pk, first.pk, second.pk]
     assert acquire(alias, "two", strategy=strategy) == []
+
+
+class TestTenants:
+    """A process instance belongs to a tenant: its namesakes elsewhere are others."""
+
+    NAMES = (("", "17"), ("acme", "17"), ("globex", "17"), ("a", "b\x1fc"), ("", "x\x1fc"), ("", "c"))
+
+    def rows(self, alias, times=1):
+        return {
+            name: [make_job(alias, tenant_id=name[0], process_instance_id=name[1]) for _ in range(times)]
+            for name in self.NAMES
+        }
+
+    def test_namesakes_do_not_wait_for_each_other(self, alias, strategy):
+        for tenant, instance in self.NAMES:
+            row = make_job(alias, tenant_id=tenant, process_instance_id=instance)
+            assert [job.id for job in acquire(alias, f"{tenant} {instance}", strategy=strategy)] == [row.pk]
+
+    def test_siblings_wait_for_those_of_their_tenant(self, alias, strategy):
+        for tenant in ("acme", "globex"):
+            make_job(alias, tenant_id=tenant, process_instance_id="17")
+        acme, globex = acquire(alias, strategy=strategy)
+        later = {
+            tenant: make_job(alias, tenant_id=tenant, process_instance_id="17").pk for tenant in ("acme", "globex", "")
+        }
+        assert [job.id for job in acquire(alias, "two", strategy=strategy)] == [later[""]]
+        complete_jobs(alias, [(acme, a_run(alias))])
+        assert [job.id for job in acquire(alias, "two", strategy=strategy)] == [later["acme"]]
+        fail_job(alias, globex, a_failure(kind="fatal"), a_run(alias))
+        assert [job.id for job in acquire(alias, "two", strategy=strategy)] == [later["globex"]]
+
+    def test_batches_are_of_one_tenant_and_in_order(self, alias, strategy):
+        rows = self.rows(alias, 3)
+        got = {batch[0].serial_key: [job.id for job in batch] for batch in batches(acquire(alias, strategy=strategy))}
+        assert sorted(got.values()) == sorted([row.pk for row in siblings] for siblings in rows.values())
+        assert set(held(alias)) == set(got)
+
+    def test_what_is_still_in_hand_keeps_its_instance(self, alias, strategy):
+        self.rows(alias, 2)
+        jobs = acquire(alias, strategy=strategy)
+        by_key = {job.serial_key: job for job in jobs}
+        everything = set(by_key)
+        complete_jobs(alias, [(job, a_run(alias)) for job in by_key.values()])
+        assert set(held(alias)) == everything, "each has a sibling in hand"
+        last = by_key["acme\x1f17"].id
+        release_jobs(alias, [job for job in jobs if job.serial_key == "acme\x1f17" and job.id != last])
+        assert set(held(alias)) == everything - {"acme\x1f17"}
+
+    def test_what_a_page_takes_is_in_turn_for_its_tenant(self, alias, strategy):
+        first = make_job(alias, tenant_id="acme", process_instance_id="17", priority=1)
+        make_job(alias, tenant_id="globex", process_instance_id="17")
+        job = acquire(alias, limit=1, strategy=strategy)[0]
+        assert job.id == first.pk
+        assert len(acquire(alias, "two", strategy=strategy)) == 1, "a namesake in front of it is none of its siblings"

@@ -256,9 +256,9 @@ class Workers(RuleBasedStateMachine):
     def check_exclusive_locks(self, external):
         holders = {}
         for row in external:
-            if row.lock_owner is not None and row.exclusive and row.process_instance_id:
-                assert row.process_instance_id not in holders, "two jobs of one process instance"
-                holders[row.process_instance_id] = f"external:{row.pk}"
+            if row.lock_owner is not None and row.serial_key:
+                assert row.serial_key not in holders, "two jobs of one process instance"
+                holders[row.serial_key] = f"external:{row.pk}"
         locks = ExclusiveLock.objects.using(self.alias).values_list("process_instance_id", "lock_owner")
         assert dict(locks) == holders
 

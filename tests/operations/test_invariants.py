@@ -72,7 +72,7 @@ pytestmark = pytest.mark.every_database
 EXAMPLES = tiers.current().examples
 NAMES = ("one", "two", "three")
 names = st.sampled_from(NAMES)
-instances = st.sampled_from(["", "p", "p", "q"])
+instances = st.sampled_from(["", "p", "p", "q", "acme/p"])
 mostly = st.sampled_from([True, True, True, False])
 ahead = st.sampled_from([None, 1, 20, 30])
 picks = st.integers(0, 50)
@@ -111,7 +111,7 @@ class Jobs(RuleBasedStateMachine):
         JobDefinition.objects.using(self.alias).create(pk=HANDLER, handler_type=HANDLER)
         for name in NAMES[: 1 if self.alias == "default" else 3]:
             self.start(name)
-        for instance in ("p", "p", "q", ""):
+        for instance in ("p", "p", "q", "acme/p", ""):
             self.create(instance, True, 0, 0)
 
     def start(self, name):
@@ -130,7 +130,8 @@ class Jobs(RuleBasedStateMachine):
 
     def create(self, instance, exclusive, priority, wait):
         due = {"due_date": self.clock.now + timedelta(seconds=wait)} if wait else {}
-        columns = {"process_instance_id": instance, "exclusive": exclusive, "priority": priority}
+        tenant, _, name = instance.rpartition("/")
+        columns = {"tenant_id": tenant, "process_instance_id": name, "exclusive": exclusive, "priority": priority}
         backend = "default" if len(self.created) % 2 else ""
         self.created.append(make_job(self.alias, **columns, **due, task_backend=backend).pk)
         if backend:

@@ -1,5 +1,7 @@
 """Migrations and indexes on every vendor."""
 
+from datetime import timedelta
+
 import pytest
 from django.apps import apps
 from django.core.management import call_command
@@ -10,8 +12,11 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.state import ProjectState
 from django.test.utils import CaptureQueriesContext
 
-from jobexec.models import DeadLetterJob, Job, JobLog, SuspendedJob, TimerJob
+from jobexec import clock
+from jobexec.identifiers import uuid7
+from jobexec.models import DeadLetterJob, ExclusiveLock, Job, JobKey, JobLog, SuspendedJob, TimerJob
 from jobexec.models.base import PartialIndex
+from jobexec.models.exclusive_lock import serial_key
 from jobexec.operations.exclusive import lock_instances, unlock_instances
 from tests.support.factories import make_job
 
@@ -110,8 +115,48 @@ def test_backwards_and_forwards(alias):
         call_command("migrate", "jobexec", "0001", database=alias, verbosity=0)
     finally:
         call_command("migrate", "jobexec", database=alias, verbosity=0)
-    assert not MigrationExecutor(connections[alias]).migration_plan([("jobexec", "0006_external")])
+    assert not MigrationExecutor(connections[alias]).migration_plan([("jobexec", "0007_tenants")])
     make_job(alias)
     call_command("migrate", "jobexec", "0001", database=alias, verbosity=0)
     call_command("migrate", "jobexec", database=alias, verbosity=0)
     assert Job.objects.using(alias).count() == 1
+
+
+@pytest.mark.transactional
+@pytest.mark.every_database
+def test_keys_get_the_tenants_of_their_jobs(alias):
+    call_command("migrate", "jobexec", "0006", database=alias, verbosity=0)
+    try:
+        before = MigrationExecutor(connections[alias]).loader.project_state(("jobexec", "0006_external")).apps
+        keys = before.get_model("jobexec", "JobKey").objects.using(alias)
+        later = clock.now() + timedelta(hours=1)
+        done = JobLog(job_id=uuid7(), tenant_id="acme", state="successful", timestamp=clock.now())
+        done.save(using=alias)
+        for key, job_id in (
+            ("runs", make_job(alias, tenant_id="acme").pk),
+            ("waits", make_job(alias, tenant_id="globex", due_date=later).pk),
+            ("of nobody", make_job(alias).pk),
+            ("over", done.job_id),
+        ):
+            keys.create(handler_type="pay", key=key, job_id=job_id, expiration_time=later)
+        ExclusiveLock.objects.using(alias).create(process_instance_id="17", lock_owner="old", acquisition=uuid7())
+    finally:
+        call_command("migrate", "jobexec", database=alias, verbosity=0)
+    tenants = dict(JobKey.objects.using(alias).values_list("key", "tenant_id"))
+    assert tenants == {"runs": "acme", "waits": "globex", "of nobody": "", "over": "acme"}
+    assert ExclusiveLock.objects.using(alias).get().instance == "17"
+
+
+@pytest.mark.transactional
+@pytest.mark.every_database
+def test_back_to_the_release_without_tenants(alias):
+    for tenant in ("", "acme", "globex"):
+        JobKey.objects.using(alias).create(handler_type="pay", tenant_id=tenant, key="17", job_id=uuid7())
+        lock_instances(alias, "new", [serial_key(tenant, "17")])
+    try:
+        call_command("migrate", "jobexec", "0006", database=alias, verbosity=0)
+        before = MigrationExecutor(connections[alias]).loader.project_state(("jobexec", "0006_external")).apps
+        assert before.get_model("jobexec", "JobKey").objects.using(alias).count() == 1
+        assert before.get_model("jobexec", "ExclusiveLock").objects.using(alias).get().pk == "17"
+    finally:
+        call_command("migrate", "jobexec", database=alias, verbosity=0)

@@ -347,3 +347,30 @@ def test_keys_in_use_are_not_locked_by_the_cleanup(alias, unique):
     with CaptureQueriesContext(connections[alias]) as queries:
         assert list(freeing_keys(alias)) == []
     assert not any("FOR UPDATE" in query["sql"] for query in queries)
+
+
+class TestTenants:
+    """A key belongs to a tenant: the same call for another one is another job."""
+
+    def test_the_same_call_of_another_tenant_is_no_duplicate(self, alias, unique):
+        handler = unique()
+        rows = [handler.using(tenant_id=tenant).enqueue(5) for tenant in ("", "acme", "globex")]
+        assert not any(row.is_duplicate for row in rows)
+        for row in rows:
+            again = handler.using(tenant_id=row.tenant_id).enqueue(5)
+            assert (again.pk, again.is_duplicate, again.tenant_id) == (row.pk, True, row.tenant_id)
+        assert sorted(JobKey.objects.using(alias).values_list("tenant_id", flat=True)) == ["", "acme", "globex"]
+
+    @pytest.mark.parametrize("policy", POLICIES)
+    def test_many_at_once(self, alias, unique, policy):
+        handler = unique(on_conflict=policy)
+        acme = handler.using(tenant_id="acme").enqueue_many([(1,), (2,)])
+        globex = handler.using(tenant_id="globex").enqueue_many([(1,), (2,)])
+        assert len({row.pk for row in (*acme, *globex)}) == len(jobs_of(alias)) == 4
+
+    def test_nobody_is_replaced_by_another_tenant(self, alias, unique):
+        handler = unique(on_conflict="replace", unique_for=60)
+        first = handler.using(tenant_id="acme").enqueue(1)
+        second = handler.using(tenant_id="globex").enqueue(1)
+        third = handler.using(tenant_id="acme").enqueue(1)
+        assert set(jobs_of(alias)) == {second.pk, third.pk} != {first.pk}

@@ -71,7 +71,11 @@ class People:
             "priority": chance.randint(-1, 1),
             "tenant_id": chance.choice(TENANTS),
         }
-        told = {"callback": callback, "instance": instance, "exclusive": options["exclusive"]}
+        told = {
+            "callback": callback,
+            "instance": instance and f"{instance} of {options['tenant_id']}",
+            "exclusive": options["exclusive"],
+        }
         if callback:
             options["on_complete"] = getattr(jobs, callback)
         if chance.random() < 0.15:

@@ -1,0 +1,40 @@
+"""Process instances, of whichever tenant: their exclusive jobs, and whether somebody holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, TypeVar
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from jobexec.models import AbstractJob, ExclusiveLock
+from jobexec.models.exclusive_lock import possible_instances, serial_key_expression
+
+#: The character between a tenant and its process instance, for statements by hand.
+SEPARATORS = {"postgresql": "chr(31)", "sqlite": "char(31)"}
+
+_Row = TypeVar("_Row", bound=AbstractJob)
+
+
+def locked_instance(using: str) -> Exists:
+    """The condition that somebody holds the process instance of a row, were it exclusive."""
+    locks = ExclusiveLock.objects.using(using)
+    return Exists(locks.filter(process_instance_id=serial_key_expression(OuterRef)))
+
+
+def of_instances(queryset: QuerySet[_Row], keys: Collection[str]) -> QuerySet[_Row, Any]:
+    """The exclusive jobs of these process instances; ``key`` is the alias of each one's serial key.
+
+    By the index of process instances: the keys of tenants are compared with what it finds.
+    """
+    # Says what the partial index says: PostgreSQL cannot conclude it from a join, nor from a list of more than 100,
+    # and would read the whole table.
+    jobs = queryset.filter(~Q(process_instance_id=""), exclusive=True)
+    instances = set[str]().union(*map(possible_instances, keys))
+    return jobs.filter(process_instance_id__in=instances).alias(key=serial_key_expression()).filter(key__in=keys)  # type: ignore[return-value]
+
+
+def serial_key_sql(vendor: str, table: str) -> str:
+    """:func:`~jobexec.models.exclusive_lock.serial_key_expression` of a table of jobs, for statements by hand."""
+    of_tenant = f"{table}.tenant_id || {SEPARATORS[vendor]} || {table}.process_instance_id"
+    return f"CASE WHEN {table}.tenant_id = '' THEN {table}.process_instance_id ELSE {of_tenant} END"
