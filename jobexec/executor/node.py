@@ -139,7 +139,7 @@ class Node:
             highest,
             category_order=settings.category_order,
             turns=self._turns,
-            wide=settings.tenant_concurrency is not None or tracing.enabled(),
+            wide=tracing.enabled(),
         )
 
     def renew(self) -> bool:

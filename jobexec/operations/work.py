@@ -145,7 +145,7 @@ class Scope:
     ``deployments`` are the deployment ids whose jobs it takes besides those of no deployment. The bounds of
     ``priority`` are inclusive; None is open. ``category_order`` says how categories share a page: by ``rank`` as if
     they were one; ``strict``, each only when those before it have no job; or ``weighted``, by ``turns``. ``wide``: its
-    pages bring the tenants and the trace contexts of the jobs, which most nodes have no use for. ``tenants`` says of
+    pages bring the trace contexts of the jobs, which most nodes have no use for. ``tenants`` says of
     which tenants how much may be acquired; None without limits.
     """
 

@@ -125,4 +125,4 @@ def test_no_deadlock_nothing_lost_nothing_doubled(alias, strategy):
     assert mixture.finished
     locked = Job.objects.using(alias).filter(exclusive=True).exclude(lock_owner=None)
     held = set(ExclusiveLock.objects.using(alias).values_list("process_instance_id", "lock_owner"))
-    assert held == set(locked.values_list("process_instance_id", "lock_owner"))
+    assert held == {(row.serial_key, row.lock_owner) for row in locked}

@@ -218,9 +218,9 @@ def test_without_a_star_only_those_that_are_named_have_one():
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_only_a_wide_scope_brings_the_tenant(alias, wide):
+def test_a_page_brings_the_tenant_and_a_wide_one_the_trace(alias, wide):
     make(alias, "a")
     make(alias, "b", process_instance_id="order")
     jobs = acquire_jobs(alias, "one", 9, Scope(wide=wide), lock_time=LOCK_TIME).jobs
-    assert [job.tenant_id for job in jobs] == (["a", "b"] if wide else ["", ""])
+    assert [job.tenant_id for job in jobs] == ["a", "b"]
     assert [job.traceparent for job in jobs] == (["", ""] if wide else [None, None])
