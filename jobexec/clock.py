@@ -18,7 +18,11 @@ from typing import NamedTuple, Self
 class _Reading(NamedTuple):
     database_time: datetime
     at: float
+    #: The wall clock at that moment: where it goes another way than the monotonic one, the machine slept.
+    wall: float
 
+
+_SLEEP = 0.5
 
 _readings: dict[str, _Reading] = {}
 _frozen: FrozenClock | None = None
@@ -65,7 +69,19 @@ def synchronise(using: str, database_time: datetime, at: float) -> None:
     if database_time.utcoffset() is None:
         raise ValueError(f"synchronise() expects an aware datetime, got {database_time!r}.")
     if _frozen is None:
-        _readings[using] = _Reading(database_time.astimezone(UTC), at)
+        passed = time.monotonic() - at
+        _readings[using] = _Reading(database_time.astimezone(UTC), at, time.time() - passed)
+
+
+def is_stale(using: str, after: float) -> bool:
+    """Whether the time of ``using`` was not synchronised for ``after`` seconds, or the machine slept since."""
+    if _frozen is not None:
+        return False
+    reading = _readings.get(using)
+    if reading is None:
+        return True
+    passed = time.monotonic() - reading.at
+    return passed > after or abs(time.time() - reading.wall - passed) > _SLEEP
 
 
 def forget(using: str | None = None) -> None:

@@ -70,3 +70,14 @@ def _in_thread(function, alias):
     thread.start()
     thread.join()
     return results[0]
+
+
+@pytest.mark.databases("mariadb")
+def test_temporary_files_are_nobody_elses(alias):
+    """A server that starts deletes those that it finds, also those of its neighbour."""
+    database = connections[alias].settings_dict
+    if not database["HOST"].startswith("/tmp/jobexec-"):
+        pytest.skip("the server is not ours")
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT @@tmpdir")
+        assert cursor.fetchone()[0].startswith(database["HOST"].rpartition("/")[0])

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 from django.utils.duration import duration_iso_string
 
-from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.exceptions import HandlerNotFound, InvalidJob
 from jobexec.json_values import check_json, check_storable, shown
 
 from .function import JobFunction
-from .options import check_options, due_date, to_columns
+from .options import check_options, due_date, now_of, to_columns
 from .registry import get_handler
 
 if TYPE_CHECKING:
@@ -230,4 +229,4 @@ def _due_date(options: ExternalOptions, using: str) -> datetime | None:
     given: Mapping[str, Any] = options
     when = {name: given[name] for name in ("run_after", "delay") if given.get(name) is not None}
     check_options(when)
-    return due_date(when, lambda: clock.now(using))
+    return due_date(when, lambda: now_of(using))

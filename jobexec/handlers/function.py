@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import router
 
-from jobexec import clock
 from jobexec.conf import Settings, get_settings
 from jobexec.exceptions import InvalidJob
 from jobexec.retry import RetryPlan
@@ -20,7 +19,7 @@ from . import deferred, many, unique
 from .arguments import Arguments
 from .calls import Call
 from .context import JobContext
-from .options import JobOptions, check_options, check_together, due_date, to_columns
+from .options import JobOptions, check_options, check_together, due_date, now_of, to_columns
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -134,7 +133,7 @@ class JobFunction(Generic[P, R]):
         return self.options.get("database") or router.db_for_write(Job)
 
     def _due_date(self) -> datetime | None:
-        return due_date(self.options, lambda: clock.now(self._database()))
+        return due_date(self.options, lambda: now_of(self._database()))
 
     def _pattern(self) -> Pattern:
         """What all jobs of this function have in common, made once for these settings and this database."""

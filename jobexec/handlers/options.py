@@ -190,6 +190,14 @@ _COPIED = (
 )
 
 
+def now_of(using: str) -> datetime:
+    """The time of a database, from which delays count: the clock of whoever enqueues may be wrong."""
+    from jobexec.operations.server_time import keep_time  # models load later than functions are decorated
+
+    keep_time(using)
+    return clock.now(using)
+
+
 def due_date(options: Mapping[str, Any], now: Callable[[], datetime] = clock.now) -> datetime | None:
     """When a job of checked options is due; None for at once."""
     name = "delay" if "delay" in options else "run_after"

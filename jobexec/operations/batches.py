@@ -22,10 +22,10 @@ from .batch_jobs import DRIVERS, MONITOR, SEED, driven, enqueue_own
 from .batch_operations import OPERATIONS, Operation, as_json, operation_named
 from .batch_work import clear_some, lock_batch
 from .errors import storable
-from .leases import time_of
 from .locking import atomic, delete_rows
 from .selection import Target, database_of, ids_of
 from .selections import MAX_IDS, Description, describe, job_table, tenant_of
+from .server_time import time_of
 from .suspend import activate, suspend
 
 __all__ = [

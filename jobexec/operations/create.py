@@ -23,6 +23,7 @@ from .insert import insert_row, insert_rows, json_text, parameters
 from .locking import atomic
 from .moments import check_moment
 from .ranking import check_priority, rank
+from .server_time import keep_time
 from .wake import wake_on_commit
 from .watching import tell_watchers
 
@@ -146,7 +147,9 @@ class Pattern:
         ``encoded`` is ``handler_configuration`` as JSON text, if the caller has it; ``id`` and ``create_time`` are made
         if they are not given.
         """
-        using, now = self.using, clock.now(self.using)
+        using = self.using
+        keep_time(using)
+        now = clock.now(using)
         columns: dict[str, Any] = {"id": id or uuid7(), "create_time": create_time or now}
         if due_date is not None:
             check_moment("due_date", due_date)

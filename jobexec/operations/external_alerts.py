@@ -14,7 +14,7 @@ from jobexec.models import ExternalWorker, ExternalWorkerJob
 
 from . import counts
 from .counts import CappedCount
-from .leases import time_of
+from .server_time import time_of
 
 #: Types that are looked at, in the order of the alphabet; each costs a statement or two.
 MOST_TYPES = 100

@@ -23,6 +23,7 @@ from .insert import insert_rows, json_text, parameters
 from .locking import atomic
 from .moments import check_moment
 from .ranking import check_priority, rank
+from .server_time import keep_time
 
 _OF_EACH = ("id", "job_key", "handler_configuration")
 
@@ -45,6 +46,7 @@ def create_external_jobs(
     texts = [_text(number, configuration) for number, configuration in enumerate(configurations)]
     if not texts:
         return []
+    keep_time(using)
     now, connection = clock.now(using), connections[using]
     shared = _shared(using, columns, now, due_date)
     with atomic(using):

@@ -13,8 +13,8 @@ from django.db.models import Count, Sum
 from jobexec.models import ExternalWorker, ExternalWorkerJob
 
 from .counts import COUNT_LIMIT, CappedCount
-from .leases import time_of
 from .locking import atomic, delete_rows, names_conflict_target
+from .server_time import time_of
 
 #: A worker that waits or streams is written at least as often; after this its gateway has died and nobody is there.
 PRESENT_FOR = timedelta(minutes=1)

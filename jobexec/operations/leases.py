@@ -19,7 +19,8 @@ from jobexec.identifiers import uuid7
 from jobexec.models import ExecutorNode, NodeState
 
 from .announce import announce
-from .locking import atomic, database_time, is_single_writer, lock_rows
+from .locking import atomic, is_single_writer, lock_rows
+from .server_time import synchronise_clock, time_of
 
 Answer: TypeAlias = tuple[Any, ...]
 Answers: TypeAlias = QuerySet[ExecutorNode, Answer]
@@ -41,25 +42,6 @@ class NodeProfile:
     queue_size: int = 0
     categories: Sequence[str] = field(default_factory=tuple)
     deployment_aware: bool = False
-
-
-def synchronise_clock(using: str) -> datetime:
-    """Read the database's time and set :mod:`jobexec.clock` by it; returns it.
-
-    Behind by the way back from the database, and never ahead: a process that is paused on the way there, however long,
-    must not take living nodes for dead because it counts half of its pause. The skew of this node's clock does not
-    matter.
-    """
-    time = database_time(using)
-    if time is not None:
-        clock.synchronise(using, time, clock.monotonic())
-    return clock.now(using)
-
-
-def time_of(using: str) -> datetime:
-    """The database's time, asked now, for whoever judges a lease and has no heartbeat that sets his clock."""
-    time = None if clock.is_frozen() else database_time(using)
-    return time or clock.now(using)
 
 
 def register_node(using: str, profile: NodeProfile, lease_time: timedelta) -> ExecutorNode:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypeVar
 
@@ -57,21 +56,6 @@ def ids_sort_by_time(using: str) -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT CAST(%s AS UUID) < CAST(%s AS UUID)", (earlier, later))
         return bool(cursor.fetchone()[0])
-
-
-# now() would be the start of the transaction, and CURRENT_TIMESTAMP is in the session's time zone on MySQL.
-_TIME = {"postgresql": "SELECT clock_timestamp()", "mysql": "SELECT UTC_TIMESTAMP(6)"}
-
-
-def database_time(using: str) -> datetime | None:
-    """The database's own clock; None where it is this machine's (SQLite)."""
-    statement = _TIME.get(connections[using].vendor)
-    if statement is None:
-        return None
-    with connections[using].cursor() as cursor:
-        cursor.execute(statement)
-        time: datetime = cursor.fetchone()[0]
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def lock_rows(queryset: QuerySet[M, Row], *, skip_locked: bool = False, no_key: bool = False) -> QuerySet[M, Row]:

@@ -17,7 +17,7 @@ from jobexec.models import Batch, BatchState, ExecutorNode, NodeState, Schedule,
 from .counts import COUNT_LIMIT, CappedCount, JobCounts, job_counts, open_incidents
 from .external_alerts import TypeWithoutWorker, types_without_worker
 from .failure_groups import GroupOfFailures, failure_groups
-from .leases import time_of
+from .server_time import time_of
 from .traffic import Traffic, traffic
 
 if TYPE_CHECKING:

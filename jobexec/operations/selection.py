@@ -19,6 +19,7 @@ from jobexec.models import AbstractJob, Job
 from .errors import is_conflict
 from .locking import lock_rows
 from .lookup import find_states
+from .server_time import keep_time
 
 Target: TypeAlias = AbstractJob | UUID | str | Iterable[AbstractJob | UUID | str] | QuerySet[Any]
 Verb: TypeAlias = Callable[[Any], str | None]
@@ -47,8 +48,14 @@ def database_of(target: Target | None, using: str | None) -> str:
     """The engine that an operation works on: ``using`` if given, else where its rows or its queryset come from.
 
     A queryset without a database of its own, ids and scopes mean the one to which the routers write jobs: never a
-    replica that they are read from.
+    replica that they are read from. From here on :func:`jobexec.clock.now` is that database's time.
     """
+    database = _database_of(target, using)
+    keep_time(database)
+    return database
+
+
+def _database_of(target: Target | None, using: str | None) -> str:
     if using is not None:
         return using
     if isinstance(target, list | tuple) and target:

@@ -11,10 +11,11 @@ from jobexec.exceptions import JobLocked
 from jobexec.models import JOB_TABLES, AbstractJob, ExecutorNode, ExternalWorkerJob, Job, NodeState
 
 from .external_back import give_back
-from .leases import declare_one_dead, time_of
+from .leases import declare_one_dead
 from .recover import recover_job
 from .removal import remove_waiting
 from .selection import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
+from .server_time import time_of
 from .wake import wake_on_commit
 
 

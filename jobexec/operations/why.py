@@ -11,8 +11,8 @@ from jobexec.exceptions import JobNotFound
 from jobexec.models import AbstractJob, ExternalWorkerJob
 
 from . import why_external, why_held, why_over, why_waiting
-from .leases import time_of
 from .lookup import as_id, find_job
+from .server_time import time_of
 from .why_facts import HEAVY, Facts, Reason
 
 #: So often a job that changes while it is looked at is looked at again.

@@ -11,7 +11,7 @@ from jobexec.gateways import seen
 from jobexec.gateways.seen.writing import database, gateway_name
 from jobexec.models import ExternalWorker
 from jobexec.operations.external_workers import PRESENT_FOR
-from jobexec.operations.leases import time_of
+from jobexec.operations.server_time import time_of
 
 #: The ids of the brokers that a gateway is connected to: the database is the only one.
 _BROKERS = [0]

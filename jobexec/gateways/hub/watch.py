@@ -13,7 +13,7 @@ from jobexec import clock
 from jobexec.executor.bell import Bell
 from jobexec.executor.service import Loop
 from jobexec.operations.external_waiting import available_types, next_times
-from jobexec.operations.leases import synchronise_clock
+from jobexec.operations.server_time import synchronise_clock
 
 from .ears import ear_of
 from .places import Queue

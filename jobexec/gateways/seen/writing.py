@@ -13,7 +13,7 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.executor.service import Loop, call_in_thread
 from jobexec.operations.external_workers import WorkerRow, forget_workers, write_workers
-from jobexec.operations.leases import time_of
+from jobexec.operations.server_time import time_of
 
 from .events import Events
 from .workers import Registry, Sight
