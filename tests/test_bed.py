@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import Group, Permission
@@ -75,9 +76,9 @@ def _in_thread(function, alias):
 @pytest.mark.databases("mariadb")
 def test_temporary_files_are_nobody_elses(alias):
     """A server that starts deletes those that it finds, also those of its neighbour."""
-    database = connections[alias].settings_dict
-    if not database["HOST"].startswith("/tmp/jobexec-"):
-        pytest.skip("the server is not ours")
     with connections[alias].cursor() as cursor:
-        cursor.execute("SELECT @@tmpdir")
-        assert cursor.fetchone()[0].startswith(database["HOST"].rpartition("/")[0])
+        cursor.execute("SELECT @@datadir, @@tmpdir")
+        data, temporary = map(Path, cursor.fetchone())
+    if not data.parent.name.startswith("jobexec-"):
+        pytest.skip("the server is not ours")
+    assert temporary.parent == data.parent

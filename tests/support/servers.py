@@ -186,7 +186,7 @@ class Mariadb(Server):
         self._home = tempfile.TemporaryDirectory(prefix="jobexec-chaos-", dir="/tmp", ignore_cleanup_errors=True)
         home, self._log = Path(self._home.name), folder / "mariadb.log"
         user = ["--user=root"] if os.geteuid() == 0 else []
-        # A server that starts deletes what it takes for leftovers in its folder for temporary files: not its neighbour's.
+        # A server that starts deletes what it takes for leftovers in this folder: they must not be its neighbour's.
         (home / "tmp").mkdir()
         place = ["--no-defaults", f"--datadir={home / 'data'}", f"--tmpdir={home / 'tmp'}", *user]
         with self._log.open("ab") as log:
