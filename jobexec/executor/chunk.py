@@ -17,10 +17,10 @@ class Chunk:
     A lock of its own keeps the pool's lock out of the way from one tiny job to the next.
     """
 
-    def __init__(self, batches: Sequence[Batch], suspect: Batch | None = None) -> None:
+    def __init__(self, batches: Sequence[Batch], lone: bool = False) -> None:
         self.using = batches[0][0].using
-        #: Its only batch, if that has been in the hands of a process that died.
-        self.suspect = suspect
+        #: Nothing runs beside its only batch.
+        self.lone = lone
         #: How many jobs its thread answers for.
         self.jobs = sum(map(len, batches))
         #: The batch that runs now, and since when by the monotonic clock.

@@ -34,7 +34,7 @@ from jobexec.operations.recover import mark_suspect_started
 from jobexec.operations.run import Run
 from jobexec.operations.session import is_lost, is_of_connection
 from jobexec.operations.settle import Failure
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.work import ALONE_FROM, AcquiredJob
 from jobexec.retry import RetryPlan
 
 from .connections import clean_connections, is_broken, note_loss, prepare_connections
@@ -80,9 +80,9 @@ def execute_batch(batch: list[AcquiredJob], host: Host) -> None:
     """Run a single job, or the first of exclusive siblings; never raises.
 
     A sibling's outcome is committed before the next sibling starts, so a crash never runs A again after B: the thread
-    does not wait for that, the siblings come back to the queue when it is done. A suspect's is committed before the
-    next suspect starts, or that one's crash would be charged to both. What may not start any more (the executor stops,
-    the lock is gone) is given back.
+    does not wait for that, the siblings come back to the queue when it is done. That of a job that runs alone is
+    committed before anything else starts, or a crash then would be charged to it. What may not start any more (the
+    executor stops, the lock is gone) is given back.
     """
     left = batch
     try:
@@ -107,7 +107,7 @@ def hand_on(outcome: Outcome, siblings: list[AcquiredJob], host: Host) -> list[A
         host.has_settled_itself(outcome)
         _announce(outcome)
         return siblings
-    if work.lost_runs:
+    if work.lost_runs >= ALONE_FROM:
         # Not counted: taken over by somebody else, and with it the process instance; or settled by a commit that was
         # in doubt, and then the others are still locked by us, and are given back.
         if host.settle(outcome):

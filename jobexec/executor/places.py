@@ -11,7 +11,7 @@ from jobexec.operations.work import AcquiredJob
 from .boarding import Boarding
 from .chunk import Chunk
 from .pace import Pace
-from .shares import Batch, Shares, is_suspect, runs_alone
+from .shares import Batch, Shares, runs_alone
 
 #: A job that takes longer than this (seconds) is not tiny: others take over what its thread was to run after it.
 STALL = 0.005
@@ -23,9 +23,9 @@ OnRoom = Callable[[], None]
 class Places:
     """The places of a pool and the order in which its threads take what is in them.
 
-    Every method is called with ``changed`` held, which is notified when a thread should look again. A job with lost
-    runs is a suspect: no two of them run at the same time, and one that was lost while it ran runs with nothing beside
-    it. ``staff`` counts the threads that take batches, now or when they have ended theirs; not those that are stuck.
+    Every method is called with ``changed`` held, which is notified when a thread should look again. A job that was lost
+    twice while it ran runs with nothing beside it. ``staff`` counts the threads that take batches, now or when they
+    have ended theirs; not those that are stuck.
     """
 
     def __init__(self, threads: int, capacity: int, engines: Sequence[str], boarding: Boarding | None) -> None:
@@ -41,7 +41,6 @@ class Places:
         self.closed = True
         #: How many jobs have left their threads since the process began, whatever became of them.
         self.done = 0
-        self._suspect_runs = False
         self._parked: dict[int, Batch] = {}
         self._taken_at = 0.0
         self._refused: dict[str, OnRoom] = {}
@@ -156,17 +155,14 @@ class Places:
                 return None
             if held_up := self._take_over():  # first: it has waited longer than what is queued
                 return held_up
-            batches = self.shares.next(with_suspects=not self._suspect_runs, most=self._most())
+            batches = self.shares.next(self._most())
             if not batches:
                 return None
-            if not is_suspect(batches[0]):
-                return Chunk(batches)
-            self._suspect_runs = True
             if not runs_alone(batches[0]):
-                return Chunk(batches, suspect=batches[0])
+                return Chunk(batches)
             self.lone = batches[0]
         # It begins when all else has ended, and nothing begins before it has ended.
-        return None if self.active or self.in_lane else Chunk([self.lone], suspect=self.lone)
+        return None if self.active or self.in_lane else Chunk([self.lone], lone=True)
 
     def _most(self) -> int:
         """How many batches a thread takes: not so many that others have nothing, unless they are tiny."""
@@ -197,7 +193,7 @@ class Places:
     def _lone_waits(self) -> list[Batch]:
         """The batch that waits to run alone, if there is one."""
         lone = self.lone
-        return [] if lone is None or any(chunk.suspect is lone for chunk in self.active) else [lone]
+        return [] if lone is None or any(chunk.lone for chunk in self.active) else [lone]
 
     # What goes.
 
@@ -213,7 +209,7 @@ class Places:
         else:
             self.active.remove(chunk)
             self.pace.note(chunk.begun, clock.monotonic() - chunk.began)
-            self._leave(chunk.using, chunk.jobs, chunk.suspect)
+            self._leave(chunk.using, chunk.jobs, lone=chunk.lone)
         if self.closed:
             self.changed.notify_all()
         return replaced
@@ -235,7 +231,7 @@ class Places:
                 self.stuck.append(chunk)
                 self.staff -= 1
                 self.shares.put_back(chunk.using, chunk.take_back())
-                self._leave(chunk.using, chunk.jobs, chunk.suspect)
+                self._leave(chunk.using, chunk.jobs, lone=chunk.lone)
                 return True
         return False
 
@@ -248,21 +244,18 @@ class Places:
         if self.boarding is not None:
             waiting += self.boarding.clear()
         for batch in self._lone_waits():
-            self._leave(batch[0].using, len(batch), batch)
+            self._leave(batch[0].using, len(batch), lone=True)
         self.changed.notify_all()
         return waiting
 
-    def _leave(self, using: str, jobs: int, suspect: Batch | None) -> None:
+    def _leave(self, using: str, jobs: int, lone: bool) -> None:
         """The places of these jobs and their thread are free again."""
         self.shares.done(using, jobs)
-        if suspect is not None:
-            # Also when it is stuck: other suspects would wait for ever, and its own row has been settled.
-            self._suspect_runs = False
-            if suspect is self.lone:
-                self.lone = None
-                self.board()
-                self.changed.notify_all()
-        if suspect is not None or self.shares.waits_for_a_turn():
+        if lone:  # also when it is stuck: the others would wait for ever, and its own row has been settled
+            self.lone = None
+            self.board()
+            self.changed.notify_all()
+        if self.shares.waits_for_a_turn():
             self.changed.notify()
         self._call_threads()
 

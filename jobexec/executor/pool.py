@@ -31,8 +31,8 @@ class Pool(Service):
     """Runs batches of jobs on ``threads`` threads; holds at most ``threads + queue_size`` jobs.
 
     Acquirers ask :meth:`reserve` before they lock anything, so nothing is ever rejected (Camunda needs a rejected
-    jobs handler). ``engines`` share it fairly, see :class:`~jobexec.executor.shares.Shares`. A job with lost runs is a
-    suspect, of which no two run at the same time, so that a process that dies convicts the right one
+    jobs handler). ``engines`` share it fairly, see :class:`~jobexec.executor.shares.Shares`. A job that was
+    lost twice while it ran runs with nothing beside it, so that a process that dies convicts the right one
     (:class:`~jobexec.executor.places.Places`). A thread whose job goes on after its timeout is stuck, and another takes
     its place. ``run`` executes a batch and never raises; ``release`` gives back batches that have not begun.
 

@@ -13,17 +13,12 @@ from .pace import Pace
 Batch = list[AcquiredJob]
 
 
-def is_suspect(batch: Batch) -> bool:
-    """Whether a job of the batch has been in the hands of a process that died."""
-    for job in batch:  # noqa: SIM110 (asked for every batch, and a generator would cost more than the look)
-        if job.lost_runs:
-            return True
-    return False
-
-
 def runs_alone(batch: Batch) -> bool:
     """Whether a job of the batch was lost twice while it ran."""
-    return any(job.lost_runs >= ALONE_FROM for job in batch)
+    for job in batch:  # noqa: SIM110 (asked for every batch, and a generator would cost more than the look)
+        if job.lost_runs >= ALONE_FROM:
+            return True
+    return False
 
 
 @dataclass(slots=True)
@@ -39,7 +34,6 @@ class _Share:
     parked: int = 0
     busy: int = 0
     queue: deque[Batch] = field(default_factory=deque)
-    suspects: deque[Batch] = field(default_factory=deque)
 
     @property
     def held(self) -> int:
@@ -100,16 +94,13 @@ class Shares:
         share = self._of(using)
         return share.reserved + share.queued <= max(0, self._room(using) - self._threads) // 2
 
-    def next(self, with_suspects: bool, most: int = 1) -> list[Batch]:
-        """The batches whose turn it is, up to ``most`` of one engine; the batch of a suspect comes alone.
-
-        Without ``with_suspects`` those of suspects are put aside.
-        """
+    def next(self, most: int = 1) -> list[Batch]:
+        """The batches whose turn it is, up to ``most`` of one engine; one that runs alone comes alone."""
         for using, share in list(self._shares.items()):
-            batch = self._next_of(share, with_suspects) if share.busy < self._most_busy else None
-            if batch is not None:
+            if share.queue and share.busy < self._most_busy:
+                batch = share.queue.popleft()
                 batches = [batch]
-                while len(batches) < most and share.queue and not (is_suspect(batch) or is_suspect(share.queue[0])):
+                while len(batches) < most and share.queue and not (runs_alone(batch) or runs_alone(share.queue[0])):
                     batches.append(share.queue.popleft())
                 jobs = sum(map(len, batches))
                 share.queued -= jobs
@@ -147,16 +138,6 @@ class Shares:
             share.queue.appendleft(batch)
             share.queued += len(batch)
 
-    def _next_of(self, share: _Share, with_suspects: bool) -> Batch | None:
-        if with_suspects and share.suspects:
-            return share.suspects.popleft()
-        while share.queue:
-            batch = share.queue.popleft()
-            if with_suspects or not is_suspect(batch):
-                return batch
-            share.suspects.append(batch)
-        return None
-
     def done(self, using: str, jobs: int) -> None:
         """A thread has ended what it had taken."""
         share = self._of(using)
@@ -164,19 +145,18 @@ class Shares:
         share.busy -= 1
 
     def waits_for_a_turn(self) -> bool:
-        """Whether batches wait that no thread could take, because of other engines or of suspects."""
-        return len(self._shares) > 1 or any(share.suspects for share in self._shares.values())
+        """Whether batches may wait that no thread could take, because of other engines."""
+        return len(self._shares) > 1
 
     def waiting(self) -> list[Batch]:
         """All batches that wait for a thread."""
-        return [batch for share in self._shares.values() for batch in (*share.queue, *share.suspects)]
+        return [batch for share in self._shares.values() for batch in share.queue]
 
     def clear(self) -> list[Batch]:
         """Take all batches out that wait for a thread."""
         waiting = self.waiting()
         for share in self._shares.values():
             share.queue.clear()
-            share.suspects.clear()
             share.queued = 0
         return waiting
 

@@ -152,7 +152,7 @@ def test_a_suspect_starts_with_a_marker_that_is_committed(alias, handle):
     assert row.start_time is None
 
 
-def test_a_suspects_outcome_is_committed_before_the_next_suspect_may_start(alias, handle):
+def test_the_outcome_of_a_job_that_runs_alone_is_committed_before_anything_starts(alias, handle):
     class Noting(Host):
         waited = 0
 
@@ -165,6 +165,9 @@ def test_a_suspects_outcome_is_committed_before_the_next_suspect_may_start(alias
     assert run_one(alias, Noting()).waited == 0
     make_job(alias, handler_type="tests.nothing")
     Job.objects.using(alias).update(lost_runs=1)
+    assert run_one(alias, Noting()).waited == 0
+    make_job(alias, handler_type="tests.nothing")
+    Job.objects.using(alias).update(lost_runs=2)
     assert run_one(alias, Noting()).waited == 1
 
 

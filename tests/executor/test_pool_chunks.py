@@ -183,13 +183,13 @@ def test_stopping_before_a_thread_begins_what_it_has_taken_counts_it_once(bench,
     until(lambda: b.ended == [again])
 
 
-def test_suspects_share_a_chunk_with_nobody(bench, monkeypatch):
+def test_what_runs_alone_shares_a_chunk_with_nobody(bench, monkeypatch):
     made = []
 
     class Seen(Chunk):
-        def __init__(self, batches, suspect=None):
-            made.append(list(batches))
-            super().__init__(batches, suspect)
+        def __init__(self, batches, lone=False):
+            made.append((lone, list(batches)))
+            super().__init__(batches, lone)
 
     monkeypatch.setattr(places, "Chunk", Seen)
     b = bench(threads=2)
@@ -197,9 +197,9 @@ def test_suspects_share_a_chunk_with_nobody(bench, monkeypatch):
     b.let_go(*batches)
     b.submit(*batches)
     until(lambda: len(b.ended) == 60, SOON)
-    with_suspects = [each for each in made if any(job.lost_runs for batch in each for job in batch)]
-    assert sum(map(len, with_suspects)) >= 40
-    assert all(len(each) == 1 for each in with_suspects)
+    alone = [chunk for lone, chunk in made if lone]
+    assert len(alone) == 20 and all(len(chunk) == 1 for chunk in alone)
+    assert not any(job.lost_runs > 1 for lone, chunk in made for batch in chunk for job in batch if not lone)
 
 
 # Siblings that wait for a commit.

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobexec.executor.pace import Pace
-from jobexec.executor.shares import Shares, is_suspect
+from jobexec.executor.shares import Shares, runs_alone
 
 
 def batch(using, size=1, lost_runs=0):
@@ -20,9 +20,9 @@ def fill(shares, using, count):
     return granted
 
 
-def take(shares, with_suspects=True):
+def take(shares):
     """The next batch, as the chunk of a thread."""
-    taken = shares.next(with_suspects)
+    taken = shares.next()
     return taken[0] if taken else None
 
 
@@ -99,17 +99,6 @@ def test_room_is_worth_telling_when_half_of_the_queue_is_free():
         first.append(take(shares))
         rooms.append(shares.has_room("a"))
     assert rooms == [False] * 4 + [True] * 6
-
-
-def test_suspects_wait_aside_for_their_turn():
-    shares = Shares(2, 10, ["a"])
-    suspect, innocent = batch("a", lost_runs=1), batch("a")
-    assert shares.reserve("a", 2) == 2
-    shares.submit("a", [suspect, innocent], 2)
-    assert take(shares, with_suspects=False) is innocent
-    assert shares.waiting() == [suspect]
-    assert take(shares, with_suspects=False) is None
-    assert take(shares, with_suspects=True) is suspect
 
 
 @given(st.data(), st.integers(1, 3), st.integers(1, 8), st.integers(0, 30))
@@ -198,11 +187,11 @@ def test_what_a_thread_has_not_begun_goes_to_the_front_again():
     first, second, third = batch("a"), batch("a", 2), batch("a")
     shares.reserve("a", 4)
     shares.submit("a", [first, second, third], 4)
-    assert shares.next(with_suspects=True, most=2) == [first, second]
+    assert shares.next(most=2) == [first, second]
     shares.put_back("a", [second])
     assert (shares.queued, shares.waiting()) == (3, [second, third])
     shares.done("a", 1)
-    assert shares.next(with_suspects=True, most=9) == [second, third]
+    assert shares.next(most=9) == [second, third]
     shares.done("a", 3)
     assert shares.empty
 
@@ -211,25 +200,22 @@ def test_a_thread_that_takes_over_counts_as_one_of_the_engines_threads():
     shares = paced(0.00001, threads=4, engines=("a", "b"))
     shares.reserve("a", 6)
     shares.submit("a", [batch("a") for _ in range(6)], 6)
-    assert len(shares.next(with_suspects=True, most=6)) == 6
+    assert len(shares.next(most=6)) == 6
     assert [shares.take_over("a") for _ in range(3)] == [True, True, False]
     shares.done("a", 1)
     assert shares.take_over("a") is True
-    assert shares.next(with_suspects=True) == []
+    assert shares.next() == []
 
 
-@given(st.lists(st.integers(0, 2), max_size=20), st.integers(1, 6), st.booleans())
-def test_a_suspect_never_shares_a_chunk(lost_runs, most, with_suspects):
+@given(st.lists(st.integers(0, 3), max_size=20), st.integers(1, 6))
+def test_what_runs_alone_never_shares_a_chunk(lost_runs, most):
     shares = paced(0.00001, threads=100)
     batches = [batch("a", lost_runs=count) for count in lost_runs]
     shares.reserve("a", len(batches))
     shares.submit("a", batches, len(batches))
     taken = []
-    while chunk := shares.next(with_suspects, most=most):
+    while chunk := shares.next(most):
         assert len(chunk) <= most
-        assert len(chunk) == 1 or not any(map(is_suspect, chunk))
+        assert len(chunk) == 1 or not any(map(runs_alone, chunk))
         taken += chunk
-    left = shares.waiting()
-    assert sorted(map(id, taken + left)) == sorted(map(id, batches))
-    assert all(map(is_suspect, left))
-    assert not (with_suspects and left)
+    assert taken == batches and not shares.waiting()

@@ -32,6 +32,22 @@ def test_kill_9_in_the_middle_of_many_jobs(alias, run, enqueue, trace):
     assert not (ExecutorNode.objects.using(alias).exists() or ExclusiveLock.objects.using(alias).exists())
 
 
+@pytest.mark.databases("postgresql")
+def test_what_ran_when_its_process_was_killed_runs_side_by_side_again(alias, run, enqueue, trace):
+    for number in range(6):
+        enqueue("wait", f"n{number}", str(trace.go))
+    first = run("--node", "one", "--threads", "6", **SHORT_LEASE).started()
+    until(lambda: len(trace.lines()) == 6)
+    first.send(signal.SIGKILL)
+    first.ended()
+    second = run("--node", "two", "--threads", "6", "--until-empty", **SHORT_LEASE)
+    until(lambda: len(trace.lines()) == 12)  # all of them at once: none of these has ended
+    assert not [line for line in trace.lines() if line.startswith("ended")]
+    trace.go.touch()
+    assert second.ended() == 0, second.text
+    assert tables_of(alias) == {}
+
+
 @pytest.mark.databases("postgresql", "mariadb")
 def test_kill_9_with_async_jobs_in_hand(alias, run, enqueue, trace):
     for number in range(60):
