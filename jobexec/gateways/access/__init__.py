@@ -14,7 +14,7 @@ from .metadata import of_metadata
 from .notice import announce
 from .strangers import turned_away
 from .verify import authenticate, forget, known
-from .views import Problem, Refusal, client_of, protected
+from .views import Problem, Refusal, client_of, is_still_let_in, protected
 
 __all__ = [
     "ANYBODY",
@@ -30,6 +30,7 @@ __all__ = [
     "authenticate",
     "client_of",
     "forget",
+    "is_still_let_in",
     "known",
     "limit",
     "of_metadata",

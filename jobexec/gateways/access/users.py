@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from django.contrib.auth import authenticate
+from django.contrib.auth import authenticate, get_user_model
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware
 
@@ -55,6 +55,12 @@ def by_session(request: HttpRequest) -> Client | None:
     if reason:
         raise NotAllowed(f"CSRF: {reason}")
     return _of_user(user)
+
+
+def again(client: Client, request: HttpRequest) -> Client:
+    """The user of a session as he is in the database now. Raises Unauthenticated and NotAllowed."""
+    user = get_user_model()._default_manager.filter(pk=client.user.pk).first()
+    return within_tenants(_of_user(user), request)
 
 
 def within_tenants(client: Client, request: HttpRequest | None) -> Client:

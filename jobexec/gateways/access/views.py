@@ -20,7 +20,7 @@ from .browsers import is_json, refuse_other_sites
 from .client import Client
 from .limits import limit
 from .strangers import turned_away
-from .users import by_session, within_tenants
+from .users import again, by_session, within_tenants
 from .verify import authenticate, known
 
 #: What changes jobs or incidents beside the work on them.
@@ -160,6 +160,20 @@ def _client(request: HttpRequest) -> Client:
         if client:
             return within_tenants(client, request)
     return authenticate(authorization, request=request)
+
+
+def is_still_let_in(request: HttpRequest) -> bool:
+    """Whether the client of a :func:`protected` view that has waited would be let in as the same now.
+
+    Asks the database, unless it was asked a moment ago.
+    """
+    before = client_of(request)
+    try:
+        by_header = (_authorization(request) or "").strip() or before.user is None
+        client = authenticate(_authorization(request), request=request) if by_header else again(before, request)
+    except (Unauthenticated, NotAllowed, TooManyRequests):
+        return False
+    return client.caller == before.caller and client.permissions == before.permissions
 
 
 def _authorization(request: HttpRequest) -> str | None:

@@ -60,6 +60,18 @@ class Bench:
                 raise
         return client
 
+    async def lets_in(self, context: Any, before: access.Client) -> bool:
+        """Whether the client of a call that has waited would be let in as the same now; remembered for some seconds."""
+        try:
+            client = await self.client(context)
+        except (access.Unauthenticated, access.NotAllowed, access.TooManyRequests):
+            return False
+        except Exception as error:
+            if not is_database_error(error):
+                raise
+            return True  # without its database it gets nothing, either
+        return client.caller == before.caller and client.may("work")
+
     # The database.
 
     async def finish(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:

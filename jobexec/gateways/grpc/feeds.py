@@ -111,6 +111,8 @@ class Feed:
     async def _round(self) -> None:
         # A new place each time, at the end of the queue, so that other feeds and polls have their turn.
         with self._bench.hub.waiting([self._fetch.type], kind=hub.kind_of(self._fetch), alive=self._has_room) as place:
+            for stream in tuple(self.streams):
+                await stream.verify()
             room = min(sum(stream.room for stream in self.streams), _PAGE)
             parcels = await self._look(room) if room else None
             if parcels is not None and len(parcels) == room:

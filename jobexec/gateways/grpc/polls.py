@@ -36,7 +36,7 @@ class Polls:
         access.limit(client)
         poll = Poll(fetch_of_poll(request, client.caller), client, _seconds(request, context))
         try:
-            parcels = await self._parcels(poll)
+            parcels = await self._parcels(poll, context)
         finally:
             poll.here = False
         left = list(parcels)
@@ -47,7 +47,7 @@ class Polls:
         finally:
             self.bench.give_back(left)
 
-    async def _parcels(self, poll: Poll) -> Sequence[Parcel]:
+    async def _parcels(self, poll: Poll, context: Any) -> Sequence[Parcel]:
         names = PROTOCOL, poll.client.name, poll.fetch.worker, poll.fetch.type, sorted(poll.fetch.tenants or ())
         seen.polled(*names)
         if poll.seconds <= 0:
@@ -61,6 +61,9 @@ class Polls:
                 if parcels or poll.over or self.bench.stopping.is_set():
                     return parcels
                 await self.bench.unless_stopping(place.wait(poll.until))
+                if not await self.bench.lets_in(context, poll.client):
+                    place.pass_on()  # what it has heard is for others
+                    return []
 
     async def _look(self, poll: Poll) -> Sequence[Parcel]:
         """One fetch; while the database is away, as many as the time allows."""

@@ -23,6 +23,11 @@ from .places import Place
 logger = logging.getLogger("jobexec.gateway")
 
 Alive = Callable[[], bool]
+Look = Callable[[Alive], list[ActivatedJob]]
+
+
+class _LetInNoMore(Exception):
+    """Who waited may have nothing any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,23 +35,33 @@ class Search:
     """How jobs are looked for.
 
     ``look`` is called with what is to be asked whether the caller is still there, and returns what it has activated; it
-    may wait for the database. ``most``: when it returns as many, there may be more. ``kind``: see
+    may wait for the database. ``allowed`` is asked after each wait, in the same thread: whether the caller still may
+    have them; if not, the search has ended. ``most``: when it returns as many, there may be more. ``kind``: see
     :class:`~jobexec.gateways.hub.places.Place`.
     """
 
     types: Collection[str]
-    look: Callable[[Alive], list[ActivatedJob]]
+    look: Look
     most: int = 1
     kind: Hashable = None
+    allowed: Alive = always
+
+    def look_again(self, alive: Alive) -> list[ActivatedJob]:
+        """Look after a wait, if the caller is still let in."""
+        if not self.allowed():
+            raise _LetInNoMore
+        return self.look(alive)
 
 
-def search_of(using: str, fetch: Fetch) -> Search:
+def search_of(using: str, fetch: Fetch, allowed: Alive = always) -> Search:
     """The search for what one :class:`Fetch` asks for; its own ``is_alive`` is asked, too."""
 
     def look(alive: Alive) -> list[ActivatedJob]:
         return activate_jobs(using, replace(fetch, is_alive=lambda: alive() and fetch.is_alive()))
 
-    return Search(types=(fetch.type,), look=look, most=min(fetch.max_jobs, MAX_JOBS), kind=kind_of(fetch))
+    return Search(
+        types=(fetch.type,), look=look, most=min(fetch.max_jobs, MAX_JOBS), kind=kind_of(fetch), allowed=allowed
+    )
 
 
 def kind_of(fetch: Fetch) -> Hashable:
@@ -67,27 +82,36 @@ def _key(names: Collection[str] | None) -> Hashable:
     return None if names is None else frozenset(names)
 
 
-async def poll(using: str, fetch: Fetch, wait: timedelta, alive: Alive = always) -> list[ActivatedJob]:
+async def poll(
+    using: str, fetch: Fetch, wait: timedelta, alive: Alive = always, allowed: Alive = always
+) -> list[ActivatedJob]:
     """Jobs for this fetch as soon as there are any; none when ``wait`` is over, and never later.
 
     With a wait of 0 or less one look is all. For a coroutine that is cancelled, or whose ``alive`` says no, nothing is
-    activated; what was activated in that very moment is given back. Raises what ``activate_jobs`` raises, and
+    activated; what was activated in that very moment is given back. Nor is anything for a caller who, by ``allowed``,
+    may have nothing any more: asked after each wait, in a thread. Raises what ``activate_jobs`` raises, and
     Overloaded.
     """
-    return await search(using, search_of(using, fetch), wait, alive)
+    return await search(using, search_of(using, fetch, allowed), wait, alive)
 
 
 async def search(using: str, search: Search, wait: timedelta, alive: Alive = always) -> list[ActivatedJob]:
     """:func:`poll` for whatever looks for jobs, also of several types at once."""
     hub, until = of(using), time.monotonic() + wait.total_seconds()
     with hub.waiting(search.types, kind=search.kind, alive=alive) as place:
+        look = search.look
         while True:
-            jobs = await _look(hub, search, alive)
+            try:
+                jobs = await _look(hub, search, look, alive)
+            except _LetInNoMore:
+                place.pass_on()  # what he has heard is for others
+                return []
             if jobs:
                 _tell(hub, place, search, jobs)
                 return jobs
             if not alive() or not await place.wait(until):
                 return []
+            look = search.look_again
 
 
 def _tell(hub: Hub, place: Place, search: Search, jobs: list[ActivatedJob]) -> None:
@@ -98,11 +122,11 @@ def _tell(hub: Hub, place: Place, search: Search, jobs: list[ActivatedJob]) -> N
         hub.expect(job.type, job.deadline)
 
 
-async def _look(hub: Hub, search: Search, alive: Alive) -> list[ActivatedJob]:
+async def _look(hub: Hub, search: Search, look: Look, alive: Alive) -> list[ActivatedJob]:
     """One look, in a thread of the hub."""
     here = True
     try:
-        found = hub.hands.submit(lambda: search.look(lambda: here and alive()))
+        found = hub.hands.submit(lambda: look(lambda: here and alive()))
     except Overloaded:
         if hub.queue.closed:
             return []
@@ -139,12 +163,14 @@ def _yielded(using: str, jobs: list[ActivatedJob]) -> None:
         logger.warning("%d jobs wait for their deadline, since they could not be given back", len(jobs), exc_info=True)
 
 
-def poll_in_thread(using: str, fetch: Fetch, wait: timedelta, alive: Alive = always) -> list[ActivatedJob]:
+def poll_in_thread(
+    using: str, fetch: Fetch, wait: timedelta, alive: Alive = always, allowed: Alive = always
+) -> list[ActivatedJob]:
     """:func:`poll` for a thread, which is kept until the end. While it waits it has no connection to the database.
 
     Raises TooManyWaiters at once if there are no jobs and too many threads wait already.
     """
-    return search_in_thread(using, search_of(using, fetch), wait, alive)
+    return search_in_thread(using, search_of(using, fetch, allowed), wait, alive)
 
 
 def search_in_thread(using: str, search: Search, wait: timedelta, alive: Alive = always) -> list[ActivatedJob]:
@@ -155,10 +181,17 @@ def search_in_thread(using: str, search: Search, wait: timedelta, alive: Alive =
         return jobs
     hub = of(using)
     with hub.waiting_in_thread(search.types, kind=search.kind, alive=alive) as place:
+        look = search.look
         while True:
-            if jobs := search.look(alive):
+            try:
+                jobs = look(alive)
+            except _LetInNoMore:
+                place.pass_on()
+                return []
+            if jobs:
                 _tell(hub, place, search, jobs)
                 return jobs
             leave_connections()
             if not alive() or not place.wait(until):
                 return []
+            look = search.look_again

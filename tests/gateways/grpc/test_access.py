@@ -12,10 +12,11 @@ import grpc
 import pytest
 
 from jobexec.exceptions import Unauthenticated
-from jobexec.gateways import access
+from jobexec.gateways import access, hub
 from jobexec.gateways.access import memory, tokens
 from jobexec.models import GatewayClient
 from jobexec.operations.gateway_clients import create_client, set_client_enabled
+from tests.support.waiting import until
 
 from .bed import Client, Streamed
 
@@ -108,6 +109,35 @@ def test_a_client_that_is_disabled(gateway, monkeypatch):
     assert len(client.activate("payment")) == 1
     set_client_enabled(gateway.alias, "java", False)
     assert code_of(lambda: client.activate("payment")) is CODE.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_client_that_is_disabled_while_it_waits(gateway, monkeypatch, enabled):
+    monkeypatch.setattr(memory, "SECONDS", 0.0)
+    _row, secret = create_client(gateway.alias, name="java")
+    client = as_client(gateway, f"Bearer {secret}")
+    waiting = Streamed(client.poll("payment", wait=55_000, deadline=90))
+    gateway.waiting(1)
+    set_client_enabled(gateway.alias, "java", enabled)
+    hub.of(gateway.alias).queue.wake()
+    if enabled:
+        gateway.make("payment")
+    assert waiting.ended() is CODE.OK
+    assert gateway.held() == int(enabled)
+
+
+def test_a_client_that_is_disabled_while_it_streams(gateway, monkeypatch):
+    monkeypatch.setattr(memory, "SECONDS", 0.0)
+    _row, secret = create_client(gateway.alias, name="java")
+    stream = Streamed(as_client(gateway, f"Bearer {secret}").stream("payment", deadline=90))
+    gateway.waiting(1)
+    gateway.make("payment")
+    until(lambda: len(stream.jobs) == 1)
+    gateway.waiting(1)
+    set_client_enabled(gateway.alias, "java", False)
+    hub.of(gateway.alias).queue.wake()
+    assert stream.ended() is CODE.OK
+    assert len(stream.jobs) == gateway.held() == 1
 
 
 def test_too_many_requests_and_what_finishes_a_job(gateway):

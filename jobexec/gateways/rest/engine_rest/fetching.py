@@ -14,7 +14,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponseBase
 
 from jobexec import clock
-from jobexec.gateways import asks, hub, seen
+from jobexec.gateways import access, asks, hub, seen
 from jobexec.gateways.rest.common import caller_of, database
 from jobexec.gateways.rest.waiting_room import Parcel, release_thread
 from jobexec.models import ExternalWorkerJob
@@ -51,13 +51,12 @@ async def fetch_and_lock(request: HttpRequest) -> HttpResponseBase:
 
 async def _answer(request: HttpRequest, what: Asked) -> HttpResponseBase:
     using = database()
+    search = replace(search_of(using, what), allowed=partial(access.is_still_let_in, request))
     if not isinstance(request, ASGIRequest):
         # In the thread of the request, of which a server has few: the hub lets only some of them wait.
-        return json_answer(
-            _shown(what, await sync_to_async(hub.search_in_thread)(using, search_of(using, what), what.wait))
-        )
+        return json_answer(_shown(what, await sync_to_async(hub.search_in_thread)(using, search, what.wait)))
     await release_thread()
-    jobs = await hub.search(using, search_of(using, what), what.wait)
+    jobs = await hub.search(using, search, what.wait)
     if not jobs:
         return json_answer([])
     content = json_answer(_shown(what, jobs)).content

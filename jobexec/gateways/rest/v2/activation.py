@@ -13,7 +13,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
 
 from jobexec.conf import get_settings
-from jobexec.gateways import asks, hub, seen, wire
+from jobexec.gateways import access, asks, hub, seen, wire
 from jobexec.gateways.rest.common import caller_of, database
 from jobexec.gateways.rest.waiting_room import Parcel, release_thread
 from jobexec.operations.external_types import ActivatedJob, Caller, Fetch
@@ -44,13 +44,14 @@ async def activation(request: HttpRequest) -> HttpResponseBase:
 
 
 async def _answer(request: HttpRequest, fetch: Fetch, wait: timedelta) -> HttpResponseBase:
+    allowed = partial(access.is_still_let_in, request)
     if not isinstance(request, ASGIRequest):
         # In the thread of the request, of which a server has few: the hub lets only some of them wait.
-        jobs = await sync_to_async(hub.poll_in_thread)(database(), fetch, wait)
+        jobs = await sync_to_async(hub.poll_in_thread)(database(), fetch, wait, allowed=allowed)
         _activated(fetch, jobs)
         return JsonResponse(_body(jobs), json_dumps_params={"ensure_ascii": False})
     await release_thread()
-    jobs = await hub.poll(database(), fetch, wait)
+    jobs = await hub.poll(database(), fetch, wait, allowed=allowed)
     if not jobs:
         return JsonResponse(_body(jobs))
     _activated(fetch, jobs)
