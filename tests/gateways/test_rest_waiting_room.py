@@ -1,10 +1,13 @@
 """An answer that knows whether it was sent."""
 
 import asyncio
+import gc
 
 import pytest
 
+from jobexec.gateways.rest import waiting_room
 from jobexec.gateways.rest.waiting_room import Parcel
+from tests.support.waiting import TIMEOUT
 
 #: Django looks after its connections, whichever tests have opened them, when an answer is closed.
 pytestmark = pytest.mark.django_db
@@ -13,21 +16,45 @@ pytestmark = pytest.mark.django_db
 def test_what_was_sent_is_not_given_back():
     lost = []
 
-    async def read(parcel):
-        return b"".join([part async for part in parcel])
+    async def story():
+        parcel = Parcel(b"{}", lambda: lost.append(1))
+        assert b"".join([part async for part in parcel]) == b"{}"
+        parcel.close()
+        return parcel["Content-Length"]
 
-    parcel = Parcel(b"{}", lambda: lost.append(1))
-    assert asyncio.run(read(parcel)) == b"{}"
-    parcel.close()
-    assert (lost, parcel["Content-Length"]) == ([], "2")
+    assert (asyncio.run(story()), lost) == ("2", [])
 
 
 def test_what_was_not_sent_is_given_back_once():
     lost = []
-    parcel = Parcel(b"{}", lambda: lost.append(1))
-    parcel.close()
-    parcel.close()
-    assert lost == [1]
-    forgotten = Parcel(b"{}", lambda: lost.append(2))
-    del forgotten
-    assert lost == [1, 2]
+
+    async def story():
+        parcel = Parcel(b"{}", lambda: lost.append(1))
+        parcel.close()
+        parcel.close()
+        assert lost == [1]
+        forgotten = Parcel(b"{}", lambda: lost.append(2))
+        del forgotten
+        assert lost == [1, 2]
+
+    asyncio.run(story())
+
+
+def test_what_is_garbage_in_a_cycle_is_given_back(monkeypatch):
+    monkeypatch.setattr(waiting_room, "_COLLECT", 0.001)
+    lost = []
+
+    async def story():
+        held, parcel = Parcel(b"{}", lambda: lost.append("held")), Parcel(b"{}", lambda: lost.append("garbage"))
+        parcel.itself = parcel
+        del parcel
+        while not lost:
+            await asyncio.sleep(0.001)
+        held.close()
+
+    gc.disable()
+    try:
+        asyncio.run(asyncio.wait_for(story(), TIMEOUT))
+    finally:
+        gc.enable()
+    assert lost == ["garbage", "held"]

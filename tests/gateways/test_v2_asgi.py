@@ -1,8 +1,10 @@
 """The REST API under a real ASGI server: who waits holds no thread, and who has gone takes no job with him."""
 
 import asyncio
+import gc
 import json
 import socket
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -11,8 +13,10 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 from django.db import connections
 from django.test import AsyncRequestFactory
+from django.utils.decorators import async_only_middleware
 
 from jobexec import external_job
+from jobexec.gateways.rest import waiting_room
 from jobexec.models import ExternalWorkerJob
 from tests.gateways import servers
 from tests.support.waiting import TIMEOUT, until
@@ -122,3 +126,57 @@ def test_a_client_that_goes_while_it_is_answered_leaves_the_job_to_others(alias)
 
     asyncio.run(story())
     until(lambda: ExternalWorkerJob.objects.using(alias).get(pk=job.pk).lock_owner is None)
+
+
+def slow_middleware(get_response):
+    """The answer is there, and is not sent for a while."""
+
+    async def middleware(request):
+        response = await get_response(request)
+        request.scope["jobexec.answer"] = weakref.ref(response)
+        request.scope["jobexec.answered"].set()
+        await asyncio.sleep(TIMEOUT)  # until it is cancelled
+        return response
+
+    return middleware
+
+
+slow_middleware = async_only_middleware(slow_middleware)
+
+
+def test_a_client_that_goes_before_it_is_answered_leaves_the_job_to_others(alias, settings, monkeypatch):
+    """What has activated the job is over at once, and not when Python next looks for cycles."""
+    settings.MIDDLEWARE = [
+        "django.middleware.security.SecurityMiddleware",
+        f"{__name__}.slow_middleware",
+        "django.middleware.common.CommonMiddleware",
+    ]
+    job = external_job("pay", using=alias)
+
+    async def story():
+        scope, body = _scope(ASKED)
+        scope["jobexec.answered"] = answered = asyncio.Event()
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive():
+            if messages:
+                return messages.pop()
+            await answered.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            pytest.fail("nobody is there")
+
+        handler = ASGIHandler()
+        handler.load_middleware(is_async=True)
+        await handler(scope, receive, send)
+        while scope["jobexec.answer"]() is not None:
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(waiting_room, "_COLLECT", 0.01)
+    gc.disable()
+    try:
+        asyncio.run(asyncio.wait_for(story(), TIMEOUT))
+        until(lambda: ExternalWorkerJob.objects.using(alias).get(pk=job.pk).lock_owner is None)
+    finally:
+        gc.enable()
