@@ -59,7 +59,7 @@ class History:
         for job in line["jobs"]:
             columns = {key: job[key] for key in ("kind", "instance", "exclusive", "atomic", "retries", "tenant")}
             columns |= {key: job[key] for key in ("priority", "now") if key in job}
-            if job["instance"]:
+            if job["instance"] and job["tenant"]:
                 columns["instance"] = f"{job['instance']} of {job['tenant']}"  # its namesakes elsewhere are others
             self.jobs[job["id"]] = Job(id=job["id"], **columns, lines=[{**line, "jobs": [job["id"]]}])
             self.jobs[job["id"]].creating = line

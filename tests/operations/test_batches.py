@@ -23,8 +23,8 @@ from jobexec.models import (
 from jobexec.operations import (
     batch_progress,
     delete_jobs,
-    leases,
     requeue,
+    server_time,
     start_batch,
     trigger_due_timers,
 )
@@ -278,7 +278,7 @@ def test_what_has_died_is_meant_also_by_a_process_whose_clock_is_behind(alias, f
     dead_letters(alias, 1, died_at=NOW + timedelta(minutes=9))
     with monkeypatch.context() as patch:
         patch.setattr(clock, "is_frozen", lambda: False)
-        patch.setattr(leases, "database_time", lambda using: NOW + timedelta(minutes=10))
+        patch.setattr(server_time, "database_time", lambda using: NOW + timedelta(minutes=10))
         batch = start_batch("requeue", dead(alias).all(), using=alias)
     assert run_to_the_end(alias, frozen, batch).changed == 1
 

@@ -19,7 +19,7 @@ from jobexec.models import (
     SuspendedJob,
     TimerJob,
 )
-from jobexec.operations import counts, leases, requeue, suspend
+from jobexec.operations import counts, requeue, server_time, suspend
 from jobexec.operations.leases import declare_dead
 from jobexec.operations.overview import overview
 from jobexec.operations.problems import problems
@@ -269,5 +269,5 @@ def test_leases_are_judged_by_the_time_of_the_database(alias, frozen, monkeypatc
     now = frozen.now
     frozen.tick(10 * MINUTE)  # the clock of a web server that is ahead
     monkeypatch.setattr(clock, "is_frozen", lambda: False)
-    monkeypatch.setattr(leases, "database_time", lambda using: now)
+    monkeypatch.setattr(server_time, "database_time", lambda using: now)
     assert not problems(looked(alias, "nodes"))

@@ -7,7 +7,7 @@ import pytest
 
 from jobexec import clock
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, NodeState, SuspendedJob, TimerJob
-from jobexec.operations import complete_jobs, leases, recover_node, unlock
+from jobexec.operations import complete_jobs, recover_node, server_time, unlock
 from jobexec.operations.leases import renew_lease
 from jobexec.operations.recover import mark_suspect_started
 from tests.support.factories import LEASE_TIME, a_run, acquire, make_job, make_node, make_row, reload, table_of, work
@@ -129,7 +129,7 @@ def test_the_time_of_the_database_counts_and_not_that_of_this_process(alias, fro
     job = work(alias, node.lock_owner)
     frozen.tick(MINUTE)
     monkeypatch.setattr(clock, "is_frozen", lambda: False)
-    monkeypatch.setattr(leases, "database_time", lambda using: NOW)
+    monkeypatch.setattr(server_time, "database_time", lambda using: NOW)
     assert "lives" in refusal(alias, job)
-    monkeypatch.setattr(leases, "database_time", lambda using: None)
+    monkeypatch.setattr(server_time, "database_time", lambda using: None)
     assert unlock(job.id, using=alias), "on SQLite it is this machine's"

@@ -520,7 +520,7 @@ class TestOver:
 class TestTheWhole:
     def test_as_json(self, alias):
         node = live(alias)
-        work(alias, node.lock_owner, process_instance_id="order-1")
+        work(alias, node.lock_owner, process_instance_id="order-1", tenant_id="acme")
         job = make_job(alias, process_instance_id="order-1", tenant_id="acme")
         suspend(using=alias, tenant_id="acme", at=clock.now(alias) + DAY)
         found = why(job.pk, using=alias)
