@@ -23,6 +23,7 @@ class _Reading(NamedTuple):
 
 
 _SLEEP = 0.5
+_wall = time.time
 
 _readings: dict[str, _Reading] = {}
 _frozen: FrozenClock | None = None
@@ -70,7 +71,7 @@ def synchronise(using: str, database_time: datetime, at: float) -> None:
         raise ValueError(f"synchronise() expects an aware datetime, got {database_time!r}.")
     if _frozen is None:
         passed = time.monotonic() - at
-        _readings[using] = _Reading(database_time.astimezone(UTC), at, time.time() - passed)
+        _readings[using] = _Reading(database_time.astimezone(UTC), at, _wall() - passed)
 
 
 def is_stale(using: str, after: float) -> bool:
@@ -81,7 +82,7 @@ def is_stale(using: str, after: float) -> bool:
     if reading is None:
         return True
     passed = time.monotonic() - reading.at
-    return passed > after or abs(time.time() - reading.wall - passed) > _SLEEP
+    return passed > after or abs(_wall() - reading.wall - passed) > _SLEEP
 
 
 def forget(using: str | None = None) -> None:
