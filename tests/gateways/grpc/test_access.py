@@ -14,6 +14,7 @@ import pytest
 from jobexec.exceptions import Unauthenticated
 from jobexec.gateways import access, hub
 from jobexec.gateways.access import memory, tokens
+from jobexec.gateways.hub import watch
 from jobexec.models import GatewayClient
 from jobexec.operations.gateway_clients import create_client, set_client_enabled
 from tests.support.waiting import until
@@ -138,6 +139,21 @@ def test_a_client_that_is_disabled_while_it_streams(gateway, monkeypatch):
     hub.of(gateway.alias).queue.wake()
     assert stream.ended() is CODE.OK
     assert len(stream.jobs) == gateway.held() == 1
+
+
+def test_what_a_disabled_stream_has_heard_is_told_to_others(gateway, monkeypatch):
+    monkeypatch.setattr(memory, "SECONDS", 0.0)
+    for probe in ("PROBE", "PROBE_WHEN_DEAF"):
+        monkeypatch.setattr(watch, probe, 600.0)
+    secrets = [create_client(gateway.alias, name=name)[1] for name in ("java", "go")]
+    streams = []
+    for number, secret in enumerate(secrets, 1):
+        streams.append(Streamed(as_client(gateway, f"Bearer {secret}").stream("payment", deadline=90)))
+        gateway.waiting(number)
+    set_client_enabled(gateway.alias, "java", False)
+    gateway.make("payment")
+    until(lambda: len(streams[1].jobs) == 1)
+    assert streams[0].ended() is CODE.OK and not streams[0].jobs
 
 
 def test_too_many_requests_and_what_finishes_a_job(gateway):
