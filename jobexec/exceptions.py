@@ -40,10 +40,10 @@ class InvalidJob(JobExecError, ValueError):
 
 
 class DuplicateJob(JobExecError):
-    """There is a job with this unique key already, and ``on_conflict="raise"``.
+    """There is a job with this unique key already, and ``on_conflict="raise"``, or a dead letter is to run again.
 
-    ``handler_type`` and ``key`` are the key, ``job_id`` is the job that has it. Nothing was inserted, and the
-    transaction goes on.
+    ``handler_type`` and ``key`` are the key, ``job_id`` is the job that has it. Nothing was inserted or moved, and
+    the transaction goes on.
     """
 
     handler_type: str

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from jobexec import clock
 
 from .base import AbstractJob, key_index, process_instance_index
+from .fields import NameField
 
 
 class DeadLetterJob(AbstractJob):
@@ -20,6 +21,15 @@ class DeadLetterJob(AbstractJob):
     died_at = models.DateTimeField(default=clock.now, db_index=True)
     fingerprint = models.CharField(
         max_length=32, blank=True, default="", db_default="", help_text=_("Alike for failures that look alike.")
+    )
+
+    lost_key = NameField(
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text=_("Its unique key, if another job has taken that since."),
     )
 
     class Meta(AbstractJob.Meta):

@@ -84,6 +84,7 @@ LABELS = {
     "lock_expiration_time": _("lock expiration time"),
     "lock_owner": _("lock owner"),
     "lock_time": _("lock time"),
+    "lost_key": _("lost unique key"),
     "lost_runs": _("lost runs"),
     "max_requests_per_second": _("requests per second"),
     "message": _("message"),

@@ -37,6 +37,7 @@ from .ranking import check_priority, rank, reranked
 from .removal import remove_deleted
 from .selection import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
 from .suspensions import covered_rows
+from .unique import take_back
 from .wake import wake_on_commit
 
 _ALL: tuple[type[AbstractJob], ...] = (*JOB_TABLES, HistoryJob)
@@ -63,7 +64,8 @@ def requeue(target: Target, retries: int = 3, *, using: str | None = None) -> Op
     """Give dead letters ``retries`` new attempts and make them executable; the old exception is cleared.
 
     A dead letter that a suspension covers goes to the suspended jobs, recorded history back to the HistoryJobs, and
-    what workers outside do to the jobs that they fetch, under the key that it has.
+    what workers outside do to the jobs that they fetch, under the key that it has. One whose unique key another job
+    has taken stays until that job is over.
     Flowable's MoveDeadLetterJobToExecutableJob and MoveDeadLetterJobToHistoryJob.
     """
     check_retries(retries)
@@ -74,6 +76,7 @@ def requeue(target: Target, retries: int = 3, *, using: str | None = None) -> Op
 def _requeue(row: DeadLetterJob, retries: int) -> str | None:
     fresh, using = requeued_columns(retries), row._state.db or "default"
     row.suspend_requested = False
+    take_back(row)
     recorded = row.type == JobType.HISTORY
     if recorded:
         moved: AbstractJob | None = move(row, HistoryJob, **fresh, due_date=clock.now(using))

@@ -81,9 +81,9 @@ def requeued_columns(retries: int) -> dict[str, Any]:
 
 
 def requeue_page(using: str, table: type[AbstractJob], ids: Collection[UUID], *, retries: int) -> Iterable[UUID]:
-    """Those that are history are left out: they go elsewhere."""
+    """Left out are those that are history, which go elsewhere, and those that have to take their unique key back."""
     page = lock_page(using, table, ids, whole=not _goes_inside(using, signals.job_requeued))
-    rows = [row for row in page if row.type != JobType.HISTORY]
+    rows = [row for row in page if isinstance(row, DeadLetterJob) and row.type != JobType.HISTORY and not row.lost_key]
     for row in rows:
         row.suspend_requested = False
     covered = covered_rows(using, rows)

@@ -13,7 +13,7 @@ from django.db.models import Case, CharField, F, Field, QuerySet, UUIDField, Val
 from django.db.models.functions import Cast
 
 from jobexec import clock
-from jobexec.models import HANDLER_TABLES, AbstractJob, JobKey
+from jobexec.models import HANDLER_TABLES, AbstractJob, DeadLetterJob, JobKey
 
 from .insert import parameters
 from .locking import lock_rows, names_conflict_target
@@ -85,6 +85,18 @@ def hand_over(using: str, rows: Mapping[int, UUID], expiration_time: datetime | 
         job = Cast(job, output_field=uuid)
     values = {"job_id": job, "create_time": clock.now(using), "expiration_time": expiration_time}
     table.filter(pk__in=list(rows)).update(**values)
+
+
+def take_from_dead(using: str, keys: Mapping[UUID, str]) -> set[UUID]:
+    """Write on these dead letters, each with its key, that another job takes it; returns those that still are any.
+
+    They stay locked until the transaction ends. Waits for whoever is requeueing or deleting one of them.
+    """
+    rows = DeadLetterJob.objects.using(using)
+    dead = set(lock_rows(rows.filter(pk__in=list(keys)).order_by("pk")).values_list("pk", flat=True))
+    for pk in dead:
+        rows.filter(pk=pk).update(lost_key=keys[pk])
+    return dead
 
 
 def _look(rows: QuerySet[JobKey]) -> dict[str, Holder]:

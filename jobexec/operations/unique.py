@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db import OperationalError
 
 from jobexec import clock
-from jobexec.exceptions import InvalidJob
+from jobexec.exceptions import DuplicateJob, InvalidJob
 from jobexec.models import DeadLetterJob
 
 from . import job_keys
@@ -120,7 +120,8 @@ class Claim:
         for key, holder in held.items():
             if self.rule.blocks(holder, now):
                 self._is_duplicate(key, holder)
-        rows = {holder.row: self.open.pop(key) for key, holder in held.items() if key in self.open}
+        held = self._without_revived({key: holder for key, holder in held.items() if key in self.open})
+        rows = {holder.row: self.open.pop(key) for key, holder in held.items()}
         if rows:
             job_keys.hand_over(self.using, rows, self._expiration)
 
@@ -137,9 +138,31 @@ class Claim:
             )
         return held
 
+    def _without_revived(self, held: dict[str, Holder]) -> dict[str, Holder]:
+        """Write on the dead letters among them what they lose; leave out those that are none any more."""
+        dying = {one.job_id: key for key, one in held.items() if one.table is DeadLetterJob}
+        dead = job_keys.take_from_dead(self.using, dying) if dying else set()
+        return {key: one for key, one in held.items() if one.job_id not in dying or one.job_id in dead}
+
     def _is_duplicate(self, key: str, holder: Holder) -> None:
         del self.open[key]
         self.duplicates[key] = holder
+
+
+def take_back(row: DeadLetterJob) -> None:
+    """Take the unique key of a dead letter that is to run again, if another job has taken it since.
+
+    In the transaction that makes it executable. Raises :class:`~jobexec.exceptions.DuplicateJob` while another has it.
+    """
+    if not row.lost_key:
+        return
+    rule = Rule(row.handler_type, tenant_id=row.tenant_id)
+    claim = Claim(row._state.db or "default", rule, {row.lost_key: row.pk})
+    claim.look()
+    if claim.open:
+        claim.take()
+    for key, holder in claim.duplicates.items():
+        raise DuplicateJob(row.handler_type, key, holder.job_id)
 
 
 def _remove(using: str, waiting: Iterable[Holder], reasons: Mapping[UUID, str]) -> set[UUID]:

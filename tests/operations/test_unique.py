@@ -1,6 +1,7 @@
 """Unique keys: when a key is taken, what a duplicate is, what is written and what is rolled back."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.db import connections, transaction
@@ -17,10 +18,12 @@ from jobexec.operations import (
     fail_job,
     requeue,
     set_due_date,
+    set_retries,
     suspend,
 )
 from jobexec.operations.key_cleanup import freeing_keys
 from tests.support.factories import a_failure, a_run, acquire, reload, table_of
+from tests.support.threads import finish, held, start, wait_until_waiting
 
 pytestmark = pytest.mark.every_database
 
@@ -195,14 +198,69 @@ def test_a_dead_letter_that_is_requeued_has_its_key_again(alias, unique):
     assert (again.pk, again.is_duplicate) == (first.pk, True)
 
 
-def test_a_dead_letter_whose_key_another_has_is_requeued_beside_it(alias, unique):
+@pytest.mark.parametrize("verb", [requeue, partial(set_retries, retries=3)])
+@pytest.mark.parametrize("many", [False, True])
+def test_a_dead_letter_whose_key_another_has_waits_until_that_is_over(alias, unique, verb, many):
+    handler = unique()
+    dead = []
+    for number in (1, 2):
+        dead.append(handler.enqueue(number))
+        in_state(alias, dead[-1], "dead")
+    first, other = dead
+    second = handler.enqueue(1)
+    result = verb([first.pk, other.pk] if many else first.pk, using=alias)
+    assert result.changed == ([other.pk] if many else [])
+    assert list(result.skipped) == [first.pk]
+    assert result.skipped[first.pk].endswith(f" is taken by the job {second.pk}.")
+    delete_jobs(second, using=alias)
+    assert verb(first.pk, using=alias)
+    assert handler.enqueue(1).pk == first.pk
+    assert jobs_of(alias)[first.pk] is Job
+
+
+@pytest.mark.parametrize("cleaned", [False, True])
+def test_of_two_dead_letters_of_one_key_one_is_requeued(alias, unique, cleaned):
+    handler = unique()
+    dead = []
+    for _ in range(2):
+        dead.append(handler.enqueue(1))
+        in_state(alias, dead[-1], "dead")
+    in_state(alias, handler.enqueue(1), "done")
+    if cleaned:
+        JobKey.objects.using(alias).update(expiration_time=None)
+        assert sum(freeing_keys(alias)) == 1
+    assert requeue(dead, using=alias).changed == [dead[0].pk]
+    assert jobs_of(alias) == {dead[0].pk: Job, dead[1].pk: DeadLetterJob}
+    in_state(alias, dead[0], "dead")
+    assert requeue(dead[1], using=alias).changed == [dead[1].pk]
+    assert requeue(dead[0], using=alias).changed == []
+
+
+@pytest.mark.parametrize("tenant", ["", "acme"])
+def test_a_key_that_a_dead_letter_loses_is_that_of_its_tenant(alias, unique, tenant):
+    handler = unique(tenant_id=tenant)
+    first = handler.enqueue(1)
+    in_state(alias, first, "dead")
+    unique(tenant_id="globex").enqueue(1)
+    assert DeadLetterJob.objects.using(alias).get().lost_key == ""
+    assert requeue(first.pk, using=alias)
+
+
+@pytest.mark.transactional
+@pytest.mark.databases("postgresql", "mariadb")
+@pytest.mark.parametrize("verb", [requeue, delete_jobs])
+def test_a_key_is_taken_from_a_dead_letter_that_somebody_just_changes(alias, unique, verb):
+    """Who enqueues waits for the operator, and sees what he has done."""
     handler = unique()
     first = handler.enqueue(1)
     in_state(alias, first, "dead")
-    second = handler.enqueue(1)
-    assert requeue(first.pk, using=alias)
-    assert jobs_of(alias) == {first.pk: Job, second.pk: Job}
-    assert handler.enqueue(1).pk == second.pk
+    with held(alias) as inside:
+        assert inside(lambda: verb(first.pk, using=alias))
+        enqueuing = start(alias, lambda: handler.enqueue(1))
+        wait_until_waiting(alias, enqueuing)
+    row = finish(enqueuing)
+    assert row.is_duplicate is (verb is requeue)
+    assert jobs_of(alias) == {row.pk: Job}
 
 
 @pytest.mark.transactional
