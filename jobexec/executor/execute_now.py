@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connections, transaction
 
 from jobexec import clock
 from jobexec.conf import get_settings
@@ -16,14 +16,15 @@ from jobexec.handlers.base import JobHandler
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.registry import get_handler
 from jobexec.identifiers import uuid7
-from jobexec.models import Job, JobType
-from jobexec.operations.exclusive import lock_instances
+from jobexec.models import AbstractJob, DeadLetterJob, Job, JobType
+from jobexec.operations.exclusive import lock_instances, lock_siblings
 from jobexec.operations.log_fields import log_fields
 from jobexec.operations.lookup import find_job
 from jobexec.operations.move import move
 from jobexec.operations.recover import lock_for
 from jobexec.operations.run import Run
 from jobexec.operations.settle import Failure, fail_job
+from jobexec.operations.unique import take_back
 from jobexec.operations.work import AcquiredJob, columns, from_row
 
 from .execution import failure_of, run_handler
@@ -64,7 +65,10 @@ def execute_now(id: UUID | str, *, using: str = "default") -> Any:
     Settled as by the executor: success deletes the job; a failure is recorded, costs a retry, and is raised again.
     Raises :class:`~jobexec.exceptions.JobNotFound`, :class:`~jobexec.exceptions.JobLocked` if the job runs elsewhere
     or an exclusive sibling holds its process instance, :class:`~jobexec.exceptions.LockLost` if it took longer than
-    LOCK_TIME and was given to somebody else, and :class:`~jobexec.exceptions.InvalidJob` for recorded history.
+    LOCK_TIME and was given to somebody else, :class:`~jobexec.exceptions.DuplicateJob` for a dead letter whose unique
+    key another job has taken, and :class:`~jobexec.exceptions.InvalidJob` for recorded history.
+
+    Inside a transaction of the caller, an exclusive job keeps the rows of its waiting siblings locked until that ends.
     """
     caller = _Caller()
     work = _lock(id, using, caller.lock_owner)
@@ -124,19 +128,32 @@ def _count(outcome: Outcome) -> None:
 
 
 def _lock(id: UUID | str, using: str, owner: str) -> AcquiredJob:
+    in_transaction = connections[using].in_atomic_block
     with transaction.atomic(using=using):  # with a savepoint: a refusal must not spoil the caller's transaction
         row = find_job(id, using)
-        if row.locked:
-            raise JobLocked(f"Job {row.pk} is running or queued on {row.lock_owner}.")
-        if row.type == JobType.HISTORY:
-            raise InvalidJob(f"Job {row.pk} is history, which only the history loop of an executor writes.")
-        if not isinstance(row, Job):
-            moved = move(row, Job, retries=max(1, row.retries), suspend_requested=False)
-            if moved is None:
-                raise JobNotFound(f"Job {row.pk} has just changed.")
-            row = moved
-        if not lock_for(using, row, owner, get_settings().engine(using).lock_time):
-            raise JobLocked(f"Job {row.pk} has just been acquired by somebody else.")
-        if row.serial_key and not lock_instances(using, owner, [row.serial_key]):
-            raise JobLocked(f"Another exclusive job of process instance {row.process_instance_id!r} is running.")
-        return from_row(Job.objects.using(using).values_list(*columns(wide=True)).get(pk=row.pk), using, owner)
+        if in_transaction and row.serial_key:
+            # Whoever acquires passes over them then. Else he would insert the lock row that we are about to insert,
+            # and wait for the end of the caller's transaction, with all the other jobs of his page.
+            lock_siblings(using, row.serial_key)
+        job = _executable(row)
+        if not lock_for(using, job, owner, get_settings().engine(using).lock_time):
+            raise JobLocked(f"Job {job.pk} has just been acquired by somebody else.")
+        if job.serial_key and not lock_instances(using, owner, [job.serial_key]):
+            raise JobLocked(f"Another exclusive job of process instance {job.process_instance_id!r} is running.")
+        return from_row(Job.objects.using(using).values_list(*columns(wide=True)).get(pk=job.pk), using, owner)
+
+
+def _executable(row: AbstractJob) -> Job:
+    """The row in the table of executable jobs, wherever it was."""
+    if row.locked:
+        raise JobLocked(f"Job {row.pk} is running or queued on {row.lock_owner}.")
+    if row.type == JobType.HISTORY:
+        raise InvalidJob(f"Job {row.pk} is history, which only the history loop of an executor writes.")
+    if isinstance(row, Job):
+        return row
+    if isinstance(row, DeadLetterJob):
+        take_back(row)
+    moved = move(row, Job, retries=max(1, row.retries), suspend_requested=False)
+    if moved is None:
+        raise JobNotFound(f"Job {row.pk} has just changed.")
+    return moved

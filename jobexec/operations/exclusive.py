@@ -15,7 +15,7 @@ from jobexec.models import ExclusiveLock, ExternalWorkerJob, Job
 
 from .dispatch import announce_instances
 from .external_wake import wake_workers_on_commit
-from .locking import delete_rows, returns_rows
+from .locking import delete_rows, lock_rows, returns_rows
 from .process_instances import SEPARATORS, locked_instance, of_instances, serial_key_sql
 from .wake import wake_on_commit
 
@@ -50,6 +50,15 @@ def lock_instances(using: str, owner: str, instances: Collection[str]) -> set[st
     )
     held = table.filter(process_instance_id__in=instances, acquisition=acquisition)
     return set(held.values_list("process_instance_id", flat=True)) & set(instances)
+
+
+def lock_siblings(using: str, instance: str) -> None:
+    """Lock the exclusive jobs of a process instance that nobody has in hand, in the order of their ids.
+
+    Waits for whoever is just acquiring one of them; he has then locked the instance, or left it alone.
+    """
+    rows = of_instances(Job.objects.using(using).filter(lock_owner=None), [instance])
+    list(lock_rows(rows.order_by("pk")).values_list("pk"))
 
 
 def give_up_instances(using: str, owner: str, instances: Collection[str]) -> None:

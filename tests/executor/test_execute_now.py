@@ -8,13 +8,14 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 
 from jobexec.clock import FrozenClock
-from jobexec.exceptions import HandlerNotFound, JobLocked, JobNotFound, LockLost, UnreadableJob
+from jobexec.exceptions import DuplicateJob, HandlerNotFound, JobLocked, JobNotFound, LockLost, UnreadableJob
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import DeadLetterJob, ExclusiveLock, Job, JobLog, SuspendedJob, TimerJob
-from jobexec.operations import acquire_jobs
+from jobexec.operations import acquire_jobs, delete_jobs, move_to_dead_letter
 from jobexec.operations.work import Scope
 from tests.support.factories import LOCK_TIME, acquire, make_job, tables_of
 from tests.support.factories import make_row as insert
+from tests.support.threads import finish, held, start, wait_until_waiting
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +102,47 @@ def test_while_it_runs_it_holds_its_process_instance(alias, handle):
     execute_now(row.pk, using=alias)
     assert seen == [[], 1]
     assert len(acquire(alias, "elsewhere")) == 1
+
+
+@pytest.mark.transactional
+@pytest.mark.databases("postgresql", "mariadb")
+def test_inside_a_transaction_it_keeps_nobody_waiting_but_its_siblings(alias):
+    row = double(Job, alias, process_instance_id="order-1")
+    sibling = make_job(alias, process_instance_id="order-1")
+    others = {make_job(alias, process_instance_id=f"order-{number}").pk for number in range(2, 5)}
+    with held(alias) as inside:
+        assert inside(lambda: execute_now(row.pk, using=alias)) == 42
+        acquiring = start(alias, lambda: {work.id for work in acquire(alias, "elsewhere")})
+        assert finish(acquiring) == others
+    assert {work.id for work in acquire(alias, "elsewhere")} == {sibling.pk}
+
+
+@pytest.mark.transactional
+@pytest.mark.databases("postgresql", "mariadb")
+def test_two_siblings_in_two_transactions_wait_for_each_other_in_no_circle(alias):
+    rows = [double(Job, alias, process_instance_id="order-1") for _ in range(2)]
+    with held(alias) as inside:
+        assert inside(lambda: execute_now(rows[0].pk, using=alias)) == 42
+        second = start(alias, lambda: in_transaction(alias, lambda: execute_now(rows[1].pk, using=alias)))
+        wait_until_waiting(alias, second)
+    assert finish(second) == 42
+
+
+def in_transaction(alias, function):
+    with transaction.atomic(alias):
+        return function()
+
+
+def test_a_dead_letter_whose_key_another_has_is_refused(alias, handle):
+    handler = handle(lambda number: number * 2, name="tests.unique", unique=True, database=alias)
+    first = handler.enqueue(4)
+    move_to_dead_letter(first, using=alias)
+    second = handler.enqueue(4)
+    with pytest.raises(DuplicateJob, match=str(second.pk)):
+        execute_now(first.pk, using=alias)
+    assert tables_of(alias) == {first.pk: [DeadLetterJob], second.pk: [Job]}
+    delete_jobs(second, using=alias)
+    assert execute_now(first.pk, using=alias) == 8
 
 
 def test_a_refusal_does_not_spoil_the_callers_transaction(alias):
