@@ -20,7 +20,7 @@ from .id_list import among, as_parameter
 from .locking import atomic, has_skip_locked, lock_rows, returns_rows
 from .move import move_all
 from .one_statement import lock_plain_page
-from .page import Request, any_job, in_order, out_of_turn, read_page
+from .page import Request, any_job, in_order, narrowed, out_of_turn, read_page
 from .release import give_back
 from .suspensions import Suspensions, covered_rows
 from .unreadable import UNREADABLE, bury_unreadable
@@ -65,7 +65,7 @@ def acquire_jobs(
         if strategy == "global_lock":
             return _acquire_global_lock(request, force_after)
         if strategy == "optimistic":
-            return _acquire_optimistic(request)
+            return _acquire_optimistic(narrowed(request, None))
         return _acquire(request)
     except UNREADABLE:
         if not bury_unreadable(using, Job, lock_owner=None):
@@ -76,13 +76,19 @@ def acquire_jobs(
 def _acquire(request: Request) -> Acquisition:
     """In one statement if the page is plain, else in several that have the same meaning."""
     walk, position = request.walk, request.walk.begin()
+    request = narrowed(request, position)
+    if not request.pairs:
+        walk.ended((), full=False)
+        return Acquisition()
     if request.scope.tenants is not None or request.ids is not None:
         return _acquire_in_several(request, position)
     if walk.not_plain:
         walk.not_plain -= 1
     else:
-        limit = request.limit
-        jobs, others = lock_plain_page(request.using, request.owner, limit, request.scope, request.until, position)
+        limit, pairs = request.limit, list(request.pairs)
+        jobs, others = lock_plain_page(
+            request.using, request.owner, limit, request.scope, request.until, position, pairs=pairs
+        )
         if jobs and not others:
             walk.ended(jobs, full=len(jobs) >= limit)
             return Acquisition(jobs, found=len(jobs))

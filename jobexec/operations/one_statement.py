@@ -46,6 +46,9 @@ NO_SUSPENSION = f"""NOT EXISTS (SELECT 1 FROM {_SUSPENSION} WHERE live
 AND (suspend_time IS NULL OR suspend_time <= %(now)s) AND (activate_time IS NULL OR activate_time > %(now)s))"""
 
 
+Pairs = list[tuple[str, str]]
+
+
 class PlainPage(NamedTuple):
     """The plain jobs of a page, locked, and whether there were ``others``, which are not."""
 
@@ -57,18 +60,26 @@ _NOTHING = PlainPage([], others=False)
 
 
 def lock_plain_page(
-    using: str, owner: str, limit: int, scope: Scope, until: datetime, position: Position | None = None
+    using: str,
+    owner: str,
+    limit: int,
+    scope: Scope,
+    until: datetime,
+    position: Position | None = None,
+    *,
+    pairs: Pairs | None = None,
 ) -> PlainPage:
     """Lock the first ``limit`` jobs behind ``position`` and return them in order, as they are now.
 
-    What is not plain is left out. Empty if nothing else is there, or if the database or the order of the categories
-    asks for the portable form. Commits by itself, or is a part of the caller's transaction.
+    ``pairs`` of category and deployment are those of the scope, or some of them. What is not plain is left out. Empty
+    if nothing else is there, or if the database or the order of the categories asks for the portable form. Commits by
+    itself, or is a part of the caller's transaction.
     """
     connection = connections[using]
     in_order = scope.category_order == "rank" or len(scope.categories) == 1
     if not (in_order and returns_rows(using) and connection.vendor in _FORMS):
         return _NOTHING
-    pairs = scope.pairs()
+    pairs = scope.pairs() if pairs is None else pairs
     if connection.vendor == "sqlite" and len(pairs) > _MANY_PAIRS:
         return _NOTHING
     adapt = connection.ops.adapt_datetimefield_value
@@ -95,9 +106,6 @@ def bounds_of(scope: Scope, position: Position | None, parameters: dict[str, Any
         bounds += " AND rank >= %(rank)s AND (rank, id) > (%(rank)s, %(id)s)"
         parameters |= {"rank": position.rank, "id": position.id}
     return bounds
-
-
-Pairs = list[tuple[str, str]]
 
 
 def _lock_on_postgresql(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import json
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any, TypeAlias
 from uuid import UUID
 
+from django.db import connections
 from django.db.models import F, Q, QuerySet, Window
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import RowNumber
 
 from jobexec import clock
@@ -15,6 +19,7 @@ from jobexec.models import Job
 
 from .categories import Turns
 from .exclusive import without_locked_instances
+from .id_list import pairs_as_table
 from .locking import lock_rows
 from .process_instances import of_instances
 from .walk import Position, Walk
@@ -22,6 +27,10 @@ from .work import AcquiredJob, Acquisition, Scope, columns, from_row
 
 #: With so many siblings each process instance is reckoned, when a page is filled up with them.
 _PER_INSTANCE = 10
+#: So many (category, deployment) pairs are read as they are; of more, only those that have jobs.
+_FEW_PAIRS = 8
+
+Pair: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,13 @@ class Request:
     walk: Walk
     #: Only these, wherever they stand; None: whatever comes first.
     ids: Collection[UUID] | None = None
+    #: Only these of the scope's pairs; None: all of them.
+    only: Sequence[Pair] | None = None
+
+    @property
+    def pairs(self) -> Sequence[Pair]:
+        """The (category, deployment) pairs to be read."""
+        return self.scope.pairs() if self.only is None else self.only
 
     @property
     def until(self) -> datetime:
@@ -50,7 +66,36 @@ def in_order(job: AcquiredJob) -> tuple[int, int]:
 
 def any_job(request: Request, position: Position | None) -> bool:
     """Whether anything could be acquired there; asked without a lock and outside of a transaction."""
-    return any(_run(request, pair, position).exists() for pair in request.scope.pairs())
+    return bool(_with_jobs(request, position))
+
+
+def narrowed(request: Request, position: Position | None) -> Request:
+    """The same with none but the pairs in which there is something, if there are many pairs.
+
+    A node serves all deployments that were ever recorded, and few of them have jobs. PostgreSQL reckons with a whole
+    page of each, and would rather compile the statement (JIT) than run it.
+    """
+    if request.ids is not None or len(request.pairs) <= _FEW_PAIRS:
+        return request
+    return replace(request, only=_with_jobs(request, position if request.scope.category_order == "rank" else None))
+
+
+def _with_jobs(request: Request, position: Position | None) -> list[Pair]:
+    """The pairs in which anything could be acquired; in one statement, however many there are.
+
+    A look into the acquisition index for each pair: a subquery with an order and a limit, which no database turns into
+    a join that reads the whole table.
+    """
+    connection = connections[request.using]
+    table = pairs_as_table(connection.vendor, "pair", ("category", "deployment"))
+    if table is None:
+        return [pair for pair in request.pairs if _run(request, pair, position).exists()]
+    run = _run(request, (RawSQL("pair.category", ()), RawSQL("pair.deployment", ())), position)
+    look, values = run.values("pk")[:1].query.get_compiler(request.using).as_sql()
+    statement = f"SELECT category, deployment FROM {table} WHERE ({look}) IS NOT NULL"
+    with connection.cursor() as cursor:
+        cursor.execute(statement, (json.dumps(list(request.pairs)), *values))
+        return [(category, deployment) for category, deployment in cursor.fetchall()]
 
 
 def acquirable(using: str, scope: Scope) -> QuerySet[Job]:
@@ -99,16 +144,17 @@ def _candidates(request: Request, position: Position | None, *, lock: bool) -> l
     if request.ids is not None:
         return _those(request, lock)
     if scope.category_order == "rank":
-        return _first(request, limit, scope.pairs(), position, lock)
+        return _first(request, limit, request.pairs, position, lock)
+    pairs = {name: [pair for pair in request.pairs if pair[0] == name] for name in scope.categories}
     if scope.category_order == "strict":
         found: list[AcquiredJob] = []
         for category in scope.categories:
             if len(found) < limit:
-                found += _first(request, limit - len(found), scope.pairs_of(category), None, lock)
+                found += _first(request, limit - len(found), pairs[category], None, lock)
         return found
     turns = scope.turns or Turns(dict.fromkeys(scope.categories, 1))
     # A whole page of each: any of them may be the only one that has jobs.
-    pages = {name: _first(request, limit, scope.pairs_of(name), None, lock) for name in scope.categories}
+    pages = {name: _first(request, limit, pairs[name], None, lock) for name in scope.categories}
     return turns.merge(pages, limit)
 
 
@@ -128,7 +174,7 @@ def named(using: str, scope: Scope, ids: Collection[UUID]) -> QuerySet[Job]:
 
 
 def _first(
-    request: Request, limit: int, pairs: Iterable[tuple[str, str]], position: Position | None, lock: bool
+    request: Request, limit: int, pairs: Sequence[Pair], position: Position | None, lock: bool
 ) -> list[AcquiredJob]:
     """The first jobs in rank order: one short run of the acquisition index per (category, deployment) pair."""
     found: list[AcquiredJob] = []
@@ -142,7 +188,7 @@ def _first(
     return found[:limit]
 
 
-def _run(request: Request, pair: tuple[str, str], position: Position | None) -> QuerySet[Job]:
+def _run(request: Request, pair: tuple[Any, Any], position: Position | None) -> QuerySet[Job]:
     category, deployment = pair
     jobs = acquirable(request.using, request.scope).filter(category=category, deployment_id=deployment)
     if position is not None:

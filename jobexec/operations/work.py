@@ -160,11 +160,7 @@ class Scope:
 
     def pairs(self) -> list[tuple[str, str]]:
         """The (category, deployment) pairs served; each is one run of the acquisition index."""
-        return [pair for category in self.categories for pair in self.pairs_of(category)]
-
-    def pairs_of(self, category: str) -> list[tuple[str, str]]:
-        """The pairs of one category."""
-        return [(category, deployment) for deployment in ("", *self.deployments)]
+        return [(category, deployment) for category in self.categories for deployment in ("", *self.deployments)]
 
 
 @dataclass(slots=True)

@@ -88,6 +88,24 @@ def test_any_number_of_deployments_may_be_registered(alias, count):
     assert foreign not in locked_ids(alias)
 
 
+@pytest.mark.parametrize("order", ["rank", "strict", "weighted"])
+def test_an_empty_page_takes_as_many_statements_for_a_year_of_deployments_as_for_one(alias, strategy, order, configure):
+    configure(CATEGORIES=["default", "mail"])
+    foreign = make_job(alias, deployment_id="other:1")
+    held = make_job(alias, deployment_id="shop:7")
+    acquire(alias, "another", deployments=("shop:7",))
+    taken = []
+    for count in (1, 365):
+        registered = tuple(f"shop:{number}" for number in range(1, count + 1))
+        scope = {"categories": ("default", "mail"), "deployments": registered, "category_order": order}
+        with CaptureQueriesContext(connections[alias]) as captured:
+            assert acquire(alias, strategy=strategy, **scope) == []
+        taken.append(len(captured))
+    assert taken[1] <= taken[0] <= 12
+    assert locked_ids(alias) == {held.pk}
+    assert foreign.pk not in locked_ids(alias)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["complete", "release"])
 def test_a_page_may_be_larger_than_a_list_in_a_statement(alias, strategy, end):
