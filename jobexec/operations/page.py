@@ -20,7 +20,7 @@ from jobexec.models import Job
 from .categories import Turns
 from .exclusive import without_locked_instances
 from .id_list import pairs_as_table
-from .locking import lock_rows
+from .locking import has_skip_locked, is_single_writer, lock_rows
 from .process_instances import of_instances
 from .walk import Position, Walk
 from .work import AcquiredJob, Acquisition, Scope, columns, from_row
@@ -87,8 +87,9 @@ def _with_jobs(request: Request, position: Position | None) -> list[Pair]:
     a join that reads the whole table.
     """
     connection = connections[request.using]
+    # MariaDB and MySQL have JSON_TABLE since they pass over locked rows.
     table = pairs_as_table(connection.vendor, "pair", ("category", "deployment"))
-    if table is None:
+    if table is None or not (has_skip_locked(request.using) or is_single_writer(request.using)):
         return [pair for pair in request.pairs if _run(request, pair, position).exists()]
     run = _run(request, (RawSQL("pair.category", ()), RawSQL("pair.deployment", ())), position)
     look, values = run.values("pk")[:1].query.get_compiler(request.using).as_sql()
