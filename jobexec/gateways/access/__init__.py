@@ -12,8 +12,8 @@ from .client import ANYBODY, Client
 from .limits import limit
 from .metadata import of_metadata
 from .notice import announce
-from .strangers import turned_away
-from .verify import authenticate, forget, known
+from .strangers import address_of, turned_away
+from .verify import authenticate, forget, known, was_known
 from .views import Problem, Refusal, client_of, is_still_let_in, protected
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Refusal",
     "TooManyRequests",
     "Unauthenticated",
+    "address_of",
     "announce",
     "audit",
     "authenticate",
@@ -36,4 +37,5 @@ __all__ = [
     "of_metadata",
     "protected",
     "turned_away",
+    "was_known",
 ]

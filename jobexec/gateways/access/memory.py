@@ -21,6 +21,7 @@ SECONDS = 5.0
 MAX_LENGTH = 8_001
 
 _MOST = 10_000
+_ACQUAINTED = 3600.0  # seconds
 _SALT = secrets.token_bytes(32)
 _lock = threading.Lock()
 _clients: dict[tuple[str, ...], tuple[Client, float]] = {}
@@ -35,6 +36,12 @@ def recall(key: tuple[str, ...]) -> Client | None:
     """The client with these credentials, if it was verified a moment ago."""
     found = _clients.get(key)
     return found[0] if found and clock.monotonic() < found[1] else None
+
+
+def was_known(key: tuple[str, ...]) -> bool:
+    """Whether a client with these credentials was verified within the last hour."""
+    found = _clients.get(key)
+    return found is not None and clock.monotonic() < found[1] + _ACQUAINTED
 
 
 def remember(key: tuple[str, ...], client: Client, until: datetime | None) -> None:

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import threading
+from ipaddress import IPv6Address, ip_address
+from urllib.parse import unquote
 
 from jobexec import clock
 
 from .audit import logger
 
 _EVERY = 10.0  # seconds between two lines
+
+
+def address_of(peer: str) -> str:
+    """Where somebody is, from an address or from what gRPC calls a peer: without the port, and of IPv6 the network of
+    64 bits, which one machine has for itself."""
+    kind, colon, rest = peer.partition(":")
+    text = unquote(rest).rpartition(":")[0].strip("[]") if colon and kind in ("ipv4", "ipv6") else peer
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return text[:200]
+    if isinstance(address, IPv6Address):
+        mapped = address.ipv4_mapped
+        return str(mapped) if mapped else f"{IPv6Address(int(address) >> 64 << 64)}/64"
+    return str(address)
 
 
 class TurnedAway:

@@ -4,8 +4,8 @@ Read ``gateway.proto`` first: it is the interface. Then from the outside in:
 
 ===================  ======================================================================
 ``gateway``          a gateway: its thread, its port, its end
-``service``          one method for each call of the interface
-``polls``, ``feed``  what ActivateJobs and StreamActivatedJobs do until there is a job
+``service``          the calls of the interface, and what each asks of its client
+``polls``, ``feeds`` what ActivateJobs and StreamActivatedJobs do until there is a job
 ``commands``         what workers say about a job
 ``bench``            threads in which the database is asked, who is asking, giving back
 ``requests``         from messages to values, ``messages`` from values to messages

@@ -26,8 +26,13 @@ logger = logging.getLogger("jobexec.gateway")
 
 T = TypeVar("T")
 
+#: Of a call, as ``access.of_metadata`` gives them.
+Credentials = tuple[str | None, tuple[str, ...]]
+
 PROTOCOL = "grpc"
 _VERIFIERS = 2  # threads
+#: Credentials of strangers that are looked at, or wait for it, at a time.
+STRANGERS = 200
 _TRIES = 4
 _PAUSE = 0.02  # seconds, times the number of the try
 
@@ -44,27 +49,46 @@ class Bench:
         self._fetching = hub.Hands("jobexec-grpc-fetch", threads)
         self._finishing = hub.Hands("jobexec-grpc-finish", threads)
         self._verifying = hub.Hands("jobexec-grpc-verify", _VERIFIERS)
+        self._renewing = hub.Hands("jobexec-grpc-renew", _VERIFIERS)
+        self._strangers = hub.Shares(STRANGERS)
+        self._asked: dict[Credentials, asyncio.Future[access.Client]] = {}
         self._giving_back: set[asyncio.Future[int]] = set()
 
     # Who asks.
 
     async def client(self, context: Any) -> access.Client:
-        """The client of a call. Raises Unauthenticated."""
+        """The client of a call. Raises Unauthenticated, and Overloaded while too many strangers are asked."""
         credentials = access.of_metadata(context.invocation_metadata(), context.auth_context())
         client = access.known(*credentials)
-        if client is None:
-            try:
-                client = await self._within(self._verifying, partial(access.authenticate, *credentials))
-            except access.Unauthenticated as error:
-                access.turned_away.tell(context.peer(), error)
-                raise
-        return client
+        if client is not None:
+            return client
+        try:
+            return await asyncio.shield(self._asked.get(credentials) or self._ask(credentials, context.peer()))
+        except access.Unauthenticated as error:
+            access.turned_away.tell(context.peer(), error)
+            raise
+
+    def _ask(self, credentials: Credentials, peer: str) -> asyncio.Future[access.Client]:
+        """Ask who that is; calls with the same credentials wait for one answer. Who was let in before does not stand
+        behind strangers."""
+        work: Callable[[], access.Client] = partial(access.authenticate, *credentials)
+        if access.was_known(*credentials):
+            pending = self._renewing.submit(work)
+        else:
+            whence = access.address_of(peer)
+            self._strangers.take(whence)
+            pending = self._verifying.submit(work)  # its line is longer than there are places
+            pending.add_done_callback(lambda _: self._strangers.give_back(whence))
+        future = self._asked[credentials] = asyncio.wrap_future(pending)
+        future.add_done_callback(lambda _: self._asked.pop(credentials, None))
+        future.add_done_callback(_look_at)
+        return future
 
     async def lets_in(self, context: Any, before: access.Client) -> bool:
         """Whether the client of a call that has waited would be let in as the same now; remembered for some seconds."""
         try:
             client = await self.client(context)
-        except (access.Unauthenticated, access.NotAllowed, access.TooManyRequests):
+        except (access.Unauthenticated, access.NotAllowed, access.TooManyRequests, hub.Overloaded):
             return False
         except Exception as error:
             if not is_database_error(error):

@@ -15,14 +15,14 @@ from .requests import lease, milliseconds, variables
 
 
 class Commands:
-    """Each method answers one call. What finishes a job is not counted against the limit of the client's requests:
-    what is done must get through."""
+    """Each method answers one call of a client that may make it."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
 
-    async def complete(self, request: pb.CompleteJobRequest, context: Any) -> pb.CompleteJobResponse:
-        client = await self._client(context, "work")
+    async def complete(
+        self, request: pb.CompleteJobRequest, context: Any, client: access.Client
+    ) -> pb.CompleteJobResponse:
         await self.bench.finish(
             external.complete_external_job,
             request.jobKey,
@@ -32,9 +32,8 @@ class Commands:
         )
         return pb.CompleteJobResponse()
 
-    async def fail(self, request: pb.FailJobRequest, context: Any) -> pb.FailJobResponse:
+    async def fail(self, request: pb.FailJobRequest, context: Any, client: access.Client) -> pb.FailJobResponse:
         """The variables belong to the job from now on, and not to what comes after it. Below 0 retries are none."""
-        client = await self._client(context, "work")
         await self.bench.finish(
             external.fail_external_job,
             request.jobKey,
@@ -47,8 +46,9 @@ class Commands:
         )
         return pb.FailJobResponse()
 
-    async def throw_error(self, request: pb.ThrowErrorRequest, context: Any) -> pb.ThrowErrorResponse:
-        client = await self._client(context, "work")
+    async def throw_error(
+        self, request: pb.ThrowErrorRequest, context: Any, client: access.Client
+    ) -> pb.ThrowErrorResponse:
         await self.bench.finish(
             external.throw_external_error,
             request.jobKey,
@@ -60,17 +60,19 @@ class Commands:
         )
         return pb.ThrowErrorResponse()
 
-    async def update_timeout(self, request: pb.UpdateJobTimeoutRequest, context: Any) -> pb.UpdateJobTimeoutResponse:
+    async def update_timeout(
+        self, request: pb.UpdateJobTimeoutRequest, context: Any, client: access.Client
+    ) -> pb.UpdateJobTimeoutResponse:
         """A worker may do that for the job in its hands."""
-        client = await self._client(context, "work")
         timeout: timedelta = milliseconds(request.timeout, "timeout", least=1)
         await self.bench.finish(
             external.extend_external_deadline, request.jobKey, timeout, lease=lease(request), caller=client.caller
         )
         return pb.UpdateJobTimeoutResponse()
 
-    async def update_retries(self, request: pb.UpdateJobRetriesRequest, context: Any) -> pb.UpdateJobRetriesResponse:
-        client = await self._client(context, "update")
+    async def update_retries(
+        self, request: pb.UpdateJobRetriesRequest, context: Any, client: access.Client
+    ) -> pb.UpdateJobRetriesResponse:
         if request.retries < 1:
             raise BadRequest(f"retries: expected at least 1, got {request.retries}.")
         await self.bench.finish(
@@ -79,8 +81,9 @@ class Commands:
         access.audit(client, "UpdateJobRetries", request.jobKey)
         return pb.UpdateJobRetriesResponse()
 
-    async def update_priority(self, request: pb.UpdateJobPriorityRequest, context: Any) -> pb.UpdateJobPriorityResponse:
-        client = await self._client(context, "update")
+    async def update_priority(
+        self, request: pb.UpdateJobPriorityRequest, context: Any, client: access.Client
+    ) -> pb.UpdateJobPriorityResponse:
         if not request.HasField("priority"):
             raise BadRequest("priority: expected a number, got nothing.")
         await self.bench.finish(
@@ -89,15 +92,9 @@ class Commands:
         access.audit(client, "UpdateJobPriority", request.jobKey)
         return pb.UpdateJobPriorityResponse()
 
-    async def resolve_incident(self, request: pb.ResolveIncidentRequest, context: Any) -> pb.ResolveIncidentResponse:
-        client = await self._client(context, "resolve")
+    async def resolve_incident(
+        self, request: pb.ResolveIncidentRequest, context: Any, client: access.Client
+    ) -> pb.ResolveIncidentResponse:
         await self.bench.finish(external.resolve_external_incident, request.incidentKey, caller=client.caller)
         access.audit(client, "ResolveIncident", request.incidentKey)
         return pb.ResolveIncidentResponse()
-
-    async def _client(self, context: Any, permission: str) -> access.Client:
-        client = await self.bench.client(context)
-        client.check(permission)
-        if permission != "work":
-            access.limit(client)
-        return client

@@ -38,11 +38,8 @@ class Feeds:
         self.bench = bench
         self._feeds: dict[Fetch, Feed] = {}
 
-    async def stream(self, request: pb.StreamActivatedJobsRequest, context: Any) -> None:
+    async def stream(self, request: pb.StreamActivatedJobsRequest, context: Any, client: access.Client) -> None:
         """One call from its beginning to its end."""
-        client = await self.bench.client(context)
-        client.check("work")
-        access.limit(client)
         fetch = fetch_of_stream(request, client.caller)
         names = PROTOCOL, client.name, fetch.worker, fetch.type, sorted(fetch.tenants or ())
         with seen.streaming(*names, timeout=fetch.timeout, variables=sorted(fetch.variables or ())):

@@ -8,22 +8,23 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
+import grpc
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2
+from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from jobexec.exceptions import JobExecError
 
 from . import gateway_pb2 as pb
 from .bench import Bench
-from .gateway_pb2_grpc import add_GatewayServicer_to_server
+from .open_services import OpenServices
 from .options import Options
-from .service import Service
+from .service import INTERFACE, Service
 
 logger = logging.getLogger("jobexec.gateway")
 
-SERVICE = pb.DESCRIPTOR.services_by_name["Gateway"].full_name
+SERVICE = INTERFACE.full_name
 #: What the health service is asked for: everything, or ours.
 _HEALTHY = "", SERVICE
 _LAST_WORDS = 0.5  # seconds, for answers that are on their way
@@ -92,9 +93,14 @@ class GrpcGateway:
         server = aio.server(options=self.options.of_channels())
         checks = health.aio.HealthServicer()  # type: ignore[attr-defined,unused-ignore]
         service = self.service = Service(bench, self.options.max_streams, self.options.address)
-        add_GatewayServicer_to_server(service, server)
-        health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-        reflection.enable_server_reflection([SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME], server, _pool())
+        ours = grpc.method_handlers_generic_handler(SERVICE, service.handlers())
+        server.add_generic_rpc_handlers((ours,))
+        for_all = OpenServices(server)
+        health_pb2_grpc.add_HealthServicer_to_server(checks, for_all)
+        shown = reflection.aio.ReflectionServicer(  # type: ignore[attr-defined,unused-ignore]
+            [SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME], pool=_pool()
+        )
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(shown, for_all)
         self.port = service.port = self._bind(server)
         await server.start()
         await _say(checks, health_pb2.HealthCheckResponse.SERVING)

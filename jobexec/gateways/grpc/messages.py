@@ -1,10 +1,13 @@
-"""Activated jobs as messages."""
+"""Activated jobs as messages; and the message that a call comes with."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from grpc import aio
 
 from jobexec.gateways import wire
 from jobexec.operations.external_types import ActivatedJob
@@ -13,6 +16,18 @@ from . import gateway_pb2 as pb
 
 #: Most clients take no message above 4 MiB; a part of it is for what is around the jobs.
 MOST_BYTES = 4 * 1024 * 1024 - 16 * 1024
+
+
+#: What is read where no message comes any more.
+NOTHING: Any = getattr(aio, "EOF")  # noqa: B009  # its types do not know it
+
+
+async def read(context: Any) -> Any:
+    """The message of a call. Raises CancelledError if the client has gone before it was here."""
+    message = await context.read()
+    if message is NOTHING:
+        raise asyncio.CancelledError("The client has sent no message.")
+    return message
 
 
 class Parcel(NamedTuple):

@@ -29,11 +29,8 @@ class Polls:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
 
-    async def activate(self, request: pb.ActivateJobsRequest, context: Any) -> None:
+    async def activate(self, request: pb.ActivateJobsRequest, context: Any, client: access.Client) -> None:
         """One call from its beginning to its end."""
-        client = await self.bench.client(context)
-        client.check("work")
-        access.limit(client)
         poll = Poll(fetch_of_poll(request, client.caller), client, _seconds(request, context))
         try:
             parcels = await self._parcels(poll, context)

@@ -1,81 +1,108 @@
-"""The calls of the interface, each with its errors and its place among all that are open."""
+"""The calls of the interface: who may make them, their errors, and their places among all that are open."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
-from jobexec.gateways.hub import Overloaded
+import grpc
+
+from jobexec.gateways import access
+from jobexec.gateways.hub import Shares
 
 from . import gateway_pb2 as pb
 from .bench import Bench
 from .codes import status_of
 from .commands import Commands
 from .feeds import Feeds
-from .gateway_pb2_grpc import GatewayServicer
+from .messages import read
 from .polls import Polls
 from .topology import topology
 
-T = TypeVar("T")
+INTERFACE = pb.DESCRIPTOR.services_by_name["Gateway"]
 
 
-class Service(GatewayServicer):
-    """``most_open`` calls may wait for jobs at a time; whoever comes then is told to try again later."""
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of the interface. ``permission`` is what the client needs, ``command`` what Zeebe calls a refused one.
+
+    ``waits``: it waits for jobs, and writes its answers itself. ``ends_job``: it says what has become of a job.
+    """
+
+    work: Callable[[Any, Any, access.Client], Awaitable[Any]]
+    permission: str = ""
+    command: str = ""
+    waits: bool = False
+    ends_job: bool = False
+
+
+class Service:
+    """``most_open`` calls may wait for jobs at a time, and no client takes all places; others try again later.
+
+    Who calls is verified, and the call is counted, before its message is received: one that is refused costs no more
+    than its headers.
+    """
 
     def __init__(self, bench: Bench, most_open: int, host: str) -> None:
         self.bench, self.host, self.port = bench, host, 0
-        self.open = self.running = 0
-        self._most = most_open
+        self.running = 0
+        self._places = Shares(most_open)
         self._idle: asyncio.Future[None] | None = None
-        self._polls, self._feeds, self._commands = Polls(bench), Feeds(bench), Commands(bench)
+        self._polls, self._feeds, commands = Polls(bench), Feeds(bench), Commands(bench)
+        self._calls = {
+            "ActivateJobs": Call(self._polls.activate, "work", waits=True),
+            "StreamActivatedJobs": Call(self._feeds.stream, "work", waits=True),
+            "CompleteJob": Call(commands.complete, "work", "COMPLETE", ends_job=True),
+            "FailJob": Call(commands.fail, "work", "FAIL", ends_job=True),
+            "ThrowError": Call(commands.throw_error, "work", "THROW_ERROR", ends_job=True),
+            "UpdateJobTimeout": Call(commands.update_timeout, "work", "UPDATE_TIMEOUT", ends_job=True),
+            "UpdateJobRetries": Call(commands.update_retries, "update", "UPDATE_RETRIES"),
+            "UpdateJobPriority": Call(commands.update_priority, "update", "UPDATE"),
+            "ResolveIncident": Call(commands.resolve_incident, "resolve", "RESOLVE"),
+            "Topology": Call(self._topology),
+        }
 
-    async def ActivateJobs(self, request: pb.ActivateJobsRequest, context: Any) -> None:
-        await self._answer(context, "", self._open(self._polls.activate(request, context)))
+    @property
+    def open(self) -> int:
+        """How many calls wait for jobs."""
+        return self._places.taken
 
-    async def StreamActivatedJobs(self, request: pb.StreamActivatedJobsRequest, context: Any) -> None:
-        await self._answer(context, "", self._open(self._feeds.stream(request, context)))
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        """What gRPC calls. As if requests were streams, of which only the first message is read: on the wire there is
+        no difference, and gRPC receives the message when it is asked for."""
+        return {method.name: self._handler(method, self._calls[method.name]) for method in INTERFACE.methods}
 
-    async def CompleteJob(self, request: pb.CompleteJobRequest, context: Any) -> pb.CompleteJobResponse:
-        return await self._answer(context, "COMPLETE", self._commands.complete(request, context))
+    def _handler(self, method: Any, call: Call) -> grpc.RpcMethodHandler[Any, Any]:
+        async def behaviour(_messages: object, context: Any) -> Any:
+            return await self._answer(context, call)
 
-    async def FailJob(self, request: pb.FailJobRequest, context: Any) -> pb.FailJobResponse:
-        return await self._answer(context, "FAIL", self._commands.fail(request, context))
+        make = grpc.stream_stream_rpc_method_handler if call.waits else grpc.stream_unary_rpc_method_handler
+        request, response = (getattr(pb, kind.name) for kind in (method.input_type, method.output_type))
+        return make(behaviour, request_deserializer=request.FromString, response_serializer=response.SerializeToString)
 
-    async def ThrowError(self, request: pb.ThrowErrorRequest, context: Any) -> pb.ThrowErrorResponse:
-        return await self._answer(context, "THROW_ERROR", self._commands.throw_error(request, context))
-
-    async def UpdateJobRetries(self, request: pb.UpdateJobRetriesRequest, context: Any) -> pb.UpdateJobRetriesResponse:
-        return await self._answer(context, "UPDATE_RETRIES", self._commands.update_retries(request, context))
-
-    async def UpdateJobTimeout(self, request: pb.UpdateJobTimeoutRequest, context: Any) -> pb.UpdateJobTimeoutResponse:
-        return await self._answer(context, "UPDATE_TIMEOUT", self._commands.update_timeout(request, context))
-
-    async def UpdateJobPriority(
-        self, request: pb.UpdateJobPriorityRequest, context: Any
-    ) -> pb.UpdateJobPriorityResponse:
-        return await self._answer(context, "UPDATE", self._commands.update_priority(request, context))
-
-    async def ResolveIncident(self, request: pb.ResolveIncidentRequest, context: Any) -> pb.ResolveIncidentResponse:
-        return await self._answer(context, "RESOLVE", self._commands.resolve_incident(request, context))
-
-    async def Topology(self, request: pb.TopologyRequest, context: Any) -> pb.TopologyResponse:
-        return await self._answer(context, "", self._topology(context))
-
-    async def _topology(self, context: Any) -> pb.TopologyResponse:
-        await self.bench.client(context)
+    async def _topology(self, request: pb.TopologyRequest, context: Any, client: access.Client) -> pb.TopologyResponse:
         return topology(self.host, self.port)
 
-    async def _open(self, work: Coroutine[Any, Any, None]) -> None:
-        """One of the calls that wait for jobs."""
-        if self.open >= self._most:
-            work.close()
-            raise Overloaded(f"{self._most} calls wait for jobs here already; try again a moment later.")
-        self.open += 1
-        try:
-            await work
-        finally:
-            self.open -= 1
+    async def _work(self, context: Any, call: Call) -> Any:
+        client = await self.bench.client(context)
+        if call.permission:
+            client.check(call.permission)
+            if not call.ends_job:
+                access.limit(client)
+        with self._place(call, client):
+            return await call.work(await read(context), context, client)
+
+    @contextmanager
+    def _place(self, call: Call, client: access.Client) -> Iterator[None]:
+        """One of the places for calls that wait for jobs, if it is one."""
+        if not call.waits:
+            yield
+            return
+        with self._places.place(client.key):
+            yield
 
     def idle(self) -> asyncio.Future[None]:
         """Done when no call runs any more; asked for once, at the end."""
@@ -87,15 +114,15 @@ class Service(GatewayServicer):
         if not self.running and self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
 
-    async def _answer(self, context: Any, command: str, work: Coroutine[Any, Any, T]) -> T:
+    async def _answer(self, context: Any, call: Call) -> Any:
         """The answer; an error ends the call with its status."""
         self.running += 1
         try:
-            return await work
+            return await self._work(context, call)
         except Exception as error:
             if context.done():
                 raise asyncio.CancelledError from error  # nobody is there to hear of it
-            code, text = status_of(error, command)
+            code, text = status_of(error, call.command)
             await context.abort(code, text)
             raise AssertionError("abort() raises") from error
         finally:

@@ -9,6 +9,7 @@
 from .hands import Hands, Overloaded
 from .hub import Hub, TooManyWaiters, close_all, of
 from .polling import Alive, Search, give_back, kind_of, poll, poll_in_thread, search, search_in_thread
+from .shares import Shares
 
 __all__ = [
     "Alive",
@@ -16,6 +17,7 @@ __all__ = [
     "Hub",
     "Overloaded",
     "Search",
+    "Shares",
     "TooManyWaiters",
     "close_all",
     "give_back",

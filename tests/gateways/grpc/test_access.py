@@ -91,8 +91,8 @@ def test_who_is_nobody_does_not_keep_others_from_handing_in(gateway, monkeypatch
 
     monkeypatch.setattr(access, "authenticate", slow)
     with ThreadPoolExecutor(12) as strangers:
-        stranger = as_client(gateway, "Bearer jxc_x")
-        tries = [strangers.submit(code_of, lambda: stranger.CompleteJob(jobKey=1)) for _ in range(12)]
+        guesses = [as_client(gateway, f"Bearer jxc_{number}") for number in range(12)]
+        tries = [strangers.submit(code_of, lambda each=each: each.CompleteJob(jobKey=1)) for each in guesses]
         assert asked.acquire(timeout=50)
         assert asked.acquire(timeout=50)
         try:

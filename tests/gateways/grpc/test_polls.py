@@ -10,6 +10,7 @@ import grpc
 import pytest
 from django.db import OperationalError
 
+from jobexec.gateways import access
 from jobexec.gateways.grpc import bench, polls
 from jobexec.gateways.hub import hands, watch
 from jobexec.operations import external
@@ -157,7 +158,7 @@ def test_what_could_not_be_written_is_given_back(gateway, monkeypatch):
 
     first, second, third = (gateway.make("payment") for _ in range(3))
     request = polls.pb.ActivateJobsRequest(type="payment", worker="w", timeout=1000, maxJobsToActivate=3)
-    work = gateway.gateway.service._polls.activate(request, context())
+    work = gateway.gateway.service._polls.activate(request, context(), access.ANYBODY)
     future = asyncio.run_coroutine_threadsafe(work, gateway.gateway._loop)
     with pytest.raises(CancelledError):
         future.result(TIMEOUT)

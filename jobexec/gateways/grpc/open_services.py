@@ -1,0 +1,100 @@
+"""What everybody may call, health and reflection: with small messages, and a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeAlias
+
+import grpc
+from grpc import aio
+
+from jobexec.gateways.access import address_of
+from jobexec.gateways.hub import Overloaded, Shares
+
+from .messages import NOTHING
+
+#: Calls that are open at a time, those who watch the health among them.
+CALLS = 500
+#: Messages that are received at a time; gRPC tells how large one is only when it is here.
+MESSAGES = 4
+_MOST_BYTES = 16 * 1024
+_PATIENCE = 5.0  # seconds for a message to come
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Handlers: TypeAlias = "grpc.GenericRpcHandler[Any, Any]"
+Behaviour = Callable[[Any, Any], Any]
+
+
+class OpenServices:
+    """Where such services are added, instead of to the server. One address does not take all places."""
+
+    def __init__(self, server: aio.Server) -> None:
+        self._server = server
+        self._calls, self._messages = Shares(CALLS), Shares(MESSAGES)
+
+    def add_generic_rpc_handlers(self, handlers: tuple[Handlers, ...]) -> None:
+        self._server.add_generic_rpc_handlers(tuple(_Limited(each, self._limited) for each in handlers))
+
+    def add_registered_method_handlers(self, service: str, handlers: object) -> None:
+        """Nothing: they are the same once more."""
+
+    def _limited(self, handler: Any) -> Handler:
+        """The same with limits; as if its requests were a stream, so that they are received when they are asked for."""
+        make = (
+            grpc.stream_stream_rpc_method_handler
+            if handler.response_streaming
+            else grpc.stream_unary_rpc_method_handler
+        )
+        behaviour = self._answers(handler) if handler.request_streaming else self._answer(handler)
+        return make(behaviour, response_serializer=handler.response_serializer)
+
+    def _answer(self, handler: Any) -> Behaviour:
+        async def behaviour(_messages: object, context: Any) -> Any:
+            try:
+                with self._calls.place(address_of(context.peer())):
+                    async for message in self._received(handler, context):
+                        return await (handler.unary_unary or handler.unary_stream)(message, context)
+            except Overloaded as error:
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            raise asyncio.CancelledError("The client has sent no message.")
+
+        return behaviour
+
+    def _answers(self, handler: Any) -> Behaviour:
+        async def behaviour(_messages: object, context: Any) -> AsyncIterator[Any]:
+            try:
+                with self._calls.place(address_of(context.peer())):
+                    async for answer in handler.stream_stream(self._received(handler, context), context):
+                        yield answer
+            except Overloaded as error:
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+
+        return behaviour
+
+    async def _received(self, handler: Any, context: Any) -> AsyncIterator[Any]:
+        """The messages of a call, one after the other; they end when none comes for a while. Raises Overloaded."""
+        while True:
+            with self._messages.place(address_of(context.peer())):
+                try:
+                    async with asyncio.timeout(_PATIENCE):
+                        message = await context.read()
+                except TimeoutError:
+                    return
+                if message is NOTHING:
+                    return
+                if (size := len(message)) > _MOST_BYTES:
+                    del message  # the error would keep it
+                    raise Overloaded(f"The message: expected at most {_MOST_BYTES} bytes, got {size}.")
+            yield handler.request_deserializer(message)
+
+
+class _Limited(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+    """The handlers of a service, each with what is put around it."""
+
+    def __init__(self, handlers: Handlers, around: Callable[[Any], Handler]) -> None:
+        self._handlers, self._around = handlers, around
+
+    def service(self, details: grpc.HandlerCallDetails) -> Handler | None:
+        found = self._handlers.service(details)
+        return None if found is None else self._around(found)
