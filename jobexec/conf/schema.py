@@ -123,6 +123,7 @@ class Settings:
     external_worker_alert_after: timedelta = field(default=timedelta(minutes=5), metadata=_by(values.duration()))
     admin_tenants: str | None = field(default=None, metadata=_by(values.dotted_path))
     gateway_long_poll_time: timedelta = field(default=_seconds(10), metadata=_by(values.duration()))
+    gateway_max_waiters: int = field(default=5000, metadata=_by(values.integer(0, 1_000_000)))
     gateway_max_waiters_in_threads: int = field(default=10, metadata=_by(values.integer(0, 10_000)))
     gateway_auth: str = field(default="required", metadata=_by(values.choice("required", "none")))
     gateway_users: bool = field(default=False, metadata=_by(values.boolean))

@@ -193,6 +193,24 @@ def test_only_some_threads_wait(alias, settings):
     assert len(hub.poll_in_thread(alias, fetch(), LONG)) == 1
 
 
+def test_one_client_does_not_take_the_places_of_all(alias, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "GATEWAY_MAX_WAITERS": 4}
+
+    async def story():
+        greedy = [asyncio.create_task(hub.poll(alias, fetch(), LONG, client="greedy")) for _ in range(5)]
+        await asyncio.wait(greedy[3:])
+        refused = [task.exception() for task in greedy if task.done()]
+        other = asyncio.create_task(hub.poll(alias, fetch(), LONG, client="other"))
+        await asyncio.to_thread(waiting, alias, 4)
+        assert await hub.poll(alias, fetch(), timedelta(0), client="greedy") == []  # who does not wait is served
+        for task in (*greedy, other):
+            task.cancel()
+        await asyncio.gather(*greedy, other, return_exceptions=True)
+        return refused
+
+    assert list(map(type, asyncio.run(story()))) == [hub.TooManyWaiters] * 2
+
+
 def test_for_who_is_cancelled_while_jobs_are_looked_for_nothing_stays_locked(alias, monkeypatch):
     """The client goes while its jobs are being locked, or when that is committed and not yet told."""
     job = create(alias)

@@ -19,9 +19,9 @@ MINUTES = 5 * 60_000
 class Asking(threading.Thread):
     """A request that is held, in a thread as a server would have it."""
 
-    def __init__(self):
+    def __init__(self, authorization=None):
         super().__init__(daemon=True)
-        self.v2, self.jobs = V2(), None
+        self.v2, self.jobs = V2(authorization), None
         self.start()
 
     def run(self):
@@ -52,6 +52,20 @@ def test_one_more_than_may_wait_is_refused_at_once(alias, v2, settings):
     assert v2.activate(requestTimeout=-1) == []  # who does not wait is served
     hub.close_all()
     assert asking.answer() == []
+
+
+def test_one_client_does_not_take_the_places_of_all(alias, v2, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "GATEWAY_MAX_WAITERS_IN_THREADS": 2, "GATEWAY_AUTH": "required"}
+    greedy, other = (f"Bearer {create_client(alias, name=name)[1]}" for name in ("greedy", "other"))
+    asking = [Asking(greedy)]
+    until(lambda: hub.of(alias).queue.count() == 1)
+    more = V2(greedy)
+    more.activate(requestTimeout=MINUTES)
+    more.refused(503, "RESOURCE_EXHAUSTED")
+    asking.append(Asking(other))
+    until(lambda: hub.of(alias).queue.count() == 2)
+    hub.close_all()
+    assert [each.answer() for each in asking] == [[], []]
 
 
 def test_closing_ends_the_wait(alias, v2):

@@ -7,9 +7,9 @@
 """
 
 from .hands import Hands, Overloaded
-from .hub import Hub, TooManyWaiters, close_all, of
+from .hub import Hub, close_all, of
 from .polling import Alive, Search, give_back, kind_of, poll, poll_in_thread, search, search_in_thread
-from .shares import Shares
+from .shares import Shares, TooManyWaiters
 
 __all__ = [
     "Alive",

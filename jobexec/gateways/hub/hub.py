@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -14,8 +14,9 @@ from jobexec.conf import get_settings
 from jobexec.operations.external_wake import add_worker_listener, remove_worker_listener
 
 from .async_places import AsyncPlace
-from .hands import Hands, Overloaded
+from .hands import Hands
 from .places import Queue, ThreadPlace
+from .shares import Shares
 from .watch import Watch
 
 T = TypeVar("T")
@@ -24,10 +25,6 @@ T = TypeVar("T")
 def always() -> bool:
     """Nobody can tell that this one has gone."""
     return True
-
-
-class TooManyWaiters(Overloaded):
-    """As many requests wait in threads as GATEWAY_MAX_WAITERS_IN_THREADS allows."""
 
 
 class Hub:
@@ -39,7 +36,8 @@ class Hub:
         self.hands = Hands(f"jobexec-gateway-{using}")
         self._lock = threading.Lock()
         self._watch: Watch | None = None
-        self._in_threads = 0
+        self._threads = Shares(lambda: get_settings().gateway_max_waiters_in_threads)
+        self._coroutines = Shares(lambda: get_settings().gateway_max_waiters)
 
     # To wait.
 
@@ -52,21 +50,17 @@ class Hub:
         """
         return AsyncPlace(self.queue, types, kind, alive)
 
+    def held(self, client: str) -> AbstractContextManager[None]:
+        """A request of a client that is held while it waits, without a thread. Raises TooManyWaiters."""
+        return self._coroutines.place(client)
+
     @contextmanager
     def waiting_in_thread(
-        self, types: Collection[str], *, kind: Hashable = None, alive: Callable[[], bool] = always
+        self, types: Collection[str], *, kind: Hashable = None, alive: Callable[[], bool] = always, client: str = ""
     ) -> Iterator[ThreadPlace]:
-        """The same for a thread. Raises TooManyWaiters if too many threads wait already."""
-        with self._lock:
-            if self._in_threads >= get_settings().gateway_max_waiters_in_threads:
-                raise TooManyWaiters
-            self._in_threads += 1
-        try:
-            with ThreadPlace(self.queue, types, kind, alive) as place:
-                yield place
-        finally:
-            with self._lock:
-                self._in_threads -= 1
+        """The same for a thread. Raises TooManyWaiters if too many threads wait already, all or those of the client."""
+        with self._threads.place(client), ThreadPlace(self.queue, types, kind, alive) as place:
+            yield place
 
     async def wait(self, types: Collection[str], until: float, alive: Callable[[], bool] = always) -> bool:
         """Wait for word of jobs of one of these types, until a moment of ``time.monotonic()``; whether it came.

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Hashable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -37,7 +38,8 @@ class Search:
     ``look`` is called with what is to be asked whether the caller is still there, and returns what it has activated; it
     may wait for the database. ``allowed`` is asked after each wait, in the same thread: whether the caller still may
     have them; if not, the search has ended. ``most``: when it returns as many, there may be more. ``kind``: see
-    :class:`~jobexec.gateways.hub.places.Place`.
+    :class:`~jobexec.gateways.hub.places.Place`. ``client``: whose it is, by the key of the client; no one client takes
+    all places of those who wait.
     """
 
     types: Collection[str]
@@ -45,6 +47,7 @@ class Search:
     most: int = 1
     kind: Hashable = None
     allowed: Alive = always
+    client: str = ""
 
     def look_again(self, alive: Alive) -> list[ActivatedJob]:
         """Look after a wait, if the caller is still let in."""
@@ -53,14 +56,19 @@ class Search:
         return self.look(alive)
 
 
-def search_of(using: str, fetch: Fetch, allowed: Alive = always) -> Search:
+def search_of(using: str, fetch: Fetch, allowed: Alive = always, client: str = "") -> Search:
     """The search for what one :class:`Fetch` asks for; its own ``is_alive`` is asked, too."""
 
     def look(alive: Alive) -> list[ActivatedJob]:
         return activate_jobs(using, replace(fetch, is_alive=lambda: alive() and fetch.is_alive()))
 
     return Search(
-        types=(fetch.type,), look=look, most=min(fetch.max_jobs, MAX_JOBS), kind=kind_of(fetch), allowed=allowed
+        types=(fetch.type,),
+        look=look,
+        most=min(fetch.max_jobs, MAX_JOBS),
+        kind=kind_of(fetch),
+        allowed=allowed,
+        client=client,
     )
 
 
@@ -83,22 +91,23 @@ def _key(names: Collection[str] | None) -> Hashable:
 
 
 async def poll(
-    using: str, fetch: Fetch, wait: timedelta, alive: Alive = always, allowed: Alive = always
+    using: str, fetch: Fetch, wait: timedelta, alive: Alive = always, allowed: Alive = always, client: str = ""
 ) -> list[ActivatedJob]:
     """Jobs for this fetch as soon as there are any; none when ``wait`` is over, and never later.
 
     With a wait of 0 or less one look is all. For a coroutine that is cancelled, or whose ``alive`` says no, nothing is
     activated; what was activated in that very moment is given back. Nor is anything for a caller who, by ``allowed``,
     may have nothing any more: asked after each wait, in a thread. Raises what ``activate_jobs`` raises, and
-    Overloaded.
+    Overloaded; TooManyWaiters, which is one, if too many wait already, all or those of ``client``.
     """
-    return await search(using, search_of(using, fetch, allowed), wait, alive)
+    return await search(using, search_of(using, fetch, allowed, client), wait, alive)
 
 
 async def search(using: str, search: Search, wait: timedelta, alive: Alive = always) -> list[ActivatedJob]:
     """:func:`poll` for whatever looks for jobs, also of several types at once."""
     hub, until = of(using), time.monotonic() + wait.total_seconds()
-    with hub.waiting(search.types, kind=search.kind, alive=alive) as place:
+    held = hub.held(search.client) if wait > timedelta(0) else nullcontext()
+    with held, hub.waiting(search.types, kind=search.kind, alive=alive) as place:
         look = search.look
         while True:
             try:
@@ -164,13 +173,13 @@ def _yielded(using: str, jobs: list[ActivatedJob]) -> None:
 
 
 def poll_in_thread(
-    using: str, fetch: Fetch, wait: timedelta, alive: Alive = always, allowed: Alive = always
+    using: str, fetch: Fetch, wait: timedelta, alive: Alive = always, allowed: Alive = always, client: str = ""
 ) -> list[ActivatedJob]:
     """:func:`poll` for a thread, which is kept until the end. While it waits it has no connection to the database.
 
     Raises TooManyWaiters at once if there are no jobs and too many threads wait already.
     """
-    return search_in_thread(using, search_of(using, fetch, allowed), wait, alive)
+    return search_in_thread(using, search_of(using, fetch, allowed, client), wait, alive)
 
 
 def search_in_thread(using: str, search: Search, wait: timedelta, alive: Alive = always) -> list[ActivatedJob]:
@@ -180,7 +189,7 @@ def search_in_thread(using: str, search: Search, wait: timedelta, alive: Alive =
     if jobs or wait <= timedelta(0) or not alive():
         return jobs
     hub = of(using)
-    with hub.waiting_in_thread(search.types, kind=search.kind, alive=alive) as place:
+    with hub.waiting_in_thread(search.types, kind=search.kind, alive=alive, client=search.client) as place:
         look = search.look
         while True:
             try:

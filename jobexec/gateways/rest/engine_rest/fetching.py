@@ -51,7 +51,8 @@ async def fetch_and_lock(request: HttpRequest) -> HttpResponseBase:
 
 async def _answer(request: HttpRequest, what: Asked) -> HttpResponseBase:
     using = database()
-    search = replace(search_of(using, what), allowed=partial(access.is_still_let_in, request))
+    allowed, client = partial(access.is_still_let_in, request), access.client_of(request).key
+    search = replace(search_of(using, what), allowed=allowed, client=client)
     if not isinstance(request, ASGIRequest):
         # In the thread of the request, of which a server has few: the hub lets only some of them wait.
         return json_answer(_shown(what, await sync_to_async(hub.search_in_thread)(using, search, what.wait)))

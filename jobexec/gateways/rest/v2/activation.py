@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
@@ -44,14 +45,14 @@ async def activation(request: HttpRequest) -> HttpResponseBase:
 
 
 async def _answer(request: HttpRequest, fetch: Fetch, wait: timedelta) -> HttpResponseBase:
-    allowed = partial(access.is_still_let_in, request)
+    who: dict[str, Any] = {"allowed": partial(access.is_still_let_in, request), "client": access.client_of(request).key}
     if not isinstance(request, ASGIRequest):
         # In the thread of the request, of which a server has few: the hub lets only some of them wait.
-        jobs = await sync_to_async(hub.poll_in_thread)(database(), fetch, wait, allowed=allowed)
+        jobs = await sync_to_async(hub.poll_in_thread)(database(), fetch, wait, **who)
         _activated(fetch, jobs)
         return JsonResponse(_body(jobs), json_dumps_params={"ensure_ascii": False})
     await release_thread()
-    jobs = await hub.poll(database(), fetch, wait, allowed=allowed)
+    jobs = await hub.poll(database(), fetch, wait, **who)
     if not jobs:
         return JsonResponse(_body(jobs))
     _activated(fetch, jobs)
