@@ -11,10 +11,10 @@ from jobexec.exceptions import DoNotRetry
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, SuspendedJob
 
 from .announce import announce
+from .external_values import too_large
 from .failure_groups import count_failures
 from .fingerprint import fingerprint
 from .incidents import FAILED_JOB, MESSAGE_SIZE_EXCEEDED
-from .insert import json_text
 from .move import move_all
 from .removal import remove_waiting
 from .suspensions import covered_rows
@@ -62,17 +62,11 @@ def _missed(row: ExternalWorkerJob) -> str:
 
 def _too_large(row: ExternalWorkerJob) -> bool:
     """It was not when it was created: only those to which a failure has added variables can have grown."""
-    configuration = row.handler_configuration
-    return "local" in configuration and len(json_text(configuration).encode()) > _limit()
-
-
-def _limit() -> int:
-    return get_settings().external_max_payload
+    return "local" in row.handler_configuration and bool(too_large(row.handler_configuration))
 
 
 def _size(row: ExternalWorkerJob) -> str:
-    size = len(json_text(row.handler_configuration).encode())
-    return f"Its variables have {size:,} bytes, and {_limit():,} is the most (setting EXTERNAL_MAX_PAYLOAD)."
+    return too_large(row.handler_configuration)
 
 
 def _bury(using: str, rows: list[ExternalWorkerJob], kind: str, message: Callable[[ExternalWorkerJob], str]) -> None:

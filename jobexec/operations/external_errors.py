@@ -16,8 +16,7 @@ from .external_callbacks import on_error, run_callback
 from .external_find import check_lease, check_worker, in_transaction, lock_external
 from .external_types import EVERYTHING, Caller
 from .external_values import checked_code, checked_variables, said, shown_texts
-from .failure_groups import count_failures
-from .fingerprint import fingerprint
+from .failure_groups import count_failures, group_of_text
 from .incidents import UNHANDLED_ERROR
 from .move import move
 from .settle import MESSAGE_LENGTH
@@ -92,7 +91,7 @@ def _log(
 ) -> tuple[str, str]:
     """A line about it; returns what it says, and its fingerprint."""
     shown, _ = shown_texts(row, sent, text)
-    alike = fingerprint(row.handler_type, shown)
+    alike = group_of_text(using, row.handler_type, shown)
     external_log.write(using, LogState.FAILED, row, caller, worker, exception_message=shown, fingerprint=alike)
     return shown, alike
 

@@ -21,11 +21,12 @@ from .external_complete_statement import complete_at_once
 from .external_find import check_lease, check_worker, in_transaction, lock_external
 from .external_home import free_instances, may_hold
 from .external_types import EVERYTHING, Caller
-from .external_values import checked_retries, checked_variables, moment_after, said, shown_texts
-from .failure_groups import count_failures
-from .fingerprint import fingerprint
+from .external_values import checked_retries, checked_variables, moment_after, said, shown_texts, too_large
+from .failure_groups import count_failures, group_of_text
+from .incidents import FAILED_JOB, MESSAGE_SIZE_EXCEEDED
 from .locking import delete_rows
 from .move import move
+from .settle import MESSAGE_LENGTH
 
 NO_RETRIES_LEFT = "No more retries left."
 """The message of an incident whose worker gave none (Zeebe)."""
@@ -106,7 +107,8 @@ def fail_external_job(
 
     With retries left the job can be fetched again after ``back_off``; one that is suspended meanwhile waits among the
     suspended jobs. Without, it becomes a dead letter with an incident, whose message is ``message`` or
-    "No more retries left.". ``details`` is a stack trace or the like. ``variables`` are added to those of the job,
+    "No more retries left."; so it does when its variables with those sent are larger than EXTERNAL_MAX_PAYLOAD, and
+    what was sent is dropped. ``details`` is a stack trace or the like. ``variables`` are added to those of the job,
     ``local_variables`` only to what the workers see who fetch it next. (Zeebe's variables of a failure are local.)
 
     Raises what :func:`complete_external_job` does.
@@ -139,8 +141,13 @@ def _failure(
         if values:
             configuration[name] = {**(configuration.get(name) or {}), **values}
             configuration.setdefault("local", {})  # says to whoever fetches that it may have grown
+    grown = too_large(configuration) if any(sent.values()) else ""
+    if grown:  # the job stays as it was, and needs a person: no worker could be given it
+        configuration, left = dict(row.handler_configuration), 0
+        message = f"{grown} {message}"[:MESSAGE_LENGTH].rstrip()
     configuration["failures"] = configuration.get("failures", 0) + 1
     return {
+        "incident_type": MESSAGE_SIZE_EXCEEDED if grown else FAILED_JOB,
         "retries": left,
         "exception_message": message,
         "exception_stack": details,
@@ -160,16 +167,17 @@ def _settle_failure(
     if row.cancel_requested:
         remove_cancelled_job(using, row, caller, worker, exception_message=changes["exception_message"])
         return
-    alike = fingerprint(row.handler_type, changes["exception_message"], changes["exception_stack"])
+    alike = group_of_text(using, row.handler_type, changes["exception_message"], changes["exception_stack"])
     told = {name: changes[name] for name in ("retries", "exception_message", "exception_stack")}
     external_log.write(using, LogState.FAILED, row, caller, worker, **told, fingerprint=alike)
     moved: AbstractJob | None
+    kind = changes.pop("incident_type")
     if changes["retries"]:
         moved = give_back(using, row, due_date=retry_at, lease_token=row.lease_token, **changes)
         signal, error = signals.job_failed, WorkerFailed(*filter(None, [changes["exception_message"]]))
     else:
         changes |= {"exception_message": changes["exception_message"] or NO_RETRIES_LEFT, "fingerprint": alike}
-        moved = move(row, DeadLetterJob, **changes, died_at=clock.now(using))
+        moved = move(row, DeadLetterJob, incident_type=kind, **changes, died_at=clock.now(using))
         signal, error = signals.job_dead_lettered, WorkerFailed(changes["exception_message"])
     job = _still_there(moved, row.job_key or 0, "fail")
     count_failures(using, [row], alike, changes["exception_message"])

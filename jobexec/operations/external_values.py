@@ -17,6 +17,7 @@ from jobexec.models import AbstractJob
 from jobexec.sensitive import redact_text, values_below
 
 from .errors import shortened, storable
+from .insert import json_text
 from .settle import MESSAGE_LENGTH, STACK_LENGTH
 
 MOST_RETRIES = 2**31 - 1
@@ -50,6 +51,14 @@ def _check_size(name: str, value: dict[str, Any], encoded: str) -> None:
         raise InvalidJob(
             f"{name}: expected at most {limit:,} bytes of JSON (setting EXTERNAL_MAX_PAYLOAD), got {size:,}."
         )
+
+
+def too_large(configuration: Mapping[str, Any]) -> str:
+    """Why nobody can be given a job with all that was added to it; empty if it can be handed out."""
+    size, limit = len(json_text(configuration).encode()), get_settings().external_max_payload
+    if size <= limit:
+        return ""
+    return f"Its variables have {size:,} bytes, and {limit:,} is the most (setting EXTERNAL_MAX_PAYLOAD)."
 
 
 def checked_retries(retries: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,10 +15,49 @@ from jobexec import clock
 from jobexec.models import AbstractJob, DeadLetterJob, FailureGroup
 
 from .counts import CappedCount
-from .fingerprint import exception_name
+from .fingerprint import exception_name, fingerprint
 
 #: The group of all failures that a node had no more room to tell apart.
 OTHER = "other"
+
+
+#: Groups of a type that a process tells apart in a day by texts that workers outside send.
+MOST_GROUPS_BY_TEXT = 100
+_DAY = 24 * 3600.0  # seconds
+
+
+class _GroupsByText:
+    """Which groups of a type a process has told apart today, so that no worker makes one for each of its texts."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: dict[tuple[str, str], set[str]] = {}
+        self._until = 0.0
+
+    def admit(self, using: str, handler_type: str, fingerprint: str) -> bool:
+        """Whether it is one of them, or there is room for one more."""
+        with self._lock:
+            now = clock.monotonic()
+            if now >= self._until:
+                self._of, self._until = {}, now + _DAY
+            known = self._of.setdefault((using, handler_type), set())
+            if fingerprint not in known and len(known) >= MOST_GROUPS_BY_TEXT:
+                return False
+            known.add(fingerprint)
+            return True
+
+    def clear(self) -> None:
+        with self._lock:
+            self._of.clear()
+
+
+groups_by_text = _GroupsByText()
+
+
+def group_of_text(using: str, handler_type: str, message: str, stack: str = "") -> str:
+    """The fingerprint of a failure that a worker outside tells of; that of all others if there are too many."""
+    alike = fingerprint(handler_type, message, stack)
+    return alike if groups_by_text.admit(using, handler_type, alike) else fingerprint(handler_type, OTHER)
 
 
 @dataclass(slots=True)

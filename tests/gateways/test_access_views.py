@@ -39,9 +39,19 @@ def work(request, what="jobs"):
     return HttpResponse(f"{access.client_of(request).name}: {what}")
 
 
-@access.protected("work", limited=False)
+@access.protected("work", counts=access.RESULTS)
 def complete(request):
     return HttpResponse("completed")
+
+
+@access.protected("work", counts=access.REPORTS)
+def report(request):
+    return HttpResponse(status=int(request.GET.get("status", 204)))
+
+
+@access.protected("work", counts=access.RESULTS)
+def result(request):
+    return HttpResponse(status=int(request.GET.get("status", 204)))
 
 
 @access.protected("work")
@@ -166,7 +176,24 @@ def test_without_a_rate_nothing_is_counted():
     client = access.Client(caller=access.ANYBODY.caller, permissions=frozenset(), key="x")
     for _ in range(1000):
         access.limit(client)
-    assert "x" not in buckets._levels
+    assert not buckets._levels
+
+
+def test_what_is_said_of_jobs_has_an_allowance_of_its_own_and_what_succeeds_is_free(settings):
+    settings.JOBEXEC = {"GATEWAY_REQUESTS_PER_SECOND": 2}
+    _row, secret = create_client("default", name="java")
+
+    def sent(view, status, times):
+        return [ask(view, f"Bearer {secret}", path=f"/?status={status}").status_code for _ in range(times)]
+
+    assert sent(result, 204, 300) == [204] * 300
+    assert sent(result, 404, 101) == [404] * 100 + [503]
+    assert sent(report, 204, 1) == [503]  # the same bucket
+    buckets.clear()
+    assert sent(report, 204, 101) == [204] * 100 + [503]
+    settings.JOBEXEC = {"GATEWAY_REQUESTS_PER_SECOND": 20}
+    buckets.clear()
+    assert sent(report, 204, 201) == [204] * 200 + [503]
 
 
 @pytest.mark.parametrize("rate", [1, 3, 7, 1000])

@@ -1,5 +1,6 @@
 """Workers complete external jobs, or fail: what is written, who is refused, what happens next."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -19,17 +20,19 @@ from jobexec.models import (
     DeadLetterJob,
     ExclusiveLock,
     ExternalWorkerJob,
+    FailureGroup,
     Incident,
     Job,
     JobLog,
     SuspendedJob,
 )
-from jobexec.operations import activate, cancel, external_wake, move_to_dead_letter, suspend
+from jobexec.operations import activate, cancel, external_wake, failure_groups, move_to_dead_letter, suspend
 from jobexec.operations.external import (
     Caller,
     complete_external_job,
     fail_external_job,
     find_external_job,
+    throw_external_error,
     unlock_external_job,
     yield_jobs,
 )
@@ -377,6 +380,35 @@ def test_what_has_grown_too_large_is_an_incident_of_its_own_type_and_stands_in_n
     assert (incident.type, incident.job_id) == ("messageSizeExceeded", job.id)
     assert incident.incident_key
     assert "EXTERNAL_MAX_PAYLOAD" in incident.message
+
+
+def test_failures_make_no_row_larger_than_the_limit(alias, configure):
+    configure(EXTERNAL_MAX_PAYLOAD=1000)
+    job = in_hands(alias, variables={"a": "x" * 600})
+    fail_external_job(alias, job.key, retries=2, variables={"b": "x" * 200})
+    (again,) = fetch(alias)
+    sent = {"variables": {"c": "x" * 800}, "local_variables": {"d": "x" * 800}}
+    fail_external_job(alias, again.key, retries=2, message="no", details="where", **sent)
+    dead = DeadLetterJob.objects.using(alias).get()
+    assert len(json.dumps(dead.handler_configuration)) < 1000
+    assert set(dead.handler_configuration["variables"]) == {"a", "b"}
+    assert dead.exception_message.endswith("(setting EXTERNAL_MAX_PAYLOAD). no")
+    assert (dead.retries, dead.exception_stack) == (0, "where")
+
+
+def test_texts_of_a_worker_make_no_endless_number_of_groups(alias, monkeypatch):
+    monkeypatch.setattr(failure_groups, "MOST_GROUPS_BY_TEXT", 3)
+    monkeypatch.setattr(failure_groups, "groups_by_text", failure_groups._GroupsByText())
+    for word in ("one", "two", "three", "four", "five", "six", "one"):
+        job = in_hands(alias)
+        if word in ("two", "five"):
+            throw_external_error(alias, job.key, code=word)
+        else:
+            fail_external_job(alias, job.key, retries=0, message=word)
+    groups = FailureGroup.objects.using(alias)
+    assert sorted(groups.values_list("count", flat=True)) == [1, 1, 2, 3]
+    named = DeadLetterJob.objects.using(alias).values_list("fingerprint", flat=True)
+    assert set(named) == set(groups.values_list("fingerprint", flat=True))
 
 
 @pytest.mark.parametrize(

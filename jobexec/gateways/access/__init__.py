@@ -9,7 +9,7 @@ from jobexec.operations.gateway_clients import PERMISSIONS
 
 from .audit import audit
 from .client import ANYBODY, Client
-from .limits import limit
+from .limits import REPORTS, REQUESTS, RESULTS, Allowance, limit, succeeded
 from .metadata import of_metadata
 from .notice import announce
 from .strangers import address_of, turned_away
@@ -19,6 +19,10 @@ from .views import Problem, Refusal, client_of, is_still_let_in, protected
 __all__ = [
     "ANYBODY",
     "PERMISSIONS",
+    "REPORTS",
+    "REQUESTS",
+    "RESULTS",
+    "Allowance",
     "Client",
     "NotAllowed",
     "Problem",
@@ -36,6 +40,7 @@ __all__ = [
     "limit",
     "of_metadata",
     "protected",
+    "succeeded",
     "turned_away",
     "was_known",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass, replace
 
 from jobexec import clock
 from jobexec.conf import get_settings
@@ -28,6 +29,13 @@ class Buckets:
             self._levels[key] = (level if wait else level - 1, now)
         return wait
 
+    def give_back(self, key: str, rate: float) -> None:
+        """Put back a token that was taken; a bucket is never fuller than full."""
+        with self._lock:
+            if key in self._levels:
+                level, at = self._levels[key]
+                self._levels[key] = (min(max(rate, 1.0), level + 1), at)
+
     def clear(self) -> None:
         with self._lock:
             self._levels.clear()
@@ -36,16 +44,45 @@ class Buckets:
 buckets = Buckets()
 
 
-def limit(client: Client) -> None:
-    """Count a request of the client. Raises TooManyRequests if it has sent more than it may.
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How often a client may do something: ``times`` as often as it may send requests, but ``least`` a second.
 
-    Not asked for what finishes a job: that must get through.
+    Each has buckets of its own. ``refunded``: what has succeeded does not count in the end.
     """
-    rate = client.requests_per_second
-    if rate is None:
-        rate = get_settings().gateway_requests_per_second
-    if not rate:
-        return
-    wait = buckets.take(client.key, rate)
+
+    name: str
+    times: int = 1
+    least: int = 0
+    refunded: bool = False
+
+    def rate(self, client: Client) -> int:
+        """Per second; 0 without a limit."""
+        rate = client.requests_per_second
+        if rate is None:
+            rate = get_settings().gateway_requests_per_second
+        return max(self.times * rate, self.least) if rate else 0
+
+    def key(self, client: Client) -> str:
+        return f"{self.name}:{client.key}"
+
+
+REQUESTS = Allowance("requests")
+#: What a worker says of the jobs that it has. A request may have brought it a thousand of them.
+REPORTS = Allowance("reports", times=10, least=100)
+#: What ends a job: can succeed once for each, so that only what is refused has to be bounded.
+RESULTS = replace(REPORTS, refunded=True)
+
+
+def limit(client: Client, counts: Allowance = REQUESTS) -> None:
+    """Count a request of the client. Raises TooManyRequests if it has sent more than it may."""
+    rate = counts.rate(client)
+    wait = buckets.take(counts.key(client), rate) if rate else 0
     if wait:
-        raise TooManyRequests(f"More than {rate} requests per second.", retry_after=wait)
+        raise TooManyRequests(f"More than {rate} {counts.name} per second.", retry_after=wait)
+
+
+def succeeded(client: Client, counts: Allowance) -> None:
+    """What was counted by :func:`limit` has succeeded."""
+    if counts.refunded and (rate := counts.rate(client)):
+        buckets.give_back(counts.key(client), rate)

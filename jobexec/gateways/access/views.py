@@ -18,7 +18,7 @@ from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
 from .audit import audit, logger
 from .browsers import is_json, refuse_other_sites
 from .client import Client
-from .limits import limit
+from .limits import REQUESTS, Allowance, limit, succeeded
 from .strangers import turned_away
 from .users import again, by_session, within_tenants
 from .verify import authenticate, known
@@ -60,14 +60,14 @@ def problem_json(request: HttpRequest, refusal: Refusal) -> HttpResponse:
 
 
 def protected(
-    *permissions: str, problem: Problem = problem_json, limited: bool = True
+    *permissions: str, problem: Problem = problem_json, counts: Allowance = REQUESTS
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A view, async or not, for clients with one of these permissions ("work"); :func:`client_of` tells which it is.
 
-    ``limited``: the request counts against the client's rate. Not for what finishes a job, which must get through.
+    ``counts``: against which of the client's allowances.
     Exempt from Django's CSRF protection: that is asked for where the credentials are a session, and only there.
     """
-    rule = _Rule(permissions or ("work",), problem, limited)
+    rule = _Rule(permissions or ("work",), problem, counts)
 
     def decorate(view: Callable[..., Any]) -> Callable[..., Any]:
         return csrf_exempt(_awaited(view, rule) if iscoroutinefunction(view) else _called(view, rule))
@@ -87,7 +87,7 @@ class _Rule:
 
     permissions: tuple[str, ...]
     problem: Problem
-    limited: bool
+    counts: Allowance
 
     def refusal(self, request: HttpRequest, client: Client | None = None) -> Refusal | None:
         """Why the request is not served; None if it is. Asks the database if it is not told who the client is."""
@@ -95,8 +95,7 @@ class _Rule:
             refuse_other_sites(request)
             client = client or _client(request)
             client.check(*self.permissions)
-            if self.limited:
-                limit(client)
+            limit(client, self.counts)
             if not is_json(request):
                 detail = f"The body: expected the content type application/json, got {request.content_type!r}."
                 return Refusal(415, "INVALID_ARGUMENT", detail)
@@ -120,7 +119,10 @@ class _Rule:
         return response
 
     def done(self, request: HttpRequest, response: HttpResponseBase) -> None:
-        if _AUDITED.issuperset(self.permissions) and response.status_code < 400:
+        if response.status_code >= 400:
+            return
+        succeeded(client_of(request), self.counts)
+        if _AUDITED.issuperset(self.permissions):
             audit(client_of(request), str(request.method), request.path)
 
 

@@ -11,7 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from jobexec.conf import get_settings
-from jobexec.gateways.access import client_of, protected
+from jobexec.gateways.access import REPORTS, client_of, protected
 
 from . import answers
 from .answers import Answer
@@ -33,7 +33,7 @@ def _of_all(request: HttpRequest) -> HttpResponse | None:
 
 @never_cache
 @require_safe
-@protected("search", limited=False)
+@protected("search", counts=REPORTS)
 def index(request: HttpRequest) -> HttpResponseBase:
     """What there is, as Spring Boot lists it."""
     base = request.build_absolute_uri(request.path.rstrip("/"))
@@ -43,7 +43,7 @@ def index(request: HttpRequest) -> HttpResponseBase:
 
 @never_cache
 @require_safe
-@protected("search", limited=False)
+@protected("search", counts=REPORTS)
 def jobstreams(request: HttpRequest, which: str = "") -> HttpResponseBase:
     """The streams of all gateways."""
     return _of_all(request) or _said(answers.job_streams(which))
@@ -60,7 +60,7 @@ def _metrics(request: HttpRequest) -> HttpResponse:
     return _said(answers.metrics(request.headers.get("Accept", "")))
 
 
-@protected("search", limited=False)
+@protected("search", counts=REPORTS)
 def _metrics_for_clients(request: HttpRequest) -> HttpResponse:
     return _of_all(request) or _metrics(request)
 

@@ -29,14 +29,14 @@ INTERFACE = pb.DESCRIPTOR.services_by_name["Gateway"]
 class Call:
     """A call of the interface. ``permission`` is what the client needs, ``command`` what Zeebe calls a refused one.
 
-    ``waits``: it waits for jobs, and writes its answers itself. ``ends_job``: it says what has become of a job.
+    ``waits``: it waits for jobs, and writes its answers itself. ``counts``: against which of the client's allowances.
     """
 
     work: Callable[[Any, Any, access.Client], Awaitable[Any]]
     permission: str = ""
     command: str = ""
     waits: bool = False
-    ends_job: bool = False
+    counts: access.Allowance = access.REQUESTS
 
 
 class Service:
@@ -55,14 +55,14 @@ class Service:
         self._calls = {
             "ActivateJobs": Call(self._polls.activate, "work", waits=True),
             "StreamActivatedJobs": Call(self._feeds.stream, "work", waits=True),
-            "CompleteJob": Call(commands.complete, "work", "COMPLETE", ends_job=True),
-            "FailJob": Call(commands.fail, "work", "FAIL", ends_job=True),
-            "ThrowError": Call(commands.throw_error, "work", "THROW_ERROR", ends_job=True),
-            "UpdateJobTimeout": Call(commands.update_timeout, "work", "UPDATE_TIMEOUT", ends_job=True),
+            "CompleteJob": Call(commands.complete, "work", "COMPLETE", counts=access.RESULTS),
+            "FailJob": Call(commands.fail, "work", "FAIL", counts=access.REPORTS),
+            "ThrowError": Call(commands.throw_error, "work", "THROW_ERROR", counts=access.RESULTS),
+            "UpdateJobTimeout": Call(commands.update_timeout, "work", "UPDATE_TIMEOUT", counts=access.REPORTS),
             "UpdateJobRetries": Call(commands.update_retries, "update", "UPDATE_RETRIES"),
             "UpdateJobPriority": Call(commands.update_priority, "update", "UPDATE"),
             "ResolveIncident": Call(commands.resolve_incident, "resolve", "RESOLVE"),
-            "Topology": Call(self._topology),
+            "Topology": Call(self._topology, counts=access.REPORTS),
         }
 
     @property
@@ -90,10 +90,11 @@ class Service:
         client = await self.bench.client(context)
         if call.permission:
             client.check(call.permission)
-            if not call.ends_job:
-                access.limit(client)
+        access.limit(client, call.counts)
         with self._place(call, client):
-            return await call.work(await read(context), context, client)
+            answer = await call.work(await read(context), context, client)
+        access.succeeded(client, call.counts)
+        return answer
 
     @contextmanager
     def _place(self, call: Call, client: access.Client) -> Iterator[None]:

@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import pytest
 
 from jobexec.exceptions import Unauthenticated
 from jobexec.gateways import access, hub
-from jobexec.gateways.access import memory, tokens
+from jobexec.gateways.access import limits, memory, tokens
 from jobexec.gateways.hub import watch
 from jobexec.models import GatewayClient
 from jobexec.operations.gateway_clients import create_client, set_client_enabled
@@ -164,6 +165,17 @@ def test_too_many_requests_and_what_finishes_a_job(gateway):
     keys = [gateway.make().job_key for _ in range(6)]
     assert {code_of(lambda key=key: client.CompleteJob(jobKey=key)) for key in keys[:3]} == {CODE.OK}
     assert {code_of(lambda key=key: client.FailJob(jobKey=key, retries=1)) for key in keys[3:]} == {CODE.OK}
+
+
+@pytest.mark.parametrize("call", ["CompleteJob", "FailJob", "ThrowError", "UpdateJobTimeout"])
+def test_what_is_said_of_no_job_is_bounded(gateway, monkeypatch, call):
+    monkeypatch.setattr(limits, "clock", SimpleNamespace(monotonic=lambda: 1000.0))
+    monkeypatch.setattr(limits.buckets, "_levels", {})
+    _row, secret = create_client(gateway.alias, name="java", max_requests_per_second=1)
+    client = as_client(gateway, f"Bearer {secret}")
+    fields = {"CompleteJob": {}, "FailJob": {}, "ThrowError": {"errorCode": "X"}, "UpdateJobTimeout": {"timeout": 9}}
+    codes = [code_of(lambda: getattr(client, call)(jobKey=1, **fields[call])) for _ in range(102)]
+    assert codes == [CODE.NOT_FOUND] * 100 + [CODE.RESOURCE_EXHAUSTED] * 2
 
 
 def test_what_an_operator_changes_is_logged_with_his_name(gateway, caplog):

@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 
 from jobexec.exceptions import InvalidJob, JobNotFound, JobStateError, NotAllowed
 from jobexec.gateways import hub
-from jobexec.gateways.access import protected
+from jobexec.gateways.access import REQUESTS, Allowance, protected
 from jobexec.gateways.rest.common import database
 from jobexec.gateways.rest.unstorable import EXPECTED, UNSTORABLE
 
@@ -31,7 +31,7 @@ AsyncView: TypeAlias = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
 ENGINE = "engine"
 
 
-def endpoint(*methods: str, permission: str = "work", limited: bool = True) -> Callable[[View], AsyncView]:
+def endpoint(*methods: str, permission: str = "work", counts: Allowance = REQUESTS) -> Callable[[View], AsyncView]:
     """A view for these methods, from a function that asks the database.
 
     Under ASGI it runs in one of the hub's few threads, which keep their connections; under WSGI in the thread of the
@@ -45,12 +45,12 @@ def endpoint(*methods: str, permission: str = "work", limited: bool = True) -> C
                 return await hub.of(database()).run(function, request, **parts)
             return await sync_to_async(function)(request, **parts)
 
-        return guarded(*methods, permission=permission, limited=limited)(view)
+        return guarded(*methods, permission=permission, counts=counts)(view)
 
     return decorate
 
 
-def guarded(*methods: str, permission: str = "work", limited: bool = True) -> Callable[[AsyncView], AsyncView]:
+def guarded(*methods: str, permission: str = "work", counts: Allowance = REQUESTS) -> Callable[[AsyncView], AsyncView]:
     """The same for a coroutine, which must not ask the database itself."""
 
     def decorate(view: AsyncView) -> AsyncView:
@@ -73,7 +73,7 @@ def guarded(*methods: str, permission: str = "work", limited: bool = True) -> Ca
         # Not in a transaction of ATOMIC_REQUESTS: the verbs have their own, and Django knows none for coroutines.
         for alias in connections:
             wrapped = transaction.non_atomic_requests(using=alias)(wrapped)
-        guarded: AsyncView = protected(permission, problem=problem, limited=limited)(wrapped)
+        guarded: AsyncView = protected(permission, problem=problem, counts=counts)(wrapped)
         return guarded
 
     return decorate

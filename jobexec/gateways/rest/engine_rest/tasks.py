@@ -10,6 +10,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 
 from jobexec.exceptions import WrongWorker
+from jobexec.gateways.access import REPORTS, RESULTS
 from jobexec.gateways.rest.common import caller_of, database, nothing
 from jobexec.operations import external
 from jobexec.operations.external_types import Caller
@@ -23,8 +24,8 @@ from .shown import task
 from .variables import to_json
 
 
-# What ends a task, or keeps it, is not held back: a worker that may not say so has worked in vain.
-@endpoint("POST", limited=False)
+# What ends a task, or keeps it, has an allowance of its own: a worker that may not say so has worked in vain.
+@endpoint("POST", counts=RESULTS)
 def complete(request: HttpRequest, id: str) -> HttpResponse:
     body = body_of(request)
     worker, (variables, local) = body.needed_text("workerId"), _variables(body)
@@ -33,7 +34,7 @@ def complete(request: HttpRequest, id: str) -> HttpResponse:
     return nothing()
 
 
-@endpoint("POST", limited=False)
+@endpoint("POST", counts=REPORTS)
 def failure(request: HttpRequest, id: str) -> HttpResponse:
     body = body_of(request)
     worker, (variables, local) = body.needed_text("workerId"), _variables(body)
@@ -56,7 +57,7 @@ def failure(request: HttpRequest, id: str) -> HttpResponse:
     return nothing()
 
 
-@endpoint("POST", limited=False)
+@endpoint("POST", counts=RESULTS)
 def bpmn_error(request: HttpRequest, id: str) -> HttpResponse:
     body = body_of(request)
     worker, code = body.needed_text("workerId"), body.needed_text("errorCode")
@@ -75,7 +76,7 @@ def bpmn_error(request: HttpRequest, id: str) -> HttpResponse:
     return nothing()
 
 
-@endpoint("POST", limited=False)
+@endpoint("POST", counts=REPORTS)
 def extend_lock(request: HttpRequest, id: str) -> HttpResponse:
     body = body_of(request)
     worker, duration = body.needed_text("workerId"), body.milliseconds("newDuration", least=1)
@@ -94,7 +95,7 @@ def lock(request: HttpRequest, id: str) -> HttpResponse:
     return nothing()
 
 
-@endpoint("POST", limited=False)
+@endpoint("POST", counts=REPORTS)
 def unlock(request: HttpRequest, id: str) -> HttpResponse:
     with _about(request, id, "", "") as (key, caller):
         external.unlock_external_job(database(), key, caller=caller)

@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from django.views.decorators.csrf import csrf_exempt
 
 from jobexec.gateways import hub
-from jobexec.gateways.access import protected
+from jobexec.gateways.access import REQUESTS, Allowance, protected
 from jobexec.gateways.rest.common import database
 
 from .problems import INTERNAL, METHOD_NOT_ALLOWED, answer, code_of, invalid, problem
@@ -25,7 +25,7 @@ logger = logging.getLogger("jobexec.gateway")
 View: TypeAlias = Callable[..., Awaitable[HttpResponseBase]]
 
 
-def endpoint(*permissions: str, limited: bool = True) -> Callable[[Callable[..., HttpResponseBase]], View]:
+def endpoint(*permissions: str, counts: Allowance = REQUESTS) -> Callable[[Callable[..., HttpResponseBase]], View]:
     """A view for clients with one of these permissions, from a function that asks the database.
 
     Under ASGI it runs in one of the hub's few threads, which keep their connections; under WSGI in the thread of the
@@ -39,19 +39,19 @@ def endpoint(*permissions: str, limited: bool = True) -> Callable[[Callable[...,
                 return await hub.of(database()).run(function, request, **parts)
             return await sync_to_async(function)(request, **parts)
 
-        return guarded(*permissions, limited=limited)(view)
+        return guarded(*permissions, counts=counts)(view)
 
     return decorate
 
 
-def guarded(*permissions: str, limited: bool = True) -> Callable[[View], View]:
+def guarded(*permissions: str, counts: Allowance = REQUESTS) -> Callable[[View], View]:
     """The same for a coroutine, which must not ask the database itself."""
 
     def decorate(view: View) -> View:
         # Not in a transaction of ATOMIC_REQUESTS: the verbs have their own, and Django knows none for coroutines.
         for alias in connections:
             view = transaction.non_atomic_requests(using=alias)(view)
-        guarded: View = protected(*permissions, limited=limited)(_answering(view))
+        guarded: View = protected(*permissions, counts=counts)(_answering(view))
         return guarded
 
     return decorate

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 
-from jobexec.gateways.access import audit, client_of
+from jobexec.gateways.access import REPORTS, RESULTS, audit, client_of
 from jobexec.gateways.rest.common import caller_of, database, nothing
 from jobexec.operations.external import (
     complete_external_job,
@@ -27,10 +27,10 @@ from .problems import INVALID_ARGUMENT, Refused
 _INT32 = 2**31 - 1
 
 
-# What finishes a job is not counted against a client's rate: refusing it would make the job run twice.
+# What a worker says of its jobs has an allowance of its own: refused, the job would run twice.
 
 
-@endpoint("work", limited=False)
+@endpoint("work", counts=RESULTS)
 def completion(request: HttpRequest, job_key: str) -> HttpResponse:
     """POST /jobs/{jobKey}/completion."""
     body = read(request)
@@ -40,7 +40,7 @@ def completion(request: HttpRequest, job_key: str) -> HttpResponse:
     return nothing()
 
 
-@endpoint("work", limited=False)
+@endpoint("work", counts=REPORTS)
 def failure(request: HttpRequest, job_key: str) -> HttpResponse:
     """POST /jobs/{jobKey}/failure. Without retries, or with 0, there is an incident. Variables are the job's own."""
     body = read(request)
@@ -57,7 +57,7 @@ def failure(request: HttpRequest, job_key: str) -> HttpResponse:
     return nothing()
 
 
-@endpoint("work", limited=False)
+@endpoint("work", counts=RESULTS)
 def error(request: HttpRequest, job_key: str) -> HttpResponse:
     """POST /jobs/{jobKey}/error. The call succeeds also if nothing catches the error: then there is an incident."""
     body = read(request)

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
+from jobexec.gateways.access import REPORTS
 from jobexec.gateways.wire import CONTRACT
 
 from .endpoint import endpoint, json_answer
@@ -89,7 +90,7 @@ _QUERIES = {
 }
 
 
-@endpoint("work", limited=False)
+@endpoint("work", counts=REPORTS)
 def document(request: HttpRequest) -> HttpResponse:
     """The document, with the address under which it was asked for."""
     address = request.build_absolute_uri(request.path)

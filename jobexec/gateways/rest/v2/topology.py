@@ -7,13 +7,14 @@ from importlib.metadata import PackageNotFoundError, version
 
 from django.http import HttpRequest, HttpResponse
 
+from jobexec.gateways.access import REPORTS
 from jobexec.gateways.rest.common import nothing
 from jobexec.gateways.wire import CONTRACT
 
 from .endpoint import endpoint, json_answer
 
 
-@endpoint("work", limited=False)
+@endpoint("work", counts=REPORTS)
 def topology(request: HttpRequest) -> HttpResponse:
     """One broker with one partition, which it leads."""
     partition = {"partitionId": 1, "role": "leader", "health": "healthy", "state": "active"}
@@ -38,7 +39,7 @@ def topology(request: HttpRequest) -> HttpResponse:
     )
 
 
-@endpoint("work", limited=False)
+@endpoint("work", counts=REPORTS)
 def status(request: HttpRequest) -> HttpResponse:
     """GET /status: whoever gets an answer is served."""
     return nothing()
