@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from django.db.models import Min, Q
+from django.db import connections
+from django.db.models import Min, Q, QuerySet
 
 from jobexec import clock
 from jobexec.models import ExternalWorkerJob
 
 _PAGE = 500  # parameters of one statement
+_TYPES = 100
 
 
 def available_types(using: str, types: Collection[str]) -> set[str]:
@@ -40,3 +43,32 @@ def next_times(using: str, since: Mapping[str, datetime]) -> dict[str, datetime]
         if next is not None:
             found[type] = next
     return found
+
+
+def first_ranks(using: str, types: Sequence[str]) -> dict[str, list[int]]:
+    """The ranks of the first job of each type that is new, and of the one that is longest available again.
+
+    One statement for each 100 types, with two looks at the index for each type.
+    """
+    found: dict[str, list[int]] = {}
+    for start in range(0, len(types), _TYPES):
+        page = types[start : start + _TYPES]
+        ranks = iter(_values(using, [head for type in page for head in _heads(using, type)]))
+        for type, pair in zip(page, zip(ranks, ranks, strict=True), strict=True):
+            found[type] = [rank for rank in pair if rank is not None]
+    return found
+
+
+def _heads(using: str, type: str) -> list[QuerySet[ExternalWorkerJob, int]]:
+    waiting = ExternalWorkerJob.objects.using(using).filter(handler_type=type)
+    both = waiting.filter(available_at=None), waiting.filter(available_at__lte=clock.now(using))
+    return [rows.order_by("available_at", "rank").values_list("rank", flat=True)[:1] for rows in both]
+
+
+def _values(using: str, queries: Sequence[QuerySet[ExternalWorkerJob, int]]) -> Sequence[Any]:
+    """The one value of each of these queries, None where there is none."""
+    parts = [query.query.get_compiler(using).as_sql() for query in queries]
+    statement = f"SELECT {', '.join(f'({sql})' for sql, _ in parts)}"
+    with connections[using].cursor() as cursor:
+        cursor.execute(statement, [value for _, values in parts for value in values])
+        return cursor.fetchone() or ()

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from django.db import connections
 from django.test import AsyncClient
+from django.test.utils import CaptureQueriesContext
 
 from jobexec.clock import FrozenClock
 from jobexec.gateways import hub
@@ -93,6 +94,19 @@ def test_several_topics_share_one_request(alias, rest, frozen):
     second = rest.fetch("a", "b", most=1)
     assert found(second) == ids(rows[1]), "the backlog of a topic is not before all others"
     assert sorted(found(rest.fetch("a", "b", "c", most=10))) == sorted(ids(*rows[2:]))
+
+
+@pytest.mark.every_database
+def test_many_topics_are_asked_for_their_order_in_one_statement(alias, rest):
+    names = [f"topic {number}" for number in range(100)]
+    with CaptureQueriesContext(connections[alias]) as queries:
+        assert rest.fetch(*names) == []
+    assert len([each for each in queries if "jobexec_externalworkerjob" in each["sql"]]) == 1
+    later, first = make_external(alias, names[3]), make_external(alias, names[70], priority=5)
+    assert found(rest.fetch(*names)) == ids(first, later)
+    topics = [{"topicName": name, "lockDuration": 1000} for name in [*names, "one more"]]
+    status, said = rest.post(FETCH, workerId="w", maxTasks=1, topics=topics)
+    assert (status, said["message"]) == (400, "topics: expected at most 100, got 101.")
 
 
 def test_each_topic_has_its_own_wishes(alias, rest, frozen):

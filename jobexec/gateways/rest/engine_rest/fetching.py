@@ -13,14 +13,13 @@ from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponseBase
 
-from jobexec import clock
 from jobexec.gateways import access, asks, hub, seen
 from jobexec.gateways.rest.common import caller_of, database
 from jobexec.gateways.rest.waiting_room import Parcel, release_thread
-from jobexec.models import ExternalWorkerJob
 from jobexec.operations.external import activate_jobs, yield_jobs
 from jobexec.operations.external_fetch import MAX_JOBS
 from jobexec.operations.external_types import ActivatedJob
+from jobexec.operations.external_waiting import first_ranks
 
 from .bodies import body_of
 from .endpoint import guarded, json_answer
@@ -95,16 +94,10 @@ def _in_order(using: str, topics: tuple[Topic, ...]) -> list[Topic]:
     """The topics with the task that is to be done first in front: a backlog of one topic is not before all others."""
     if len(topics) < 2:
         return list(topics)
-    heads = sorted((rank, number) for number, topic in enumerate(topics) for rank in _first_ranks(using, topic.name))
+    names = list(dict.fromkeys(topic.name for topic in topics))
+    ranks = first_ranks(using, names)
+    heads = sorted((rank, number) for number, topic in enumerate(topics) for rank in ranks[topic.name])
     return [topics[number] for number in dict.fromkeys(number for _, number in heads)]
-
-
-def _first_ranks(using: str, topic: str) -> list[int]:
-    """The rank of the first task that is new, and of the one that is longest available again; two looks at an index."""
-    waiting = ExternalWorkerJob.objects.using(using).filter(handler_type=topic)
-    fresh = waiting.filter(available_at=None).order_by("available_at", "rank")
-    again = waiting.filter(available_at__lte=clock.now(using)).order_by("available_at", "rank")
-    return [rank for rows in (fresh, again) for rank in rows.values_list("rank", flat=True)[:1]]
 
 
 def _shown(what: Asked, jobs: list[ActivatedJob]) -> list[dict[str, Any]]:

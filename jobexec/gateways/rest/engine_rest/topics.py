@@ -14,8 +14,8 @@ from .variables import with_notes
 
 #: Longer than half an hour Camunda lets nobody wait.
 MAX_WAIT = 1_800_000  # milliseconds
-#: Each is looked for by itself. Camunda has no limit.
-MOST_TOPICS = 1000
+#: Each is fetched by itself. Camunda has no limit.
+MOST_TOPICS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,10 @@ def asked(body: Body, caller: Caller) -> Asked:
         use_priority=body.flag("usePriority"),
         caller=caller,
     )
-    topics = tuple(_topic(each, base) for each in body.objects("topics"))
-    if len(topics) > MOST_TOPICS:
-        raise invalid(f"topics: expected at most {MOST_TOPICS}, got {len(topics)}.")
+    said = body.objects("topics")
+    if len(said) > MOST_TOPICS:
+        raise invalid(f"topics: expected at most {MOST_TOPICS}, got {len(said)}.")
+    topics = tuple(_topic(each, base) for each in said)
     return Asked(caller.name, worker, max_tasks, topics, timedelta(milliseconds=wait), _newest_first(body))
 
 
