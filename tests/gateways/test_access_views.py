@@ -16,7 +16,7 @@ from django.test import AsyncRequestFactory, RequestFactory
 
 from jobexec.clock import FrozenClock
 from jobexec.gateways import access
-from jobexec.gateways.access import users, verify, views
+from jobexec.gateways.access import limits, memory, users, verify, views
 from jobexec.gateways.access.limits import Buckets, buckets
 from jobexec.operations.gateway_clients import change_client, create_client
 
@@ -73,9 +73,9 @@ async def resolve(request):
 JSON = {"data": b"{}", "content_type": "application/json"}
 
 
-def ask(view, authorization=None, *, path="/v2/x", **more):
+def ask(view, authorization=None, *, path="/v2/x", address="127.0.0.1", **more):
     headers = {"authorization": authorization} if authorization is not None else {}
-    request = RequestFactory(enforce_csrf_checks=True).post(path, **JSON, headers=headers)
+    request = RequestFactory(enforce_csrf_checks=True, REMOTE_ADDR=address).post(path, **JSON, headers=headers)
     vars(request).update(more)
     return view(request)
 
@@ -280,11 +280,47 @@ def test_what_a_user_may_do(user, let_in):
     assert ask(work, basic("ann", "correct horse")).status_code == 401
 
 
+def guess(name, number, address):
+    return ask(work, basic(name, f"wrong{number}"), address=address).status_code
+
+
 def test_passwords_cannot_be_tried_for_long(user, let_in, frozen):
-    codes = [ask(work, basic("ann", f"wrong{number}")).status_code for number in range(users.TRIES + 5)]
-    assert codes == [401] * users.TRIES + [503] * 5
+    codes = [guess("ann", number, "10.0.0.66") for number in range(9)]
+    assert codes == [401] * users.TRIES_OF_ACCOUNT + [503] * (9 - users.TRIES_OF_ACCOUNT)
+    codes = [guess(f"user{number}", number, "10.0.0.66") for number in range(9)]
+    assert codes.count(401) == users.TRIES_OF_ADDRESS - users.TRIES_OF_ACCOUNT
+    codes = [guess(f"user{number}", number, f"10.0.1.{number}") for number in range(30)]
+    assert codes.count(401) == users.TRIES - users.TRIES_OF_ADDRESS
     frozen.tick(1)
-    assert ask(work, basic("ann", "correct horse")).status_code == 200
+    assert ask(work, basic("ann", "correct horse"), address="10.0.0.66").status_code == 200
+
+
+def test_failures_of_a_stranger_keep_nobody_out_who_is_elsewhere(user, let_in, frozen):
+    for number in range(95):
+        guess("ann", number, "10.0.0.66")
+        guess(f"user{number}", number, "10.0.0.66")
+        access.forget()  # nobody has been here before
+        assert ask(work, basic("ann", "correct horse"), address="10.0.0.7").status_code == 200
+
+
+def test_who_got_in_from_there_does_not_stand_behind_strangers(user, let_in, frozen):
+    assert ask(work, basic("ann", "correct horse"), address="10.0.0.7").status_code == 200
+    for number in range(30):
+        guess(f"user{number}", number, "10.0.0.7")
+        guess(f"user{number}", number, f"10.0.1.{number}")
+    memory.forget()
+    assert ask(work, basic("ann", "correct horse"), address="10.0.0.7").status_code == 200
+    memory.forget()
+    assert ask(work, basic("ann", "correct horse"), address="10.0.0.8").status_code == 503
+
+
+def test_buckets_of_strangers_do_not_fill_the_memory(frozen, monkeypatch):
+    monkeypatch.setattr(limits, "_MOST", 10)
+    many = Buckets()
+    for number in range(100):
+        many.take(str(number), 1)
+        frozen.tick(0.2)
+    assert len(many._levels) <= 11
 
 
 def test_a_session_needs_a_csrf_token(user, let_in):

@@ -11,6 +11,9 @@ from jobexec.exceptions import TooManyRequests
 
 from .client import Client
 
+_MOST = 10_000
+_FULL = 1.0  # seconds after which each bucket is full again, and need not be remembered
+
 
 class Buckets:
     """Buckets that fill with ``rate`` tokens a second and hold as many as come in one second."""
@@ -23,11 +26,21 @@ class Buckets:
         """Take one token: 0 if there was one, otherwise in how many seconds there will be."""
         now = clock.monotonic()
         with self._lock:
-            level, at = self._levels.get(key, (rate, now))
-            level = min(max(rate, 1.0), level + max(now - at, 0) * rate)
-            wait = 0.0 if level > 0.999999 else (1 - level) / rate
+            level, wait = self._level(key, rate, now)
+            if len(self._levels) >= _MOST and key not in self._levels:
+                self._levels = {each: found for each, found in self._levels.items() if now - found[1] < _FULL}
             self._levels[key] = (level if wait else level - 1, now)
         return wait
+
+    def missing(self, key: str, rate: float) -> float:
+        """In how many seconds there will be a token; 0 if there is one, which is not taken."""
+        with self._lock:
+            return self._level(key, rate, clock.monotonic())[1]
+
+    def _level(self, key: str, rate: float, now: float) -> tuple[float, float]:
+        level, at = self._levels.get(key, (rate, now))
+        level = min(max(rate, 1.0), level + max(now - at, 0) * rate)
+        return level, 0.0 if level > 0.999999 else (1 - level) / rate
 
     def give_back(self, key: str, rate: float) -> None:
         """Put back a token that was taken; a bucket is never fuller than full."""

@@ -9,6 +9,7 @@ from django.contrib.auth import authenticate, get_user_model
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware
 
+from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
 from jobexec.operations.external_types import Caller
@@ -22,23 +23,56 @@ from .limits import Buckets
 USE = "jobexec.use_gateway"
 OPERATE = "jobexec.operate_gateway"
 
-#: Passwords that are tried per second in this process, by everybody together: each costs as much as many queries.
-TRIES = 10
+#: Passwords that are tried per second in this process by everybody together (each costs as much as many queries), from
+#: one address, and from there for one account.
+TRIES, TRIES_OF_ADDRESS, TRIES_OF_ACCOUNT = 10, 5, 2
 _tries = Buckets()
+_MOST = 10_000
+_ACQUAINTED = 3600.0  # seconds
+#: From where which account has got in, and until when that spares it the line of strangers.
+_acquainted: dict[tuple[str, str], float] = {}
 
 
-def by_password(name: str, password: str, request: HttpRequest | None = None) -> Client:
-    """The user of this name and password.
+def by_password(name: str, password: str, request: HttpRequest | None = None, address: str = "") -> Client:
+    """The user of this name and password, who asks from ``address``.
 
     Raises Unauthenticated, also where users are not let in; NotAllowed for a user who may not use the gateways;
-    TooManyRequests while too many passwords are tried.
+    TooManyRequests while too many passwords are tried. Failures at one address keep nobody out who asks from another,
+    nor an account that got in from there within the last hour; what succeeds does not count.
     """
     if not get_settings().gateway_users:
         raise Unauthenticated
-    wait = _tries.take("", TRIES)
-    if wait:
-        raise TooManyRequests("Too many passwords are tried.", retry_after=wait)
-    return _of_user(authenticate(request=request, username=name, password=password))
+    counted = _count(name, address)
+    client = _of_user(authenticate(request=request, username=name, password=password))
+    for key, rate in counted:
+        _tries.give_back(key, rate)
+    if len(_acquainted) >= _MOST:
+        _acquainted.clear()
+    _acquainted[address, name] = clock.monotonic() + _ACQUAINTED
+    return client
+
+
+def _count(name: str, address: str) -> list[tuple[str, int]]:
+    """Count a try: which buckets it was taken from. Raises TooManyRequests."""
+    keys = [
+        (f"account:{address}:{name[:200]}", TRIES_OF_ACCOUNT),
+        (f"address:{address}", TRIES_OF_ADDRESS),
+        ("", TRIES),
+    ]
+    if clock.monotonic() < _acquainted.get((address, name), 0.0):
+        keys = [(f"known:{address}:{name[:200]}", TRIES_OF_ADDRESS)]
+    for number, (key, rate) in enumerate(keys):
+        wait = _tries.take(key, rate)
+        if wait:
+            for other, its_rate in keys[:number]:
+                _tries.give_back(other, its_rate)
+            raise TooManyRequests("Too many passwords are tried.", retry_after=wait)
+    return keys
+
+
+def forget() -> None:
+    """Who got in, and from where."""
+    _acquainted.clear()
 
 
 def by_session(request: HttpRequest) -> Client | None:

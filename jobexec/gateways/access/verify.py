@@ -43,7 +43,10 @@ def was_known(authorization: str | None, certificate_names: Sequence[str] = ()) 
 
 
 def authenticate(
-    authorization: str | None, certificate_names: Sequence[str] = (), request: HttpRequest | None = None
+    authorization: str | None,
+    certificate_names: Sequence[str] = (),
+    request: HttpRequest | None = None,
+    address: str = "",
 ) -> Client:
     """The client with these credentials; raises Unauthenticated, with one message for whatever is wrong with them.
 
@@ -51,12 +54,13 @@ def authenticate(
 
     ``authorization`` is the value of the header: Basic with name and secret, Bearer with the secret or with an access
     token; an empty one counts as none. ``certificate_names`` are the names in a certificate that the server has
-    verified; they count where there is no such header. What was verified is remembered for ``memory.SECONDS``.
+    verified; they count where there is no such header. ``address`` is where the client is, as
+    :func:`~jobexec.gateways.access.strangers.address_of` tells. What was verified is remembered for ``memory.SECONDS``.
     """
     key = _key(authorization, certificate_names)
     client = known(authorization, certificate_names) or memory.recall(key)
     if client is None:
-        client, until = _verified(authorization, certificate_names, request)
+        client, until = _verified(authorization, certificate_names, request, address)
         memory.remember(key, client, until)
     return users.within_tenants(client, request)
 
@@ -64,6 +68,7 @@ def authenticate(
 def forget() -> None:
     """Verify everybody anew from now on, in this process."""
     memory.forget()
+    users.forget()
 
 
 def _key(authorization: str | None, names: Sequence[str]) -> tuple[str, ...]:
@@ -73,7 +78,7 @@ def _key(authorization: str | None, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _verified(
-    authorization: str | None, names: Sequence[str], request: HttpRequest | None
+    authorization: str | None, names: Sequence[str], request: HttpRequest | None, address: str
 ) -> tuple[Client, datetime | None]:
     if not (authorization or "").strip():
         row = _by_names(names)
@@ -82,7 +87,7 @@ def _verified(
     if isinstance(credentials, Bearer) and tokens.looks_like_one(credentials.token):
         return _by_token(credentials.token)
     if isinstance(credentials, Basic) and not credentials.secret.startswith(PREFIX):
-        return users.by_password(credentials.name, credentials.secret, request), None
+        return users.by_password(credentials.name, credentials.secret, request, address), None
     row = row_of(credentials)
     return client_of_row(_used(row)), row.expiration_time
 

@@ -19,7 +19,7 @@ from .audit import audit, logger
 from .browsers import is_json, refuse_other_sites
 from .client import Client
 from .limits import REQUESTS, Allowance, limit, succeeded
-from .strangers import turned_away
+from .strangers import address_of, turned_away
 from .users import again, by_session, within_tenants
 from .verify import authenticate, known
 
@@ -161,7 +161,12 @@ def _client(request: HttpRequest) -> Client:
         client = by_session(request)
         if client:
             return within_tenants(client, request)
-    return authenticate(authorization, request=request)
+    return _by_header(request)
+
+
+def _by_header(request: HttpRequest) -> Client:
+    address = address_of(request.META.get("REMOTE_ADDR") or "")
+    return authenticate(_authorization(request), request=request, address=address)
 
 
 def is_still_let_in(request: HttpRequest) -> bool:
@@ -172,7 +177,7 @@ def is_still_let_in(request: HttpRequest) -> bool:
     before = client_of(request)
     try:
         by_header = (_authorization(request) or "").strip() or before.user is None
-        client = authenticate(_authorization(request), request=request) if by_header else again(before, request)
+        client = _by_header(request) if by_header else again(before, request)
     except (Unauthenticated, NotAllowed, TooManyRequests):
         return False
     return client.caller == before.caller and client.permissions == before.permissions

@@ -71,11 +71,11 @@ class Bench:
     def _ask(self, credentials: Credentials, peer: str) -> asyncio.Future[access.Client]:
         """Ask who that is; calls with the same credentials wait for one answer. Who was let in before does not stand
         behind strangers."""
-        work: Callable[[], access.Client] = partial(access.authenticate, *credentials)
+        whence = access.address_of(peer)
+        work: Callable[[], access.Client] = partial(access.authenticate, *credentials, address=whence)
         if access.was_known(*credentials):
             pending = self._renewing.submit(work)
         else:
-            whence = access.address_of(peer)
             self._strangers.take(whence)
             pending = self._verifying.submit(work)  # its line is longer than there are places
             pending.add_done_callback(lambda _: self._strangers.give_back(whence))

@@ -85,7 +85,7 @@ def test_who_is_nobody_does_not_keep_others_from_handing_in(gateway, monkeypatch
     assert client.activate("payment")
     asked, go = threading.Semaphore(0), threading.Event()
 
-    def slow(*credentials):
+    def slow(*credentials, **more):
         asked.release()
         go.wait(60)
         raise Unauthenticated
