@@ -1,9 +1,12 @@
-"""What a request for jobs may ask for."""
+"""What a request for jobs may ask for, and how much of it."""
 
 from __future__ import annotations
 
 from jobexec.exceptions import NotAllowed
 from jobexec.operations.external_types import Fetch
+
+#: So many values a list in a request may have.
+MOST_VALUES = 1000
 
 
 def check(fetch: Fetch) -> None:

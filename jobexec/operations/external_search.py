@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Max, Q, QuerySet
+from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet
+from django.db.models.fields.json import KT
 from django.db.models.functions import Substr
 from django.db.models.lookups import Exact
 
@@ -36,14 +37,53 @@ TABLES: tuple[type[AbstractJob], ...] = (ExternalWorkerJob, DeadLetterJob, Suspe
 MOST = 10_000
 
 
+#: What a search reads of a job's configuration, which may be large and stays in the database.
+_CONFIGURED = {name: KT(f"handler_configuration__{name}") for name in ("business_key", "element_id", "failures")}
+_FALSE = frozenset({"", "0", "false", "null"})
+_PAGE = 1000
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A job, and what its row says in the words of Zeebe."""
+    """A job, and what its row says in the words of Zeebe. Only the columns that were asked for are loaded."""
 
-    row: AbstractJob
-    state: str
-    deadline: datetime | None = None
-    failed_with_retries_left: bool = False
+    row: Any
+    now: datetime
+
+    @property
+    def deadline(self) -> datetime | None:
+        """Until when a worker holds it, or has held it."""
+        return self.row.lock_expiration_time if isinstance(self.row, ExternalWorkerJob) else None
+
+    @property
+    def failed_with_retries_left(self) -> bool:
+        return isinstance(self.row, ExternalWorkerJob) and has_failed(self.row) and self.row.retries > 0
+
+    @property
+    def state(self) -> str:
+        if isinstance(self.row, DeadLetterJob):
+            return ERROR_THROWN if self.row.thrown else FAILED  # type: ignore[attr-defined]
+        if isinstance(self.row, SuspendedJob):
+            return CREATED
+        if self.deadline is None:
+            return FAILED if has_failed(self.row) else CREATED
+        return TIMED_OUT if self.deadline <= self.now else CREATED
+
+
+def without_large(rows: QuerySet[Any], *loaded: str) -> QuerySet[Any]:
+    """The rows without arguments, headers and stack traces, unless named in ``loaded``.
+
+    What a search tells of the arguments are columns of their own: ``business_key``, ``element_id`` and ``failures``,
+    texts or None.
+    """
+    large = ("handler_configuration", "custom_headers", "exception_stack")
+    annotated: QuerySet[Any] = rows.annotate(**_CONFIGURED)
+    return annotated.defer(*(name for name in large if name not in loaded))
+
+
+def has_failed(row: Any) -> bool:
+    """Whether a worker has reported a failure of a job that was read by :func:`without_large`."""
+    return row.failures is not None and row.failures not in _FALSE
 
 
 def visible(rows: QuerySet[Any], caller: Caller) -> QuerySet[Any]:
@@ -78,42 +118,56 @@ def external_rows(using: str, table: type[AbstractJob], caller: Caller = EVERYTH
     return visible(rows, caller)
 
 
-def search_external_jobs(using: str, where: Q, caller: Caller = EVERYTHING) -> list[Found]:
-    """The jobs that are not over, by their keys: of each table the :data:`MOST` oldest that match at most."""
-    found: list[Found] = []
-    for table in TABLES:
-        rows = external_rows(using, table, caller).filter(where).order_by("job_key")
-        found += _found(using, list(rows[:MOST]))
-    return sorted(found, key=lambda each: each.row.job_key or 0)
+def search_external_jobs(
+    using: str, where: Q, columns: Collection[str], caller: Caller = EVERYTHING
+) -> Iterator[Found]:
+    """The jobs that are not over: of each table the :data:`MOST` oldest that match at most.
 
-
-def _found(using: str, rows: Sequence[AbstractJob]) -> list[Found]:
-    dead = [row.pk for row in rows if isinstance(row, DeadLetterJob)]
-    thrown = _thrown(using, dead)
+    ``columns`` are loaded, and no others: those of the tables, and ``business_key``, ``element_id``, ``failures`` and
+    ``thrown`` (whether an error has ended it).
+    """
     now = clock.now(using)
-    return [_said(row, row.pk in thrown, now) for row in rows]
+    for table in TABLES:
+        rows = external_rows(using, table, caller).filter(where)
+        for row in _oldest(_with(rows, {"job_key", *columns})):
+            yield Found(row, now)
 
 
-def _thrown(using: str, dead: Sequence[Any]) -> set[Any]:
-    found: set[Any] = set()
-    for start in range(0, len(dead), 500):
-        incidents = Incident.objects.using(using).filter(
-            job_id__in=dead[start : start + 500], state=IncidentState.OPEN, type=UNHANDLED_ERROR
-        )
-        found.update(incidents.values_list("job_id", flat=True))
+def external_jobs_by_key(using: str, keys: Collection[int], caller: Caller = EVERYTHING) -> dict[int, Found]:
+    """Those of these keys that are still there, with all that a search shows."""
+    now, found, wanted = clock.now(using), dict[int, Found](), list(keys)
+    for table in TABLES:
+        rows = without_large(external_rows(using, table, caller), "custom_headers")
+        if table is DeadLetterJob:
+            rows = rows.annotate(thrown=_thrown())
+        for start in range(0, len(wanted), _PAGE):
+            some = rows.filter(job_key__in=wanted[start : start + _PAGE])
+            found |= {row.job_key: Found(row, now) for row in some}
     return found
 
 
-def _said(row: AbstractJob, thrown: bool, now: datetime) -> Found:
-    if isinstance(row, DeadLetterJob):
-        return Found(row, ERROR_THROWN if thrown else FAILED)
-    if isinstance(row, SuspendedJob):
-        return Found(row, CREATED)
-    deadline = row.lock_expiration_time
-    over = deadline is not None and deadline <= now
-    failed = bool(row.handler_configuration.get("failures")) if isinstance(row.handler_configuration, dict) else False
-    state = TIMED_OUT if over else FAILED if failed and deadline is None else CREATED
-    return Found(row, state, deadline=deadline, failed_with_retries_left=failed and row.retries > 0)
+def _with(rows: QuerySet[Any], columns: Collection[str]) -> QuerySet[Any]:
+    derived: dict[str, Any] = {name: _CONFIGURED[name] for name in columns if name in _CONFIGURED}
+    if "thrown" in columns and rows.model is DeadLetterJob:
+        derived["thrown"] = _thrown()
+    annotated: QuerySet[Any] = rows.annotate(**derived)
+    return annotated.only(*(name for name in columns if name not in {*_CONFIGURED, "thrown"}))
+
+
+def _thrown() -> Exists:
+    incidents = Incident.objects.filter(state=IncidentState.OPEN, type=UNHANDLED_ERROR)
+    return Exists(incidents.filter(job_id=OuterRef("pk")))
+
+
+def _oldest(rows: QuerySet[Any]) -> Iterator[Any]:
+    last = None
+    for start in range(0, MOST, _PAGE):
+        rest = rows if last is None else rows.filter(job_key__gt=last)
+        page = list(rest.order_by("job_key")[: min(_PAGE, MOST - start)])
+        yield from page
+        if len(page) < _PAGE:
+            return
+        last = page[-1].job_key
 
 
 def search_incidents(using: str, where: Q, caller: Caller = EVERYTHING) -> QuerySet[Incident]:
@@ -126,8 +180,10 @@ def keys_of_jobs(using: str, incidents: Sequence[Incident]) -> dict[Any, int]:
     found: dict[Any, int] = {}
     ids = [incident.job_id for incident in incidents]
     for table in TABLES:
-        rows = table._base_manager.using(using).filter(pk__in=ids, job_key__isnull=False)
-        found.update((id, key) for id, key in rows.values_list("pk", "job_key") if key is not None)
+        rows = table._base_manager.using(using).filter(job_key__isnull=False)
+        for start in range(0, len(ids), _PAGE):
+            some = rows.filter(pk__in=ids[start : start + _PAGE])
+            found.update((id, key) for id, key in some.values_list("pk", "job_key") if key is not None)
     return found
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.db.models import JSONField
 
 from jobexec.gateways import hub
 from tests.gateways.v2 import URLS, V2
@@ -14,6 +15,21 @@ def no_hub_is_left() -> Iterator[None]:
     """A hub that a test leaves behind would watch a database that is being emptied."""
     yield
     hub.close_all()
+
+
+@pytest.fixture
+def read_json(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the JSON columns that are read from rows, one for each row."""
+    read: list[str] = []
+    original = JSONField.from_db_value
+
+    def from_db_value(field: Any, value: Any, expression: Any, connection: Any) -> Any:
+        if field.name:  # not a value within a column
+            read.append(field.name)
+        return original(field, value, expression, connection)
+
+    monkeypatch.setattr(JSONField, "from_db_value", from_db_value)
+    return read
 
 
 @pytest.fixture

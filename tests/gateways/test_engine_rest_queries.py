@@ -6,10 +6,11 @@ from datetime import timedelta
 import pytest
 
 from jobexec.clock import FrozenClock
+from jobexec.gateways.rest.engine_rest import retries
 from jobexec.models import Batch, BatchState, DeadLetterJob, ExternalWorkerJob, Incident
 from jobexec.operations import suspend
 from jobexec.testing import ManualExecutor
-from tests.gateways.engine_rest import URLS, EngineRest
+from tests.gateways.engine_rest import URLS, EngineRest, error
 from tests.support.factories import make_external
 
 MINUTE = timedelta(minutes=1)
@@ -44,6 +45,35 @@ def rows(alias, rest, frozen):
     suspend(process_instance_id="pi-s", using=alias)
     made["waits"] = make_external(alias, "waits", process_instance_id="pi-1", priority=10)
     return made
+
+
+def test_only_what_is_shown_is_read(rest, rows, read_json):
+    read_json.clear()
+    assert len(rest.get("/external-task")[1]) == 5
+    assert rest.get(f"/external-task/{rows['dead'].job_key}")[1]["retries"] == 0
+    assert read_json == []
+
+
+@pytest.mark.databases("sqlite")
+def test_lists_end(rest, rows):
+    one = {"sortBy": "id", "sortOrder": "asc"}
+    for members, message in [
+        ({"sorting": [one] * 10_000}, "sorting: expected at most 9, got 10000."),
+        ({"externalTaskIdIn": ["1"] * 1001}, "externalTaskIdIn: expected at most 1000, got 1001."),
+        ({"activityIdIn": ["1"] * 1001}, "activityIdIn: expected at most 1000, got 1001."),
+    ]:
+        assert rest.post("/external-task", **members) == (400, error("InvalidRequestException", message))
+    message = "externalTaskIds: expected at most 10000, got 10001."
+    many = {"retries": 1, "externalTaskIds": ["1"] * 10_001}
+    assert rest.put("/external-task/retries", **many) == (400, error("InvalidRequestException", message))
+
+
+@pytest.mark.databases("sqlite")
+def test_retries_of_more_tasks_than_a_query_takes(rest, rows, monkeypatch):
+    monkeypatch.setattr(retries, "MOST_VALUES", 2)
+    keys = [str(rows[name].job_key) for name in ("waits", "over", "dead")]
+    assert rest.put("/external-task/retries", retries=7, externalTaskIds=keys) == (204, None)
+    assert [rest.get(f"/external-task/{key}")[1]["retries"] for key in keys] == [None, None, 7]
 
 
 def names(tasks):

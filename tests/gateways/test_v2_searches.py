@@ -7,6 +7,7 @@ import pytest
 from jobexec import clock, external_job
 from jobexec.gateways.rest.v2 import openapi, schemas, searches
 from jobexec.gateways.rest.v2.urls import urlpatterns
+from jobexec.operations import external_search
 from jobexec.operations.external import complete_external_job, fail_external_job, throw_external_error
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -95,6 +96,9 @@ def test_order_and_pages(alias, v2, jobs):
         ({"filter": []}, "filter"),
         ({"sort": [{"field": "color"}]}, "sort.field"),
         ({"sort": [{"field": "type", "order": "up"}]}, "sort.order"),
+        ({"filter": {"type": {"$in": ["pay"] * 1001}}}, "filter.type.$in: expected at most 1,000 values, got 1,001"),
+        ({"filter": {"jobKey": {"$notIn": [1] * 1001}}}, "filter.jobKey.$notIn: expected at most 1,000"),
+        ({"sort": [{"field": "type"}] * 80_000}, "sort: expected at most 23 values, got 80,000"),
         ({"page": {"limit": -1}}, "page.limit"),
         ({"page": {"after": "?"}}, "page.after"),
     ],
@@ -102,6 +106,28 @@ def test_order_and_pages(alias, v2, jobs):
 def test_what_is_wrong_in_a_search_is_named(alias, v2, body, word):
     v2.post("/jobs/search", body)
     v2.refused(400, "INVALID_ARGUMENT", word)
+
+
+def test_only_what_is_shown_is_read(alias, v2, read_json):
+    """Whatever is asked for: arguments and headers may be large."""
+    for _ in range(20):
+        external_job("pay", variables={"large": "x" * 1000}, headers={"kind": "y" * 1000}, using=alias)
+    sort, filter = [{"field": "state"}, {"field": "elementId"}], {"hasFailedWithRetriesLeft": False}
+    for body in ({}, {"sort": sort}, {"filter": filter}, {"sort": sort, "filter": filter}):
+        read_json.clear()
+        found = v2.post("/jobs/search", {**body, "page": {"limit": 2}})
+        assert (len(found["items"]), found["page"]["totalItems"]) == (2, 20)
+        assert found["items"][0]["customHeaders"] == {"kind": "y" * 1000}
+        assert read_json == ["custom_headers"] * 2
+
+
+def test_more_jobs_than_a_page_of_the_database(alias, v2, jobs, monkeypatch):
+    monkeypatch.setattr(external_search, "_PAGE", 1)
+    assert keys(v2.post("/jobs/search")) == [row.job_key for row in jobs]
+    monkeypatch.setattr(external_search, "MOST", 2)
+    found = v2.post("/jobs/search", {"filter": {"type": {"$in": ["pay"]}}})
+    assert keys(found) == [jobs[0].job_key, jobs[1].job_key]
+    assert len(v2.post("/incidents/search")["items"]) == 2
 
 
 def test_incidents(alias, v2, jobs):

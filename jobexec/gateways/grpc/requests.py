@@ -9,6 +9,7 @@ from typing import Any
 
 from jobexec.exceptions import NotAllowed
 from jobexec.gateways import wire
+from jobexec.gateways.asks import MOST_VALUES
 from jobexec.operations.external_types import Caller, Fetch
 
 from . import gateway_pb2 as pb
@@ -37,6 +38,9 @@ def _fetch(
 ) -> Fetch:
     if not request.type.strip():
         raise BadRequest("type: expected the type of the jobs, got a blank text.")
+    for field in ("fetchVariable", "tenantIds"):
+        if len(values := getattr(request, field)) > MOST_VALUES:
+            raise BadRequest(f"{field}: expected at most {MOST_VALUES:,} values, got {len(values):,}.")
     for field, text in (("type", request.type), ("worker", request.worker), ("tenantIds", "".join(request.tenantIds))):
         if "\0" in text:
             raise BadRequest(f"{field}: expected a text without U+0000.")

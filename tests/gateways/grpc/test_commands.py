@@ -202,6 +202,8 @@ def test_a_lease_keeps_others_out(gateway):
         ({"timeout": 0}, "timeout"),
         ({"maxJobsToActivate": 0}, "maxJobsToActivate"),
         ({"tenantIds": ["x" * 65]}, "tenantIds"),
+        ({"tenantIds": ["x"] * 1001}, "tenantIds: expected at most 1,000 values, got 1,001"),
+        ({"fetchVariable": ["x"] * 1001}, "fetchVariable: expected at most 1,000"),
         ({"worker": "x" * 256}, "worker"),
     ],
 )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from datetime import timedelta
 from typing import Any, Never
 
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest
+
+from jobexec.gateways.asks import MOST_VALUES
 
 from .errors import EngineError, invalid
 
@@ -66,13 +68,14 @@ class Body:
             self._expected(name, "true or false", value)
         return bool(value)
 
-    def texts(self, name: str) -> list[str] | None:
-        """A list of texts, None without one."""
+    def texts(self, name: str, most: int = MOST_VALUES) -> list[str] | None:
+        """A list of at most so many texts, None without one."""
         value = self._members.get(name)
         if value is None:
             return None
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             self._expected(name, "a list of texts", value)
+        self._check_length(name, value, most)
         return list(value)
 
     def mapping(self, name: str) -> dict[str, Any]:
@@ -83,13 +86,14 @@ class Body:
             self._expected(name, "an object", value)
         return dict(value)
 
-    def objects(self, name: str) -> list[Body]:
-        """The objects of a list; none without one."""
+    def objects(self, name: str, most: int) -> list[Body]:
+        """The objects of a list of at most so many; none without one."""
         value = self._members.get(name)
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
             self._expected(name, "a list of objects", value)
+        self._check_length(name, value, most)
         return [Body(each, f"{self._path}{name}[{number}].") for number, each in enumerate(value)]
 
     def has(self, name: str) -> bool:
@@ -99,6 +103,10 @@ class Body:
     @property
     def members(self) -> Mapping[str, Any]:
         return self._members
+
+    def _check_length(self, name: str, values: Sized, most: int) -> None:
+        if len(values) > most:
+            raise invalid(f"{self._path}{name}: expected at most {most}, got {len(values)}.")
 
     def _expected(self, name: str, expected: str, value: Any) -> Never:
         raise invalid(f"{self._path}{name}: expected {expected}, got {_short(value)}.")

@@ -18,6 +18,7 @@ from .queries import TaskQuery
 from .variables import file_of
 
 _MANY = 100
+_VARIABLES = "handler_configuration"
 
 
 @endpoint("GET")
@@ -42,7 +43,7 @@ def _rows(caller: Caller, id: str) -> list[AbstractJob]:
     newest = {"sortBy": "lockExpirationTime", "sortOrder": "desc"}
     by_instance = TaskQuery(database(), caller, Body({"processInstanceId": id, "sorting": [newest]}))
     by_execution = TaskQuery(database(), caller, Body({"executionId": id, "sorting": [newest]}))
-    return by_instance.rows(0, _MANY) or by_execution.rows(0, _MANY)
+    return by_instance.rows(0, _MANY, _VARIABLES) or by_execution.rows(0, _MANY, _VARIABLES)
 
 
 def _variables(row: AbstractJob) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -10,6 +11,7 @@ from django.http import HttpRequest
 from jobexec import clock
 from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, JobType, SuspendedJob
 from jobexec.operations.external_search import visible as of_caller
+from jobexec.operations.external_search import without_large
 from jobexec.operations.external_types import Caller
 
 from .bodies import Body
@@ -41,8 +43,8 @@ class TaskQuery:
         self._condition = conditions(body, clock.now(using))
         self._order = _order(body)
 
-    def rows(self, first: int, most: int) -> list[AbstractJob]:
-        """A page, in order."""
+    def rows(self, first: int, most: int, *loaded: str) -> list[Any]:
+        """A page, in order, read by :func:`~jobexec.operations.external_search.without_large`."""
         # The ids first: whatever is in the tables may be large.
         names = ["pk", *sorted({column.lstrip("-") for column in self._order})]
         ids = [table.order_by().values_list(*names) for table in self.tables()]
@@ -50,7 +52,7 @@ class TaskQuery:
         if union is None or most == 0:
             return []
         page = [found[0] for found in union.order_by(*self._order)[first : first + most]]
-        rows = {pk: row for table in self.tables() for pk, row in table.in_bulk(page).items()}
+        rows = {pk: row for table in self.tables() for pk, row in without_large(table, *loaded).in_bulk(page).items()}
         return [rows[pk] for pk in page if pk in rows]
 
     def count(self) -> int:
@@ -79,11 +81,11 @@ def visible(using: str, table: type[AbstractJob], caller: Caller) -> QuerySet[Ab
     return of_caller(rows, caller)
 
 
-def one(using: str, caller: Caller, id: str) -> AbstractJob:
-    """The task of this id. Raises EngineError (404)."""
+def one(using: str, caller: Caller, id: str, *loaded: str) -> Any:
+    """The task of this id, read like those of a query. Raises EngineError (404)."""
     key = key_of(id)
     for table in TABLES if key is not None else ():
-        row = visible(using, table, caller).filter(job_key=key).first()
+        row = without_large(visible(using, table, caller), *loaded).filter(job_key=key).first()
         if row is not None:
             return row
     raise no_such_task(id)
@@ -103,7 +105,7 @@ def page_of(request: HttpRequest) -> tuple[int, int]:
 
 
 def _order(body: Body) -> list[str]:
-    sortings = body.objects("sorting")
+    sortings = body.objects("sorting", most=len(_SORTS))
     if body.has("sortBy") != body.has("sortOrder"):
         raise invalid("Only a single sorting parameter specified. sortBy and sortOrder required")
     if body.has("sortBy"):

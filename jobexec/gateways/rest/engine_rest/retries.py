@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import ceil
 from typing import Any
 from uuid import UUID
@@ -9,6 +10,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 
 from jobexec.conf import get_settings
+from jobexec.gateways.asks import MOST_VALUES
 from jobexec.gateways.rest.common import caller_of, database, nothing
 from jobexec.models import Batch
 from jobexec.operations import external
@@ -22,7 +24,7 @@ from .bodies import Body, body_of
 from .conditions import key_of
 from .endpoint import endpoint, json_answer, said
 from .errors import EngineError, invalid, no_such_task, refused
-from .queries import TaskQuery, one
+from .queries import MOST, TaskQuery, one
 from .times import shown
 
 _NONE_LEFT = "An operator has set its retries to 0."
@@ -97,11 +99,12 @@ def _chosen(body: Body, caller: Caller) -> list[UUID]:
         if body.has(name):
             raise invalid(f"{name}: there are no processes here; expected {_WAYS}.")
     chosen: dict[UUID, None] = {}
-    ids, instances = body.texts("externalTaskIds"), body.texts("processInstanceIds")
+    ids, instances = (body.texts(name, most=MOST) for name in ("externalTaskIds", "processInstanceIds"))
     if ids:
         chosen |= dict.fromkeys(_named(ids, caller))
     if instances:
-        chosen |= dict.fromkeys(TaskQuery(database(), caller, Body({"processInstanceIdIn": instances})).ids())
+        queries = _queries("processInstanceIdIn", instances, caller)
+        chosen |= dict.fromkeys(pk for query in queries for pk in query.ids())
     if body.has("externalTaskQuery"):
         query = Body(body.mapping("externalTaskQuery"), "externalTaskQuery.")
         chosen |= dict.fromkeys(TaskQuery(database(), caller, query).ids())
@@ -111,11 +114,19 @@ def _chosen(body: Body, caller: Caller) -> list[UUID]:
 
 
 def _named(ids: list[str], caller: Caller) -> list[UUID]:
-    found = TaskQuery(database(), caller, Body({"externalTaskIdIn": ids})).ids_by_key()
+    found: dict[str, UUID] = {}
+    for query in _queries("externalTaskIdIn", ids, caller):
+        found |= query.ids_by_key()
     for id in ids:
         if id not in found:
             raise EngineError(404, "InvalidRequestException", f"Cannot find external task with id {id}")
     return [found[id] for id in ids]
+
+
+def _queries(name: str, values: list[str], caller: Caller) -> Iterator[TaskQuery]:
+    """A query for each part of a list that is as long as a query takes."""
+    for start in range(0, len(values), MOST_VALUES):
+        yield TaskQuery(database(), caller, Body({name: values[start : start + MOST_VALUES]}))
 
 
 def _batch(batch: Batch, tasks: int) -> dict[str, Any]:

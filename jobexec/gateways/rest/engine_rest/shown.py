@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobexec.models import AbstractJob, SuspendedJob
+from jobexec.operations.external_search import has_failed
 from jobexec.operations.external_types import ActivatedJob
 
 from .times import shown
@@ -37,9 +38,9 @@ def locked_task(job: ActivatedJob, topic: Topic) -> dict[str, Any]:
     }
 
 
-def task(row: AbstractJob) -> dict[str, Any]:
+def task(row: Any) -> dict[str, Any]:
     """A task in the answer to a query (Camunda: ExternalTaskDto)."""
-    id, configuration = str(row.job_key), row.handler_configuration
+    id = str(row.job_key)
     return {
         "id": id,
         "topicName": row.handler_type,
@@ -50,15 +51,15 @@ def task(row: AbstractJob) -> dict[str, Any]:
         "errorMessage": row.exception_message or None,
         "suspended": isinstance(row, SuspendedJob),
         "priority": row.priority,
-        "businessKey": configuration.get("business_key") or None,
+        "businessKey": row.business_key or None,
         "tenantId": row.tenant_id or None,
-        **_whereabouts(id, row, configuration.get("element_id", "")),
+        **_whereabouts(id, row, row.element_id or ""),
     }
 
 
-def retries(row: AbstractJob) -> int | None:
+def retries(row: Any) -> int | None:
     """The retries left; None before the first failure, unless there are none without one."""
-    return row.retries if row.retries < 1 or row.handler_configuration.get("failures") else None
+    return row.retries if row.retries < 1 or has_failed(row) else None
 
 
 def _whereabouts(id: str, job: AbstractJob | ActivatedJob, element_id: str) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def show(request: HttpRequest, id: str) -> HttpResponse:
 @endpoint("GET", permission="search")
 def error_details(request: HttpRequest, id: str) -> HttpResponse:
     """The details of the last failure as text; 204 if there are none."""
-    details = one(database(), caller_of(request), id).exception_stack
+    details = one(database(), caller_of(request), id, "exception_stack").exception_stack
     return HttpResponse(details, content_type="text/plain") if details else nothing()
 
 

@@ -16,6 +16,8 @@ from .variables import with_notes
 MAX_WAIT = 1_800_000  # milliseconds
 #: Each is fetched by itself. Camunda has no limit.
 MOST_TOPICS = 100
+#: There is one order, by creation.
+_MOST_SORTINGS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,7 @@ def asked(body: Body, caller: Caller) -> Asked:
         use_priority=body.flag("usePriority"),
         caller=caller,
     )
-    said = body.objects("topics")
-    if len(said) > MOST_TOPICS:
-        raise invalid(f"topics: expected at most {MOST_TOPICS}, got {len(said)}.")
-    topics = tuple(_topic(each, base) for each in said)
+    topics = tuple(_topic(each, base) for each in body.objects("topics", most=MOST_TOPICS))
     return Asked(caller.name, worker, max_tasks, topics, timedelta(milliseconds=wait), _newest_first(body))
 
 
@@ -114,7 +113,7 @@ def _tenants(body: Body, caller: Caller) -> list[str] | None:
 
 def _newest_first(body: Body) -> bool | None:
     newest_first = None
-    for each in body.objects("sorting"):
+    for each in body.objects("sorting", most=_MOST_SORTINGS):
         by, order = each.text("sortBy"), each.text("sortOrder")
         if by != "createTime":
             raise invalid(f"Cannot set query sortBy parameter to value {by}")

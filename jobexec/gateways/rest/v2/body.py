@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from datetime import timedelta
 from typing import Any, Final
 
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest
 from django.http.request import RawPostDataException
+
+from jobexec.gateways.asks import MOST_VALUES
 
 from .problems import INVALID_ARGUMENT, TOO_LARGE, Refused, invalid
 
@@ -74,6 +76,7 @@ class Body:
         value = self._get(name, [])
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             raise self._refuse(name, "a list of texts")
+        check_length(f"{self._where}{name}", value, MOST_VALUES)
         return value
 
     def mapping(self, name: str, default: Any = None) -> Any:
@@ -87,16 +90,23 @@ class Body:
         """A JSON object, whose members are to be checked, too; empty if it is missing."""
         return Body(self.mapping(name, _REQUIRED if required else {}), f"{self._where}{name}.")
 
-    def parts(self, name: str) -> list[Body]:
-        """A list of JSON objects."""
+    def parts(self, name: str, most: int) -> list[Body]:
+        """A list of at most so many JSON objects."""
         value = self._get(name, [])
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
             raise self._refuse(name, "a list of JSON objects")
+        check_length(f"{self._where}{name}", value, most)
         return [Body(each, f"{self._where}{name}[{place}].") for place, each in enumerate(value)]
 
     def items(self) -> list[tuple[str, Any]]:
         """All that is not null."""
         return [(name, value) for name, value in self._members.items() if value is not None]
+
+
+def check_length(field: str, values: Sized, most: int) -> None:
+    """Raise Refused (400) if there are more than ``most``."""
+    if len(values) > most:
+        raise Refused(INVALID_ARGUMENT, f"{field}: expected at most {most:,} values, got {len(values):,}.")
 
 
 def read(request: HttpRequest) -> Body:

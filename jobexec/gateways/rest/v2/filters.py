@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,9 @@ from typing import Any
 from django.db.models import Q
 from django.utils.dateparse import parse_datetime
 
-from .body import Body
+from jobexec.gateways.asks import MOST_VALUES
+
+from .body import Body, check_length
 from .problems import INVALID_ARGUMENT, Refused, invalid
 
 TEXT, KEY, NUMBER, TIME, FLAG = "text", "key", "number", "time", "flag"
@@ -29,14 +31,20 @@ class Member:
 
     kind: str
     column: str = ""
+    needs: tuple[str, ...] = ()
+    """The columns that it is made of, if it is not one of them as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What was asked for: ``where`` narrows the rows down, ``matches`` decides by what is shown of one."""
+    """What was asked for: ``where`` narrows the rows down, ``matches`` decides by what is shown of one.
+
+    ``names`` are the members that it looks at.
+    """
 
     where: Q
     matches: Callable[[Shown], bool]
+    names: frozenset[str]
 
 
 def filter_of(body: Body, members: Mapping[str, Member]) -> Filter:
@@ -54,7 +62,11 @@ def filter_of(body: Body, members: Mapping[str, Member]) -> Filter:
             if member.column and operator in _LOOKUPS:
                 where &= Q(**{f"{member.column}{_LOOKUPS[operator]}": _stored(wanted, member.kind)})
             tests.append((name, member.kind, _TESTS[operator], wanted))
-    return Filter(where, lambda shown: all(test(_value(shown.get(name), kind), to) for name, kind, test, to in tests))
+    return Filter(
+        where,
+        lambda shown: all(test(_value(shown.get(name), kind), to) for name, kind, test, to in tests),
+        frozenset(name for name, *_ in tests),
+    )
 
 
 _LOOKUPS = {"$eq": "", "$in": "__in", "$gt": "__gt", "$gte": "__gte", "$lt": "__lt", "$lte": "__lte"}
@@ -90,7 +102,8 @@ def _operand(field: str, operator: str, value: Any, kind: str) -> Any:
     if operator in ("$in", "$notIn"):
         if not isinstance(value, list):
             raise invalid(field, "a list", value)
-        return [_checked(field, each, kind) for each in value]
+        check_length(field, value, MOST_VALUES)
+        return frozenset(_checked(field, each, kind) for each in value)
     return _checked(field, value, kind)
 
 
@@ -154,14 +167,23 @@ def _value(value: Any, kind: str) -> Any:
 def _stored(value: Any, kind: str) -> Any:
     if kind != KEY:
         return value
-    bounded = [max(-(2**63), min(2**63 - 1, int(each))) for each in (value if isinstance(value, list) else [value])]
-    return bounded if isinstance(value, list) else bounded[0]
+    several = isinstance(value, frozenset)
+    bounded = [max(-(2**63), min(2**63 - 1, int(each))) for each in (value if several else [value])]
+    return bounded if several else bounded[0]
 
 
-def order_of(body: Body, members: Mapping[str, Member]) -> Callable[[list[dict[str, Any]]], None]:
+@dataclass(frozen=True, slots=True)
+class Order:
     """What puts the shown rows in order; what has no value comes last, or first if downwards."""
+
+    sort: Callable[[list[dict[str, Any]]], None]
+    names: frozenset[str]
+
+
+def order_of(body: Body, members: Mapping[str, Member]) -> Order:
+    """The order of a search. Each member can be named once, so there are no more than members."""
     orders = []
-    for part in body.parts("sort"):
+    for part in body.parts("sort", most=len(members)):
         name = part.text("field")
         if name not in members:
             raise invalid("sort.field", f"one of {', '.join(sorted(members))}", name)
@@ -174,7 +196,12 @@ def order_of(body: Body, members: Mapping[str, Member]) -> Callable[[list[dict[s
         for name, kind, down in reversed(orders):
             rows.sort(key=lambda row: _place(row.get(name), kind), reverse=down)
 
-    return sort
+    return Order(sort, frozenset(name for name, *_ in orders))
+
+
+def columns_of(members: Mapping[str, Member], names: Collection[str]) -> frozenset[str]:
+    """The columns that these members are made of."""
+    return frozenset(column for name in names for column in members[name].needs or (members[name].column,) if column)
 
 
 def _place(value: Any, kind: str) -> tuple[bool, Any]:
@@ -183,8 +210,16 @@ def _place(value: Any, kind: str) -> tuple[bool, Any]:
     return False, int(value) if kind == KEY else _value(value, kind)
 
 
-def page_of(body: Body, rows: Sequence[dict[str, Any]], more: bool) -> dict[str, Any]:
-    """The part of the rows that was asked for, in the form of all searches. ``more``: not all rows were looked at."""
+def page_of(
+    body: Body,
+    rows: Sequence[dict[str, Any]],
+    more: bool,
+    complete: Callable[[Sequence[dict[str, Any]]], list[dict[str, Any]]] = list,
+) -> dict[str, Any]:
+    """The part of the rows that was asked for, in the form of all searches.
+
+    ``more``: not all rows were looked at. ``complete`` makes of a part what is shown of it.
+    """
     page = body.part("page")
     limit = page.integer("limit", _DEFAULT_LIMIT, least=0, most=_MOST_ROWS)
     begin = page.integer("from", 0, least=0)
@@ -195,7 +230,7 @@ def page_of(body: Body, rows: Sequence[dict[str, Any]], more: bool) -> dict[str,
         begin, limit = max(0, end - limit), min(limit, end)
     part = rows[begin : begin + limit]
     return {
-        "items": list(part),
+        "items": complete(part),
         "page": {
             "totalItems": len(rows),
             "hasMoreTotalItems": more,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from jobexec.gateways import wire
@@ -42,60 +43,64 @@ def activated_job(job: ActivatedJob) -> dict[str, Any]:
     }
 
 
-def found_job(found: Found) -> dict[str, Any]:
-    """JobSearchResult."""
-    row = found.row
-    configuration = row.handler_configuration if isinstance(row.handler_configuration, dict) else {}
-    return {
-        "customHeaders": row.custom_headers,
-        "deadline": wire.iso(found.deadline),
-        "deniedReason": None,
-        "elementId": wire.element_id(configuration.get("element_id", ""), row.handler_type),
-        "elementInstanceKey": wire.key_text(row.execution_id),
-        "endTime": None,
-        "errorCode": None,  # its text is in the message
-        "errorMessage": row.exception_message or None,
-        "hasFailedWithRetriesLeft": found.failed_with_retries_left,
-        "isDenied": None,
-        "jobKey": str(row.job_key),
-        "kind": "BPMN_ELEMENT",
-        "listenerEventType": "UNSPECIFIED",
-        "processDefinitionId": wire.process_definition_id(row.process_definition_key),
-        "processDefinitionKey": wire.key_text(row.process_definition_id),
-        "processInstanceKey": wire.key_text(row.process_instance_id),
-        "rootProcessInstanceKey": _optional_key(row.root_process_instance_id),
-        "businessId": str(configuration.get("business_key", ""))[:_BUSINESS_ID_LENGTH] or None,
-        "retries": row.retries,
-        "state": found.state,
-        "tenantId": wire.tenant(row.tenant_id),
-        "type": row.handler_type,
-        "worker": row.lock_owner or "",
-        "creationTime": wire.iso(row.create_time),
-        "lastUpdateTime": None,
-        "priority": row.priority,
-    }
+_FOUND: Mapping[str, Callable[[Found], Any]] = {
+    "customHeaders": lambda found: found.row.custom_headers,
+    "deadline": lambda found: wire.iso(found.deadline),
+    "deniedReason": lambda found: None,
+    "elementId": lambda found: wire.element_id(found.row.element_id or "", found.row.handler_type),
+    "elementInstanceKey": lambda found: wire.key_text(found.row.execution_id),
+    "endTime": lambda found: None,
+    "errorCode": lambda found: None,  # its text is in the message
+    "errorMessage": lambda found: found.row.exception_message or None,
+    "hasFailedWithRetriesLeft": lambda found: found.failed_with_retries_left,
+    "isDenied": lambda found: None,
+    "jobKey": lambda found: str(found.row.job_key),
+    "kind": lambda found: "BPMN_ELEMENT",
+    "listenerEventType": lambda found: "UNSPECIFIED",
+    "processDefinitionId": lambda found: wire.process_definition_id(found.row.process_definition_key),
+    "processDefinitionKey": lambda found: wire.key_text(found.row.process_definition_id),
+    "processInstanceKey": lambda found: wire.key_text(found.row.process_instance_id),
+    "rootProcessInstanceKey": lambda found: _optional_key(found.row.root_process_instance_id),
+    "businessId": lambda found: (found.row.business_key or "")[:_BUSINESS_ID_LENGTH] or None,
+    "retries": lambda found: found.row.retries,
+    "state": lambda found: found.state,
+    "tenantId": lambda found: wire.tenant(found.row.tenant_id),
+    "type": lambda found: found.row.handler_type,
+    "worker": lambda found: found.row.lock_owner or "",
+    "creationTime": lambda found: wire.iso(found.row.create_time),
+    "lastUpdateTime": lambda found: None,
+    "priority": lambda found: found.row.priority,
+}
+
+
+def found_job(found: Found, names: Collection[str] = _FOUND) -> dict[str, Any]:
+    """JobSearchResult, or some of its members: only their columns are looked at."""
+    return {name: _FOUND[name](found) for name in names}
 
 
 _ERROR_TYPES = {UNHANDLED_ERROR: "UNHANDLED_ERROR_EVENT", MESSAGE_SIZE_EXCEEDED: "MESSAGE_SIZE_EXCEEDED"}
 
+#: The members of IncidentResult.
+INCIDENT: Mapping[str, Callable[[Incident, int | None], Any]] = {
+    "processDefinitionId": lambda row, key: wire.process_definition_id(row.process_definition_key),
+    "errorType": lambda row, key: _ERROR_TYPES.get(row.type, "JOB_NO_RETRIES"),
+    "errorMessage": lambda row, key: row.message,
+    "elementId": lambda row, key: wire.element_id("", row.handler_type),
+    "creationTime": lambda row, key: wire.iso(row.timestamp),
+    "state": lambda row, key: "ACTIVE" if row.state == IncidentState.OPEN else "RESOLVED",
+    "tenantId": lambda row, key: wire.tenant(row.tenant_id),
+    "incidentKey": lambda row, key: str(row.incident_key),
+    "processDefinitionKey": lambda row, key: str(wire.NO_KEY),
+    "processInstanceKey": lambda row, key: wire.key_text(row.process_instance_id),
+    "rootProcessInstanceKey": lambda row, key: None,
+    "elementInstanceKey": lambda row, key: str(wire.NO_KEY),
+    "jobKey": lambda row, key: None if key is None else str(key),
+}
 
-def incident(row: Incident, job_key: int | None) -> dict[str, Any]:
-    """IncidentResult."""
-    return {
-        "processDefinitionId": wire.process_definition_id(row.process_definition_key),
-        "errorType": _ERROR_TYPES.get(row.type, "JOB_NO_RETRIES"),
-        "errorMessage": row.message,
-        "elementId": wire.element_id("", row.handler_type),
-        "creationTime": wire.iso(row.timestamp),
-        "state": "ACTIVE" if row.state == IncidentState.OPEN else "RESOLVED",
-        "tenantId": wire.tenant(row.tenant_id),
-        "incidentKey": str(row.incident_key),
-        "processDefinitionKey": str(wire.NO_KEY),
-        "processInstanceKey": wire.key_text(row.process_instance_id),
-        "rootProcessInstanceKey": None,
-        "elementInstanceKey": str(wire.NO_KEY),
-        "jobKey": None if job_key is None else str(job_key),
-    }
+
+def incident(row: Incident, job_key: int | None, names: Collection[str] = INCIDENT) -> dict[str, Any]:
+    """IncidentResult, or some of its members: only their columns are looked at."""
+    return {name: INCIDENT[name](row, job_key) for name in names}
 
 
 def _optional_key(id: str) -> str | None:
