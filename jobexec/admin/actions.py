@@ -35,6 +35,8 @@ class Outcome:
 
     changed: list[Any] = field(default_factory=list)
     skipped: dict[Any, str] = field(default_factory=dict)
+    failed: dict[Any, str] = field(default_factory=dict)
+    """What it tried and what did not succeed, with the reason."""
 
 
 class Action:
@@ -162,7 +164,7 @@ class Action:
             modeladmin.message_user(request, str(error), messages.ERROR)
             return
         outcome.skipped |= self.whereabouts(request, _vanished(request, names), queryset.db)
-        rows = self._rows(modeladmin.model, outcome.changed, names)
+        rows = self._rows(modeladmin.model, [*outcome.changed, *outcome.failed], names)
         modeladmin.log_operation(request, rows, self.flag, self.remembered(data))
         self._tell(modeladmin, request, outcome, data)
 
@@ -174,6 +176,9 @@ class Action:
     def _tell(self, modeladmin: TableAdmin, request: HttpRequest, outcome: Outcome, data: Mapping[str, Any]) -> None:
         if outcome.changed:
             modeladmin.message_user(request, self.done(len(outcome.changed), data), messages.SUCCESS)
+        for key, why in outcome.failed.items():
+            text = _("%(key)s has failed: %(reason)s") % {"key": key, "reason": why}
+            modeladmin.message_user(request, text, messages.ERROR)
         reasons = Counter(outcome.skipped.values())
         for reason, count in reasons.most_common(REASONS_SHOWN):
             keys = [str(key) for key, why in outcome.skipped.items() if why == reason][:IDS_SHOWN]
@@ -181,7 +186,7 @@ class Action:
         rest = sum(reasons.values()) - sum(count for _reason, count in reasons.most_common(REASONS_SHOWN))
         if rest:
             modeladmin.message_user(request, left_alone(modeladmin, rest, _("other reasons"), []), messages.WARNING)
-        if not (outcome.changed or outcome.skipped):
+        if not (outcome.changed or outcome.skipped or outcome.failed):
             modeladmin.message_user(request, _("Nothing was changed: no row matches any more."), messages.WARNING)
 
 

@@ -12,7 +12,7 @@ from jobexec.models import Job, JobProgress
 from . import filters, text_filters
 from .job_actions import Activate, Cancel, Delete, Reschedule, ResetRetries, SetPriority, Suspend
 from .job_page import JobTableAdmin
-from .job_repairs import MoveToDeadLetters, Unlock
+from .job_repairs import ExecuteNow, MoveToDeadLetters, Unlock
 
 
 @admin.register(Job)
@@ -47,6 +47,7 @@ class JobAdmin(JobTableAdmin):
         Reschedule(),
         SetPriority(),
         Unlock(),
+        ExecuteNow(),
         MoveToDeadLetters(),
         Cancel(),
         Delete(),

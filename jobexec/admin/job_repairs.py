@@ -9,13 +9,19 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from jobexec.exceptions import JobExecError, JobStateError
+from jobexec.executor.execute_now import execute_by_hand
 from jobexec.operations import OperationResult
 from jobexec.operations.dead_letters import move_to_dead_letter
 from jobexec.operations.due_dates import recalculate_due_date
 from jobexec.operations.unlock import unlock
 
+from .actions import Outcome
 from .forms import ConfirmForm, ReasonForm, RecalculateForm
 from .job_actions import JobAction
+
+#: Each takes its time in the request.
+MOST_EXECUTED = 10
 
 
 class RecalculateDueDate(JobAction):
@@ -67,6 +73,43 @@ class GiveBack(Unlock):
     warning = gettext_lazy(
         "Other workers may fetch the jobs at once, whatever those do that have them: a job may be done twice."
     )
+
+
+class ExecuteNow(JobAction):
+    """Run jobs in the process of the admin, while the request waits."""
+
+    name, permission = "execute_now", "execute"
+    description = gettext_lazy("Execute selected %(verbose_name_plural)s now…")
+    label = gettext_lazy("Execute now…")
+    form_class = ConfirmForm
+    warning = gettext_lazy(
+        "The job runs in the process that serves this page, and the page waits until it has ended. A failure costs a "
+        "retry."
+    )
+    dangerous = True
+
+    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
+        ids, outcome = list(queryset.values_list("pk", flat=True)[: MOST_EXECUTED + 1]), Outcome()
+        if len(ids) > MOST_EXECUTED:
+            text = ngettext("Choose at most %(count)d job.", "Choose at most %(count)d jobs.", MOST_EXECUTED)
+            raise JobStateError(text % {"count": MOST_EXECUTED})
+        for id in ids:
+            try:
+                failure = execute_by_hand(id, using=using)
+            except JobExecError as error:
+                outcome.skipped[id] = str(error).rstrip(".")
+            else:
+                if failure is None:
+                    outcome.changed.append(id)
+                else:
+                    outcome.failed[id] = failure.message
+        return outcome
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext("%(count)d job executed.", "%(count)d jobs executed.", count) % {"count": count}
+
+    def remembered(self, data: Mapping[str, Any]) -> str:
+        return _("Executed.")
 
 
 class MoveToDeadLetters(JobAction):

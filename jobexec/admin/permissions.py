@@ -32,6 +32,9 @@ class OperationPermissions:
     def has_unlock_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.unlock_job")
 
+    def has_execute_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.execute_job")
+
     def has_bury_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.bury_job")
 

@@ -9,7 +9,7 @@ from jobexec.models import TimerJob
 from . import filters, text_filters
 from .job_actions import Cancel, Delete, Reschedule, ResetRetries, RetryNow, SetPriority, Suspend
 from .job_page import JobTableAdmin
-from .job_repairs import MoveToDeadLetters, RecalculateDueDate
+from .job_repairs import ExecuteNow, MoveToDeadLetters, RecalculateDueDate
 
 
 @admin.register(TimerJob)
@@ -38,6 +38,7 @@ class TimerJobAdmin(JobTableAdmin):
     ordering = ("due_date", "id")
     actions = (
         RetryNow(),
+        ExecuteNow(),
         ResetRetries(),
         Reschedule(),
         RecalculateDueDate(),

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.db import DatabaseError, connections, transaction
+from django.utils.translation import gettext as _
 
 from jobexec import clock
 from jobexec.conf import get_settings
-from jobexec.exceptions import InvalidJob, JobLocked, JobNotFound, LockLost
+from jobexec.exceptions import InvalidJob, JobLocked, JobNotFound, JobStateError, LockLost
 from jobexec.handlers.base import JobHandler
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.registry import get_handler
 from jobexec.identifiers import uuid7
-from jobexec.models import AbstractJob, DeadLetterJob, Job, JobType
+from jobexec.models import AbstractJob, DeadLetterJob, Job, JobType, SuspendedJob
 from jobexec.operations.exclusive import lock_instances, lock_siblings
 from jobexec.operations.log_fields import log_fields
 from jobexec.operations.lookup import find_job
@@ -71,8 +73,42 @@ def execute_now(id: UUID | str, *, using: str = "default") -> Any:
     Inside a transaction of the caller, an exclusive job keeps the rows of its waiting siblings locked until that ends.
     """
     caller = _Caller()
-    work = _lock(id, using, caller.lock_owner)
-    outcome, started_at, start = Outcome(work), clock.now(using), clock.monotonic()
+    return _execute(Outcome(_lock(id, using, caller.lock_owner)), caller)
+
+
+def execute_by_hand(id: UUID | str, *, using: str = "default") -> Failure | None:
+    """The same for an operator; returns why the job has failed, as recorded, or None.
+
+    What was held back on purpose, and what cannot succeed in this process, is refused before anything changes: raises
+    besides :class:`~jobexec.exceptions.JobStateError` for a job that is suspended, a dead letter or for workers
+    outside, and :class:`~jobexec.exceptions.HandlerNotFound`.
+    """
+    caller = _Caller()
+    outcome = Outcome(_lock(id, using, caller.lock_owner, check=_check))
+    try:
+        _execute(outcome, caller)
+    except (Exception, SystemExit) as error:
+        if outcome.failure is None and not outcome.counted:
+            raise
+        if outcome.failure is None:  # committed; then one of the handler's own hooks has failed
+            text = "Job %s is done, but a hook after its commit raised %s"
+            logger.warning(text, outcome.work.id, type(error).__name__)
+    return outcome.failure
+
+
+def _check(row: AbstractJob) -> None:
+    if isinstance(row, DeadLetterJob):
+        raise JobStateError(_("Job %(id)s is a dead letter. Requeue it first.") % {"id": row.pk})
+    if isinstance(row, SuspendedJob):
+        raise JobStateError(_("Job %(id)s is suspended. Activate it first.") % {"id": row.pk})
+    if row.type == JobType.EXTERNAL:
+        raise JobStateError(_("Job %(id)s is for workers outside, which fetch it.") % {"id": row.pk})
+    get_handler(row.handler_type)
+
+
+def _execute(outcome: Outcome, caller: _Caller) -> Any:
+    work = outcome.work
+    started_at, start = clock.now(work.using), clock.monotonic()
     handler = None
     try:
         handler = get_handler(work.handler_type)
@@ -127,7 +163,9 @@ def _count(outcome: Outcome) -> None:
         logger.warning("Job %s could not be counted: %s", work.id, error, extra=log_fields(work))
 
 
-def _lock(id: UUID | str, using: str, owner: str) -> AcquiredJob:
+def _lock(
+    id: UUID | str, using: str, owner: str, check: Callable[[AbstractJob], None] = lambda row: None
+) -> AcquiredJob:
     in_transaction = connections[using].in_atomic_block
     with transaction.atomic(using=using):  # with a savepoint: a refusal must not spoil the caller's transaction
         row = find_job(id, using)
@@ -135,7 +173,7 @@ def _lock(id: UUID | str, using: str, owner: str) -> AcquiredJob:
             # Whoever acquires passes over them then. Else he would insert the lock row that we are about to insert,
             # and wait for the end of the caller's transaction, with all the other jobs of his page.
             lock_siblings(using, row.serial_key)
-        job = _executable(row)
+        job = _executable(row, check)
         if not lock_for(using, job, owner, get_settings().engine(using).lock_time):
             raise JobLocked(f"Job {job.pk} has just been acquired by somebody else.")
         if job.serial_key and not lock_instances(using, owner, [job.serial_key]):
@@ -143,12 +181,13 @@ def _lock(id: UUID | str, using: str, owner: str) -> AcquiredJob:
         return from_row(Job.objects.using(using).values_list(*columns(wide=True)).get(pk=job.pk), using, owner)
 
 
-def _executable(row: AbstractJob) -> Job:
+def _executable(row: AbstractJob, check: Callable[[AbstractJob], None]) -> Job:
     """The row in the table of executable jobs, wherever it was."""
     if row.locked:
         raise JobLocked(f"Job {row.pk} is running or queued on {row.lock_owner}.")
     if row.type == JobType.HISTORY:
         raise InvalidJob(f"Job {row.pk} is history, which only the history loop of an executor writes.")
+    check(row)
     if isinstance(row, Job):
         return row
     if isinstance(row, DeadLetterJob):

@@ -34,5 +34,6 @@ class Job(AbstractJob):
             ("reschedule_job", _("Can change due dates of jobs")),
             ("prioritize_job", _("Can change priorities of jobs")),
             ("unlock_job", _("Can unlock jobs")),
+            ("execute_job", _("Can execute jobs in the process of the admin")),
             ("bury_job", _("Can move jobs to the dead letters")),
         ]

@@ -74,6 +74,8 @@ ACTIONS: list[tuple[type[Any], str, str, dict[str, str]]] = [
     (ExternalWorkerJob, "move_to_dead_letters", "bury_job", {}),
     (ExternalWorkerJob, "unlock", "unlock_job", {}),
     (Job, "unlock", "unlock_job", {}),
+    (Job, "execute_now", "execute_job", {}),
+    (TimerJob, "execute_now", "execute_job", {}),
     (Job, "move_to_dead_letters", "bury_job", {}),
     (TimerJob, "move_to_dead_letters", "bury_job", {}),
     (SuspendedJob, "move_to_dead_letters", "bury_job", {}),
@@ -114,6 +116,12 @@ CASES = pytest.mark.parametrize(
 )
 
 
+@pytest.fixture(autouse=True)
+def noop(handle: Callable[..., Any]) -> None:
+    """A handler for what is executed at once."""
+    handle(lambda: None, name="tests.noop")
+
+
 def a_row(table: type[Any], action: str = "") -> Any:
     """A row on which the action can be seen."""
     if table in BESIDE:
@@ -122,6 +130,8 @@ def a_row(table: type[Any], action: str = "") -> Any:
         return data.external(exclusive=False)
     if action == "unlock":
         return data.running(lock_expiration_time=clock.now() - timedelta(minutes=1))
+    if action == "execute_now":
+        return data.make(table, handler_type="tests.noop", handler_configuration={"args": [], "kwargs": {}})
     if table is TimerJob or action == "recalculate_due_date":
         return data.make(table, due_date=clock.now() + timedelta(hours=1), attempts=int(action.startswith("recalc")))
     # Activating a job that is not suspended does the least that can be seen: it takes the wish to suspend it away.

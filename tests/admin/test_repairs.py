@@ -44,6 +44,41 @@ def test_unlock_only_what_nobody_holds_any_more(admin):
     assert last_words() == "Unlocked."
 
 
+class TestExecuteNow:
+    def test_asks_first_and_tells(self, admin, handle):
+        handle(lambda order: order, name="tests.double")
+        job = data.make(TimerJob, handler_type="tests.double", handler_configuration={"args": [1], "kwargs": {}})
+        assert b"the page waits until it has ended" in admin.act(TimerJob, "execute_now", [job], answered=False).content
+        assert TimerJob.objects.count() == 1
+        assert admin.told(admin.act(TimerJob, "execute_now", [job])) == [("success", "1 job executed.")]
+        assert (TimerJob.objects.count(), JobLog.objects.get().state) == (0, LogState.SUCCESSFUL)
+        assert last_words() == "Executed."
+
+    def test_a_failure_is_told_without_secrets(self, admin, handle):
+        def pay(password):
+            raise ValueError(f"no {password}")
+
+        handle(pay, name="tests.pay")
+        job = data.make(Job, handler_type="tests.pay", handler_configuration={"args": ["hush-hush"], "kwargs": {}})
+        assert admin.told(admin.act(Job, "execute_now", [job])) == [
+            ("error", f"{job.pk} has failed: ValueError: no ●●●")
+        ]
+        assert TimerJob.objects.get().exception_message == "ValueError: no ●●●"
+        assert last_words() == "Executed."
+
+    def test_what_is_refused_is_left_alone(self, admin):
+        busy, unknown = data.running(), data.make(Job, handler_type="tests.unknown")
+        told = admin.told(admin.act(Job, "execute_now", [busy, unknown]))
+        assert {level for level, _text in told} == {"warning"}
+        assert any("is running or queued on worker-1" in text for _level, text in told)
+        assert any("No handler 'tests.unknown' is registered" in text for _level, text in told)
+        assert (Job.objects.count(), LogEntry.objects.count()) == (2, 0)
+
+    def test_not_many_at_once(self, admin):
+        jobs = [data.make(Job) for _ in range(11)]
+        assert admin.told(admin.act(Job, "execute_now", jobs)) == [("error", "Choose at most 10 jobs.")]
+
+
 def test_move_to_the_dead_letters(admin):
     job, busy = data.make(Job), data.running()
     gone = data.make(Job)

@@ -1,5 +1,6 @@
 """One job in the caller's thread, from whichever table."""
 
+import sys
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -8,9 +9,18 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 
 from jobexec.clock import FrozenClock
-from jobexec.exceptions import DuplicateJob, HandlerNotFound, JobLocked, JobNotFound, LockLost, UnreadableJob
-from jobexec.executor.execute_now import execute_now
-from jobexec.models import DeadLetterJob, ExclusiveLock, Job, JobLog, SuspendedJob, TimerJob
+from jobexec.exceptions import (
+    DuplicateJob,
+    HandlerNotFound,
+    InvalidJob,
+    JobLocked,
+    JobNotFound,
+    JobStateError,
+    LockLost,
+    UnreadableJob,
+)
+from jobexec.executor.execute_now import execute_by_hand, execute_now
+from jobexec.models import DeadLetterJob, ExclusiveLock, ExternalWorkerJob, Job, JobLog, JobType, SuspendedJob, TimerJob
 from jobexec.operations import acquire_jobs, delete_jobs, move_to_dead_letter
 from jobexec.operations.work import Scope
 from tests.support.factories import LOCK_TIME, acquire, make_job, tables_of
@@ -54,6 +64,52 @@ def test_a_failure_is_recorded_and_raised_again(alias, table):
     stored = tables[0]._base_manager.using(alias).get()
     assert stored.exception_message == "ZeroDivisionError: division by zero"
     assert (stored.attempts, stored.lock_owner) == (1, None)
+
+
+class TestByHand:
+    """For operators: what was held back on purpose is refused, and a failure is told as it is recorded."""
+
+    @pytest.mark.parametrize("table", [Job, TimerJob])
+    @pytest.mark.parametrize("atomic", [False, True])
+    def test_runs_what_waits(self, alias, table, atomic):
+        assert execute_by_hand(double(table, alias, atomic=atomic).pk, using=alias) is None
+        assert tables_of(alias) == {}
+
+    @pytest.mark.parametrize(
+        ("table", "columns", "error", "words"),
+        [
+            (SuspendedJob, {}, JobStateError, "is suspended. Activate it first"),
+            (DeadLetterJob, {}, JobStateError, "is a dead letter. Requeue it first"),
+            (ExternalWorkerJob, {"type": JobType.EXTERNAL}, JobStateError, "for workers outside"),
+            (Job, {"type": JobType.HISTORY}, InvalidJob, "is history"),
+            (Job, {"lock_owner": "node:1"}, JobLocked, "running or queued on node:1"),
+            (TimerJob, {"handler_type": "tests.unknown"}, HandlerNotFound, r"No handler 'tests\.unknown'"),
+        ],
+    )
+    def test_refuses_and_changes_nothing(self, alias, table, columns, error, words):
+        row = make_row(table, alias, **{"handler_type": "tests.double", **columns})
+        before = table._base_manager.using(alias).values().get()
+        with pytest.raises(error, match=words):
+            execute_by_hand(row.pk, using=alias)
+        assert table._base_manager.using(alias).values().get() == before
+
+    @pytest.mark.parametrize("atomic", [False, True])
+    def test_tells_a_failure_without_secrets(self, alias, handle, atomic):
+        def pay(password):
+            raise ValueError(f"no {password}")
+
+        handle(pay, name="tests.pay")
+        configuration = {"args": ["hush-hush"], "kwargs": {}}
+        row = make_row(Job, alias, handler_type="tests.pay", handler_configuration=configuration, atomic=atomic)
+        failure = execute_by_hand(row.pk, using=alias)
+        assert failure.message == "ValueError: no ●●●"
+        stored = TimerJob.objects.using(alias).get()
+        assert (stored.exception_message, stored.retries) == (failure.message, row.retries - 1)
+
+    def test_a_handler_that_wants_to_leave(self, alias, handle):
+        handle(lambda: sys.exit(3), name="tests.leave")
+        row = make_row(Job, alias, handler_type="tests.leave")
+        assert execute_by_hand(row.pk, using=alias).message == "SystemExit: 3"
 
 
 def test_what_is_not_there_or_cannot_run(alias):

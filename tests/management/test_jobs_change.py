@@ -49,6 +49,20 @@ class TestVerbs:
         assert jobs("retry", retry.pk, alias=alias) == (0, "1 job is due now.\n")
         assert table_of(alias, retry) is Job
 
+    def test_execute(self, alias, handle):
+        handle(lambda: None, name="tests.fine")
+        handle(lambda: 1 / 0, name="tests.fail")
+        columns = {"handler_configuration": {"args": [], "kwargs": {}}, "due_date": NOW + DAY}
+        fine, fail = (make_row(TimerJob, alias, handler_type=f"tests.{name}", **columns) for name in ("fine", "fail"))
+        dead = make_row(DeadLetterJob, alias, handler_type="tests.fine", retries=0)
+        assert jobs("execute", fine.pk, alias=alias) == (0, "1 job executed.\n")
+        failed = "ZeroDivisionError: division by zero"
+        assert jobs("execute", fail.pk, alias=alias) == (1, f"The job has failed: {failed}\n")
+        assert objects("execute", fail.pk, alias=alias)[1][0]["failure"] == failed
+        code, said = jobs("execute", dead.pk, alias=alias)
+        assert code == 3 and f"Job {dead.pk} is a dead letter. Requeue it first." in said
+        assert jobs("execute", fine.pk, alias=alias)[0] == 3
+
     def test_requeue(self, alias):
         dead = make_row(DeadLetterJob, alias, retries=0)
         assert jobs("requeue", "--retries", 5, dead.pk, alias=alias) == (0, "1 job requeued.\n")

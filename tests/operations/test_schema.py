@@ -115,7 +115,8 @@ def test_backwards_and_forwards(alias):
         call_command("migrate", "jobexec", "0001", database=alias, verbosity=0)
     finally:
         call_command("migrate", "jobexec", database=alias, verbosity=0)
-    assert not MigrationExecutor(connections[alias]).migration_plan([("jobexec", "0007_tenants")])
+    executor = MigrationExecutor(connections[alias])
+    assert not executor.migration_plan(executor.loader.graph.leaf_nodes("jobexec"))
     make_job(alias)
     call_command("migrate", "jobexec", "0001", database=alias, verbosity=0)
     call_command("migrate", "jobexec", database=alias, verbosity=0)

@@ -6,6 +6,7 @@ from .action import Action
 from .batch_list import Batches
 from .change import Change
 from .definitions import Definitions
+from .execute import Execute
 from .explain import Why
 from .incidents import Incidents
 from .listing import List
@@ -19,6 +20,7 @@ _ALL: tuple[Action, ...] = (
     List(),
     Show(),
     Why(),
+    Execute(),
     *(Change(verb) for verb in VERBS),
     Incidents(),
     Batches(),
