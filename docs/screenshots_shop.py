@@ -6,12 +6,12 @@ import random
 from datetime import timedelta
 from typing import Any
 
-from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import User
 
 from jobexec import clock
 from jobexec.identifiers import uuid7
 from jobexec.models import (
+    AuditLog,
     Batch,
     BatchPart,
     BatchState,
@@ -27,6 +27,7 @@ from jobexec.models import (
     JobDefinition,
     JobLog,
     LogState,
+    OperatorType,
     SuspendedJob,
     Suspension,
     TimerJob,
@@ -272,5 +273,14 @@ class Shop:
             done = {"changed": 100, "end_time": self.ago(seconds=80 - number)} if number < 57 else {}
             BatchPart.objects.create(batch=batch, job_id=uuid7(), size=100, **done)
         enqueue_own("default", batch, MONITOR, due_date=self.now + timedelta(minutes=1))
-        LogEntry.objects.log_actions(self.admin.pk, [batch], CHANGE, "Set priority: 8000 timer jobs.")
+        AuditLog.objects.create(
+            timestamp=batch.create_time,
+            operator_type=OperatorType.USER,
+            operator="maria",
+            via="admin",
+            verb="start_batch",
+            object_type="batch",
+            object_id=str(batch.pk),
+            new_value={"operation": "set_priority", "priority": 5},
+        )
         return batch

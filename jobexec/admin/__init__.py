@@ -4,6 +4,7 @@ An entrance like any other: nothing here changes a job row, every action calls a
 """
 
 from . import (
+    audit_log,
     batch,
     dead_letter_job,
     deployment,
@@ -27,6 +28,7 @@ from . import (
 )
 
 __all__ = [
+    "audit_log",
     "batch",
     "dead_letter_job",
     "deployment",

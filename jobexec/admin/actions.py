@@ -1,17 +1,16 @@
-"""How an action runs: ask, do, tell, remember. What it does is one verb of ``jobexec.operations``."""
+"""How an action runs: ask, do, tell. What it does is one verb of ``jobexec.operations``, which notes who did it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.contrib.admin.models import CHANGE, DELETION
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
@@ -55,7 +54,6 @@ class Action:
     form_class: type[forms.Form] | None = None
     """What to ask first; None runs at once."""
     warning: Any = ""
-    flag = CHANGE
     dangerous = False
     do_not_call_in_templates = True
     operation: ClassVar[str | None] = None
@@ -95,10 +93,6 @@ class Action:
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         """A sentence on what was done to ``count`` rows."""
         raise NotImplementedError
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        """What the admin's log says about each row."""
-        return str(self.label)
 
     def whereabouts(self, request: HttpRequest, keys: Iterable[str], using: str) -> dict[str, str]:
         """Why rows that were chosen are no longer in the list."""
@@ -157,21 +151,14 @@ class Action:
     def _run(
         self, modeladmin: TableAdmin, request: HttpRequest, queryset: QuerySet[Any], data: Mapping[str, Any]
     ) -> None:
-        names = dict(queryset.order_by().values_list("pk", self.name_column))
+        keys = list(queryset.order_by().values_list("pk", flat=True))
         try:
             outcome = self.perform_for(request, queryset, queryset.db, data)
         except JobExecError as error:
             modeladmin.message_user(request, str(error), messages.ERROR)
             return
-        outcome.skipped |= self.whereabouts(request, _vanished(request, names), queryset.db)
-        rows = self._rows(modeladmin.model, [*outcome.changed, *outcome.failed], names)
-        modeladmin.log_operation(request, rows, self.flag, self.remembered(data))
+        outcome.skipped |= self.whereabouts(request, _vanished(request, keys), queryset.db)
         self._tell(modeladmin, request, outcome, data)
-
-    def _rows(self, model: type[Model], keys: Iterable[Any], names: Mapping[Any, str]) -> Iterator[Model]:
-        # The rows themselves may be gone or in another table by now; their key and name are all that the log needs.
-        for key in keys:
-            yield model(**{self.name_column: names.get(key, ""), "pk": key})
 
     def _tell(self, modeladmin: TableAdmin, request: HttpRequest, outcome: Outcome, data: Mapping[str, Any]) -> None:
         if outcome.changed:
@@ -197,11 +184,7 @@ class DeletingAction(Action):
     description = gettext_lazy("Delete selected %(verbose_name_plural)s…")
     label = gettext_lazy("Delete…")
     form_class = ConfirmForm
-    flag = DELETION
     dangerous = True
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Deleted.")
 
     def respond(self, modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
         return None  # its page is gone
@@ -217,7 +200,7 @@ def left_alone(modeladmin: TableAdmin, count: int, reason: str, keys: list[str])
     return f"{text} ({', '.join(keys)}{', …' if count > len(keys) else ''})."
 
 
-def _vanished(request: HttpRequest, found: Mapping[Any, Any]) -> list[str]:
+def _vanished(request: HttpRequest, found: Iterable[Any]) -> list[str]:
     """Rows that the user chose one by one and that are not in the list any more."""
     if select_across(request):
         return []

@@ -27,9 +27,9 @@ from jobexec.operations.batches import batch_progress
 
 from . import display, text_filters
 from .actions import Action
+from .audit_log import interventions, sentence
 from .base import TableAdmin
 from .batch_actions import ActivateBatch, CancelBatch, DeleteBatch, SuspendBatch
-from .job_story import interventions
 from .permissions import OperationPermissions
 from .selection_words import words
 from .tenancy import COLUMN, tenants_of
@@ -124,7 +124,10 @@ class BatchAdmin(OperationPermissions, TableAdmin):
             "failed_jobs": self._failed_jobs(request, row, so_far.failed_jobs),
             "stalled": so_far.stalled,
             "row_actions": [action for action in self.permitted_actions(request) if _makes_sense(action, row)],
-            "interventions": interventions(row, (Batch,)),
+            "interventions": [
+                {"time": display.absolute(entry.timestamp), "who": entry.operator, "what": sentence(entry)}
+                for entry in (interventions(row) if request.user.has_perm("jobexec.view_auditlog") else ())
+            ],
         }
 
     def _failed_jobs(self, request: HttpRequest, batch: Batch, count: int) -> SafeString | None:

@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec.exceptions import JobExecError
@@ -56,9 +55,6 @@ class SuspendBatch(BatchAction):
         )
         return text % {"count": count}
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Suspended.")
-
 
 class ActivateBatch(BatchAction):
     """Let it go on."""
@@ -72,9 +68,6 @@ class ActivateBatch(BatchAction):
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return ngettext("%(count)d batch goes on.", "%(count)d batches go on.", count) % {"count": count}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Activated.")
 
 
 class CancelBatch(BatchAction):
@@ -92,9 +85,6 @@ class CancelBatch(BatchAction):
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return ngettext("%(count)d batch cancelled.", "%(count)d batches cancelled.", count) % {"count": count}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Cancelled.")
 
 
 class DeleteBatch(DeletingAction, BatchAction):

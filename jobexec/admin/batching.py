@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import messages
-from django.contrib.admin.models import ADDITION
-from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
@@ -42,25 +40,19 @@ def select_across(request: HttpRequest) -> bool:
 def start(
     modeladmin: TableAdmin, request: HttpRequest, action: Action, queryset: QuerySet[Any], data: Mapping[str, Any]
 ) -> HttpResponse | None:
-    """Make the action a batch over the conditions of the queryset, the user's tenants among them; leads to its page.
-
-    The log has one entry, about the batch.
-    """
+    """Make the action a batch over the conditions of the queryset, the user's tenants among them; leads to its page."""
     assert action.operation is not None
     count, using = CappedCount.of(queryset), queryset.db
     selection = queryset.order_by().defer(None)
     names = {"action": action.title, "count": count, "names": modeladmin.opts.verbose_name_plural}
     try:
-        with transaction.atomic(using=using):
-            batch = start_batch(
-                action.operation,
-                selection,
-                arguments=action.batch_arguments(data),
-                using=using,
-                user=request.user.get_username(),
-            )
-            # With it, where both are in one database: no batch that nobody has begun.
-            modeladmin.log_operation(request, [batch], ADDITION, _("%(action)s: %(count)s %(names)s.") % names)
+        batch = start_batch(
+            action.operation,
+            selection,
+            arguments=action.batch_arguments(data),
+            using=using,
+            user=request.user.get_username(),
+        )
     except JobExecError as error:
         modeladmin.message_user(request, str(error), messages.ERROR)
         return None

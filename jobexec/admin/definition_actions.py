@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.contrib.admin.models import CHANGE
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
@@ -28,8 +27,6 @@ from .job_actions import dates
 
 class DefinitionAction(Action):
     """An operation on the jobs of definitions, each for itself."""
-
-    flag = CHANGE
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         outcome = Outcome()
@@ -66,9 +63,6 @@ class SuspendDefinition(DefinitionAction):
         text = ngettext("%(count)d definition suspended%(dates)s.", "%(count)d definitions suspended%(dates)s.", count)
         return text % {"count": count, "dates": dates(data)}
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Suspended%(dates)s.") % {"dates": dates(data)}
-
 
 class ActivateDefinition(DefinitionAction):
     """Let all jobs of a handler run again, at once or at a date."""
@@ -93,9 +87,6 @@ class ActivateDefinition(DefinitionAction):
             return text % {"count": count, "at": display.absolute(data["at"])}
         text = ngettext("%(count)d definition activated.", "%(count)d definitions activated.", count)
         return text % {"count": count}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Active from %(at)s.") % {"at": display.absolute(data["at"])} if data["at"] else _("Activated.")
 
 
 class OverridePriority(DefinitionAction):
@@ -123,11 +114,6 @@ class OverridePriority(DefinitionAction):
         )
         return text % {"count": count, **data}
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        if data["cascade"]:
-            return _("Priority overridden by %(priority)d, also of existing jobs.") % data
-        return _("Priority overridden by %(priority)d.") % data
-
 
 class ClearPriority(DefinitionAction):
     """Back to the priority of the code."""
@@ -149,9 +135,6 @@ class ClearPriority(DefinitionAction):
             count,
         )
         return text % {"count": count}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Overriding priority cleared.")
 
 
 class RetryDeadLetters(DefinitionAction):
@@ -181,6 +164,3 @@ class RetryDeadLetters(DefinitionAction):
             count,
         )
         return text % {"count": count, **data}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Dead letters requeued with %(retries)d retries.") % data

@@ -70,9 +70,6 @@ class Register(RegistrationAction):
         )
         return text % {"count": count, **data}
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Registered for %(node_name)s.") % data
-
 
 class Unregister(RegistrationAction):
     """Keep a node from taking the deployment's jobs."""
@@ -92,9 +89,6 @@ class Unregister(RegistrationAction):
             count,
         )
         return text % {"count": count, **data}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Unregistered for %(node_name)s.") % data
 
 
 class RegistrationInline(TabularInline):

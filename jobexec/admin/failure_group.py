@@ -56,9 +56,6 @@ class RequeueGroup(Action):
         )
         return text % {"count": count, **data}
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Dead letters requeued with %(retries)d retries.") % data
-
     def respond(self, modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
         batches = modeladmin.admin_site._registry.get(Batch)
         if FROM_PAGE in request.POST and batches is not None and batches.has_view_permission(request):

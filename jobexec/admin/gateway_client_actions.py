@@ -62,9 +62,6 @@ class RotateSecret(ClientAction):
         text = ngettext("%(count)d client has a new secret.", "%(count)d clients have a new secret.", count)
         return text % {"count": count}
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("New secret.")
-
     def respond(self, modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
         return secrets_page(modeladmin, request)
 
@@ -81,9 +78,6 @@ class EnableClient(ClientAction):
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return ngettext("%(count)d client enabled.", "%(count)d clients enabled.", count) % {"count": count}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Enabled.")
 
 
 class DisableClient(ClientAction):
@@ -103,9 +97,6 @@ class DisableClient(ClientAction):
             count,
         )
         return text % {"count": count}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Disabled.")
 
 
 class DeleteClients(DeletingAction, ClientAction):

@@ -38,9 +38,6 @@ class WriteNow(Action):
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return ngettext("%(count)d job is due now.", "%(count)d jobs are due now.", count) % {"count": count}
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Made due at once.")
-
 
 class DeleteHistory(DeletingAction):
     """The history is never written."""

@@ -51,9 +51,6 @@ class Annotate(Action):
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return ngettext("%(count)d incident annotated.", "%(count)d incidents annotated.", count) % {"count": count}
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Annotated: %(annotation)s") % data if data["annotation"] else _("Annotation removed.")
-
 
 class RequeueJob(Action):
     """Give the jobs of incidents new attempts, which resolves the incidents."""
@@ -77,9 +74,6 @@ class RequeueJob(Action):
             count,
         )
         return text % {"count": count, **data}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Job requeued with %(retries)d retries.") % data
 
 
 @admin.register(Incident)

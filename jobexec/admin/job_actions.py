@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from django.contrib.admin.models import DELETION
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
@@ -64,9 +63,6 @@ class ResetRetries(JobAction):
         text = ngettext("%(count)d job has %(retries)d retries.", "%(count)d jobs have %(retries)d retries.", count)
         return text % {"count": count, **data}
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Retries set to %(retries)d.") % data
-
 
 class RetryNow(JobAction):
     """Do not wait any longer."""
@@ -81,9 +77,6 @@ class RetryNow(JobAction):
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return ngettext("%(count)d job is due now.", "%(count)d jobs are due now.", count) % {"count": count}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Made due at once.")
 
 
 class Requeue(JobAction):
@@ -105,9 +98,6 @@ class Requeue(JobAction):
             count,
         )
         return text % {"count": count, **data}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Requeued with %(retries)d retries.") % data
 
 
 class Cancel(JobAction):
@@ -135,9 +125,6 @@ class Cancel(JobAction):
         )
         return text % {"count": count}
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Cancelled.")
-
 
 class Suspend(JobAction):
     """Keep jobs from running, at once or from a date on, for good or until a date."""
@@ -160,9 +147,6 @@ class Suspend(JobAction):
             count,
         )
         return text % {"count": count, "dates": dates(data)}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Suspended%(dates)s.") % {"dates": dates(data)}
 
 
 def dates(data: Mapping[str, Any]) -> str:
@@ -188,9 +172,6 @@ class Activate(JobAction):
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return ngettext("%(count)d job activated.", "%(count)d jobs activated.", count) % {"count": count}
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Activated.")
-
 
 class Reschedule(JobAction):
     """Choose when jobs run."""
@@ -207,9 +188,6 @@ class Reschedule(JobAction):
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         text = ngettext("%(count)d job is due %(due)s.", "%(count)d jobs are due %(due)s.", count)
         return text % {"count": count, "due": _moment(data)}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Rescheduled to %(due)s.") % {"due": _moment(data)}
 
 
 def _moment(data: Mapping[str, Any]) -> str:
@@ -233,9 +211,6 @@ class SetPriority(JobAction):
         text = ngettext("%(count)d job has priority %(priority)d.", "%(count)d jobs have priority %(priority)d.", count)
         return text % {"count": count, **data}
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Priority set to %(priority)d.") % data
-
 
 class Delete(JobAction):
     """Delete for good. Named as Django's own action, in whose place it stands."""
@@ -246,7 +221,6 @@ class Delete(JobAction):
     label = gettext_lazy("Delete…")
     form_class = ConfirmForm
     warning = gettext_lazy("Jobs that are deleted never run and cannot be restored. Running jobs are left alone.")
-    flag = DELETION
     dangerous = True
 
     def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
@@ -254,6 +228,3 @@ class Delete(JobAction):
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return ngettext("%(count)d job deleted.", "%(count)d jobs deleted.", count) % {"count": count}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Deleted.")

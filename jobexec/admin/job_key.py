@@ -39,9 +39,6 @@ class ReleaseKeys(DeletingAction):
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return ngettext("%(count)d key released.", "%(count)d keys released.", count) % {"count": count}
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Released.")
-
 
 @admin.register(JobKey)
 class JobKeyAdmin(TableAdmin):

@@ -98,7 +98,7 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
         ]
 
     def _origin(self) -> Any:
-        alike = (("fingerprint",),) if self.opts.model_name == "deadletterjob" else ()
+        alike = (("fingerprint", "lost_key"),) if self.opts.model_name == "deadletterjob" else ()
         return (*_ORIGIN, *alike)
 
     def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
@@ -108,7 +108,8 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
         log_admin = self.admin_site._registry.get(JobLog)
         visible = log_admin is not None and log_admin.has_view_permission(request)
         log = log_admin.get_queryset(request) if log_admin is not None and visible else None
-        return story_of(job, log, f"{self.list_url(JobLog)}?{urlencode({'q': str(job.pk)})}")
+        audited = request.user.has_perm("jobexec.view_auditlog")
+        return story_of(job, log, f"{self.list_url(JobLog)}?{urlencode({'q': str(job.pk)})}", audited=audited)
 
 
 _BELOW = "jobexec-below"

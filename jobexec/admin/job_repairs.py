@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.db.models import QuerySet
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec.exceptions import JobExecError, JobStateError
@@ -41,9 +40,6 @@ class RecalculateDueDate(JobAction):
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return ngettext("%(count)d job waits anew.", "%(count)d jobs wait anew.", count) % {"count": count}
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Due date recalculated.")
-
 
 class Unlock(JobAction):
     """Take jobs from owners that are gone."""
@@ -62,9 +58,6 @@ class Unlock(JobAction):
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return ngettext("%(count)d job unlocked.", "%(count)d jobs unlocked.", count) % {"count": count}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Unlocked.")
 
 
 class GiveBack(Unlock):
@@ -108,9 +101,6 @@ class ExecuteNow(JobAction):
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return ngettext("%(count)d job executed.", "%(count)d jobs executed.", count) % {"count": count}
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Executed.")
-
 
 class MoveToDeadLetters(JobAction):
     """Give jobs up, and leave them for a person."""
@@ -129,8 +119,3 @@ class MoveToDeadLetters(JobAction):
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         text = ngettext("%(count)d job is a dead letter now.", "%(count)d jobs are dead letters now.", count)
         return text % {"count": count}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        if data["reason"]:
-            return _("Moved to the dead letters: %(reason)s") % data
-        return _("Moved to the dead letters.")

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from django.contrib.admin.models import LogEntry
-from django.contrib.contenttypes.models import ContentType
 from django.db.models import QuerySet
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from jobexec.models import JOB_TABLES, AbstractJob, JobLog, LogState
+from jobexec.models import AbstractJob, AuditLog, JobLog, LogState
 
 from . import display
+from .audit_log import interventions, sentence, who
 from .job_log_columns import log_badge
 
 SHOWN = 50
@@ -45,23 +43,19 @@ class Story:
     log_url: str = ""
 
 
-def story_of(job: AbstractJob, log: QuerySet[JobLog] | None, log_url: str) -> Story:
-    """What is known of the job's life. ``log`` is None for users who may not see the log."""
+def story_of(job: AbstractJob, log: QuerySet[JobLog] | None, log_url: str, *, audited: bool) -> Story:
+    """What is known of the job's life. ``log`` is None for users who may not see the log.
+
+    ``audited``: also what operators did, for users who may see the audit log.
+    """
     entries = [] if log is None else list(log.filter(job_id=job.pk).order_by("-timestamp", "-pk")[: SHOWN + 1])
     more = len(entries) > SHOWN
     events = [_logged(entry) for entry in entries[:SHOWN]]
     if not more and not any(entry.state == LogState.CREATED for entry in entries):
         events.append(Event(job.create_time, display.badge("wait", _("created"))))
-    events += (_done_by(entry) for entry in interventions(job))
+    events += (_done_by(entry) for entry in (interventions(job) if audited else ()))
     # The sort is stable: of two events at one time, the log's own order stays.
     return Story(sorted(events, key=lambda event: event.moment, reverse=True), log_url if more else "")
-
-
-def interventions(row: Any, tables: Iterable[type[Any]] = JOB_TABLES) -> QuerySet[LogEntry]:
-    """What people did to the row through the admin, in whichever of these tables it was then."""
-    types = ContentType.objects.get_for_models(*tables).values()
-    entries = LogEntry.objects.filter(object_id=str(row.pk), content_type__in=types)
-    return entries.select_related("user").order_by("-action_time", "-pk")[:SHOWN]
 
 
 def _logged(entry: JobLog) -> Event:
@@ -89,6 +83,5 @@ def _facts(entry: JobLog) -> Iterable[str]:
         yield _("retries left: %(retries)d") % {"retries": entry.retries}
 
 
-def _done_by(entry: LogEntry) -> Event:
-    who = display.badge("person", entry.user)
-    return Event(entry.action_time, who, (str(entry.get_change_message()),))
+def _done_by(entry: AuditLog) -> Event:
+    return Event(entry.timestamp, who(entry), (sentence(entry),))

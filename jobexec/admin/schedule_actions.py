@@ -7,7 +7,6 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import QuerySet
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec.exceptions import JobExecError
@@ -56,9 +55,6 @@ class FireNow(ScheduleAction):
         )
         return text % {"count": count}
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Fired.")
-
 
 class Enable(ScheduleAction):
     """Let it fire."""
@@ -73,9 +69,6 @@ class Enable(ScheduleAction):
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         text = ngettext("%(count)d schedule enabled.", "%(count)d schedules enabled.", count)
         return text % {"count": count}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Enabled.")
 
 
 class Disable(ScheduleAction):
@@ -95,9 +88,6 @@ class Disable(ScheduleAction):
             count,
         )
         return text % {"count": count}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Disabled.")
 
 
 class DeleteSchedules(DeletingAction, ScheduleAction):

@@ -57,9 +57,6 @@ class Lift(Action):
     def respond(self, modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
         return None  # the row, and so its page, is gone
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Ends %(at)s.") % {"at": display.absolute(data["at"])} if data["at"] else _("Lifted.")
-
 
 @admin.register(Suspension)
 class SuspensionAdmin(OperationPermissions, AddSuspension):

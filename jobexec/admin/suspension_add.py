@@ -6,7 +6,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.contrib.admin.models import ADDITION
 from django.core.exceptions import PermissionDenied
 from django.db import router
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -114,9 +113,7 @@ class AddSuspension(TableAdmin):
         except JobExecError as error:
             self.message_user(request, str(error), messages.ERROR)
             return HttpResponseRedirect(self.list_url())
-        found = Suspension.objects.using(using).filter(scope=data["scope"], value=data["value"], live=True)
         said = {"dates": dates(data)}
-        self.log_operation(request, found, ADDITION, _("Suspended%(dates)s.") % said)
         text = ngettext(
             "%(scope)s %(value)s suspended%(dates)s; %(count)d job has moved to the suspended ones.",
             "%(scope)s %(value)s suspended%(dates)s; %(count)d jobs have moved to the suspended ones.",

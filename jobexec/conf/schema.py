@@ -89,6 +89,9 @@ class Settings:
     history_job_retries: int = field(default=10, metadata=_by(values.integer(1, 1000)))
     history_job_wait: timedelta = field(default=_seconds(10), metadata=_by(values.duration()))
     history_time_to_live: timedelta | None = field(default=timedelta(days=30), metadata=_by(values.duration(none=True)))
+    audit_log_time_to_live: timedelta | None = field(
+        default=timedelta(days=365), metadata=_by(values.duration(none=True))
+    )
     history_max_rows: int | None = field(default=None, metadata=_by(values.integer(1, 2**53, none=True)))
     history_cleanup_window: tuple[time, time] | None = field(default=None, metadata=_by(values.time_window))
     history_cleanup_batch_size: int = field(default=500, metadata=_by(values.integer(1, 10_000)))

@@ -19,6 +19,7 @@ from jobexec.handlers.context import JobContext
 from jobexec.handlers.registry import get_handler
 from jobexec.identifiers import uuid7
 from jobexec.models import AbstractJob, DeadLetterJob, Job, JobType, SuspendedJob
+from jobexec.operations.audit import acting, audited, note_jobs
 from jobexec.operations.exclusive import lock_instances, lock_siblings
 from jobexec.operations.log_fields import log_fields
 from jobexec.operations.lookup import find_job
@@ -84,9 +85,10 @@ def execute_by_hand(id: UUID | str, *, using: str = "default") -> Failure | None
     outside, and :class:`~jobexec.exceptions.HandlerNotFound`.
     """
     caller = _Caller()
-    outcome = Outcome(_lock(id, using, caller.lock_owner, check=_check))
+    outcome = Outcome(execute(id, using, caller.lock_owner))
     try:
-        _execute(outcome, caller)
+        with acting(None):  # what the handler changes is no operator's deed
+            _execute(outcome, caller)
     except (Exception, SystemExit) as error:
         if outcome.failure is None and not outcome.counted:
             raise
@@ -94,6 +96,12 @@ def execute_by_hand(id: UUID | str, *, using: str = "default") -> Failure | None
             text = "Job %s is done, but a hook after its commit raised %s"
             logger.warning(text, outcome.work.id, type(error).__name__)
     return outcome.failure
+
+
+@audited
+def execute(target: UUID | str, using: str, owner: str) -> AcquiredJob:
+    """Lock a job that an operator may execute; written to the audit log under this name."""
+    return _lock(target, using, owner, check=_check)
 
 
 def _check(row: AbstractJob) -> None:
@@ -173,11 +181,12 @@ def _lock(
             # Whoever acquires passes over them then. Else he would insert the lock row that we are about to insert,
             # and wait for the end of the caller's transaction, with all the other jobs of his page.
             lock_siblings(using, row.serial_key)
-        job = _executable(row, check)
+        table, job = type(row), _executable(row, check)
         if not lock_for(using, job, owner, get_settings().engine(using).lock_time):
             raise JobLocked(f"Job {job.pk} has just been acquired by somebody else.")
         if job.serial_key and not lock_instances(using, owner, [job.serial_key]):
             raise JobLocked(f"Another exclusive job of process instance {job.process_instance_id!r} is running.")
+        note_jobs(using, table, [job.pk], [job.tenant_id])
         return from_row(Job.objects.using(using).values_list(*columns(wide=True)).get(pk=job.pk), using, owner)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -12,8 +13,9 @@ from jobexec import clock, signals, tracing
 from jobexec.conf import EngineSettings, Settings
 from jobexec.handlers.registry import all_handlers, known_names
 from jobexec.handlers.schedules import declarations
-from jobexec.models import ExecutorNode, NodeState
+from jobexec.models import ExecutorNode, NodeState, OperatorType
 from jobexec.operations import deployments, leases, look, recover, schedule_sync
+from jobexec.operations.audit import Operator, acting
 from jobexec.operations.categories import Turns
 from jobexec.operations.locking import atomic, is_single_writer
 from jobexec.operations.work import Scope
@@ -121,7 +123,9 @@ class Node:
         schedule_sync.sync_schedules(self.using, declared, known_names())
         deployment = self.settings.deployment
         if deployment:
-            deployments.deploy(deployment, [handler.name for handler in handlers], using=self.using)
+            node = Operator(OperatorType.EXECUTOR, self.settings.node_name, "runjobexecutor", socket.gethostname())
+            with acting(node):
+                deployments.deploy(deployment, [handler.name for handler in handlers], using=self.using)
             deployments.register_own_deployment(deployment, self.settings.node_name, using=self.using)
 
     def _scope(self) -> Scope:

@@ -1,6 +1,7 @@
 """The tables: a table is a state."""
 
 from .acquisition_lock import AcquisitionLock
+from .audit_log import AuditLog, OperatorType
 from .base import SHARED_COLUMNS, AbstractJob, JobType
 from .batch import Batch, BatchFailure, BatchPart, BatchState
 from .dead_letter_job import DeadLetterJob
@@ -35,6 +36,7 @@ __all__ = [
     "WITHDRAWN",
     "AbstractJob",
     "AcquisitionLock",
+    "AuditLog",
     "Batch",
     "BatchFailure",
     "BatchPart",
@@ -62,6 +64,7 @@ __all__ = [
     "MeterLog",
     "Misfire",
     "NodeState",
+    "OperatorType",
     "ResultStatus",
     "Schedule",
     "ScheduleFiring",

@@ -6,6 +6,7 @@ of its own, and knows nothing of handlers or threads.
 
 from .acquire import acquire_jobs
 from .adjust import delete_jobs, requeue, retry_now, set_due_date, set_priority, set_retries
+from .audit import Operator, acting
 from .batches import (
     BatchProgress,
     activate_batch,
@@ -44,7 +45,9 @@ from .unlock import unlock
 __all__ = [
     "BatchProgress",
     "OperationResult",
+    "Operator",
     "acquire_jobs",
+    "acting",
     "activate",
     "activate_batch",
     "annotate_incident",

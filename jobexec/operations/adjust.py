@@ -20,6 +20,7 @@ from jobexec.models import (
 )
 
 from .announce import announce
+from .audit import audited
 from .bulk import (
     delete_page,
     requeue_page,
@@ -43,6 +44,7 @@ from .wake import wake_on_commit
 _ALL: tuple[type[AbstractJob], ...] = (*JOB_TABLES, HistoryJob)
 
 
+@audited
 def set_retries(target: Target, retries: int, *, using: str | None = None) -> OperationResult:
     """Set how many attempts are left (at least 1); a dead letter is requeued with them.
 
@@ -60,6 +62,7 @@ def set_retries(target: Target, retries: int, *, using: str | None = None) -> Op
     return for_each(target, using, verb, *_ALL, bulk=bulk)
 
 
+@audited
 def requeue(target: Target, retries: int = 3, *, using: str | None = None) -> OperationResult:
     """Give dead letters ``retries`` new attempts and make them executable; the old exception is cleared.
 
@@ -93,11 +96,13 @@ def _requeue(row: DeadLetterJob, retries: int) -> str | None:
     return None
 
 
+@audited
 def retry_now(target: Target, *, using: str | None = None) -> OperationResult:
     """Make waiting retries due at once, and timers too, whatever their due date; their retries stay."""
     return set_due_date(target, None, using=using)
 
 
+@audited
 def set_due_date(target: Target, due_date: datetime | None, *, using: str | None = None) -> OperationResult:
     """Let jobs run at ``due_date`` (aware), or as soon as possible with None; refused while they run.
 
@@ -142,6 +147,7 @@ def _set_available(row: ExternalWorkerJob, due_date: datetime | None) -> None:
     wake_for(using, [row])
 
 
+@audited
 def set_priority(target: Target, priority: int, *, using: str | None = None) -> OperationResult:
     """Change the priority (higher runs sooner); of a running job it counts from its next attempt."""
     check_priority(priority)
@@ -156,6 +162,7 @@ def set_priority(target: Target, priority: int, *, using: str | None = None) -> 
     return for_each(target, database, verb, *JOB_TABLES, bulk=bulk)
 
 
+@audited
 def delete_jobs(target: Target, *, using: str | None = None) -> OperationResult:
     """Delete jobs in any state for good; refused while they run (Camunda: DeleteJobCmd)."""
     database = database_of(target, using)

@@ -18,6 +18,7 @@ from jobexec.models import Batch, BatchFailure, BatchPart, BatchState, DeadLette
 from jobexec.retry import default_plan
 
 from .adjust import requeue
+from .audit import MOST_IDS, about, audited, note
 from .batch_jobs import DRIVERS, MONITOR, SEED, driven, enqueue_own
 from .batch_operations import OPERATIONS, Operation, as_json, operation_named
 from .batch_work import clear_some, lock_batch
@@ -63,6 +64,7 @@ class BatchProgress(NamedTuple):
     stalled: bool = False
 
 
+@audited
 def start_batch(
     operation: str,
     target: Target,
@@ -98,7 +100,13 @@ def start_batch(
     with atomic(database):
         batch.save(using=database, force_insert=True)
         enqueue_own(database, batch, SEED)
+        _note(database, batch, {"operation": operation, **given}, selection)
     return batch
+
+
+def _note(using: str, batch: Batch, new: Mapping[str, Any] | None = None, selection: Description | None = None) -> None:
+    scope = {**selection, "ids": selection["ids"][:MOST_IDS]} if selection and "ids" in selection else selection
+    note(using, "batch", batch.pk, new=new, tenant=batch.tenant_id or None, scope=scope)
 
 
 def _selection(target: Target) -> Description:
@@ -135,6 +143,7 @@ def batch_progress(batch: Batch) -> BatchProgress:
     return BatchProgress(total, changed, skipped, max(0, total - changed - skipped), failed, stalled)
 
 
+@audited
 def suspend_batch(id: UUID | str, *, using: str | None = None) -> Batch:
     """Let none of its jobs begin any more; those that run finish. It can be activated again.
 
@@ -145,6 +154,7 @@ def suspend_batch(id: UUID | str, *, using: str | None = None) -> Batch:
     return batch
 
 
+@audited
 def activate_batch(id: UUID | str, *, using: str | None = None) -> Batch:
     """Undo :func:`suspend_batch`; it goes on where it was. Raises as that.
 
@@ -172,6 +182,7 @@ def _drive(using: str, id: UUID) -> None:
         enqueue_own(using, batch, *([SEED] if batch.state == BatchState.SEEDING else [MONITOR, 0]))
 
 
+@audited
 def cancel_batch(id: UUID | str, *, using: str | None = None) -> Batch:
     """Do nothing more: its jobs are removed, what they have done stays done. One that runs finishes its piece.
 
@@ -185,6 +196,7 @@ def cancel_batch(id: UUID | str, *, using: str | None = None) -> Batch:
         if batch is not None and not batch.over:
             batch.state, batch.end_time = BatchState.CANCELLED, clock.now(database)
             batch.save(using=database, update_fields=["state", "end_time"])
+            _note(database, batch)
     # Out here: a refusal within would spoil the transaction of the caller, who may go on after it.
     if batch is None:
         raise BatchNotFound(f"There is no batch {id}.")
@@ -196,6 +208,7 @@ def cancel_batch(id: UUID | str, *, using: str | None = None) -> Batch:
     return _found(id, database)
 
 
+@audited
 def delete_batch(id: UUID | str, *, using: str | None = None) -> None:
     """Delete a batch with its failures; one that is not over is cancelled first (Camunda: deleteBatch).
 
@@ -215,6 +228,7 @@ def delete_batch(id: UUID | str, *, using: str | None = None) -> None:
             for left in [model.objects.using(database).filter(batch_id=batch.pk).values_list("pk", flat=True)]:
                 delete_rows(model.objects.using(database).filter(pk__in=list(left)))
         delete_rows(Batch.objects.using(database).filter(pk=batch.pk))
+        _note(database, batch, {"operation": batch.type})
 
 
 def _unfinished(id: UUID | str, using: str | None) -> Batch:
@@ -234,4 +248,5 @@ def _found(id: UUID | str, using: str) -> Batch:
     batch = Batch.objects.using(using).defer("selection").filter(pk=wanted).first()
     if batch is None:
         raise BatchNotFound(f"There is no batch {wanted} in {using!r}.")
+    about("batch", batch.pk, batch.tenant_id or None)
     return batch

@@ -11,12 +11,14 @@ from jobexec import signals
 from jobexec.models import AbstractJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
 
 from .announce import announce
+from .audit import audited
 from .bulk import cancel_page
 from .id_list import among, as_parameter
 from .removal import remove_waiting
 from .selection import OperationResult, Target, database_of, for_each
 
 
+@audited
 def cancel(target: Target, *, using: str | None = None) -> OperationResult:
     """Cancel jobs that wait or run (Ratchet: cancelJob). Dead letters are deleted instead.
 

@@ -14,6 +14,7 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.identifiers import uuid7
 from jobexec.models import (
+    AuditLog,
     Batch,
     BatchFailure,
     BatchPart,
@@ -139,6 +140,9 @@ def _expired(using: str) -> Iterator[Rows]:
         yield from _beyond(using, settings.history_max_rows)
     if settings.history_time_to_live is not None:
         yield from _before(using, clock.now(using) - settings.history_time_to_live)
+    if settings.audit_log_time_to_live is not None:
+        moment = clock.now(using) - settings.audit_log_time_to_live
+        yield AuditLog.objects.using(using).filter(timestamp__lt=moment).order_by("timestamp")
 
 
 def _results(using: str, moment: datetime) -> Rows:

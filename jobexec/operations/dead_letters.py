@@ -9,6 +9,7 @@ from jobexec.exceptions import DoNotRetry, InvalidJob, JobLocked
 from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
 
 from .announce import announce
+from .audit import audited
 from .errors import storable
 from .external_home import held_by
 from .fingerprint import fingerprint
@@ -20,6 +21,7 @@ from .task_attempts import write_buried
 _BY_HAND = "It was moved to the dead letters by hand."
 
 
+@audited
 def move_to_dead_letter(target: Target, reason: str = "", *, using: str | None = None) -> OperationResult:
     """Make dead letters of jobs that wait, whatever retries they have left; refused while they run.
 

@@ -9,6 +9,7 @@ from jobexec.exceptions import InvalidJob
 from jobexec.models import Batch, DeadLetterJob, JobDefinition
 
 from .adjust import check_retries, set_retries
+from .audit import audited, count_more, note
 from .batches import start_batch
 from .locking import atomic, lock_rows
 from .overrides import apply_overrides, apply_to_all
@@ -19,6 +20,7 @@ from .selection import OperationResult, database_of
 _FEW = 500
 
 
+@audited
 def override_priority(job_definition_id: str, priority: int, *, cascade: bool = False, using: str | None = None) -> int:
     """Let the jobs of a definition that are created from now on have this priority, whatever their code says.
 
@@ -35,9 +37,12 @@ def override_priority(job_definition_id: str, priority: int, *, cascade: bool = 
         raise InvalidJob(f"cascade: expected True or False, got {cascade!r}.")
     database = database_of(None, using)
     definition = _write(database, job_definition_id, priority)
-    return apply_to_all(database, definition) if cascade else 0
+    changed = apply_to_all(database, definition) if cascade else 0
+    count_more(database, changed)
+    return changed
 
 
+@audited
 def clear_overriding_priority(job_definition_id: str, *, using: str | None = None) -> None:
     """Let the jobs of a definition that are created from now on have the priority that their code says.
 
@@ -54,12 +59,15 @@ def _write(using: str, id: str, priority: int | None) -> JobDefinition:
         definition = lock_rows(JobDefinition.objects.using(using).filter(pk=id)).first()
         if definition is None:
             raise JobDefinition.DoesNotExist(f"There is no job definition {id!r}: no node has recorded it.")
+        old = {"overriding_priority": definition.overriding_priority}
+        note(using, "jobdefinition", id, old=old, new={"overriding_priority": priority}, count=0)
         definition.overriding_priority = priority
         definition.overriding_since = None if priority is None else clock.now(using)
         definition.save(using=using, update_fields=["overriding_priority", "overriding_since"])
     return definition
 
 
+@audited
 def set_retries_by_definition(
     job_definition_id: str, retries: int, *, using: str | None = None, user: str = ""
 ) -> OperationResult | Batch:

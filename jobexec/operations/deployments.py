@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
+
+from django.db import IntegrityError
 
 from jobexec import clock
 from jobexec.models import Deployment, DeploymentRegistration, Job, JobDefinition
 
+from .audit import audited, note, part
 from .locking import atomic, names_conflict_target
 
 #: The columns of a JobDefinition that its handler does not write anew.
@@ -22,18 +26,27 @@ def split_deployment_id(deployment_id: str) -> tuple[str, str]:
     return name, version
 
 
+@audited
 def deploy(deployment_id: str, handlers: Iterable[str], *, using: str = "default") -> Deployment:
     """Record that this version of the code exists, with the handlers in it; the first node that has it does so."""
     name, version = split_deployment_id(deployment_id)
-    deployment, created = Deployment.objects.using(using).get_or_create(
-        id=deployment_id,
-        defaults={"name": name, "version": version, "handlers": sorted(handlers), "deploy_time": clock.now(using)},
-    )
-    if not created and deployment.handlers != sorted(handlers):
-        Deployment.objects.using(using).filter(pk=deployment_id).update(handlers=sorted(handlers))
+    names = sorted(handlers)
+    defaults = {"name": name, "version": version, "handlers": names, "deploy_time": clock.now(using)}
+    table = Deployment.objects.using(using)
+    if not table.filter(pk=deployment_id).exists():
+        with suppress(IntegrityError), part(using):  # another node has just done so
+            deployment = table.create(id=deployment_id, **defaults)
+            note(using, "deployment", deployment_id, new={"handlers": names})
+            return deployment
+    deployment = table.get(pk=deployment_id)
+    if deployment.handlers != names:
+        with atomic(using):
+            table.filter(pk=deployment_id).update(handlers=names)
+            note(using, "deployment", deployment_id, old={"handlers": deployment.handlers}, new={"handlers": names})
     return deployment
 
 
+@audited
 def register_deployment(deployment_id: str, node_name: str, *, using: str = "default") -> None:
     """Let the nodes of this name take the deployment's jobs (Camunda: registerDeploymentForJobExecutor).
 
@@ -43,6 +56,7 @@ def register_deployment(deployment_id: str, node_name: str, *, using: str = "def
     _set_registered(deployment_id, node_name, True, using)
 
 
+@audited
 def unregister_deployment(deployment_id: str, node_name: str, *, using: str = "default") -> None:
     """Keep the nodes of this name from taking the deployment's jobs, also after they restart."""
     _set_registered(deployment_id, node_name, False, using)
@@ -50,11 +64,13 @@ def unregister_deployment(deployment_id: str, node_name: str, *, using: str = "d
 
 def _set_registered(deployment_id: str, node_name: str, registered: bool, using: str) -> None:
     deployment = Deployment.objects.using(using).get(pk=deployment_id)
-    DeploymentRegistration.objects.using(using).update_or_create(
-        deployment=deployment,
-        node_name=node_name,
-        defaults={"registered": registered, "changed_at": clock.now(using)},
-    )
+    with atomic(using):
+        DeploymentRegistration.objects.using(using).update_or_create(
+            deployment=deployment,
+            node_name=node_name,
+            defaults={"registered": registered, "changed_at": clock.now(using)},
+        )
+        note(using, "deployment", deployment_id, new={"node_name": node_name, "registered": registered})
 
 
 def register_own_deployment(deployment_id: str, node_name: str, *, using: str = "default") -> None:

@@ -12,6 +12,7 @@ from jobexec.exceptions import DoNotRetry, InvalidJob, InvalidRetryPlan
 from jobexec.models import AbstractJob, Job, JobDefinition, SuspendedJob, TimerJob
 from jobexec.retry import RetryPlan, default_plan
 
+from .audit import audited
 from .dispatch import announce_ids
 from .external_home import is_external
 from .move import move
@@ -21,6 +22,7 @@ from .wake import wake_on_commit
 _FIRST_RUN = gettext_noop("it waits for its first run, whose date was given to it: set a due date instead")
 
 
+@audited
 def recalculate_due_date(target: Target, *, from_creation: bool = False, using: str | None = None) -> OperationResult:
     """Let waiting retries wait anew, for as long as their retry plan says: from now, or from their creation.
 

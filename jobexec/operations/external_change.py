@@ -11,6 +11,7 @@ from jobexec.models import AbstractJob, ExternalWorkerJob, SuspendedJob
 
 from .adjust import check_retries
 from .announce import announce
+from .audit import audited, note_jobs, old_of
 from .external_back import give_back, remove_cancelled_job
 from .external_exclusive import take
 from .external_find import check_lease, check_worker, in_transaction, lock_anywhere, lock_external
@@ -126,6 +127,7 @@ def unlock_external_job(using: str, key: int, *, worker: str | None = None, call
     in_transaction(using, verb)
 
 
+@audited
 def set_external_retries(
     using: str, key: int, retries: int, *, lease: str | None = None, caller: Caller = EVERYTHING
 ) -> None:
@@ -139,11 +141,14 @@ def set_external_retries(
     check_retries(retries)
     if retries > MOST_RETRIES:
         raise InvalidJob(f"retries: expected a whole number of at most {MOST_RETRIES}, got {retries!r}.")
-    in_transaction(
-        using, lambda: _update(_to_change(using, key, "update the retries of", lease, caller), retries=retries)
-    )
+
+    def verb() -> None:
+        _set(using, _to_change(using, key, "update the retries of", lease, caller), retries=retries)
+
+    in_transaction(using, verb)
 
 
+@audited
 def set_external_priority(
     using: str, key: int, priority: int, *, lease: str | None = None, caller: Caller = EVERYTHING
 ) -> None:
@@ -155,9 +160,14 @@ def set_external_priority(
 
     def verb() -> None:
         row = _to_change(using, key, "update the priority of", lease, caller)
-        _update(row, priority=priority, rank=reranked(using, row.rank, priority - row.priority))
+        _set(using, row, priority=priority, rank=reranked(using, row.rank, priority - row.priority))
 
     in_transaction(using, verb)
+
+
+def _set(using: str, row: AbstractJob, **changes: Any) -> None:
+    _update(row, **changes)
+    note_jobs(using, type(row), [row.pk], [row.tenant_id], old_of(row))
 
 
 def _to_change(using: str, key: int, verb: str, lease: str | None, caller: Caller) -> AbstractJob:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db import OperationalError, connections, transaction
+from django.db import OperationalError, connections
 from django.db.models import CharField, Value
 
 from jobexec.exceptions import JobNotFound, JobStateError, NotAllowed, StaleLease, WrongWorker
 from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Incident, IncidentState, SuspendedJob
 
+from .audit import part
 from .errors import is_conflict
 from .external_types import EVERYTHING, Caller
 from .incidents import UNHANDLED_ERROR
@@ -84,7 +85,7 @@ def in_transaction(using: str, verb: Callable[[], R]) -> R:
     """
     for left in reversed(range(_TRIES)):
         try:
-            with transaction.atomic(using=using):
+            with part(using):
                 return verb()
         except OperationalError as error:
             if not left or connections[using].in_atomic_block or not is_conflict(error):

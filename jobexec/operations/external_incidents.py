@@ -9,6 +9,7 @@ from jobexec.exceptions import IncidentNotFound, JobStateError, NotAllowed
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, IncidentState, SuspendedJob
 
 from .announce import announce
+from .audit import audited, note
 from .bulk import requeued_columns
 from .external_find import in_transaction
 from .external_types import EVERYTHING, Caller
@@ -18,6 +19,7 @@ from .move import move
 from .suspensions import covered_rows
 
 
+@audited
 def resolve_external_incident(using: str, incident_key: int, *, caller: Caller = EVERYTHING) -> None:
     """Workers may fetch the job of this incident again, at once, with the retries that it was given meanwhile.
 
@@ -46,6 +48,8 @@ def _resolve(using: str, key: int, caller: Caller) -> None:
     moved = move(row, to, **requeued_columns(row.retries), due_date=None)
     if moved is None:
         raise _not_found(key)
+    scope = {"incident_key": str(key), "job": str(row.pk)}
+    note(using, "incident", incident.pk, tenant=row.tenant_id, scope=scope)
     announce(signals.job_requeued, using, type(moved), jobs=[moved])
     if to is ExternalWorkerJob:
         wake_workers_on_commit(using, [row.handler_type])

@@ -5,7 +5,7 @@ What the gateways ask of them is :mod:`jobexec.gateways.access`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +14,9 @@ from django.db import IntegrityError, transaction
 from jobexec.exceptions import ClientNotFound, InvalidClient
 from jobexec.models import GatewayClient
 
+from .audit import audited, is_on, note
 from .gateway_secrets import digest, new_secret
+from .locking import atomic, lock_rows
 
 #: What a client may be allowed: to fetch and finish jobs, and change their deadlines; to look for jobs and incidents;
 #: to change retries and priority; to resolve incidents.
@@ -24,6 +26,7 @@ PERMISSIONS = ("work", "search", "update", "resolve")
 _LONGEST = {"types": 255, "tenants": 64}
 
 
+@audited
 def create_client(
     using: str,
     *,
@@ -55,16 +58,19 @@ def create_client(
     try:
         with transaction.atomic(using=using):
             row.save(using=using, force_insert=True)
+            _note(using, row.name, None, values)
     except IntegrityError:
         raise InvalidClient(f"name: there is a client {name!r} already.") from None
     return row, secret
 
 
+@audited
 def change_client(using: str, name: str, **values: Any) -> None:
     """Change these columns of a client; the others, and its secret, stay. Raises InvalidClient, ClientNotFound."""
     _change(using, name, **checked_client(**values))
 
 
+@audited
 def rotate_secret(using: str, name: str) -> str:
     """Give a client a new secret, which is to be shown now or never. The old one, and its tokens, end.
 
@@ -75,22 +81,44 @@ def rotate_secret(using: str, name: str) -> str:
     return secret
 
 
+@audited
 def set_client_enabled(using: str, name: str, enabled: bool) -> None:
     """Let a client in, or not any more; a gateway may let it in for a few seconds more. Raises ClientNotFound."""
     _change(using, name, enabled=enabled)
 
 
+@audited
 def delete_client(using: str, name: str) -> None:
     """For good. Raises ClientNotFound."""
-    if not GatewayClient.objects.using(using).filter(name=name).delete()[0]:
+    rows = GatewayClient.objects.using(using).filter(name=name)
+    with atomic(using):
+        row = rows.first() if is_on() else None
+        deleted = rows.delete()[0]
+        if row is not None:
+            _note(using, name, {column: getattr(row, column) for column in _CHECKS}, None)
+    if not deleted:  # outside, or a transaction of the caller's could not go on
         raise ClientNotFound(f"There is no client {name!r}.")
 
 
 def _change(using: str, name: str, **values: Any) -> None:
     rows = GatewayClient.objects.using(using).filter(name=name)
-    # MySQL counts only rows that have become different.
-    if not rows.update(**values) and not rows.exists():
+    with atomic(using):
+        row = lock_rows(rows).first() if is_on() else None
+        # MySQL counts only rows that have become different.
+        found = rows.update(**values) or rows.exists()
+        if row is not None:
+            _note(using, name, {column: getattr(row, column) for column in values}, values)
+    if not found:  # outside, or a transaction of the caller's could not go on
         raise ClientNotFound(f"There is no client {name!r}.")
+
+
+def _note(using: str, name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
+    tenants: Sequence[str] = (new or {}).get("tenants") or (old or {}).get("tenants") or ()
+    if old and new:
+        changed = {column for column, value in new.items() if value != old[column]}
+        old = {column: old[column] for column in changed}
+        new = {column: new[column] for column in changed}
+    note(using, "gatewayclient", name, old=old, new=new, tenant=tenants[0] if len(tenants) == 1 else None)
 
 
 def checked_name(name: Any) -> str:

@@ -12,6 +12,7 @@ from jobexec import clock
 from jobexec.models import HistoryJob, LogState
 
 from . import history
+from .audit import audited, note_jobs
 from .locking import atomic, delete_rows, lock_rows
 from .selection import OperationResult, database_of
 from .wake import wake_on_commit
@@ -20,6 +21,7 @@ _WRITTEN = gettext_noop("it is just being written")
 _GONE = gettext_noop("there is no such job any more")
 
 
+@audited
 def write_history_now(ids: Iterable[UUID], *, using: str | None = None) -> OperationResult:
     """Make history jobs due at once, also those that wait for a retry; their retries stay."""
     database = database_of(None, using)
@@ -31,6 +33,7 @@ def write_history_now(ids: Iterable[UUID], *, using: str | None = None) -> Opera
     return _each(ids, database, verb)
 
 
+@audited
 def delete_history_jobs(ids: Iterable[UUID], *, using: str | None = None) -> OperationResult:
     """Delete history jobs; what they hold is never written. The job log tells that they were deleted."""
     database = database_of(None, using)
@@ -51,6 +54,7 @@ def _each(ids: Iterable[UUID], using: str, verb: Callable[[HistoryJob], None]) -
             row = lock_rows(rows.filter(pk=pk), skip_locked=True).first()
             if row is not None:
                 verb(row)
+                note_jobs(using, HistoryJob, [pk], [row.tenant_id])
                 result.changed.append(pk)
             else:
                 there = rows.filter(pk=pk).exists()

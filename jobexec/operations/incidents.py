@@ -15,9 +15,11 @@ from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7s
 from jobexec.models import AbstractJob, DeadLetterJob, Incident, IncidentState
 
+from .audit import audited, is_on, note
 from .errors import storable
 from .external_keys import next_keys
 from .insert_select import Sql, insert_from
+from .locking import atomic
 from .selection import database_of
 
 ANNOTATION_LENGTH = 4000
@@ -92,6 +94,7 @@ def _close(using: str, ids: Collection[UUID], state: IncidentState) -> None:
     incidents.update(state=state, end_time=clock.now(using))
 
 
+@audited
 def annotate_incident(id: UUID | str, text: str, *, using: str | None = None) -> None:
     """Write a note to an incident, open or over, in place of the one it has; '' takes it away.
 
@@ -101,8 +104,15 @@ def annotate_incident(id: UUID | str, text: str, *, using: str | None = None) ->
     if not isinstance(text, str) or len(text) > ANNOTATION_LENGTH:
         got = f"{len(text)} characters" if isinstance(text, str) else repr(text)
         raise InvalidJob(f"annotation: expected a text of at most {ANNOTATION_LENGTH} characters, got {got}.")
-    found = Incident.objects.using(database_of(None, using)).filter(pk=_id(id))
-    if not found.update(annotation=storable(text)[:ANNOTATION_LENGTH]):
+    database = database_of(None, using)
+    with atomic(database):
+        found = Incident.objects.using(database).filter(pk=_id(id))
+        old = found.values("annotation", "tenant_id").first() if is_on() else None
+        changed = found.update(annotation=storable(text)[:ANNOTATION_LENGTH])
+        if old is not None:
+            before = {"annotation": old["annotation"]}
+            note(database, "incident", id, old=before, new={"annotation": text}, tenant=old["tenant_id"])
+    if not changed:  # outside, or a transaction of the caller's could not go on
         raise Incident.DoesNotExist(f"There is no incident {str(id)!r}.")
 
 

@@ -18,6 +18,8 @@ from jobexec.json_values import shown
 from jobexec.models import Schedule, ScheduleFiring
 from jobexec.recurrence.cycle import with_start
 
+from .audit import audited, is_on, note, part
+from .hidden import hide_by_definition
 from .locking import delete_rows, lock_rows
 from .schedule_fields import check_job, checked_boolean, checked_text, checked_values
 from .schedule_jobs import scheduled_jobs
@@ -37,6 +39,7 @@ __all__ = [
 _PAGE = 1000
 
 
+@audited
 def save_schedule(
     using: str,
     *,
@@ -76,10 +79,10 @@ def save_schedule(
     check_job(using, values)
     checked_text("name", name)
     try:
-        with transaction.atomic(using=using):
+        with part(using):
             return _save(using, name, values, replace)
     except IntegrityError:  # somebody has just inserted one of this name
-        with transaction.atomic(using=using):
+        with part(using):
             return _save(using, name, values, replace)
 
 
@@ -91,6 +94,7 @@ def _save(using: str, name: str, values: Mapping[str, Any], replace: bool) -> Sc
         row.declared, row.next_time = "", None
     changed = new or (row.expression, row.timezone) != (values["expression"], values["timezone"])
     moved = changed or row.enabled != values["enabled"] or row.next_time is None
+    old = None if new else _told(using, row, {name: getattr(row, name) for name in values})
     for column, value in values.items():
         setattr(row, column, value)
     if changed:
@@ -98,8 +102,25 @@ def _save(using: str, name: str, values: Mapping[str, Any], replace: bool) -> Sc
     elif moved:
         row.next_time = next_time(row, clock.now(using))
     row.save(using=using)
+    _note(using, row, old, _told(using, row, values))
     wake_on_commit(using, schedules=True)
     return row
+
+
+def _note(using: str, row: Schedule, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
+    said = new if old is None or new is None else {name: each for name, each in new.items() if each != old[name]}
+    before = None if old is None else {name: each for name, each in old.items() if name in (said or old)}
+    options = row.options if isinstance(row.options, dict) else {}
+    note(using, "schedule", row.name, old=before, new=said, tenant=str(options.get("tenant_id") or ""))
+
+
+def _told(using: str, row: Schedule, values: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The values without what the handler calls sensitive; None if nobody wants to know."""
+    if not is_on():
+        return None
+    name = str(values.get("handler_type", row.handler_type))
+    shown = hide_by_definition(name, values["handler_configuration"], using)
+    return {**values, "handler_configuration": shown}
 
 
 def begin(row: Schedule, now: datetime, *, new: bool) -> None:
@@ -123,6 +144,7 @@ def _following(row: Schedule, now: datetime) -> datetime | None:
     return recurrence_of(row).next_after(now if row.last_time is None else max(now, row.last_time))
 
 
+@audited
 def delete_schedule(using: str, name: str) -> None:
     """Delete a schedule and what it has noted of its firings; its jobs stay. Raises ScheduleNotFound.
 
@@ -140,8 +162,10 @@ def delete_schedule(using: str, name: str) -> None:
         if locked is not None:
             delete_rows(ScheduleFiring.objects.using(using).filter(schedule_id=row.pk))
             delete_rows(Schedule.objects.using(using).filter(pk=row.pk))
+            _note(using, row, None, None)
 
 
+@audited
 def set_enabled(using: str, name: str, enabled: bool) -> Schedule:
     """Let a schedule fire, or not any more; returns the row. Raises ScheduleNotFound.
 
@@ -154,10 +178,12 @@ def set_enabled(using: str, name: str, enabled: bool) -> Schedule:
             row.enabled = enabled
             row.next_time = next_time(row, clock.now(using))
             row.save(using=using, update_fields=["enabled", "next_time"])
+            _note(using, row, {"enabled": not enabled}, {"enabled": enabled})
             wake_on_commit(using, schedules=True)
     return row
 
 
+@audited
 def fire_now(using: str, name: str) -> Any:
     """Make a job of a schedule now, beside its times, which stay; also of one that is disabled. Returns the job.
 
@@ -173,6 +199,7 @@ def fire_now(using: str, name: str) -> Any:
         )
         row.fired += not getattr(job, "is_duplicate", False)  # else the job of somebody else does the work
         row.save(using=using, update_fields=["fired"])
+        _note(using, row, None, {"job": str(job.pk)})
     return job
 
 

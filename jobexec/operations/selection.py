@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from django.db import connections, router, transaction
+from django.db import connections, router
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
@@ -16,6 +16,7 @@ from django.utils.translation import gettext_noop
 from jobexec.exceptions import JobExecError
 from jobexec.models import AbstractJob, Job
 
+from . import audit
 from .errors import is_conflict
 from .locking import lock_rows
 from .lookup import find_states
@@ -136,8 +137,11 @@ def _page(
 
 def _at_once(using: str, table: type[AbstractJob], ids: list[UUID], bulk: Bulk) -> set[UUID]:
     try:
-        with transaction.atomic(using=using):
-            return set(bulk(using, table, ids))
+        with audit.part(using):
+            tenants = audit.tenants_among(using, table, ids)
+            done = set(bulk(using, table, ids))
+            audit.note_jobs(using, table, [pk for pk in ids if pk in done], tenants)
+            return done
     except Exception as error:
         if connections[using].needs_rollback:
             raise  # the transaction is the caller's, and has ended
@@ -145,12 +149,20 @@ def _at_once(using: str, table: type[AbstractJob], ids: list[UUID], bulk: Bulk) 
         return set()
 
 
+def _done(row: AbstractJob, table: type[AbstractJob], using: str, verb: Verb) -> str | None:
+    id, tenant, old = row.pk, row.tenant_id, audit.old_of(row)  # the verb may change the instance, or delete it
+    refusal = verb(row)
+    if refusal is None:
+        audit.note_jobs(using, table, [id], [tenant], old)
+    return refusal
+
+
 def _one(pk: UUID, table: type[AbstractJob], using: str, verb: Verb, result: OperationResult) -> None:
     try:
         # With a savepoint, so that a refusal does not spoil a transaction of the caller's.
-        with transaction.atomic(using=using):
+        with audit.part(using):
             row = lock_rows(table._base_manager.using(using).filter(pk=pk)).first()
-            refusal = CHANGED_MEANWHILE if row is None else verb(row)
+            refusal = CHANGED_MEANWHILE if row is None else _done(row, table, using, verb)
         if refusal is None:
             result.changed.append(pk)
         else:

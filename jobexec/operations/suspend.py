@@ -11,6 +11,7 @@ from jobexec import clock
 from jobexec.exceptions import InvalidJob
 from jobexec.models import AbstractJob, ExternalWorkerJob, Job, Scope, SuspendedJob, Suspension, TimerJob
 
+from .audit import audited, count_more, note
 from .bulk import activate_page, suspend_page
 from .locking import atomic, delete_rows
 from .moments import check_moment
@@ -31,6 +32,7 @@ class Period(NamedTuple):
     include_jobs: bool = True
 
 
+@audited
 def suspend(
     target: Target | None = None,
     *,
@@ -67,7 +69,9 @@ def suspend(
         return for_each(target, database, lambda row: _suspend_one(row, period), *_TABLES, bulk=bulk)
     suspension = _write(database, *scope_of(**scope), period)
     if suspension.in_force(clock.now(database)):
-        return begin(suspension)
+        moved = begin(suspension)
+        count_more(database, moved)
+        return moved
     # It was planned for earlier, perhaps: what others have begun to move by their clocks must not wait till its end.
     activate_all(database, {suspension.scope: suspension.value})
     return 0
@@ -97,7 +101,9 @@ def _write(using: str, column: str, value: str, period: Period) -> Suspension:
         with atomic(using):
             found = lock_suspension(using, column, value)
             if found is not None and not found.over(clock.now(using)):
-                return _changed(found, period)
+                changed = _changed(found, period)
+                _note(using, column, value, **period._asdict())
+                return changed
             if found is not None:
                 one(found).update(live=None)  # its end is left to the sweep
             values = {"suspend_time": period.start, "activate_time": period.end, "swept": False}
@@ -105,8 +111,15 @@ def _write(using: str, column: str, value: str, period: Period) -> Suspension:
             table = Suspension.objects.using(using)
             made, created = table.get_or_create(scope=column, value=value, live=True, defaults=values)
             if created:
+                _note(using, column, value, **period._asdict())
                 return made
         # Another has just made one.
+
+
+def _note(using: str, column: str, value: str, **said: Any) -> None:
+    if column != Scope.JOB:  # which is noted as the job
+        tenant = value if column == Scope.TENANT else None
+        note(using, "suspension", value, new=said, tenant=tenant, scope={column: value}, count=0)
 
 
 def _changed(found: Suspension, period: Period) -> Suspension:
@@ -160,6 +173,7 @@ def _request(row: AbstractJob, suspended: bool) -> None:
     row.suspend_requested = suspended
 
 
+@audited
 def activate(
     target: Target | None = None, *, using: str | None = None, at: datetime | None = None, **scope: Any
 ) -> OperationResult | int:
@@ -179,6 +193,7 @@ def activate(
     return _activate_scope(database, *scope_of(**scope), moment)
 
 
+@audited
 def lift(suspension: Suspension, *, at: datetime | None = None) -> int:
     """The same for a row of the table of suspensions, whatever its scope; returns how many jobs moved now."""
     using = suspension._state.db or "default"
@@ -191,13 +206,15 @@ def _activate_scope(using: str, column: str, value: str, moment: datetime | None
         refusal = None if found is None or moment is None else _end_at(found, moment)
         if found is not None and moment is None:
             one(found).update(live=None)
+        if refusal is None:
+            _note(using, column, value, end=moment)
     if refusal is not None:  # outside, or a transaction of the caller's could not go on
         raise InvalidJob(refusal)
     if moment is not None:
         return 0
-    if found is not None:
-        return end(found)
-    return activate_all(using, {column: value})[0]
+    moved = end(found) if found is not None else activate_all(using, {column: value})[0]
+    count_more(using, moved)
+    return moved
 
 
 def _end_at(found: Suspension, moment: datetime) -> str | None:

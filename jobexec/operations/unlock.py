@@ -10,6 +10,7 @@ from django.utils.translation import gettext_noop
 from jobexec.exceptions import JobLocked
 from jobexec.models import JOB_TABLES, AbstractJob, ExecutorNode, ExternalWorkerJob, Job, NodeState
 
+from .audit import audited
 from .external_back import give_back
 from .leases import declare_one_dead
 from .recover import recover_job
@@ -19,6 +20,7 @@ from .server_time import time_of
 from .wake import wake_on_commit
 
 
+@audited
 def unlock(target: Target, *, using: str | None = None) -> OperationResult:
     """Free the lock of jobs whose owner has gone; refused, with the reason, while the owner lives.
 

@@ -14,6 +14,7 @@ from jobexec import models
 from tests.support.browser import chromium, open_page, page, policy  # noqa: F401 (fixtures)
 
 TABLES = (
+    models.AuditLog,
     models.Job,
     models.TimerJob,
     models.SuspendedJob,

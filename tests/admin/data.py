@@ -7,6 +7,7 @@ from jobexec import clock
 from jobexec.identifiers import uuid7
 from jobexec.models import (
     AbstractJob,
+    AuditLog,
     Batch,
     BatchState,
     DeadLetterJob,
@@ -27,6 +28,7 @@ from jobexec.models import (
     JobType,
     LogState,
     NodeState,
+    OperatorType,
     ResultStatus,
     Schedule,
     ScheduleFiring,
@@ -103,6 +105,7 @@ def some_of_everything(using: str = "default") -> dict[type[Any], Any]:
     make(TimerJob, using, due_date=now + timedelta(days=14), handler_type="shop.jobs.remind_of_payment")
     dead = dead_letter_with_log(using)
     return {
+        AuditLog: audit(using, object_id=str(dead.pk)),
         Incident: incident(dead, using),
         Batch: batch(using),
         HistoryJob: history_job(using),
@@ -141,6 +144,25 @@ def log(job: Any, using: str = "default", minutes_ago: float = 0, **columns: Any
             "wait": 0.042,
             "duration": 30.02,
             **FAILURE,
+            **columns,
+        }
+    )
+
+
+def audit(using: str = "default", **columns: Any) -> AuditLog:
+    """What an operator did to a dead letter, or as told."""
+    return AuditLog.objects.using(using).create(
+        **{
+            "timestamp": clock.now() - timedelta(minutes=5),
+            "operator_type": OperatorType.USER,
+            "operator": "ann",
+            "via": "admin",
+            "origin": "192.0.2.7",
+            "verb": "set_priority",
+            "object_type": "deadletterjob",
+            "tenant_id": "",
+            "old_value": {"priority": 0},
+            "new_value": {"priority": 7},
             **columns,
         }
     )

@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-from django.contrib.admin.models import ADDITION, LogEntry
 
 from jobexec import clock, operations
 from jobexec.admin import batching
@@ -22,6 +21,7 @@ from jobexec.models import (
 )
 from jobexec.operations.batches import start_batch
 from jobexec.operations.selections import describe, resolve
+from tests.support.audit import audit_log
 
 from . import data
 from .conftest import list_url, page_url
@@ -54,11 +54,11 @@ def test_all_of_a_long_list_are_a_batch(admin, few):
     assert (batch.type, batch.arguments, batch.create_user) == ("requeue", {"retries": 5}, "admin")
     assert meant(batch) == mine
     assert DeadLetterJob.objects.count() == 5  # by its jobs, not by the request
-    entry = LogEntry.objects.get()
-    assert (entry.object_id, entry.action_flag) == (str(batch.pk), ADDITION)
-    assert entry.get_change_message() == "Requeue: 4 dead letter jobs."
+    (entry,) = audit_log()
+    assert (entry.verb, entry.object_type, entry.object_id) == ("start_batch", "batch", str(batch.pk))
+    assert entry.new_value == {"operation": "requeue", "retries": 5} and "order-1" in str(entry.scope)
     assert admin.told(response)[0][0] == "success"
-    assert "Requeue: 4 dead letter jobs." in admin.get(page_url(batch)).content.decode()
+    assert "start batch: operation requeue, retries 5" in admin.get(page_url(batch)).content.decode()
 
 
 def test_a_batch_is_never_begun_without_a_question(admin, few):

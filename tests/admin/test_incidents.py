@@ -1,10 +1,10 @@
 """Incidents and groups of failures: what needs a person, and how often it went wrong the same way."""
 
 import pytest
-from django.contrib.admin.models import LogEntry
 
 from jobexec import operations
 from jobexec.models import DeadLetterJob, FailureGroup, Incident, IncidentState, Job, JobLog
+from tests.support.audit import audit_log
 
 from . import data
 from .conftest import list_url, page_url
@@ -31,7 +31,8 @@ def test_annotate(admin):
     response = admin.act(Incident, "annotate", [incident], annotation="The gateway is down.")
     assert admin.told(response) == [("success", "1 incident annotated.")]
     assert Incident.objects.get().annotation == "The gateway is down."
-    assert LogEntry.objects.get().get_change_message() == "Annotated: The gateway is down."
+    (entry,) = audit_log()
+    assert (entry.old_value, entry.new_value) == ({"annotation": "old"}, {"annotation": "The gateway is down."})
     assert b"The gateway is down." in admin.get(list_url(Incident)).content
     admin.act(Incident, "annotate", [incident], annotation="")
     assert Incident.objects.get().annotation == ""
@@ -56,7 +57,7 @@ def test_requeue_the_job_of_an_incident(admin):
     assert "it is not in the list any more" in told[1][1]
     assert Job.objects.get(pk=job.pk).retries == 4
     assert Incident.objects.get(pk=incident.pk).state == IncidentState.RESOLVED
-    assert LogEntry.objects.get().object_id == str(incident.pk)
+    assert [(entry.verb, entry.object_id) for entry in audit_log()] == [("requeue", str(job.pk))]
 
 
 def test_incidents_are_on_the_page_of_their_job(admin, staff):

@@ -3,10 +3,10 @@
 from datetime import timedelta
 
 import pytest
-from django.contrib.admin.models import LogEntry
 
 from jobexec import clock
 from jobexec.models import DeadLetterJob, Job, JobDefinition, JobKey
+from tests.support.audit import audit_log
 
 from . import data
 from .conftest import list_url, page_url
@@ -58,4 +58,6 @@ def test_releasing_is_remembered_and_leaves_the_job(admin):
     response = admin.act(JobKey, "delete_selected", keys)
     assert admin.told(response) == [("success", "2 keys released.")]
     assert not JobKey.objects.exists() and DeadLetterJob.objects.filter(pk=dead.pk).exists()
-    assert {entry.object_repr for entry in LogEntry.objects.all()} == {" order-4711", " other"}
+    (entry,) = audit_log()
+    assert (entry.verb, entry.count) == ("release_keys", 2)
+    assert {name.split(" ")[1] for name in entry.scope["names"]} == {"order-4711", "other"}

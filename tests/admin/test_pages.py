@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import flatten_fieldsets
 from django.contrib.auth import get_user_model
 from django.db import connection
@@ -14,6 +13,7 @@ from jobexec.admin import display
 from jobexec.admin.job_page import JobTableAdmin
 from jobexec.models import (
     JOB_TABLES,
+    AuditLog,
     DeadLetterJob,
     ExclusiveLock,
     ExecutorNode,
@@ -119,10 +119,11 @@ def test_the_timeline_is_in_the_order_of_time(admin):
     job = data.dead_letter(create_time=clock.now() - timedelta(hours=2))
     data.log(job, attempt=1, retries=2, minutes_ago=60)
     admin.act(DeadLetterJob, "set_priority", [job], priority="4")
-    LogEntry.objects.update(action_time=clock.now() - timedelta(minutes=30))
+    AuditLog.objects.update(timestamp=clock.now() - timedelta(minutes=30))
     data.log(job, attempt=2, retries=1, minutes_ago=10)
     events = admin.get(page_url(job)).context["story"].events
-    assert [event.facts[:1] for event in events] == [("attempt 2",), ("Priority set to 4.",), ("attempt 1",), ()]
+    told = [("attempt 2",), ("set priority: priority 0 → 4",), ("attempt 1",), ()]
+    assert [event.facts[:1] for event in events] == told
     assert events[0].facts == ("attempt 2", "on worker-1", "waited 42 ms", "ran 30 s", "retries left: 1")
     assert "created" in events[-1].badge
 
@@ -236,7 +237,7 @@ def test_the_admins_log_names_who_did_it(admin):
     content = admin.get(page_url(job)).content.decode()
     person = f'<span class="jobexec-badge jobexec-person">{get_user_model().objects.get().username}</span>'
     assert person in content.split('id="jobexec-timeline"')[1]
-    assert "Priority set to 4." in content
+    assert "set priority: priority 0 → 4" in content
 
 
 class TestDisplay:

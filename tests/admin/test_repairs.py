@@ -2,9 +2,8 @@
 
 from datetime import timedelta
 
-from django.contrib.admin.models import LogEntry
-
 from jobexec import clock, operations
+from jobexec.admin.audit_log import sentence
 from jobexec.models import (
     Batch,
     DeadLetterJob,
@@ -18,13 +17,14 @@ from jobexec.models import (
     SuspendedJob,
     TimerJob,
 )
+from tests.support.audit import audit_log
 
 from . import data
 from .conftest import list_url, page_url
 
 
 def last_words():
-    return LogEntry.objects.latest("pk").get_change_message()
+    return sentence(audit_log()[-1])
 
 
 def test_unlock_only_what_nobody_holds_any_more(admin):
@@ -41,7 +41,7 @@ def test_unlock_only_what_nobody_holds_any_more(admin):
     lost.refresh_from_db()
     held.refresh_from_db()
     assert (lost.locked, held.locked) == (False, True)
-    assert last_words() == "Unlocked."
+    assert last_words() == "unlock"
 
 
 class TestExecuteNow:
@@ -52,7 +52,7 @@ class TestExecuteNow:
         assert TimerJob.objects.count() == 1
         assert admin.told(admin.act(TimerJob, "execute_now", [job])) == [("success", "1 job executed.")]
         assert (TimerJob.objects.count(), JobLog.objects.get().state) == (0, LogState.SUCCESSFUL)
-        assert last_words() == "Executed."
+        assert last_words() == "execute"
 
     def test_a_failure_is_told_without_secrets(self, admin, handle):
         def pay(password):
@@ -64,7 +64,7 @@ class TestExecuteNow:
             ("error", f"{job.pk} has failed: ValueError: no ●●●")
         ]
         assert TimerJob.objects.get().exception_message == "ValueError: no ●●●"
-        assert last_words() == "Executed."
+        assert last_words() == "execute"
 
     def test_what_is_refused_is_left_alone(self, admin):
         busy, unknown = data.running(), data.make(Job, handler_type="tests.unknown")
@@ -72,7 +72,7 @@ class TestExecuteNow:
         assert {level for level, _text in told} == {"warning"}
         assert any("is running or queued on worker-1" in text for _level, text in told)
         assert any("No handler 'tests.unknown' is registered" in text for _level, text in told)
-        assert (Job.objects.count(), LogEntry.objects.count()) == (2, 0)
+        assert (Job.objects.count(), audit_log()) == (2, [])
 
     def test_not_many_at_once(self, admin):
         jobs = [data.make(Job) for _ in range(11)]
@@ -91,7 +91,7 @@ def test_move_to_the_dead_letters(admin):
     dead = DeadLetterJob.objects.get()
     assert (dead.pk, dead.exception_message) == (job.pk, "The order is void.")
     assert Incident.objects.get().job_id == job.pk
-    assert last_words() == "Moved to the dead letters: The order is void."
+    assert last_words() == "move to dead letter: reason The order is void."
 
 
 def test_recalculate_the_due_date(admin):
@@ -125,7 +125,7 @@ def test_override_the_priority_of_a_definition(admin):
     admin.act(JobDefinition, "override_priority", [pay], priority="8", cascade="on")
     job.refresh_from_db()
     assert job.priority == 8
-    assert last_words() == "Priority overridden by 8, also of existing jobs."
+    assert last_words() == "override priority: overriding_priority 9 → 8"
     response = admin.act(JobDefinition, "clear_priority", [pay])
     assert JobDefinition.objects.get().overriding_priority is None
     response = admin.act(JobDefinition, "clear_priority", [pay])

@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.contrib.auth import get_user_model
 
 from jobexec import clock, job
@@ -15,6 +14,7 @@ from jobexec.handlers.registry import isolated
 from jobexec.models import Job, JobDefinition, Schedule, ScheduleFiring
 from jobexec.operations.schedule_words import in_words
 from jobexec.sensitive import HIDDEN
+from tests.support.audit import audit_log
 
 from . import data
 from .conftest import Staff, list_url, page_url
@@ -52,8 +52,14 @@ def test_a_person_adds_one(admin):
     assert row.handler_configuration == {"args": [4711], "kwargs": {}}
     assert (row.options, row.enabled, row.from_code) == ({"priority": 5}, True, False)
     assert row.next_time is not None and row.next_time > clock.now()
-    entry = LogEntry.objects.get()
-    assert (entry.action_flag, entry.object_id, entry.object_repr) == (ADDITION, str(row.pk), "hotels")
+    (entry,) = audit_log()
+    assert (entry.verb, entry.object_type, entry.object_id, entry.operator) == (
+        "save_schedule",
+        "schedule",
+        "hotels",
+        "admin",
+    )
+    assert entry.new_value["expression"] == "0 3 * * *" and entry.old_value is None
 
 
 def test_one_that_is_added_disabled_has_no_next_time(admin):
@@ -101,7 +107,7 @@ def test_what_only_saving_can_find_is_said(admin, monkeypatch):
     response = admin.post(ADD, ANSWERS)
     assert response.status_code == 302
     assert admin.told(response) == [("error", "expression: it has just ended.")]
-    assert not Schedule.objects.exists() and not LogEntry.objects.exists()
+    assert not Schedule.objects.exists() and not audit_log()
 
 
 def test_a_name_that_is_taken_changes_nothing(admin):
@@ -124,7 +130,9 @@ def test_a_person_changes_it_and_the_times_begin_anew(admin):
     row.refresh_from_db()
     assert (row.expression, row.misfire, row.options, row.name) == ("*/5 * * * *", "all", {}, "shop.reminders")
     assert row.next_time is not None and row.next_time <= clock.now() + timedelta(minutes=5)
-    assert LogEntry.objects.get().action_flag == CHANGE
+    (entry,) = audit_log()
+    assert (entry.old_value["expression"], entry.new_value["expression"]) == ("0 3 * * MON-FRI", "*/5 * * * *")
+    assert "timezone" not in entry.new_value
 
 
 def test_changing_leaves_it_disabled_and_its_name_as_it_is(admin):
@@ -204,7 +212,7 @@ def test_switching_off_and_on(admin):
     admin.act(Schedule, "enable", [row])
     row.refresh_from_db()
     assert row.enabled and row.next_time is not None
-    assert [entry.change_message for entry in LogEntry.objects.order_by("pk")] == ["Disabled.", "Enabled."]
+    assert [entry.new_value for entry in audit_log()] == [{"enabled": False}, {"enabled": True}]
 
 
 def test_deleting_takes_the_firings_along_and_leaves_the_jobs(admin):
@@ -217,7 +225,7 @@ def test_deleting_takes_the_firings_along_and_leaves_the_jobs(admin):
     admin.act(Schedule, "delete_selected", [row])
     assert not Schedule.objects.exists() and not ScheduleFiring.objects.exists()
     assert type(dead).objects.filter(pk=dead.pk).exists()
-    assert LogEntry.objects.get().action_flag == DELETION
+    assert [entry.verb for entry in audit_log()] == ["delete_schedule"]
 
 
 def test_who_may_only_look_is_asked_nothing(staff):

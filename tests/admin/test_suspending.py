@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 
 import pytest
-from django.contrib.admin.models import ADDITION, LogEntry
 
 from jobexec.models import Job, JobDefinition, Scope, SuspendedJob, Suspension, TimerJob
+from tests.support.audit import audit_log
 
 from . import data
 from .conftest import list_url
@@ -27,10 +27,9 @@ def test_it_asks_what_then_shows_how_much_then_does_it(admin):
     assert admin.told(response)[0][1] == "Tenant acme suspended; 2 jobs have moved to the suspended ones."
     assert SuspendedJob.objects.count() == 2
     assert mine.pk in set(SuspendedJob.objects.values_list("pk", flat=True))
-    suspension = Suspension.objects.get()
-    entry = LogEntry.objects.get()
-    assert (entry.object_id, entry.action_flag) == (str(suspension.pk), ADDITION)
-    assert entry.get_change_message() == "Suspended."
+    (entry,) = audit_log()
+    assert (entry.verb, entry.object_type, entry.object_id, entry.count) == ("suspend", "suspension", "acme", 2)
+    assert (entry.scope, entry.tenant_id) == ({"tenant_id": "acme"}, "acme")
 
 
 def test_with_dates_and_without_existing_jobs(admin, settings):

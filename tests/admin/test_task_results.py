@@ -1,12 +1,12 @@
 """Results of tasks: what a page tells, and what it keeps to itself."""
 
 import pytest
-from django.contrib.admin.models import LogEntry
 from django.urls import reverse
 
 from jobexec import clock, job
 from jobexec.handlers.registry import isolated
 from jobexec.models import DeadLetterJob, JobDefinition, ResultStatus, TaskResult, TimerJob
+from tests.support.audit import audit_log
 
 from . import data
 from .conftest import list_url, page_url
@@ -102,7 +102,7 @@ def test_deleting_forgets_the_result_and_leaves_the_job(admin):
     response = admin.act(TaskResult, "delete_selected", [row])
     assert admin.told(response) == [("success", "1 task result deleted.")]
     assert not TaskResult.objects.exists() and DeadLetterJob.objects.filter(pk=dead.pk).exists()
-    assert LogEntry.objects.get().object_id == str(row.pk)
+    assert audit_log()[0].object_id == str(row.pk)
 
 
 def test_nobody_edits_one(admin):

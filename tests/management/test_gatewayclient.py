@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 from jobexec import clock
 from jobexec.gateways import access
 from jobexec.models import GatewayClient
+from tests.support.audit import audit_log
 
 
 @pytest.fixture(autouse=True)
@@ -109,3 +110,14 @@ def test_what_is_wrong_is_said_and_nothing_is_done(alias, given, code, told):
         run(*given)
     assert caught.value.returncode == code and told in str(caught.value)
     assert list(clients(alias).values()) == before
+
+
+def test_the_audit_log_has_all_but_the_secret(alias, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "ann")
+    secret = json.loads(run("add", "java", "--json"))["secret"]
+    run("disable", "java")
+    assert [(entry.operator, entry.via, entry.verb) for entry in audit_log(alias)] == [
+        ("ann", "gatewayclient add", "create_client"),
+        ("ann", "gatewayclient disable", "set_client_enabled"),
+    ]
+    assert secret not in str([entry.__dict__ for entry in audit_log(alias)])

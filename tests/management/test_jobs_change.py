@@ -21,6 +21,7 @@ from jobexec.models import (
 )
 from jobexec.operations import suspend
 from jobexec.operations.batches import OPERATIONS
+from tests.support.audit import audit_log
 from tests.support.factories import make_job, make_row, reload, table_of, work
 from tests.support.jobs_command import jobs, objects
 
@@ -67,6 +68,17 @@ class TestVerbs:
         dead = make_row(DeadLetterJob, alias, retries=0)
         assert jobs("requeue", "--retries", 5, dead.pk, alias=alias) == (0, "1 job requeued.\n")
         assert reload(alias, dead).retries == 5
+
+    def test_the_audit_log_names_who_did_it_and_where(self, alias, monkeypatch):
+        monkeypatch.setenv("LOGNAME", "ann")
+        monkeypatch.setattr("socket.gethostname", lambda: "ops-1")
+        rows = [make_row(DeadLetterJob, alias, retries=0) for _ in range(2)]
+        jobs("requeue", "--retries", 5, *(row.pk for row in rows), alias=alias)
+        jobs("list", alias=alias)
+        (entry,) = audit_log(alias)
+        who = (entry.operator_type, entry.operator, entry.via, entry.origin)
+        assert who == ("command", "ann", "jobs requeue", "ops-1")
+        assert (entry.verb, entry.count, entry.new_value) == ("requeue", 2, {"retries": 5})
 
     def test_suspend_and_activate(self, alias):
         job = make_job(alias)

@@ -7,7 +7,7 @@ requests. Views are wrapped with :func:`protected`; a gRPC server asks with ``au
 from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
 from jobexec.operations.gateway_clients import PERMISSIONS
 
-from .audit import audit
+from .audit import audit, operator_of
 from .client import ANYBODY, Client
 from .limits import REPORTS, REQUESTS, RESULTS, Allowance, limit, succeeded
 from .metadata import of_metadata
@@ -39,6 +39,7 @@ __all__ = [
     "known",
     "limit",
     "of_metadata",
+    "operator_of",
     "protected",
     "succeeded",
     "turned_away",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any
@@ -14,8 +15,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from django.views.decorators.csrf import csrf_exempt
 
 from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
+from jobexec.operations.audit import acting
 
-from .audit import audit, logger
+from .audit import audit, logger, operator_of
 from .browsers import is_json, refuse_other_sites
 from .client import Client
 from .limits import REQUESTS, Allowance, limit, succeeded
@@ -118,6 +120,12 @@ class _Rule:
             response[name] = value
         return response
 
+    def acting(self, request: HttpRequest) -> AbstractContextManager[None]:
+        """What an operator changes is the client's deed; what a worker says of its jobs is in their own log."""
+        if _AUDITED.isdisjoint(self.permissions):
+            return nullcontext()
+        return acting(operator_of(client_of(request), "REST", str(request.META.get("REMOTE_ADDR") or "")))
+
     def done(self, request: HttpRequest, response: HttpResponseBase) -> None:
         if response.status_code >= 400:
             return
@@ -132,7 +140,8 @@ def _called(view: Callable[..., HttpResponseBase], rule: _Rule) -> Callable[...,
         refusal = rule.refusal(request)
         if refusal:
             return rule.refused(request, refusal)
-        response = view(request, *args, **kwargs)
+        with rule.acting(request):
+            response = view(request, *args, **kwargs)
         rule.done(request, response)
         return response
 
@@ -148,7 +157,8 @@ def _awaited(
         refusal = rule.refusal(request, client) if client else await sync_to_async(rule.refusal)(request)
         if refusal:
             return rule.refused(request, refusal)
-        response = await view(request, *args, **kwargs)
+        with rule.acting(request):
+            response = await view(request, *args, **kwargs)
         rule.done(request, response)
         return response
 

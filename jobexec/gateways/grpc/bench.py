@@ -17,6 +17,7 @@ from jobexec.exceptions import JobExecError
 from jobexec.executor.connections import discard_broken_connections
 from jobexec.gateways import access, hub, seen
 from jobexec.operations import external
+from jobexec.operations.audit import carried
 from jobexec.operations.errors import is_conflict, is_database_error
 from jobexec.operations.external_types import ActivatedJob, Fetch
 
@@ -103,7 +104,8 @@ class Bench:
 
         It is done also if the client goes away meanwhile: what it says about a job is true all the same.
         """
-        return await self._within(self._finishing, partial(_again, partial(verb, self.using, *args, **kwargs)))
+        work = partial(verb, self.using, *args, **kwargs)
+        return await self._within(self._finishing, partial(_again, carried(work)))
 
     async def fetch(self, fetch: Fetch, client: access.Client) -> list[Parcel]:
         """Activate jobs. If the task that waits is cancelled they are given back, as far as there are any."""

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from urllib.parse import unquote
 
 from jobexec.gateways import access
 from jobexec.operations import external
+from jobexec.operations.audit import Operator, acting
 
 from . import gateway_pb2 as pb
 from .bench import Bench
 from .codes import BadRequest
 from .requests import lease, milliseconds, variables
+
+
+def operator(client: access.Client, context: Any) -> Operator:
+    """The client of a call as the audit log names it."""
+    _protocol, _colon, address = unquote(context.peer()).partition(":")  # as ipv4:192.0.2.1:50000
+    return access.operator_of(client, "gRPC", address.rpartition(":")[0].strip("[]"))
 
 
 class Commands:
@@ -75,9 +83,14 @@ class Commands:
     ) -> pb.UpdateJobRetriesResponse:
         if request.retries < 1:
             raise BadRequest(f"retries: expected at least 1, got {request.retries}.")
-        await self.bench.finish(
-            external.set_external_retries, request.jobKey, request.retries, lease=lease(request), caller=client.caller
-        )
+        with acting(operator(client, context)):
+            await self.bench.finish(
+                external.set_external_retries,
+                request.jobKey,
+                request.retries,
+                lease=lease(request),
+                caller=client.caller,
+            )
         access.audit(client, "UpdateJobRetries", request.jobKey)
         return pb.UpdateJobRetriesResponse()
 
@@ -86,15 +99,21 @@ class Commands:
     ) -> pb.UpdateJobPriorityResponse:
         if not request.HasField("priority"):
             raise BadRequest("priority: expected a number, got nothing.")
-        await self.bench.finish(
-            external.set_external_priority, request.jobKey, request.priority, lease=lease(request), caller=client.caller
-        )
+        with acting(operator(client, context)):
+            await self.bench.finish(
+                external.set_external_priority,
+                request.jobKey,
+                request.priority,
+                lease=lease(request),
+                caller=client.caller,
+            )
         access.audit(client, "UpdateJobPriority", request.jobKey)
         return pb.UpdateJobPriorityResponse()
 
     async def resolve_incident(
         self, request: pb.ResolveIncidentRequest, context: Any, client: access.Client
     ) -> pb.ResolveIncidentResponse:
-        await self.bench.finish(external.resolve_external_incident, request.incidentKey, caller=client.caller)
+        with acting(operator(client, context)):
+            await self.bench.finish(external.resolve_external_incident, request.incidentKey, caller=client.caller)
         access.audit(client, "ResolveIncident", request.incidentKey)
         return pb.ResolveIncidentResponse()

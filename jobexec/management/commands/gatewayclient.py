@@ -14,11 +14,13 @@ from django.utils.translation import gettext as _
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.exceptions import ClientNotFound, InvalidClient, JobExecError
+from jobexec.management.jobs.outcome import operator
 from jobexec.management.jobs.screen import Exit, Screen, usage
 from jobexec.management.jobs.table import Column
 from jobexec.management.jobs.values import count, moment
 from jobexec.models import GatewayClient
 from jobexec.operations import gateway_clients
+from jobexec.operations.audit import acting
 from jobexec.operations.wording import NONE, distance
 
 NO_TENANT = "<default>"
@@ -60,7 +62,8 @@ class Command(BaseCommand):
             raise usage(_("--database: there is no database %(using)r in DATABASES.") % {"using": using})
         screen = Screen.of(self.stdout, self.style, using, json=options["json"])
         try:
-            _ACTIONS[options["action"]](screen, options)
+            with acting(operator("gatewayclient", options["action"])):
+                _ACTIONS[options["action"]](screen, options)
         except InvalidClient as error:
             raise usage(str(error)) from error
         except ClientNotFound as error:

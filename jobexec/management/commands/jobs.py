@@ -14,8 +14,10 @@ from django.db import DatabaseError, router
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidJob, InvalidQuery, InvalidSettings, JobExecError
 from jobexec.management.jobs.actions import ACTIONS
+from jobexec.management.jobs.outcome import operator
 from jobexec.management.jobs.screen import Exit, Screen, usage
 from jobexec.models import Job
+from jobexec.operations.audit import acting
 
 
 class Command(BaseCommand):
@@ -57,4 +59,5 @@ class Command(BaseCommand):
                 raise usage(f"--database: {error}") from error
             raise
         screen = Screen.of(self.stdout, self.style, using, json=options["json"])
-        return ACTIONS[options["action"]].run(options, screen)
+        with acting(operator("jobs", options["action"])):
+            return ACTIONS[options["action"]].run(options, screen)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import getpass
+import socket
 from collections.abc import Callable
 
 from django.utils.translation import ngettext
 
+from jobexec.models import OperatorType
+from jobexec.operations.audit import Operator
 from jobexec.operations.selection import OperationResult
 
 from .screen import Exit, Screen
@@ -36,6 +39,11 @@ def tell(
     for id, reason in result.skipped.items():
         screen.say(f"  {id}  {reason}")
     return Exit.LEFT_ALONE
+
+
+def operator(command: str, action: str) -> Operator:
+    """Who changes something by ``manage.py COMMAND ACTION``."""
+    return Operator(OperatorType.COMMAND, user(), f"{command} {action}".rstrip(), socket.gethostname())
 
 
 def user() -> str:

@@ -18,6 +18,7 @@ from jobexec.gateways.access import limits, memory, tokens
 from jobexec.gateways.hub import watch
 from jobexec.models import GatewayClient
 from jobexec.operations.gateway_clients import create_client, set_client_enabled
+from tests.support.audit import audit_log
 from tests.support.waiting import until
 
 from .bed import Client, Streamed
@@ -190,6 +191,8 @@ def test_what_an_operator_changes_is_logged_with_his_name(gateway, caplog):
         f"The client 'ops': UpdateJobRetries '{job.job_key}'.",
         f"The client 'ops': UpdateJobPriority '{job.job_key}'.",
     ]
+    noted = [(entry.operator, entry.via, entry.origin, entry.new_value) for entry in audit_log(gateway.alias)]
+    assert noted == [("ops", "gRPC", "127.0.0.1", {"retries": 9}), ("ops", "gRPC", "127.0.0.1", {"priority": 3})]
 
 
 # TLS.

@@ -19,6 +19,7 @@ from jobexec.gateways import hub
 from jobexec.gateways.access import REQUESTS, Allowance, protected
 from jobexec.gateways.rest.common import database
 from jobexec.gateways.rest.unstorable import EXPECTED, UNSTORABLE
+from jobexec.operations.audit import carried
 
 from .errors import EngineError, answer, invalid, no_such_task, problem, refused
 
@@ -42,7 +43,7 @@ def endpoint(*methods: str, permission: str = "work", counts: Allowance = REQUES
         @wraps(function)
         async def view(request: HttpRequest, **parts: Any) -> HttpResponseBase:
             if isinstance(request, ASGIRequest):
-                return await hub.of(database()).run(function, request, **parts)
+                return await hub.of(database()).run(carried(function), request, **parts)
             return await sync_to_async(function)(request, **parts)
 
         return guarded(*methods, permission=permission, counts=counts)(view)

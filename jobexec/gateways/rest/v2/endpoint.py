@@ -17,6 +17,7 @@ from django.views.decorators.csrf import csrf_exempt
 from jobexec.gateways import hub
 from jobexec.gateways.access import REQUESTS, Allowance, protected
 from jobexec.gateways.rest.common import database
+from jobexec.operations.audit import carried
 
 from .problems import INTERNAL, METHOD_NOT_ALLOWED, answer, code_of, invalid, problem
 
@@ -36,7 +37,7 @@ def endpoint(*permissions: str, counts: Allowance = REQUESTS) -> Callable[[Calla
         @wraps(function)
         async def view(request: HttpRequest, **parts: Any) -> HttpResponseBase:
             if isinstance(request, ASGIRequest):
-                return await hub.of(database()).run(function, request, **parts)
+                return await hub.of(database()).run(carried(function), request, **parts)
             return await sync_to_async(function)(request, **parts)
 
         return guarded(*permissions, counts=counts)(view)

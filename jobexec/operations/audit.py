@@ -1,0 +1,317 @@
+"""The audit log: what operators change, through whichever door, written in the transaction of the change.
+
+A door says who acts (:func:`acting`). The verbs of operators are :func:`audited` and note what they have changed, each
+call as one row, however many jobs it is about. What the code of a project or a handler changes has no operator:
+nothing is written, and nothing is asked.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar
+from uuid import UUID
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import transaction
+from django.db.models import Model
+
+from jobexec import clock
+from jobexec.models import AbstractJob, AuditLog, Job, OperatorType
+from jobexec.sensitive import hide
+
+from .errors import storable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: So many ids of one change are kept; there are more only if a program or a client names them.
+MOST_IDS = 1000
+#: Longer values are cut: the log says what was changed, and is no copy of it.
+LONGEST = 1000
+
+_COLUMNS = frozenset(column.name for column in AbstractJob._meta.fields)
+#: The arguments that are kept as new values: what a verb does, and neither on what it works nor who may do it.
+_SAID = _COLUMNS | {"at", "until", "reason", "from_creation"}
+_SECRET = frozenset({"token_digest", "lease_token", "secret"})
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """Who changes something: ``name`` by ``type``, through ``via``, from ``origin`` (an address or a host)."""
+
+    type: OperatorType
+    name: str
+    via: str = ""
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """The row of a change. ``tenants`` and ``ids`` are of jobs; a row about something else counts none."""
+
+    pk: int
+    about_jobs: bool
+    count: int = 0
+    ids: tuple[UUID, ...] = ()
+    tables: frozenset[type[AbstractJob]] = frozenset()
+    tenants: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class _Change:
+    """One call of a verb."""
+
+    verb: str
+    arguments: dict[str, Any]
+    operator: Operator
+    #: What a verb says that it is about, whatever the verbs say that it calls: table, id and tenant.
+    subject: tuple[str, str, str | None] | None = None
+    noted: _Noted | None = None
+
+
+_operator: ContextVar[Operator | None] = ContextVar("jobexec_operator", default=None)
+_change: ContextVar[_Change | None] = ContextVar("jobexec_change", default=None)
+
+
+@contextmanager
+def acting(operator: Operator | None) -> Iterator[None]:
+    """What verbs change within is the operator's deed; nobody's with None."""
+    token = _operator.set(operator)
+    try:
+        yield
+    finally:
+        _operator.reset(token)
+
+
+def carried(function: Callable[P, R]) -> Callable[P, R]:
+    """The function for another thread, where the operator who acts here acts, too."""
+    operator = _operator.get()
+    return function if operator is None else partial(_called_as, operator, function)
+
+
+def _called_as(operator: Operator, function: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+    with acting(operator):
+        return function(*args, **kwargs)
+
+
+def audited(verb: Callable[P, R]) -> Callable[P, R]:
+    """A verb of operators: each call is one change, in the name of the function, with its arguments.
+
+    A verb that is called within another is part of that one's change.
+    """
+    signature = inspect.signature(verb)
+
+    @wraps(verb)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        operator = _operator.get()
+        if operator is None or _change.get() is not None:
+            return verb(*args, **kwargs)
+        given = signature.bind_partial(*args, **kwargs).arguments
+        token = _change.set(_Change(verb.__name__, _said(given), operator))
+        try:
+            return verb(*args, **kwargs)
+        finally:
+            _change.reset(token)
+
+    return wrapped
+
+
+def _said(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value for name, value in arguments.items() if name in _SAID and (value is not None or name in _COLUMNS)
+    }
+
+
+def is_on() -> bool:
+    """Whether what is changed now is noted, so that its old value is worth a look."""
+    change = _change.get()
+    return change is not None and change.noted is None
+
+
+@contextmanager
+def part(using: str) -> Iterator[None]:
+    """A transaction that is part of a change: what is noted in it counts only if it ends well."""
+    change = _change.get()
+    before = change.noted if change else None
+    try:
+        with transaction.atomic(using=using):
+            yield
+    except BaseException:
+        if change:
+            change.noted = before
+        raise
+
+
+def note(
+    using: str,
+    object_type: str,
+    object_id: object = "",
+    *,
+    old: Mapping[str, Any] | None = None,
+    new: Mapping[str, Any] | None = None,
+    tenant: str | None = None,
+    scope: Mapping[str, Any] | None = None,
+    count: int = 1,
+) -> None:
+    """Write what is changed in this transaction: an object, or what ``scope`` says.
+
+    Only the first note of a change is written: the rest follows from it. ``tenant`` is None where there is none to
+    name. Values are masked, and cut where they are long.
+    """
+    change = _change.get()
+    if change is None or change.noted is not None:
+        return
+    if change.subject is not None:
+        object_type, object_id, tenant = change.subject
+    row = _insert(
+        using,
+        change,
+        object_type=object_type,
+        object_id=str(object_id),
+        tenant_id=tenant,
+        old=old,
+        new=new,
+        scope=scope,
+        count=count,
+    )
+    change.noted = _Noted(row.pk, about_jobs=False, count=count)
+
+
+def about(object_type: str, object_id: object, tenant: str | None) -> None:
+    """What the verbs that are called now note is a change of this object."""
+    change = _change.get()
+    if change is not None and change.subject is None:
+        change.subject = (object_type, str(object_id), tenant)
+
+
+def count_more(using: str, number: int) -> None:
+    """So many objects the change has been about besides, or at all if its note counted none."""
+    change = _change.get()
+    if change is None or change.noted is None or not number:
+        return
+    noted = replace(change.noted, count=change.noted.count + number)
+    AuditLog.objects.using(using).filter(pk=noted.pk).update(count=noted.count)
+    change.noted = noted
+
+
+def note_rows(using: str, model: type[Model], ids: Sequence[Any], names: Sequence[str]) -> None:
+    """Write that the change is also about these rows of a table that holds no jobs, with what people know them by."""
+    change = _change.get()
+    if change is None or not ids:
+        return
+    if change.noted is not None:
+        count_more(using, len(ids))
+        return
+    single = len(ids) == 1
+    scope: dict[str, Any] = {} if single else {"ids": [str(id) for id in ids[:MOST_IDS]]}
+    scope |= {"names": names[:MOST_IDS]} if any(names) else {}
+    note(using, model._meta.model_name or "", ids[0] if single else "", scope=scope or None, count=len(ids))
+
+
+def tenants_among(using: str, table: type[AbstractJob], ids: Collection[UUID]) -> frozenset[str]:
+    """Whose jobs these are, before they are changed; not asked if nothing is noted."""
+    if _change.get() is None:
+        return frozenset()
+    rows = table._base_manager.using(using).filter(pk__in=ids).order_by()
+    return frozenset(rows.values_list("tenant_id", flat=True).distinct())
+
+
+def old_of(row: AbstractJob) -> dict[str, Any]:
+    """What a verb is about to change of a job, as far as its arguments name columns."""
+    change = _change.get()
+    return {name: getattr(row, name) for name in change.arguments if name in _COLUMNS} if change else {}
+
+
+def note_jobs(
+    using: str,
+    table: type[AbstractJob],
+    ids: Sequence[UUID],
+    tenants: Collection[str],
+    old: Mapping[str, Any] | None = None,
+) -> None:
+    """Write that the change is also about these jobs, which were in this table; ``old`` of a single one."""
+    change = _change.get()
+    if change is None or not ids or (change.noted is not None and not change.noted.about_jobs):
+        return
+    before = change.noted or _Noted(0, about_jobs=True)
+    noted = replace(
+        before,
+        count=before.count + len(ids),
+        ids=(*before.ids, *ids)[:MOST_IDS],
+        tables=before.tables | {table},
+        tenants=before.tenants | set(tenants),
+    )
+    columns = _about(noted)
+    if change.noted is None:
+        single = old if noted.count == 1 else None
+        row = _insert(using, change, old=single, new=change.arguments, **columns)
+        noted = replace(noted, pk=row.pk)
+    else:
+        AuditLog.objects.using(using).filter(pk=noted.pk).update(**columns, old_value=None)
+    change.noted = noted
+
+
+def _about(noted: _Noted) -> dict[str, Any]:
+    tables = noted.tables if len(noted.tables) == 1 else {Job}
+    names = [str(id) for id in noted.ids]
+    single = noted.count == 1
+    return {
+        "object_type": next(iter(tables))._meta.model_name,
+        "object_id": names[0] if single else "",
+        "tenant_id": next(iter(noted.tenants)) if len(noted.tenants) == 1 else None,
+        "scope": None if single else {"ids": names},
+        "count": noted.count,
+    }
+
+
+def _insert(
+    using: str,
+    change: _Change,
+    *,
+    object_type: str,
+    object_id: str,
+    tenant_id: str | None,
+    old: Mapping[str, Any] | None,
+    new: Mapping[str, Any] | None,
+    scope: Mapping[str, Any] | None,
+    count: int,
+) -> AuditLog:
+    operator = change.operator
+    return AuditLog.objects.using(using).create(
+        timestamp=clock.now(using),
+        operator_type=operator.type,
+        operator=storable(operator.name)[:255],
+        via=storable(operator.via)[:64],
+        origin=storable(operator.origin)[:255],
+        verb=change.verb[:64],
+        object_type=object_type[:64],
+        object_id=storable(object_id)[:255],
+        tenant_id=tenant_id,
+        count=count,
+        scope=scope,
+        old_value=_value(old),
+        new_value=_value(new),
+    )
+
+
+def _value(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """As it is kept: without what is secret or sensitive, and cut."""
+    if not value:
+        return None
+    shown: dict[str, Any] = hide({name: each for name, each in value.items() if name not in _SECRET})
+    return {name: _cut(each) for name, each in shown.items()} or None
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str):
+        return storable(value) if len(value) <= LONGEST else f"{storable(value)[:LONGEST]}…"
+    if not isinstance(value, dict | list | tuple):
+        return value
+    text = json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False)
+    return json.loads(text) if len(text) <= LONGEST else f"{text[:LONGEST]}…"
