@@ -1,8 +1,7 @@
 """The fast form of acquisition: one statement that finds and locks a page, where UPDATE can return rows.
 
-It takes plain jobs only, and nothing while a suspension is in force. What else was on the page (a job that is suspended
-by itself, or belongs to a process instance) is unlocked again and left to :mod:`~jobexec.operations.acquire`, whose
-portable form defines what acquisition means.
+It takes plain jobs only. What else was on the page (a job that is suspended, or belongs to a process instance) is
+unlocked again and left to :mod:`~jobexec.operations.acquire`, whose portable form defines what acquisition means.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from .binary import binary_cursor
 from .locking import returns_rows
 from .page import in_order
 from .process_instances import serial_key_sql
+from .suspensions import suspended_among
 from .unreadable import UNREADABLE
 from .walk import Position
 from .work import LONG, WIDE, AcquiredJob, Scope
@@ -32,7 +32,7 @@ _INLINE = 1000  # bytes: so short, a value is not stored elsewhere, and need not
 
 UPDATE = """
 UPDATE {job} SET lock_owner = %(owner)s, lock_expiration_time = %(until)s, revision = revision + 1
-WHERE {page} RETURNING {columns}, {configuration}"""
+WHERE {page} RETURNING {columns}, {configuration}, {suspensions}"""
 
 # The jobs of one category and deployment: one short run of the acquisition index.
 _RUN = """
@@ -41,8 +41,8 @@ AND NOT (exclusive AND process_instance_id <> '' AND EXISTS (
   SELECT 1 FROM {lock} AS held WHERE held.process_instance_id = {key}))
 {bounds} ORDER BY rank, id LIMIT %(limit)s"""
 
-# Asked once for each statement, and seen with the same eyes as the jobs: what is suspended by then is not locked.
-NO_SUSPENSION = f"""NOT EXISTS (SELECT 1 FROM {_SUSPENSION} WHERE live
+# Whether any suspension is in force: asked once for each statement, and seen with the same eyes as the jobs.
+SUSPENSIONS = f"""EXISTS (SELECT 1 FROM {_SUSPENSION} WHERE live
 AND (suspend_time IS NULL OR suspend_time <= %(now)s) AND (activate_time IS NULL OR activate_time > %(now)s))"""
 
 
@@ -86,11 +86,11 @@ def lock_plain_page(
     parameters: dict[str, Any] = {"owner": owner, "until": adapt(until), "now": adapt(clock.now(using)), "limit": limit}
     bounds = bounds_of(scope, position, parameters)
     try:
-        jobs = _FORMS[connection.vendor](using, owner, pairs, bounds, parameters, scope.wide)
+        locked = _FORMS[connection.vendor](using, owner, pairs, bounds, parameters, scope.wide)
     except UNREADABLE:  # one of them; all are locked by now, and committed
         unlock_page(using, owner, until)
         return PlainPage([], others=True)
-    return _plain(using, owner, jobs, until)
+    return plain_of(using, owner, locked, until)
 
 
 def bounds_of(scope: Scope, position: Position | None, parameters: dict[str, Any]) -> str:
@@ -110,14 +110,14 @@ def bounds_of(scope: Scope, position: Position | None, parameters: dict[str, Any
 
 def _lock_on_postgresql(
     using: str, owner: str, pairs: Pairs, bounds: str, parameters: dict[str, Any], wide: bool
-) -> list[AcquiredJob]:
+) -> Locked:
     if len(pairs) == 1:
         parameters["category"], parameters["deployment"] = pairs[0]
     else:
         parameters["categories"], parameters["deployments"] = map(list, zip(*pairs, strict=True))
     with binary_cursor(using) as cursor:
         cursor.execute(_on_postgresql(len(pairs) == 1, bounds, wide), parameters)
-        return [AcquiredJob(using, owner, *row) for row in cursor.fetchall()]
+        return read(using, owner, cursor.fetchall())
 
 
 @lru_cache(maxsize=64)
@@ -135,23 +135,24 @@ def _on_postgresql(one_pair: bool, bounds: str, wide: bool) -> str:
     # By its place a row is found fastest. One that was changed since the statement began is at another place by now,
     # is not found there, and stays for the next page.
     return UPDATE.format(
-        page=f"ctid = ANY (ARRAY({page})) AND {NO_SUSPENSION}",
+        page=f"ctid = ANY (ARRAY({page}))",
         job=JOB,
         columns=", ".join(AcquiredJob.COLUMNS),
         configuration=configuration("postgresql", wide),
+        suspensions=SUSPENSIONS,
     )
 
 
 def _lock_on_sqlite(
     using: str, owner: str, pairs: Pairs, bounds: str, parameters: dict[str, Any], wide: bool
-) -> list[AcquiredJob]:
+) -> Locked:
     for number, pair in enumerate(pairs):
         parameters[f"category{number}"], parameters[f"deployment{number}"] = pair
     if "id" in parameters:
         parameters["id"] = parameters["id"].hex
     with connections[using].cursor() as cursor:
         cursor.execute(_on_sqlite(len(pairs), bounds, wide), parameters)
-        return [from_sqlite(row, using, owner) for row in cursor.fetchall()]
+        return read(using, owner, cursor.fetchall())
 
 
 @lru_cache(maxsize=64)
@@ -170,10 +171,11 @@ def _on_sqlite(pairs: int, bounds: str, wide: bool) -> str:
     ]
     union = " UNION ALL ".join(f"SELECT * FROM ({run})" for run in runs)
     return UPDATE.format(
-        page=f"rowid IN (SELECT place FROM ({union}) ORDER BY rank, id LIMIT %(limit)s) AND {NO_SUSPENSION}",
+        page=f"rowid IN (SELECT place FROM ({union}) ORDER BY rank, id LIMIT %(limit)s)",
         job=JOB,
         columns=", ".join(AcquiredJob.COLUMNS),
         configuration=configuration("sqlite", wide),
+        suspensions=SUSPENSIONS,
     )
 
 
@@ -187,7 +189,20 @@ def configuration(vendor: str, wide: bool) -> str:
     return f"CASE {short} WHEN length({text}) <= {LONG} THEN {text} END{more}"
 
 
-def from_sqlite(row: tuple[Any, ...], using: str, owner: str) -> AcquiredJob:
+class Locked(NamedTuple):
+    """What one statement has locked, and whether a suspension was in force then."""
+
+    jobs: list[AcquiredJob]
+    suspensions: bool
+
+
+def read(using: str, owner: str, rows: list[tuple[Any, ...]]) -> Locked:
+    """The rows that such a statement returns."""
+    one = _from_sqlite if connections[using].vendor == "sqlite" else AcquiredJob
+    return Locked([one(using, owner, *row[:-1]) for row in rows], bool(rows) and bool(rows[0][-1]))
+
+
+def _from_sqlite(using: str, owner: str, *row: Any) -> AcquiredJob:
     job = AcquiredJob(using, owner, *row)
     job.id = UUID(row[0])
     job.exclusive, job.atomic = bool(job.exclusive), bool(job.atomic)
@@ -197,12 +212,14 @@ def from_sqlite(row: tuple[Any, ...], using: str, owner: str) -> AcquiredJob:
     return job
 
 
-def _plain(using: str, owner: str, jobs: list[AcquiredJob], until: datetime) -> PlainPage:
+def plain_of(using: str, owner: str, locked: Locked, until: datetime) -> PlainPage:
     """Those that may run as they are, in order; the others are unlocked."""
     plain: list[AcquiredJob] = []
     others: list[AcquiredJob] = []
-    for job in jobs:
-        (others if job.suspend_requested or (job.process_instance_id and job.exclusive) else plain).append(job)
+    suspended = suspended_among(using, [job.id for job in locked.jobs]) if locked.suspensions else frozenset()
+    for job in locked.jobs:
+        runs = not (job.suspend_requested or (job.process_instance_id and job.exclusive) or job.id in suspended)
+        (plain if runs else others).append(job)
     if others:
         unlock_page(using, owner, until, pk__in=[job.id for job in others])
     plain.sort(key=in_order)

@@ -1,6 +1,6 @@
-"""Acquisition by ids in one statement, where UPDATE can return rows: plain jobs, and nothing during a suspension.
+"""Acquisition by ids in one statement, where UPDATE can return rows: plain jobs.
 
-What is not plain is not touched, and left to the portable form, which defines what acquisition means.
+What is not plain is left to the portable form, which defines what acquisition means.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from jobexec import clock
 from .binary import binary_cursor
 from .id_list import among, as_parameter
 from .locking import returns_rows
-from .one_statement import JOB, NO_SUSPENSION, UPDATE, bounds_of, configuration, from_sqlite, unlock_page
-from .page import in_order
+from .one_statement import JOB, SUSPENSIONS, UPDATE, Locked, bounds_of, configuration, plain_of, read, unlock_page
 from .unreadable import UNREADABLE
 from .work import AcquiredJob, Scope
 
@@ -49,21 +48,17 @@ def lock_plain_ids(
         parameters |= {f"{name}{number}": value for number, value in enumerate(values)}
     statement = _statement(vendor, len(categories), len(deployments), bounds, scope.wide)
     try:
-        jobs = _execute(using, owner, vendor, statement, parameters)
+        locked = _execute(using, owner, vendor, statement, parameters)
     except UNREADABLE:  # one of them; all are locked by now, and committed
         unlock_page(using, owner, until, pk__in=ids)
         return []
-    return sorted(jobs, key=in_order)
+    return plain_of(using, owner, locked, until).jobs
 
 
-def _execute(using: str, owner: str, vendor: str, statement: str, parameters: dict[str, Any]) -> list[AcquiredJob]:
-    if vendor == "sqlite":
-        with connections[using].cursor() as cursor:
-            cursor.execute(statement, parameters)
-            return [from_sqlite(row, using, owner) for row in cursor.fetchall()]
-    with binary_cursor(using) as cursor:
+def _execute(using: str, owner: str, vendor: str, statement: str, parameters: dict[str, Any]) -> Locked:
+    with connections[using].cursor() if vendor == "sqlite" else binary_cursor(using) as cursor:
         cursor.execute(statement, parameters)
-        return [AcquiredJob(using, owner, *row) for row in cursor.fetchall()]
+        return read(using, owner, cursor.fetchall())
 
 
 @lru_cache(maxsize=64)
@@ -73,10 +68,11 @@ def _statement(vendor: str, categories: int, deployments: int, bounds: str, wide
     # Once, before anything is changed: a list, and not a join that the planner may turn round.
     chosen = f"IN ({those})" if vendor == "sqlite" else f"= ANY(ARRAY({those} FOR UPDATE SKIP LOCKED))"
     return UPDATE.format(
-        page=f"id {chosen} AND {NO_SUSPENSION}",
+        page=f"id {chosen}",
         job=JOB,
         columns=", ".join(AcquiredJob.COLUMNS),
         configuration=configuration(vendor, wide),
+        suspensions=SUSPENSIONS,
     )
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from jobexec import clock
-from jobexec.models import AbstractJob, Scope, Suspension
+from jobexec.models import AbstractJob, Job, Scope, Suspension
 
 from .locking import lock_rows
 
@@ -136,6 +136,14 @@ def covered_rows(using: str, rows: Sequence[AbstractJob]) -> list[AbstractJob]:
         return covered
     held = Suspensions.held(using, ids)
     return [row for row in covered if held.cover(row)]
+
+
+def suspended_among(using: str, ids: Collection[UUID]) -> frozenset[UUID]:
+    """Those of these executable jobs that a suspension covers now. Locks nothing."""
+    seen = Suspensions.of(using, ids)
+    rows = Job.objects.using(using).filter(seen.condition(), pk__in=ids) if seen else Job.objects.none()
+    columns = ("suspend_requested", "create_time", *seen.scopes)
+    return frozenset(row.pk for row in rows.only(*columns) if seen.cover(row))
 
 
 def scope_of(**scope: Any) -> tuple[str, str]:
