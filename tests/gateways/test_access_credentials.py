@@ -123,11 +123,16 @@ def test_a_thousand_requests_cost_two_queries(alias, django_assert_max_num_queri
             access.authenticate(f"Bearer {secret}")
 
 
-def test_a_failure_is_never_remembered(alias):
-    refused("Bearer x")
-    assert not memory._clients
+def test_a_failure_is_remembered_apart_from_clients_and_for_seconds(alias, gateway, django_assert_num_queries):
+    refused("Bearer jxc_x")
     refused(None, ["nobody"])
     assert not memory._clients
+    with django_assert_num_queries(0, using=alias):
+        refused("Bearer jxc_x")
+        refused(None, ["nobody"])
+    create_client(alias, name="nobody")
+    gateway.tick(memory.SECONDS)
+    assert access.authenticate(None, ["nobody"]).name == "nobody"
 
 
 def test_memory_is_bounded_and_holds_no_secret(alias, monkeypatch):
@@ -216,6 +221,7 @@ def test_tokens_of_another_secret_key_and_of_a_former_one(alias, settings):
     former, settings.SECRET_KEY = settings.SECRET_KEY, "another"
     refused(f"Bearer {token}")
     settings.SECRET_KEY_FALLBACKS = [former]
+    access.forget()
     # Its signature is right again; what it says of the secret was made with the former key, too.
     assert access.authenticate(f"Bearer {token}").name == "java"
 

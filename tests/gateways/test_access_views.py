@@ -10,13 +10,14 @@ from types import SimpleNamespace
 import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AnonymousUser, Permission
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.http import HttpResponse, JsonResponse
 from django.test import AsyncRequestFactory, RequestFactory
+from django.test.utils import CaptureQueriesContext
 
 from jobexec.clock import FrozenClock
 from jobexec.gateways import access
-from jobexec.gateways.access import limits, memory, users, verify, views
+from jobexec.gateways.access import limits, memory, strangers, users, verify, views
 from jobexec.gateways.access.limits import Buckets, buckets
 from jobexec.operations.gateway_clients import change_client, create_client
 
@@ -289,7 +290,7 @@ def test_passwords_cannot_be_tried_for_long(user, let_in, frozen):
     assert codes == [401] * users.TRIES_OF_ACCOUNT + [503] * (9 - users.TRIES_OF_ACCOUNT)
     codes = [guess(f"user{number}", number, "10.0.0.66") for number in range(9)]
     assert codes.count(401) == users.TRIES_OF_ADDRESS - users.TRIES_OF_ACCOUNT
-    codes = [guess(f"user{number}", number, f"10.0.1.{number}") for number in range(30)]
+    codes = [guess(f"user{number}", "again", f"10.0.1.{number}") for number in range(30)]
     assert codes.count(401) == users.TRIES - users.TRIES_OF_ADDRESS
     frozen.tick(1)
     assert ask(work, basic("ann", "correct horse"), address="10.0.0.66").status_code == 200
@@ -307,11 +308,65 @@ def test_who_got_in_from_there_does_not_stand_behind_strangers(user, let_in, fro
     assert ask(work, basic("ann", "correct horse"), address="10.0.0.7").status_code == 200
     for number in range(30):
         guess(f"user{number}", number, "10.0.0.7")
-        guess(f"user{number}", number, f"10.0.1.{number}")
+        guess(f"user{number}", "again", f"10.0.1.{number}")
     memory.forget()
     assert ask(work, basic("ann", "correct horse"), address="10.0.0.7").status_code == 200
     memory.forget()
     assert ask(work, basic("ann", "correct horse"), address="10.0.0.8").status_code == 503
+
+
+def queries_of(captured):
+    return [each["sql"] for each in captured if "jobexec_gatewayclient" in each["sql"]]
+
+
+def test_guesses_cost_few_queries(frozen):
+    with CaptureQueriesContext(connection) as captured:
+        assert {ask(work, "Bearer jxc_same").status_code for _ in range(50)} == {401}
+        assert {ask_async(work_async, "Bearer jxc_same").status_code for _ in range(5)} == {401}
+    assert len(queries_of(captured)) == 1
+    with CaptureQueriesContext(connection) as captured:
+        codes = [ask(work, f"Bearer jxc_{number}").status_code for number in range(50)]
+    assert codes.count(401) == len(queries_of(captured)) == strangers.GUESSES - 1
+    assert codes[-1] == 503
+    frozen.tick(memory.SECONDS)
+    assert ask(work, "Bearer jxc_same").status_code == 401
+
+
+def test_guesses_at_one_address_keep_nobody_out(frozen):
+    _row, secret = create_client("default", name="java")
+    assert ask(work, f"Bearer {secret}").status_code == 200
+    for number in range(50):
+        ask(work, f"Bearer jxc_{number}")
+    frozen.tick(memory.SECONDS)
+    for number in range(50, 100):
+        ask(work, f"Bearer jxc_{number}")
+    assert ask(work, f"Bearer {secret}").status_code == 200  # it is verified anew
+    memory.forget()
+    assert ask(work, f"Bearer {secret}").status_code == 503
+    assert ask(work, f"Bearer {secret}", address="10.0.0.7").status_code == 200
+
+
+def test_what_was_refused_does_not_fill_the_memory(frozen, monkeypatch):
+    monkeypatch.setattr(memory, "_MOST", 10)
+    _row, secret = create_client("default", name="java")
+    assert ask(work, f"Bearer {secret}").status_code == 200
+    for number in range(50):
+        ask(work, f"Bearer garbage{number}")
+    assert len(memory._refused) <= 10 and len(memory._clients) == 1
+
+
+def test_who_shows_nothing_is_not_remembered():
+    assert ask(work).status_code == 401
+    assert not memory._refused
+
+
+def test_a_disabled_client_does_not_flood_the_log(frozen, caplog):
+    _row, secret = create_client("default", name="java", enabled=False)
+    for _ in range(30):
+        frozen.tick(10)
+        assert ask(work, f"Bearer {secret}").status_code == 401
+    lines = [record for record in caplog.records if "it is disabled" in record.getMessage()]
+    assert len(lines) == 1
 
 
 def test_buckets_of_strangers_do_not_fill_the_memory(frozen, monkeypatch):

@@ -9,6 +9,7 @@ from jobexec.clock import FrozenClock
 from jobexec.gateways.rest.engine_rest import retries
 from jobexec.models import Batch, BatchState, DeadLetterJob, ExternalWorkerJob, Incident
 from jobexec.operations import suspend
+from jobexec.operations.gateway_clients import create_client
 from jobexec.testing import ManualExecutor
 from tests.gateways.engine_rest import URLS, EngineRest, error
 from tests.support.factories import make_external
@@ -238,6 +239,17 @@ def test_retries_of_many_as_a_batch(alias, rest, rows):
     batch.refresh_from_db()
     assert batch.state == BatchState.COMPLETED
     assert {row.retries for row in ExternalWorkerJob.objects.using(alias).filter(job_key__in=ids)} == {9}
+
+
+@pytest.mark.databases("sqlite")
+def test_a_batch_of_a_client_is_not_that_of_the_user_of_its_name(alias, rest, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "GATEWAY_AUTH": "required"}
+    _row, secret = create_client(alias, name="ann", permissions=["update"])
+    task = make_external(alias)
+    client = EngineRest(authorization=f"Bearer {secret}")
+    said = client.post("/external-task/retries-async", retries=9, externalTaskIds=[str(task.job_key)])
+    assert (said[0], said[1]["createUserId"]) == (200, "client:ann")
+    assert Batch.objects.using(alias).get().create_user == "client:ann"
 
 
 @pytest.mark.databases("postgresql")

@@ -375,6 +375,9 @@ def _forget_clients(access: Any) -> None:
     _module("jobexec.gateways.access.limits").buckets.clear()
     _module("jobexec.gateways.access.users")._tries.clear()
     _module("jobexec.gateways.access.notice")._announced = False
+    strangers = _module("jobexec.gateways.access.strangers")
+    strangers._guesses.clear()
+    strangers.refused_client.__init__()
     access.turned_away.__init__()
 
 

@@ -13,7 +13,7 @@ from .limits import REPORTS, REQUESTS, RESULTS, Allowance, limit, succeeded
 from .metadata import of_metadata
 from .notice import announce
 from .strangers import address_of, turned_away
-from .verify import authenticate, forget, known, was_known
+from .verify import authenticate, forget, is_refused, known, was_known
 from .views import Problem, Refusal, client_of, is_still_let_in, protected
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "authenticate",
     "client_of",
     "forget",
+    "is_refused",
     "is_still_let_in",
     "known",
     "limit",

@@ -28,6 +28,11 @@ class Client:
     def name(self) -> str:
         return self.caller.name
 
+    @property
+    def user_name(self) -> str:
+        """What stands for it where users of the site stand: a program's name is no user's, also if it is the same."""
+        return self.name if self.user is not None or not self.key else f"client:{self.name}"
+
     def may(self, permission: str) -> bool:
         """Whether the client may do that; ``permission`` is one of :data:`PERMISSIONS`."""
         return permission in self.permissions

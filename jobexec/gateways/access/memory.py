@@ -1,6 +1,7 @@
 """Who was verified a moment ago: so that a worker's thousand requests per second do not cost a query each.
 
-A client that is disabled, deleted or changed may go on as it was for so long.
+A client that is disabled, deleted or changed may go on as it was for so long. What was refused is refused for so long,
+too.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _ACQUAINTED = 3600.0  # seconds
 _SALT = secrets.token_bytes(32)
 _lock = threading.Lock()
 _clients: dict[tuple[str, ...], tuple[Client, float]] = {}
+#: Credentials that were refused, and until when they are not looked at again; apart, so that they displace nobody.
+_refused: dict[tuple[str, ...], float] = {}
 
 
 def disguised(text: str) -> str:
@@ -55,7 +58,22 @@ def remember(key: tuple[str, ...], client: Client, until: datetime | None) -> No
         _clients[key] = (client, now + seconds)
 
 
+def is_refused(key: tuple[str, ...]) -> bool:
+    """Whether these credentials were refused a moment ago."""
+    return clock.monotonic() < _refused.get(key, 0.0)
+
+
+def refuse(key: tuple[str, ...]) -> None:
+    """Refuse them for :data:`SECONDS` without looking; they are those of no acquaintance any more."""
+    with _lock:
+        _clients.pop(key, None)
+        if len(_refused) >= _MOST:
+            _refused.clear()
+        _refused[key] = clock.monotonic() + SECONDS
+
+
 def forget() -> None:
     """Everybody."""
     with _lock:
         _clients.clear()
+        _refused.clear()

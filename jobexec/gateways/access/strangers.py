@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import unquote
 
 from jobexec import clock
+from jobexec.exceptions import TooManyRequests
+from jobexec.models import GatewayClient
 
 from .audit import logger
+from .limits import Buckets
 
 _EVERY = 10.0  # seconds between two lines
+_EVERY_CLIENT = 600.0  # of the same client
 
 
 def address_of(peer: str) -> str:
@@ -51,3 +56,41 @@ class TurnedAway:
 
 
 turned_away = TurnedAway()
+
+
+class RefusedClients:
+    """Tells of a client that is disabled or has expired, once in ten minutes each."""
+
+    def __init__(self) -> None:
+        self._next: dict[int, float] = {}
+
+    def tell(self, row: GatewayClient, why: str) -> None:
+        now = clock.monotonic()
+        if now >= self._next.get(row.pk, 0.0):
+            self._next[row.pk] = now + _EVERY_CLIENT
+            logger.warning("The client %r was refused: it %s.", row.name, why)
+
+
+refused_client = RefusedClients()
+
+#: Secrets that may be guessed from one address in a second: each costs a query.
+GUESSES = 20
+_guesses = Buckets()
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """Those from an address; of None, where somebody is known, none is counted."""
+
+    address: str | None
+
+    def check(self) -> None:
+        """Raises TooManyRequests while too many were wrong."""
+        wait = 0.0 if self.address is None else _guesses.missing(self.address, GUESSES)
+        if wait:
+            raise TooManyRequests("Too many secrets are tried.", retry_after=wait)
+
+    def count(self) -> None:
+        """One was wrong."""
+        if self.address is not None:
+            _guesses.take(self.address, GUESSES)

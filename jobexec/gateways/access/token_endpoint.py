@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from urllib.parse import unquote_plus
 
 from django.core.exceptions import BadRequest
@@ -13,17 +14,19 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_POST
 
 from jobexec.conf import get_settings
-from jobexec.exceptions import Unauthenticated
+from jobexec.exceptions import TooManyRequests, Unauthenticated
 from jobexec.models import GatewayClient
 
 from . import tokens
 from .client import ANYBODY, client_of_row
 from .credentials import Basic, parse
+from .strangers import Guesses, address_of
 from .verify import row_of
 
 _DESCRIPTIONS = {
     "invalid_client": "The client id or its secret is not valid.",
     "invalid_request": "Expected a form with grant_type, client_id and client_secret.",
+    "temporarily_unavailable": "Too many secrets are tried; try again a moment later.",
     "unsupported_grant_type": "The grant type must be client_credentials.",
 }
 
@@ -45,6 +48,10 @@ def token(request: HttpRequest) -> HttpResponse:
         row = None if get_settings().gateway_auth == "none" else _row(request, form)
     except Unauthenticated:
         return _error("invalid_client", status=401)
+    except TooManyRequests as error:
+        response = _error("temporarily_unavailable", status=503)
+        response["Retry-After"] = str(math.ceil(error.retry_after))
+        return response
     text, seconds = tokens.issue(row)
     allowed = (client_of_row(row) if row else ANYBODY).permissions
     # What is asked for comes back: some clients take any other for an error.
@@ -65,16 +72,20 @@ def _form(request: HttpRequest) -> dict[str, str]:
 
 def _row(request: HttpRequest, form: dict[str, str]) -> GatewayClient:
     header = request.META.get("HTTP_AUTHORIZATION", "").strip()
+    guesses = Guesses(address_of(request.META.get("REMOTE_ADDR") or ""))
     if not header:
-        return row_of(Basic(form.get("client_id", ""), form.get("client_secret", "")))
+        return row_of(Basic(form.get("client_id", ""), form.get("client_secret", "")), guesses)
     credentials = parse(header)
     if not isinstance(credentials, Basic):
         raise Unauthenticated
     try:
-        return row_of(credentials)
+        return row_of(credentials, guesses)
     except Unauthenticated:
         # RFC 6749 has the id encoded as in a form before it is joined with the secret; not every client does.
-        return row_of(Basic(unquote_plus(credentials.name), credentials.secret))
+        name = unquote_plus(credentials.name)
+        if name == credentials.name:
+            raise
+        return row_of(Basic(name, credentials.secret), guesses)
 
 
 def _error(code: str, status: int = 400) -> HttpResponse:

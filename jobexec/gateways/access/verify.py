@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -19,8 +18,7 @@ from . import memory, tokens, usage, users
 from .client import ANYBODY, Client, client_of_row, database
 from .credentials import Basic, Bearer, parse
 from .notice import announce_once
-
-logger = logging.getLogger("jobexec.gateway")
+from .strangers import Guesses, refused_client
 
 
 def known(authorization: str | None, certificate_names: Sequence[str] = ()) -> Client | None:
@@ -60,9 +58,30 @@ def authenticate(
     key = _key(authorization, certificate_names)
     client = known(authorization, certificate_names) or memory.recall(key)
     if client is None:
-        client, until = _verified(authorization, certificate_names, request, address)
-        memory.remember(key, client, until)
+        client = _asked(key, authorization, certificate_names, request, address)
     return users.within_tenants(client, request)
+
+
+def is_refused(authorization: str | None, certificate_names: Sequence[str] = ()) -> bool:
+    """Whether these credentials were refused a moment ago, so that :func:`authenticate` would do it without a query."""
+    return memory.is_refused(_key(authorization, certificate_names))
+
+
+def _asked(
+    key: tuple[str, ...], authorization: str | None, names: Sequence[str], request: HttpRequest | None, address: str
+) -> Client:
+    if memory.is_refused(key):
+        raise Unauthenticated
+    # Who was let in before is no stranger, whoever else is at that address.
+    guesses = Guesses(None if memory.was_known(key) else address)
+    try:
+        client, until = _verified(authorization, names, request, address, guesses)
+    except Unauthenticated:
+        if key != _key(None, ()):  # who shows nothing costs no query
+            memory.refuse(key)
+        raise
+    memory.remember(key, client, until)
+    return client
 
 
 def forget() -> None:
@@ -78,65 +97,69 @@ def _key(authorization: str | None, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _verified(
-    authorization: str | None, names: Sequence[str], request: HttpRequest | None, address: str
+    authorization: str | None, names: Sequence[str], request: HttpRequest | None, address: str, guesses: Guesses
 ) -> tuple[Client, datetime | None]:
     if not (authorization or "").strip():
-        row = _by_names(names)
+        row = _by_names(names, guesses)
         return client_of_row(_used(row)), row.expiration_time
     credentials = parse(str(authorization))
     if isinstance(credentials, Bearer) and tokens.looks_like_one(credentials.token):
-        return _by_token(credentials.token)
+        return _by_token(credentials.token, guesses)
     if isinstance(credentials, Basic) and not credentials.secret.startswith(PREFIX):
         return users.by_password(credentials.name, credentials.secret, request, address), None
-    row = row_of(credentials)
+    row = row_of(credentials, guesses)
     return client_of_row(_used(row)), row.expiration_time
 
 
-def row_of(credentials: Basic | Bearer) -> GatewayClient:
-    """The client with this secret. Raises Unauthenticated."""
+def row_of(credentials: Basic | Bearer, guesses: Guesses) -> GatewayClient:
+    """The client with this secret. Raises Unauthenticated, and TooManyRequests while too many are guessed."""
     secret = credentials.secret if isinstance(credentials, Basic) else credentials.token
     if not secret.startswith(PREFIX):
         raise Unauthenticated  # costs no query
-    row = _find(token_digest=digest(secret))
+    row = _find(guesses, token_digest=digest(secret))
     if isinstance(credentials, Basic) and not constant_time_compare(credentials.name, row.name):
         raise Unauthenticated
     return row
 
 
-def _by_token(token: str) -> tuple[Client, datetime | None]:
+def _by_token(token: str, guesses: Guesses) -> tuple[Client, datetime | None]:
     claims = tokens.claims_of(token)
-    row = _find(pk=claims.client)
+    row = _find(guesses, pk=claims.client)
     if not tokens.is_of_secret(claims, row):
         raise Unauthenticated
     until = datetime.fromtimestamp(claims.until, tz=clock.now().tzinfo)
     return client_of_row(_used(row)), min(until, row.expiration_time or until)
 
 
-def _by_names(names: Sequence[str]) -> GatewayClient:
+def _by_names(names: Sequence[str], guesses: Guesses) -> GatewayClient:
     """The client that is named in a certificate; if two are, it is nobody's."""
     wanted = [name for name in dict.fromkeys(names) if name.isprintable()]
     # Compared again: for MariaDB a name with blanks behind it is the same.
-    rows = [row for name in wanted for row in _rows(name=name) if row.name == name]
+    rows = [row for name in wanted for row in _rows(guesses, name=name) if row.name == name]
     if len(rows) != 1:
         raise Unauthenticated
     return _usable(rows[0])
 
 
-def _find(**lookup: object) -> GatewayClient:
-    rows = _rows(**lookup)
+def _find(guesses: Guesses, **lookup: object) -> GatewayClient:
+    rows = _rows(guesses, **lookup)
     if not rows:
         raise Unauthenticated
     return _usable(rows[0])
 
 
-def _rows(**lookup: object) -> list[GatewayClient]:
-    return list(GatewayClient.objects.using(database()).filter(**lookup)[:1])
+def _rows(guesses: Guesses, **lookup: object) -> list[GatewayClient]:
+    guesses.check()
+    rows = list(GatewayClient.objects.using(database()).filter(**lookup)[:1])
+    if not rows:
+        guesses.count()
+    return rows
 
 
 def _usable(row: GatewayClient) -> GatewayClient:
     expired = row.expiration_time is not None and row.expiration_time <= clock.now(database())
     if not row.enabled or expired:
-        logger.warning("The client %r was refused: it %s.", row.name, "has expired" if expired else "is disabled")
+        refused_client.tell(row, "has expired" if expired else "is disabled")
         raise Unauthenticated
     return row
 

@@ -23,7 +23,7 @@ from .client import Client
 from .limits import REQUESTS, Allowance, limit, succeeded
 from .strangers import address_of, turned_away
 from .users import again, by_session, within_tenants
-from .verify import authenticate, known
+from .verify import authenticate, is_refused, known
 
 #: What changes jobs or incidents beside the work on them.
 _AUDITED = frozenset({"update", "resolve"})
@@ -154,7 +154,10 @@ def _awaited(
     @wraps(view)
     async def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         client = known(_authorization(request))
-        refusal = rule.refusal(request, client) if client else await sync_to_async(rule.refusal)(request)
+        if client or is_refused(_authorization(request)):  # neither asks the database
+            refusal = rule.refusal(request, client)
+        else:
+            refusal = await sync_to_async(rule.refusal)(request)
         if refusal:
             return rule.refused(request, refusal)
         with rule.acting(request):

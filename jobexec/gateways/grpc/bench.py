@@ -64,6 +64,8 @@ class Bench:
         if client is not None:
             return client
         try:
+            if access.is_refused(*credentials):
+                raise access.Unauthenticated
             return await asyncio.shield(self._asked.get(credentials) or self._ask(credentials, context.peer()))
         except access.Unauthenticated as error:
             access.turned_away.tell(context.peer(), error)

@@ -10,6 +10,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 
 from jobexec.conf import get_settings
+from jobexec.gateways.access import client_of
 from jobexec.gateways.asks import MOST_VALUES
 from jobexec.gateways.rest.common import caller_of, database, nothing
 from jobexec.models import Batch
@@ -73,7 +74,7 @@ def of_many_later(request: HttpRequest) -> HttpResponse:
     number = _number(body, "InvalidRequestException")
     operation, arguments = ("set_retries", {"retries": number}) if number else ("move_to_dead_letter", _WHY)
     chosen = _chosen(body, caller)
-    batch = start_batch(operation, chosen, arguments=arguments, using=database(), user=caller.name)
+    batch = start_batch(operation, chosen, arguments=arguments, using=database(), user=client_of(request).user_name)
     return json_answer(_batch(batch, len(chosen)))
 
 
