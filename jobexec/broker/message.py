@@ -14,6 +14,9 @@ VERSION = 1
 #: thousand jobs must not be a hundred thousand messages.
 MOST_IDS = 50
 
+#: Ids and bytes of the largest message that is read. Other releases may put more into one than this, but not that much.
+_MOST_READ, _MOST_BYTES = 1000, 64 * 1024
+
 #: Brokers tell three classes of priority apart; which row comes first within one is decided by its rank.
 LOW, NORMAL, HIGH = 0, 1, 2
 
@@ -51,14 +54,17 @@ def encode(announcement: Announcement) -> str:
 
 def decode(text: str | bytes, engine: str) -> list[UUID]:
     """The ids in a message for this engine. Raises UnknownMessage for anything else than :func:`encode` makes."""
+    if len(text) > _MOST_BYTES:
+        raise UnknownMessage(f"a message of {len(text)} bytes, and {_MOST_BYTES} is the most")
     try:
         body = json.loads(text)
         version, addressee, ids = body["v"], body["engine"], body["ids"]
-        if version == VERSION and addressee == engine and isinstance(ids, list):
+        if version == VERSION and addressee == engine and isinstance(ids, list) and len(ids) <= _MOST_READ:
             return [UUID(hex=id) for id in ids]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UnknownMessage(f"no announcement: {error}") from error
-    raise UnknownMessage(f"an announcement of version {version!r} for engine {addressee!r}")
+    many = f" with {len(ids)} ids" if isinstance(ids, list) else ""
+    raise UnknownMessage(f"an announcement{many} of version {version!r} for engine {addressee!r}")
 
 
 def pieces(announcement: Announcement) -> Iterator[Announcement]:

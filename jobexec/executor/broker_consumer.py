@@ -9,6 +9,7 @@ from typing import Any
 from jobexec import clock
 from jobexec.broker import connection as broker
 from jobexec.broker.message import NORMAL, UnknownMessage, decode, queue_name
+from jobexec.operations.errors import one_line
 
 from .broker_inbox import Inbox
 from .node import Node
@@ -168,7 +169,7 @@ class BrokerConsumer(Loop):
             level = broker.level(self._connection, message.properties.get("priority"))
         except UnknownMessage as error:
             # Another release says something; whatever it is, there may be jobs.
-            logger.warning("%s: %s; the table is looked at instead", self.name, error)
+            logger.warning("%s: %s; the table is looked at instead", self.name, one_line(error))
             self._missed()
         self.inbox.add(message, ids, level)
         self._heard()

@@ -28,12 +28,12 @@ from jobexec.handlers.base import JobHandler, NotBegun
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.registry import get_handler
 from jobexec.models import Job
-from jobexec.operations.errors import is_conflict, storable
+from jobexec.operations.errors import is_conflict, one_line, storable
 from jobexec.operations.log_fields import log_fields
 from jobexec.operations.recover import mark_suspect_started
 from jobexec.operations.run import Run
 from jobexec.operations.session import is_lost, is_of_connection
-from jobexec.operations.settle import Failure
+from jobexec.operations.settle import MESSAGE_LENGTH, Failure
 from jobexec.operations.work import ALONE_FROM, AcquiredJob
 from jobexec.retry import RetryPlan
 
@@ -328,14 +328,15 @@ def _clean_up() -> list[str]:
 def _log(outcome: Outcome, run: Run) -> None:
     work, failure = outcome.work, outcome.failure
     extra = log_fields(work, duration=run.duration, outcome=outcome.name)
+    named = one_line(work.handler_type)
     if outcome.timed_out:
-        logger.warning("%s %s has ended at last, after %.3f s", work.handler_type, work.id, run.duration, extra=extra)
+        logger.warning("%s %s has ended at last, after %.3f s", named, work.id, run.duration, extra=extra)
     elif failure is None:
-        logger.info("%s %s done in %.3f s", work.handler_type, work.id, run.duration, extra=extra)
+        logger.info("%s %s done in %.3f s", named, work.id, run.duration, extra=extra)
     elif failure.kind == "cancelled":
-        logger.info("%s %s was cancelled after %.3f s", work.handler_type, work.id, run.duration, extra=extra)
+        logger.info("%s %s was cancelled after %.3f s", named, work.id, run.duration, extra=extra)
     else:
         text = "%s %s failed after %.3f s (attempt %d): %s"
-        # Storable is printable: a log file cannot take a lone surrogate either.
-        attempt, message = work.attempts + 1, storable(failure.message)
-        logger.warning(text, work.handler_type, work.id, run.duration, attempt, message, extra=extra)
+        # A log file cannot take a lone surrogate either.
+        attempt, message = work.attempts + 1, one_line(failure.message, MESSAGE_LENGTH)
+        logger.warning(text, named, work.id, run.duration, attempt, message, extra=extra)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jobexec import clock
+from jobexec.operations.errors import one_line
 from jobexec.operations.external_alerts import types_without_worker
 
 from .node import Node
@@ -34,5 +35,6 @@ class ExternalAlert:
         for type, each in found.items():
             if type not in self._told:
                 since = each.waiting_since.isoformat(timespec="seconds")
-                logger.warning("Jobs of type %s on %s wait since %s, and no worker asks for them", type, using, since)
+                text = "Jobs of type %s on %s wait since %s, and no worker asks for them"
+                logger.warning(text, one_line(type), using, since)
         self._told = set(found)

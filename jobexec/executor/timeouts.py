@@ -7,6 +7,7 @@ from collections.abc import Callable
 from jobexec import clock, signals
 from jobexec.exceptions import JobTimeout
 from jobexec.models import Job
+from jobexec.operations.errors import one_line
 from jobexec.operations.log_fields import log_fields
 from jobexec.operations.run import Run
 from jobexec.operations.settle import Failure
@@ -53,7 +54,7 @@ class Timeouts(Loop):
     def _warn(self, running: RunningJob) -> None:
         work = running.context.work
         text = "%s %s has used 80 %% of its timeout of %s"
-        logger.warning(text, work.handler_type, work.id, work.timeout, extra=log_fields(work))
+        logger.warning(text, one_line(work.handler_type), work.id, work.timeout, extra=log_fields(work))
         signals.job_timeout_near.send_robust(sender=Job, using=work.using, job=work, context=running.context)
 
     def _fail(self, running: RunningJob) -> None:
@@ -69,11 +70,13 @@ class Timeouts(Loop):
         running.context.interrupt()
         if not running.context.holds_thread:
             text = "%s %s ran longer than its timeout of %s; it is cancelled"
-            logger.error(text, work.handler_type, work.id, work.timeout, extra=log_fields(work, outcome="timeout"))
+            logger.error(
+                text, one_line(work.handler_type), work.id, work.timeout, extra=log_fields(work, outcome="timeout")
+            )
             return
         stuck = self._pool.give_up(work, self._most_stuck)
         text = "%s %s ran longer than its timeout of %s; its thread is stuck (%d of this process)"
         extra = log_fields(work, outcome="timeout")
-        logger.error(text, work.handler_type, work.id, work.timeout, stuck, extra=extra)
+        logger.error(text, one_line(work.handler_type), work.id, work.timeout, stuck, extra=extra)
         if stuck > self._most_stuck:
             self._restart(f"{stuck} threads are stuck in jobs that are past their timeout")

@@ -52,6 +52,10 @@ class DeferredJob:
         try:
             self.create(json.loads(self.encoded), self.encoded, due_date=self.due_date, id=self.id)
         except Exception:
+            from jobexec.operations.errors import one_line  # its package loads models
+
             # Also said here, because whoever catches it may not know which job it was. Without the arguments.
-            logger.error("The job %s of %s could not be inserted after the commit", self.id, self.handler_type)
+            logger.error(
+                "The job %s of %s could not be inserted after the commit", self.id, one_line(self.handler_type)
+            )
             raise

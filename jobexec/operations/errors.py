@@ -36,6 +36,16 @@ def storable(text: str) -> str:
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def one_line(text: object, length: int = 500) -> str:
+    """The text for a line of a log, whoever chose it: cut, and what does not print (line breaks, above all) escaped."""
+    said = str(text)
+    if len(said) > length:
+        said = f"{said[:length]}…"
+    if said.isprintable():
+        return said
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in said)
+
+
 def shortened(text: str, length: int) -> str:
     """The beginning and the end: an exception may quote megabytes, which a database refuses as a packet too big."""
     if len(text) <= length:

@@ -20,6 +20,7 @@ from jobexec.models import DeadLetterJob, HistoryJob, LogState
 
 from . import history
 from .announce import announce
+from .errors import one_line
 from .locking import atomic, delete_rows, lock_rows
 from .move import move_all
 from .run import Run, timing
@@ -203,6 +204,8 @@ def _fail(using: str, failed: Iterable[tuple[HistoryJob, Failure]], began: _Begi
 
 def _bury(row: HistoryJob, changes: dict[str, Any], failure: Failure) -> None:
     using = row._state.db or "default"
-    logger.error("History of %s (%s) cannot be written: %s", row.handler_type, row.pk, failure.message)
+    logger.error(
+        "History of %s (%s) cannot be written: %s", one_line(row.handler_type), row.pk, one_line(failure.message)
+    )
     for dead in move_all([row], DeadLetterJob, **changes):
         announce(signals.job_dead_lettered, using, DeadLetterJob, job=dead, error=failure.error)

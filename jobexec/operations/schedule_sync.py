@@ -10,6 +10,7 @@ from jobexec import clock
 from jobexec.models import WITHDRAWN, Schedule
 from jobexec.recurrence.cycle import with_start
 
+from .errors import one_line
 from .locking import atomic, lock_rows
 from .schedules import next_time
 from .wake import wake_on_commit
@@ -119,7 +120,7 @@ def _change(using: str, row: Schedule, declared: Declared) -> None:
         return
     if row.handler_type != declared.handler_type:
         text = "The schedule %s on %s is of the handler %s, so the one that the code declares is not written"
-        logger.warning(text, row.name, using, row.handler_type)
+        logger.warning(text, one_line(row.name), using, one_line(row.handler_type))
         return
     now = clock.now(using)
     row.expression = with_start(declared.expression, now)

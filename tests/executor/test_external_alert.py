@@ -28,6 +28,14 @@ def waiting(alias, clock, type="payment"):
     return make_row(ExternalWorkerJob, alias, handler_type=type, rank=rank(alias, clock.now, 0))
 
 
+def test_a_type_makes_no_line_of_its_own(alias, alert, frozen, caplog):  # noqa: F811
+    waiting(alias, frozen, "a\nCRITICAL root: nothing" + "x" * 200)
+    frozen.tick(5 * MINUTE)
+    alert.look()
+    (line,) = told(caplog)
+    assert line.startswith("Jobs of type a\\nCRITICAL root: nothingxxx") and "\n" not in line
+
+
 def test_a_type_is_told_once(alias, alert, frozen, caplog):  # noqa: F811
     waiting(alias, frozen)
     since = frozen.now

@@ -10,6 +10,7 @@ import pytest
 from jobexec.exceptions import JobCancelled
 from jobexec.executor.execute_now import execute_now
 from jobexec.operations import acquire_jobs
+from jobexec.operations.errors import one_line
 from jobexec.operations.work import Scope
 from tests.support.executor import Host, run_one
 from tests.support.factories import LOCK_TIME, make_job
@@ -55,6 +56,40 @@ def test_the_line_about_a_run(alias, handle, caplog, function, outcome):
         "tenant_id": "",
         "outcome": outcome,
     }
+
+
+def test_what_others_have_chosen_makes_no_line_of_its_own(alias, handle, caplog):
+    def fail():
+        raise ValueError("no\nCRITICAL root: nothing")
+
+    caplog.set_level(logging.INFO, "jobexec.execution")
+    handle(fail, name="tests.a\nb")
+    make_job(alias, handler_type="tests.a\nb", exclusive=False)
+    run_one(alias)
+    (record,) = [record for record in caplog.records if record.name == "jobexec.execution"]
+    assert record.getMessage().startswith("tests.a\\nb ")
+    assert record.getMessage().endswith("ValueError: no\\nCRITICAL root: nothing")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("payment ä", "payment ä"),
+        ("a\r\nb\x1b[2J\u2028c\x00", "a\\r\\nb\\x1b[2J\\u2028c\\x00"),
+        ("\ud800", "\\ud800"),
+        ("x" * 600, "x" * 500 + "…"),
+    ],
+)
+def test_a_text_for_a_line(text, line):
+    assert one_line(text) == line
+
+
+def test_no_line_has_a_type_or_an_address_as_it_came():
+    raw = {"request.path", "type", "self._fetch.type", "self.handler_type", "work.handler_type", "row.handler_type"}
+    for file in (ROOT / "jobexec").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("logger."):
+                assert raw.isdisjoint(map(ast.unparse, node.args)), f"{file}:{node.lineno}"
 
 
 def test_the_handlers_own_lines_have_them_too(alias, handle, caplog):

@@ -100,3 +100,17 @@ def test_queries_of_camunda_7(rest, name):
     status, answer = rest.get("/external-task", **{name: NUL})
     assert status in (200, 400), answer
     assert rest.get("/execution/a%00b/localVariables/x/data")[0] in (400, 404)
+
+
+@pytest.mark.parametrize(
+    "path", ["/v2/jobs/1%0ACRITICAL%20root:%20nothing/completion", f"/v2/jobs/{'9' * 5000}/completion"]
+)
+def test_an_address_makes_no_line_of_its_own(v2, caplog, monkeypatch, path):
+    def broken(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("jobexec.gateways.rest.v2.jobs.key_in", broken)
+    v2.call("POST", path.removeprefix("/v2"), {})
+    lines = [record.getMessage() for record in caplog.records if record.name == "jobexec.gateway"]
+    assert any("failed" in line for line in lines)
+    assert all("\n" not in line and len(line) < 700 for line in lines)

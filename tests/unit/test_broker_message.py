@@ -50,6 +50,8 @@ def test_says_which_rows_and_nothing_else():
         '{"v":1,"engine":"default","ids":[3]}',
         b"\xff\xfe",
         "[" * 100_000,
+        json.dumps({"v": 1, "engine": "default", "ids": ["0" * 32] * 1001}),
+        json.dumps({"v": 1, "engine": "default", "ids": ["0" * 32] * 200_000}),
     ],
 )
 def test_anything_else_is_told_from_it(text):

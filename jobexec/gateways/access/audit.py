@@ -24,4 +24,4 @@ def audit(client: Client, action: str, target: object = "") -> None:
     Called after the change. Views that are protected by "update" or "resolve" do it by themselves.
     """
     # As they would stand in code: a name or a path with a line break in it must not look like a line of its own.
-    logger.info("The client %r: %s %r.", client.name, action, str(target), extra={"gateway_client": client.name})
+    logger.info("The client %r: %s %r.", client.name, action, str(target)[:500], extra={"gateway_client": client.name})

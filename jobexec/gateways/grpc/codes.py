@@ -23,7 +23,7 @@ from jobexec.exceptions import (
     WrongWorker,
 )
 from jobexec.gateways.hub import Overloaded
-from jobexec.operations.errors import is_database_error
+from jobexec.operations.errors import is_database_error, one_line
 
 logger = logging.getLogger("jobexec.gateway")
 
@@ -57,7 +57,7 @@ def status_of(error: Exception, command: str = "") -> tuple[grpc.StatusCode, str
     """The code and the text for an error. ``command`` is what Zeebe calls the command that it refuses."""
     code = next((code for kind, code in _CODES if isinstance(error, kind) and _is_said(error)), None)
     if code is None and is_database_error(error):
-        logger.warning("A call over gRPC could not reach the database: %s", error)
+        logger.warning("A call over gRPC could not reach the database: %s", one_line(error))
         return Code.RESOURCE_EXHAUSTED, _AWAY
     if code is None:
         logger.error("A call over gRPC failed", exc_info=error)

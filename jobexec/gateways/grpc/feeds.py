@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from jobexec.gateways import access, hub, seen
+from jobexec.operations.errors import one_line
 from jobexec.operations.external_types import Fetch
 
 from . import gateway_pb2 as pb
@@ -102,7 +103,7 @@ class Feed:
             try:
                 await self._round()
             except Exception:  # without its feed a stream would be silent for ever, and nobody would know
-                logger.exception("The feed of type %s begins anew", self._fetch.type)
+                logger.exception("The feed of type %s begins anew", one_line(self._fetch.type))
                 await asyncio.sleep(_PAUSE)
 
     async def _round(self) -> None:
@@ -130,7 +131,9 @@ class Feed:
         try:
             parcels = await self._bench.fetch(replace(self._fetch, max_jobs=room), self._client)
         except Exception as error:
-            logger.warning("No jobs of type %s could be fetched for streams: %s", self._fetch.type, error)
+            logger.warning(
+                "No jobs of type %s could be fetched for streams: %s", one_line(self._fetch.type), one_line(error)
+            )
             await asyncio.sleep(_PAUSE)
             return None
         self._deal(parcels)

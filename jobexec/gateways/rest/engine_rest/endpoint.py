@@ -20,6 +20,7 @@ from jobexec.gateways.access import REQUESTS, Allowance, protected
 from jobexec.gateways.rest.common import database
 from jobexec.gateways.rest.unstorable import EXPECTED, UNSTORABLE
 from jobexec.operations.audit import carried
+from jobexec.operations.errors import one_line
 
 from .errors import EngineError, answer, invalid, no_such_task, problem, refused
 
@@ -107,7 +108,7 @@ def said(id: str = "") -> Iterator[None]:
 def unexpected(request: HttpRequest) -> HttpResponse:
     """The answer when something went wrong here; in an exception's handler. Clients want JSON also then."""
     got_request_exception.send(sender=None, request=request)
-    logger.exception("%s %s failed", request.method, request.path)
+    logger.exception("%s %s failed", request.method, one_line(request.path))
     return answer(EngineError(500, "ProcessEngineException", _UNEXPECTED))
 
 

@@ -18,6 +18,7 @@ from jobexec.gateways import hub
 from jobexec.gateways.access import REQUESTS, Allowance, protected
 from jobexec.gateways.rest.common import database
 from jobexec.operations.audit import carried
+from jobexec.operations.errors import one_line
 
 from .problems import INTERNAL, METHOD_NOT_ALLOWED, answer, code_of, invalid, problem
 
@@ -67,9 +68,9 @@ def _answering(view: View) -> View:
             code = code_of(error)
             if code == INTERNAL:
                 got_request_exception.send(sender=None, request=request)
-                logger.exception("%s %s failed", request.method, request.path)
+                logger.exception("%s %s failed", request.method, one_line(request.path))
             elif code.status >= 500:  # may come with every request for a while
-                logger.warning("%s %s: %s: %s", request.method, request.path, code.title, error)
+                logger.warning("%s %s: %s: %s", request.method, one_line(request.path), code.title, one_line(error))
             return answer(request, error)
 
     return wrapped
