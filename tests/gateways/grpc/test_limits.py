@@ -97,6 +97,18 @@ def test_strangers_have_so_many_places_and_who_was_let_in_before_needs_none(gate
     assert codes.count(CODE.UNAUTHENTICATED) == 6  # of 8 places: one address does not take all
 
 
+def test_garbage_leaves_nothing_behind(gateway, monkeypatch):
+    monkeypatch.setattr(memory, "_MOST", 10)
+    client = worker(gateway)
+    assert client.activate("payment") == []
+    for number in range(30):
+        stranger = gateway.another(metadata=(("authorization", f"Bearer jxc_{number}"),))
+        assert code_of(stranger.Topology) in (CODE.UNAUTHENTICATED, CODE.RESOURCE_EXHAUSTED)
+        stranger.close()
+    until(lambda: not gateway.gateway._bench._asked)
+    assert len(memory._refused) <= 10 and len(memory._clients) == 1
+
+
 class TestPlaces:
     @pytest.fixture
     def options(self):
