@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,7 +21,9 @@ from django.utils.translation import gettext as _
 
 from jobexec.models import AuditLog, OperatorType
 from jobexec.operations.audit import Operator, acting
+from jobexec.operations.unreadable import UNREADABLE
 
+from .odd_rows import marking, sentence, surviving
 from .paging import CappedPaginator, LightChangeList
 from .tenancy import is_restricted, of_tenants
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]
 else:
     ModelAdmin = admin.ModelAdmin
+
+logger = logging.getLogger("jobexec.admin")
 
 #: Columns about which an address may ask nothing: secrets, and what leads to them.
 SECRET = frozenset({"lease_token", "token_digest"})
@@ -70,8 +75,18 @@ class TableAdmin(ModelAdmin):
     class Media:
         css: ClassVar = {"all": ["jobexec/admin.css"]}
 
+    def __init__(self, model: Any, admin_site: Any) -> None:
+        super().__init__(model, admin_site)
+        for name in {*self.list_display, *self.readonly_fields}:
+            if isinstance(name, str) and name != "__str__" and callable(method := getattr(self, name, None)):
+                setattr(self, name, marking(method))
+
+    def all_rows(self, request: HttpRequest) -> QuerySet[Any]:
+        """The rows of the table, of whichever tenant, also those that cannot be read in full."""
+        return surviving(super().get_queryset(request))
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        queryset: QuerySet[Any] = super().get_queryset(request)
+        queryset = self.all_rows(request)
         if self.tenant_column is None:
             return queryset.none() if is_restricted(request) else queryset
         return of_tenants(queryset, request, self.tenant_column)
@@ -95,7 +110,10 @@ class TableAdmin(ModelAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         if "\0" in object_id:  # PostgreSQL refuses to compare it with a text
             return None
-        return super().get_object(request, object_id, from_field)
+        row = super().get_object(request, object_id, from_field)
+        if row is not None:
+            self._guarded_complete([row])
+        return row
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         hidden = self.tenant_column is None and is_restricted(request)
@@ -131,6 +149,19 @@ class TableAdmin(ModelAdmin):
         title = capfirst(str(self.opts.verbose_name_plural))
         return super().changelist_view(request, {"title": title, **(extra_context or {})})
 
+    def complete_shown(self, request: HttpRequest, rows: Sequence[Any]) -> None:
+        """Complete rows that are about to be shown, and say which of them cannot be read."""
+        self._guarded_complete(rows)
+        if text := sentence(rows):
+            self.message_user(request, text, messages.WARNING)
+
+    def _guarded_complete(self, rows: Sequence[Any]) -> None:
+        try:
+            self.complete(rows)
+        except UNREADABLE:
+            for row in rows if len(rows) > 1 else ():
+                self._guarded_complete([row])
+
     def complete(self, rows: Sequence[Any]) -> None:
         """Read what rows that are about to be shown need from other tables, for all of them at once."""
 
@@ -143,14 +174,24 @@ class TableAdmin(ModelAdmin):
         form_url: str = "",
         obj: Any = None,
     ) -> HttpResponse:
+        if text := sentence([obj]):
+            self.message_user(request, text, messages.WARNING)
         context |= {
             "title": capfirst(str(self.opts.verbose_name)),
             "row_actions": self.permitted_actions(request),
             "list_url": self.list_url(),
             "from_page": FROM_PAGE,
-            **self.page_context(request, obj),
+            **self._guarded_context(request, obj),
         }
         return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def _guarded_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        try:
+            return self.page_context(request, row)
+        except UNREADABLE as error:
+            logger.warning("The page of %s %s: %s", self.opts.label, row.pk, type(error).__name__)
+            self.message_user(request, _("What stands around the row cannot be read."), messages.WARNING)
+            return {}
 
     def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
         """What the template of a row's page needs besides."""

@@ -83,7 +83,7 @@ class BatchAdmin(OperationPermissions, TableAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Batch]:
         """Of a batch without a tenant nobody knows whose jobs it changed, except who started it."""
         tenants = tenants_of(request)
-        rows: QuerySet[Batch] = admin.ModelAdmin.get_queryset(self, request)
+        rows: QuerySet[Batch] = self.all_rows(request)
         if tenants is None:
             return rows
         own = Q(tenant_id="", create_user=request.user.get_username())
@@ -104,12 +104,6 @@ class BatchAdmin(OperationPermissions, TableAdmin):
         for suspension in held:
             row = instances[suspension.value]
             row.held = suspension.in_force(display.now(row))  # type: ignore[attr-defined]
-
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Batch | None:
-        batch: Batch | None = super().get_object(request, object_id, from_field)
-        if batch is not None:
-            self.complete([batch])
-        return batch
 
     def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
         found = BatchFailure.objects.using(row._state.db).filter(batch_id=row.pk).order_by("pk")

@@ -74,12 +74,6 @@ class ExternalWorkerAdmin(TableAdmin):
         (gettext_lazy("Gateway"), {"fields": ("where", "protocol", "shown_streams")}),
     )
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> ExternalWorker | None:
-        row: ExternalWorker | None = super().get_object(request, object_id, from_field)
-        if row is not None:
-            self.complete([row])
-        return row
-
     def complete(self, rows: Sequence[ExternalWorker]) -> None:
         """The jobs that they hold, in one statement for all."""
         if not rows:

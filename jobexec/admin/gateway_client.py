@@ -53,7 +53,7 @@ class GatewayClientAdmin(TableAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[GatewayClient]:
         """Those in the database of the gateways. A client that is kept to tenants belongs to them."""
-        rows: QuerySet[GatewayClient] = admin.ModelAdmin.get_queryset(self, request)
+        rows: QuerySet[GatewayClient] = self.all_rows(request)
         rows, tenants = rows.using(self.using()), tenants_of(request)
         if tenants is None:
             return rows

@@ -41,7 +41,10 @@ class LinesField(forms.CharField):
         self.empty_as = empty_as
 
     def prepare_value(self, value: Any) -> Any:
-        return "\n".join(text or self.empty_as for text in value) if isinstance(value, list) else value
+        if not isinstance(value, list):
+            return value
+        # What is no text has no line: no code of ours has written it, and saving leaves it out.
+        return "\n".join(text or self.empty_as for text in value if isinstance(text, str))
 
     def to_python(self, value: Any) -> Any:
         if isinstance(value, list):

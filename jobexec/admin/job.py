@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django.contrib import admin
-from django.http import HttpRequest
 
 from jobexec.models import Job, JobProgress
 
@@ -52,12 +51,6 @@ class JobAdmin(JobTableAdmin):
         Cancel(),
         Delete(),
     )
-
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Job | None:
-        job: Job | None = super().get_object(request, object_id, from_field)
-        if job is not None:
-            self.complete([job])
-        return job
 
     def complete(self, rows: Sequence[Job]) -> None:
         """With what running jobs say of their progress; beside the query, which actions take as it is."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django.contrib import admin
-from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -45,12 +44,6 @@ class JobDefinitionAdmin(OperationPermissions, TableAdmin):
     ordering = ("id",)
     readonly_fields = ("standing",)
     actions = (SuspendDefinition(), ActivateDefinition(), OverridePriority(), ClearPriority(), RetryDeadLetters())
-
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> JobDefinition | None:
-        definition: JobDefinition | None = super().get_object(request, object_id, from_field)
-        if definition is not None:
-            self.complete([definition])
-        return definition
 
     def complete(self, rows: Sequence[JobDefinition]) -> None:
         """Which of them are suspended, or are going to be."""

@@ -78,12 +78,6 @@ class JobKeyAdmin(TableAdmin):
                 return held, False
         return queryset.filter(key__startswith=term) if term else queryset, False
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> JobKey | None:
-        row: JobKey | None = super().get_object(request, object_id, from_field)
-        if row is not None:
-            self.complete([row])
-        return row
-
     def complete(self, rows: Sequence[JobKey]) -> None:
         """Where the jobs are that hold them."""
         if rows:

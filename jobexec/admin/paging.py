@@ -48,4 +48,4 @@ class LightChangeList(ChangeList):
 
     def get_results(self, request: Any) -> None:
         super().get_results(request)
-        self.model_admin.complete(list(self.result_list))  # type: ignore[attr-defined]
+        self.model_admin.complete_shown(request, list(self.result_list))  # type: ignore[attr-defined]

@@ -67,7 +67,7 @@ class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Schedule]:
         """A schedule belongs to the tenant of its jobs."""
-        rows: QuerySet[Schedule] = admin.ModelAdmin.get_queryset(self, request)
+        rows: QuerySet[Schedule] = self.all_rows(request)
         tenants = tenants_of(request)
         if tenants is None:
             return rows
@@ -187,12 +187,6 @@ class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
         ]
 
     # What is shown.
-
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Schedule | None:
-        row: Schedule | None = super().get_object(request, object_id, from_field)
-        if row is not None:
-            self.complete([row])
-        return row
 
     def complete(self, rows: Sequence[Schedule]) -> None:
         """Whether anybody knows their handlers: this process, or executors, which record theirs."""

@@ -118,12 +118,6 @@ class TaskResultAdmin(TableAdmin):
         found = queryset.filter(pk=id) if id is not None else queryset.filter(handler_type__startswith=term)
         return found if term else queryset, False
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> TaskResult | None:
-        row: TaskResult | None = super().get_object(request, object_id, from_field)
-        if row is not None:
-            self.complete([row])
-        return row
-
     def complete(self, rows: Sequence[TaskResult]) -> None:
         """Where their jobs are, of those that may have one; and what is hidden in what they returned."""
         hidden = sensitive_names({row.handler_type for row in rows}, rows[0]._state.db or "default") if rows else {}

@@ -2,6 +2,7 @@
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import connections
 
 from jobexec.models import DeadLetterJob, Job
 from tests.support import databases
@@ -50,6 +51,24 @@ def test_everything_renders_and_searches(elsewhere, admin):
         assert admin.get(list_url(table)).status_code == 200
         assert admin.get(list_url(table), {"q": "order-4711"}).status_code == 200
         assert admin.get(page_url(rows[table])).status_code == 200
+
+
+#: What PostgreSQL stores and Python cannot read.
+ODD = """UPDATE jobexec_deadletterjob SET create_time = 'infinity', due_date = '20000-01-01', timeout = '9000000 years',
+handler_configuration = %s"""
+
+
+def test_rows_that_python_cannot_read(elsewhere, admin):
+    if connections[elsewhere].vendor != "postgresql":
+        pytest.skip("other databases store no such values")
+    job = data.dead_letter(elsewhere)
+    with connections[elsewhere].cursor() as cursor:
+        cursor.execute(ODD, ['{"kwargs": {"password": "hush"}, "args": ' + "[" * 3_000 + "]" * 3_000 + "}"])
+    for url in (list_url(DeadLetterJob), page_url(job)):
+        response = admin.get(url)
+        assert response.status_code == 200
+        assert "create_time" in " ".join(text for _level, text in admin.told(response))
+        assert "hush" not in response.content.decode()
 
 
 def test_actions_change_the_other_database(elsewhere, admin):

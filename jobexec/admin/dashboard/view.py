@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +13,12 @@ from django.db import Error
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from jobexec import clock
 from jobexec.models import Job
 from jobexec.operations.overview import Overview, overview
+from jobexec.operations.unreadable import UNREADABLE
 
 from ..tenancy import tenants_of
 from . import panels
@@ -23,6 +26,8 @@ from .choice import Choice, engine_of_lists
 from .flow import flow
 from .sight import Sight, address_of_dashboard
 from .tiles import tiles
+
+logger = logging.getLogger("jobexec.admin")
 
 AppList = Iterable[Mapping[str, Any]]
 
@@ -64,11 +69,34 @@ def _body(request: HttpRequest, sight: Sight, choice: Choice) -> str:
     now = timezone.localtime(clock.now(choice.engine))
     context = {"choice": choice, "lists": "" if sight.linked else lists, "time": f"{now:%H:%M:%S}", "now": now}
     try:
-        seen = overview(choice.engine, tenants=tenants_of(request), period=choice.length, parts=sight.parts())
-        context |= _content(seen, sight)
+        context |= _readable(request, sight, choice)
     except Error as error:  # the page of an operator must not break together with what he looks at
         context["error"] = str(error)
     return render_to_string("admin/jobexec/dashboard/body.html", context, request)
+
+
+def _readable(request: HttpRequest, sight: Sight, choice: Choice) -> dict[str, Any]:
+    """All that the user may see; without the parts in which rows cannot be read, which are named."""
+
+    def look(parts: frozenset[str]) -> dict[str, Any]:
+        return _content(overview(choice.engine, tenants=tenants_of(request), period=choice.length, parts=parts), sight)
+
+    try:
+        return look(sight.parts())
+    except UNREADABLE:
+        odd = frozenset(part for part in sight.parts() if not _can_be_read(look, part))
+        found = look(sight.parts() - odd)
+    text = _("Some rows cannot be read, so this is left out: %(parts)s.") % {"parts": ", ".join(sorted(odd))}
+    return found | {"wrong": [{"text": text, "url": ""}, *found["wrong"]]}
+
+
+def _can_be_read(look: Callable[[frozenset[str]], Any], part: str) -> bool:
+    try:
+        look(frozenset({part}))
+    except UNREADABLE as error:
+        logger.warning("Dashboard: %s: %s", part, type(error).__name__)
+        return False
+    return True
 
 
 def _content(seen: Overview, sight: Sight) -> dict[str, Any]:
