@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import JobHandler, NamesArguments
 from jobexec.handlers.registry import get_handler
 from jobexec.models import AbstractJob, JobType
-from jobexec.operations.hidden import hide_by_definition, named_by_definition
+from jobexec.operations.hidden import callbacks_of, hide_by_definition, named_by_definition
 from jobexec.sensitive import HIDDEN, hide, is_sensitive, may_be_within, values_below
 
 
@@ -19,7 +19,8 @@ def redact(handler_type: str, configuration: Any, using: str | None = None) -> A
 
     Positional arguments go by the names that they have in the handler's function. Where the handler is not known, as
     on a web server without its code, the job definition that an executor has written in ``using`` tells what is
-    sensitive; if anything is, all positional arguments are hidden, since nobody here knows their names.
+    sensitive; if anything is, or there is none, all positional arguments are hidden, since nobody here knows their
+    names.
     """
     try:
         handler = get_handler(handler_type)
@@ -42,16 +43,8 @@ def redact_job(job: AbstractJob) -> Any:
     if job.type != JobType.EXTERNAL:
         return redact(job.handler_type, job.handler_configuration, using)
     configuration = job.handler_configuration
-    named = {name for handler in _callbacks(configuration) for name in _sensitive_of(handler, using)}
+    named = {name for handler in callbacks_of(configuration) for name in _sensitive_of(handler, using)}
     return hide(configuration, named)
-
-
-def _callbacks(configuration: Any) -> Iterator[str]:
-    if isinstance(configuration, dict):
-        by_code = configuration.get("on_error")
-        for each in (configuration.get("on_complete"), *(by_code.values() if isinstance(by_code, dict) else ())):
-            if isinstance(each, dict) and isinstance(each.get("handler"), str):
-                yield each["handler"]
 
 
 def _sensitive_of(handler_type: str, using: str) -> Collection[str]:

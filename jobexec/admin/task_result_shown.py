@@ -13,7 +13,8 @@ from django.utils.translation import gettext as _
 from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import JobHandler, NamesArguments
 from jobexec.handlers.registry import get_handler
-from jobexec.models import JobDefinition, ResultStatus, TaskResult
+from jobexec.models import ResultStatus, TaskResult
+from jobexec.operations.hidden import names_by_definitions
 from jobexec.redaction import secrets_of
 from jobexec.sensitive import hide, redact_text
 
@@ -55,13 +56,13 @@ def shown_value(row: TaskResult) -> Any:
 
 def sensitive_names(handler_types: set[str], using: str) -> dict[str, Sequence[str]]:
     """What handlers call sensitive; of those that are not here, what executors recorded, in one statement."""
-    found = {}
+    found: dict[str, Sequence[str]] = {}
     for name in handler_types:
         handler: object = _handler(name)
         if isinstance(handler, NamesArguments):
             found[name] = handler.sensitive_names()
-    definitions = JobDefinition.objects.using(using).filter(pk__in=handler_types - found.keys())
-    return {**found, **dict(definitions.values_list("pk", "sensitive"))}
+    missing = handler_types - found.keys()
+    return found | names_by_definitions(missing, using) if missing else found
 
 
 def _handler(name: str) -> JobHandler | None:

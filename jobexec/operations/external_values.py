@@ -17,6 +17,7 @@ from jobexec.models import AbstractJob
 from jobexec.sensitive import redact_text, values_below
 
 from .errors import shortened, storable
+from .hidden import callbacks_of, names_by_definitions
 from .insert import json_text
 from .settle import MESSAGE_LENGTH, STACK_LENGTH
 
@@ -106,11 +107,15 @@ def said(name: str, text: Any) -> str:
 def shown_texts(row: AbstractJob, sent: Mapping[str, Any], message: str, details: str = "") -> tuple[str, str]:
     """Message and details as rows hold them: without sensitive values of the job's or of what came, and not endless.
 
-    What is sensitive goes by the names of variables and headers (SENSITIVE_ARGUMENTS).
+    What is sensitive goes by the names of variables and headers (SENSITIVE_ARGUMENTS), and by what the handlers say
+    that are given these variables when the job has ended.
     """
-    secrets = [
-        value for values in (row.handler_configuration, row.custom_headers, sent) for value in values_below(values)
-    ]
+    callbacks = set(callbacks_of(row.handler_configuration)) if message or details else set[str]()
+    named: set[str] = set()
+    if callbacks:
+        named.update(*names_by_definitions(callbacks, row._state.db or "default").values())
+    given = (row.handler_configuration, row.custom_headers, sent)
+    secrets = [value for values in given for value in values_below(values, named)]
     return (
         redact_text(message, secrets, 2 * MESSAGE_LENGTH)[:MESSAGE_LENGTH],
         shortened(redact_text(details, secrets, STACK_LENGTH), STACK_LENGTH),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,29 +14,53 @@ from jobexec.sensitive import HIDDEN, hide, may_be_within
 def hide_by_definition(handler_type: str, configuration: Any, using: str) -> Any:
     """A copy of ``handler_configuration`` without what its job definition calls sensitive.
 
-    If anything is, all positional arguments are hidden, since nobody here knows their names.
+    If anything is, all positional arguments are hidden, since nobody here knows their names; also if there is no
+    definition, as for a handler's former name.
     """
-    return _hidden(configuration, named_by_definition(handler_type, using))
+    return _hidden(configuration, named_by_definition(handler_type, using), _is_defined(handler_type, using))
 
 
 def hide_text_by_definition(handler_type: str, text: str, using: str) -> str:
     """The same for the text in a row, which need not be JSON: then all of it is hidden if anything may be sensitive."""
-    named = named_by_definition(handler_type, using)
-    if not (named or may_be_within(text)):
+    named, defined = named_by_definition(handler_type, using), _is_defined(handler_type, using)
+    if defined and not (named or may_be_within(text)):
         return text
     with suppress(ValueError, RecursionError):
-        return json.dumps(_hidden(json.loads(text), named), ensure_ascii=False)
+        return json.dumps(_hidden(json.loads(text), named, defined), ensure_ascii=False)
     return HIDDEN
 
 
 def named_by_definition(handler_type: str, using: str) -> Sequence[str]:
-    """The names that a handler's definition calls sensitive; none if no executor has written one yet."""
-    definitions = JobDefinition.objects.using(using).filter(pk=handler_type)
-    return definitions.values_list("sensitive", flat=True).first() or ()
+    """The names that a handler's definition calls sensitive; those of all, if no executor has written one of it."""
+    return names_by_definitions({handler_type}, using)[handler_type]
 
 
-def _hidden(configuration: Any, named: Sequence[str]) -> Any:
+def names_by_definitions(handler_types: Collection[str], using: str) -> dict[str, Sequence[str]]:
+    """The same for several handlers."""
+    definitions = JobDefinition.objects.using(using)
+    found = {pk: names or () for pk, names in definitions.filter(pk__in=handler_types).values_list("pk", "sensitive")}
+    missing = set(handler_types) - found.keys()
+    if missing:
+        of_all = {name for names in definitions.values_list("sensitive", flat=True) for name in names or ()}
+        found |= dict.fromkeys(missing, sorted(of_all))
+    return found
+
+
+def callbacks_of(configuration: Any) -> Iterator[str]:
+    """The handlers that run when an external job has ended, and are given its variables."""
+    if isinstance(configuration, dict):
+        by_code = configuration.get("on_error")
+        for each in (configuration.get("on_complete"), *(by_code.values() if isinstance(by_code, dict) else ())):
+            if isinstance(each, dict) and isinstance(each.get("handler"), str):
+                yield each["handler"]
+
+
+def _is_defined(handler_type: str, using: str) -> bool:
+    return JobDefinition.objects.using(using).filter(pk=handler_type).exists()
+
+
+def _hidden(configuration: Any, named: Sequence[str], defined: bool) -> Any:
     shown = hide(configuration, named)
-    if named and isinstance(shown, dict) and isinstance(shown.get("args"), list):
+    if (named or not defined) and isinstance(shown, dict) and isinstance(shown.get("args"), list):
         shown["args"] = [HIDDEN] * len(shown["args"])
     return shown

@@ -10,6 +10,7 @@ from jobexec.admin.job_columns import JobColumns, arguments_of
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import DeadLetterJob, Job, JobDefinition, JobLog, TimerJob
 from jobexec.operations.deployments import write_job_definitions
+from jobexec.operations.hidden import hide_text_by_definition
 from jobexec.operations.unreadable import bury
 from jobexec.redaction import redact
 from jobexec.sensitive import HIDDEN
@@ -117,9 +118,19 @@ def test_where_the_handler_is_not_known_its_definition_tells(alias):
     shown = redact("tests.elsewhere", {"args": [1, CARD], "kwargs": {"card_number": CARD, "order": 1}}, alias)
     assert shown == {"args": [HIDDEN, HIDDEN], "kwargs": {"card_number": HIDDEN, "order": 1}}
     assert redact("tests.nobodys", {"args": [1], "kwargs": {"password": 1}}, alias) == {
-        "args": [1],
+        "args": [HIDDEN],
         "kwargs": {"password": HIDDEN},
     }
+
+
+def test_a_former_name_of_a_handler_whose_code_is_elsewhere(alias):
+    """Definitions stand under the name of today: nobody knows what an alias takes, so no argument is trusted."""
+    write_job_definitions([_definition("tests.elsewhere", ["card_number"])], using=alias)
+    shown = redact("tests.former", {"args": [1, CARD], "kwargs": {"card_number": CARD, "order": 1}}, alias)
+    assert shown == {"args": [HIDDEN, HIDDEN], "kwargs": {"card_number": HIDDEN, "order": 1}}
+    assert CARD not in hide_text_by_definition("tests.former", json.dumps({"args": [CARD]}), alias)
+    write_job_definitions([_definition("tests.open", [])], using=alias)
+    assert redact("tests.open", {"args": [1], "kwargs": {}}, alias) == {"args": [1], "kwargs": {}}
 
 
 def test_a_node_writes_what_is_sensitive(alias, handle, make_executor):

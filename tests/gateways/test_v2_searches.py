@@ -121,6 +121,15 @@ def test_only_what_is_shown_is_read(alias, v2, read_json):
         assert read_json == ["custom_headers"] * 2
 
 
+def test_headers_are_shown_without_what_is_sensitive(alias, v2):
+    """Whoever may only search is no worker, which needs them as they are."""
+    external_job("pay", headers={"Authorization": "Basic abcdef", "kind": "gold"}, using=alias)
+    (found,) = v2.post("/jobs/search")["items"]
+    assert found["customHeaders"] == {"Authorization": "●●●", "kind": "gold"}
+    (job,) = v2.activate()
+    assert job["customHeaders"] == {"Authorization": "Basic abcdef", "kind": "gold"}
+
+
 def test_more_jobs_than_a_page_of_the_database(alias, v2, jobs, monkeypatch):
     monkeypatch.setattr(external_search, "_PAGE", 1)
     assert keys(v2.post("/jobs/search")) == [row.job_key for row in jobs]

@@ -27,6 +27,7 @@ from jobexec.models import (
     SuspendedJob,
 )
 from jobexec.operations import activate, cancel, external_wake, failure_groups, move_to_dead_letter, suspend
+from jobexec.operations.deployments import write_job_definitions
 from jobexec.operations.external import (
     Caller,
     complete_external_job,
@@ -452,6 +453,20 @@ def test_what_is_sensitive_is_not_quoted(alias):
     assert dead.exception_message == dead.exception_stack == "●●● and ●●● and ●●●"
     assert JobLog.objects.using(alias).get().exception_message == "●●● and ●●● and ●●●"
     assert Incident.objects.using(alias).get().message == "●●● and ●●● and ●●●"
+
+
+@pytest.mark.parametrize("known", ["tests.charge", "tests.of_another_name"])
+def test_what_a_callback_calls_sensitive_is_not_quoted(alias, known):
+    """By its definition; by those of all, if it has none."""
+    definition = {"id": known, "handler_type": known, "category": "default", "sensitive": ["iban"]}
+    write_job_definitions([definition], using=alias)
+    job = in_hands(alias, variables={"iban": "DE02 1203 0000"})
+    row = ExternalWorkerJob.objects.using(alias).get()
+    callback = {"on_complete": {"handler": "tests.charge", "kwargs": {}, "columns": {}}}
+    ExternalWorkerJob.objects.using(alias).update(handler_configuration={**row.handler_configuration, **callback})
+    fail_external_job(alias, job.key, retries=0, message="no DE02 1203 0000", details="DE02 1203 0000!")
+    dead = DeadLetterJob.objects.using(alias).get()
+    assert (dead.exception_message, dead.exception_stack) == ("no ●●●", "●●●!")
 
 
 def test_a_retry_of_what_is_suspended_waits_there_with_its_date(alias, frozen, told):

@@ -10,6 +10,7 @@ from jobexec.models import Incident, IncidentState
 from jobexec.operations.external_search import Found
 from jobexec.operations.external_types import ActivatedJob
 from jobexec.operations.incidents import MESSAGE_SIZE_EXCEEDED, UNHANDLED_ERROR
+from jobexec.sensitive import hide
 
 _BUSINESS_ID_LENGTH = 256
 
@@ -44,7 +45,7 @@ def activated_job(job: ActivatedJob) -> dict[str, Any]:
 
 
 _FOUND: Mapping[str, Callable[[Found], Any]] = {
-    "customHeaders": lambda found: found.row.custom_headers,
+    "customHeaders": lambda found: hide(found.row.custom_headers),
     "deadline": lambda found: wire.iso(found.deadline),
     "deniedReason": lambda found: None,
     "elementId": lambda found: wire.element_id(found.row.element_id or "", found.row.handler_type),
