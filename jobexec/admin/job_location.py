@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
 from django.db import router
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
@@ -48,6 +49,8 @@ class LocatedAdmin(TableAdmin):
     def locate_view(self, request: HttpRequest, id: UUID) -> HttpResponse:
         """Redirect to the job's page, or to its log if it is done or deleted."""
         row = found_job(request, id, router.db_for_read(self.model))
+        if not self._may_view(request, JobLog if row is None else type(row)):
+            raise PermissionDenied
         if row is not None:
             url = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
             return HttpResponseRedirect(reverse(url, args=[id], current_app=self.admin_site.name))
@@ -55,6 +58,10 @@ class LocatedAdmin(TableAdmin):
             raise Http404
         self.message_user(request, _("The job is done or deleted. This is what the log tells."), messages.INFO)
         return HttpResponseRedirect(f"{self.list_url(JobLog)}?{urlencode({'q': str(id)})}")
+
+    def _may_view(self, request: HttpRequest, table: type[Any]) -> bool:
+        table_admin = self.admin_site._registry.get(table)
+        return table_admin is not None and table_admin.has_view_permission(request)
 
     def _has_log(self, request: HttpRequest, id: UUID) -> bool:
         log_admin = self.admin_site._registry.get(JobLog)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,8 @@ from jobexec.exceptions import InvalidSettings
 
 GLOBAL = parsers(Settings)
 PER_ENGINE = parsers(EngineSettings)
+#: Settings whose values no message shows.
+SECRET = frozenset(item.name.upper() for item in fields(Settings) if not item.repr)
 DEFAULT_ENGINES: Mapping[str, Any] = {"default": {}}
 
 
@@ -35,7 +37,8 @@ class Problem:
 def build(raw: Any) -> tuple[Settings | None, list[Problem]]:
     """Settings made from the raw dict, and all problems; the settings are None if there is any problem."""
     if not isinstance(raw, Mapping):
-        return None, [_mismatch("JOBEXEC", "a dict", raw)]
+        # Without what is in it: a list of pairs has its secrets, too.
+        return None, [Problem("JOBEXEC", f"must be a dict; got a value of type {type(raw).__name__!r}.")]
     problems: list[Problem] = []
     engine_keys = {key: value for key, value in raw.items() if key in PER_ENGINE}
     global_keys = {key: value for key, value in raw.items() if key not in PER_ENGINE and key != "ENGINES"}
@@ -91,7 +94,8 @@ def _parse(
         try:
             parsed[key.lower()] = parser(value)
         except ValueError as error:
-            problems.append(_mismatch(f"{path}[{key!r}]", str(error), value))
+            got = "a value that is not shown, since it is a secret" if key in SECRET else f"{value!r}"
+            problems.append(Problem(f"{path}[{key!r}]", f"must be {error}; got {got}."))
     return parsed
 
 

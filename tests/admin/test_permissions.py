@@ -261,6 +261,20 @@ def test_suspending_a_scope_needs_its_permission(staff):
     assert Suspension.objects.get().value == "acme"
 
 
+def test_nobody_is_led_to_what_he_may_not_see(staff):
+    """Nor told whether it is there."""
+    row, gone = data.dead_letter(), data.dead_letter()
+    gone_id = gone.pk
+    gone.delete()
+    urls = [f"{list_url(Job)}locate/{id}/" for id in (row.pk, gone_id)]
+    assert [staff(view=False).get(url).status_code for url in urls] == [403, 403]
+    assert [staff("view_job", view=False).get(url).status_code for url in urls] == [403, 403]
+    reader = staff("view_deadletterjob", view=False)
+    assert reader.get(urls[0])["Location"] == page_url(row)
+    assert reader.get(urls[1]).status_code == 403
+    assert staff().get(urls[1]).status_code == 302
+
+
 def test_strangers_are_sent_to_the_login(client, db):
     row = data.dead_letter()
     for url in (list_url(DeadLetterJob), page_url(row), f"{list_url(DeadLetterJob)}locate/{row.pk}/"):

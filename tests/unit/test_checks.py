@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from django.core.checks import ERROR, WARNING, registry, run_checks
 from django.db import ConnectionHandler
+from django.test import override_settings
 
-from jobexec import checks, job
+from jobexec import checks, conf, job
 from jobexec.conf import validation
+from jobexec.exceptions import InvalidSettings
 from jobexec.handlers import registry as handlers
 
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding setting DATABASES")
@@ -313,3 +315,23 @@ def test_gateways_serve_an_engine(settings):
     settings.JOBEXEC = {"ENGINES": {"default": {}}, "GATEWAY_DATABASE": "elsewhere"}
     (message,) = checks.check_gateways()
     assert (message.id, "'elsewhere'" in message.msg, "'default'" in message.msg) == ("jobexec.E015", True, True)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"BROKER_URL": "amqp:/user:s3cr3t@broker"},
+        {"BROKER_URL": ["amqp://user:s3cr3t@broker"]},
+        {"METRICS_TOKEN": "s3cr3t\n"},
+        {"METRICS_TOKEN": ["s3cr3t"]},
+        [("METRICS_TOKEN", "s3cr3t")],
+    ],
+)
+def test_no_message_shows_a_secret(raw):
+    with override_settings(JOBEXEC=raw):
+        found = checks.check_settings()
+        assert found
+        assert "s3cr3t" not in str(found)
+        with pytest.raises(InvalidSettings) as raised:
+            conf.get_settings()
+        assert "s3cr3t" not in str(raised.value)

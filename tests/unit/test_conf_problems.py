@@ -102,7 +102,7 @@ def test_weights_that_would_not_count_are_refused(order):
 
 @pytest.mark.parametrize("bad", [None, [], "default", 5])
 def test_jobexec_must_be_a_dict(bad):
-    assert messages(bad) == [f"JOBEXEC must be a dict; got {bad!r}."]
+    assert messages(bad) == [f"JOBEXEC must be a dict; got a value of type {type(bad).__name__!r}."]
 
 
 @pytest.mark.parametrize("bad", [{}, ["default"], None, "default"])
