@@ -6,7 +6,7 @@ from django.db.models import BinaryField, CharField, JSONField, TextField
 from django.test import RequestFactory
 
 from jobexec.admin.base import SECRET
-from jobexec.models import DeadLetterJob, Job
+from jobexec.models import DeadLetterJob, FailureGroup, Job, JobLog
 from tests.support.factories import make_job, make_row
 
 from .conftest import TABLES, list_url
@@ -74,3 +74,27 @@ def test_a_query_string_that_asks_for_more_is_refused(admin, query):
     make_row(DeadLetterJob, "default")
     for table in (Job, DeadLetterJob):
         assert admin.get(f"{list_url(table)}?{query}").status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("table", "query"),
+    [
+        (Job, "create_time__gte=9999-12-31T23:59:59-12:00"),
+        (JobLog, "timestamp=9999-12-31T23:59:59-12:00"),
+        (Job, "priority__in=99999999999999999999999"),
+        (FailureGroup, "q=" + "a+" * 2000),
+    ],
+)
+def test_what_no_column_takes_is_no_error_of_the_server(admin, table, query):
+    response = admin.get(f"{list_url(table)}?{query}")
+    assert (response.status_code, response.url) == (302, f"{list_url(table)}?e=1")
+
+
+def test_an_address_sorts_by_what_the_list_offers_only(admin):
+    def ordered(number):
+        return admin.get(f"{list_url(FailureGroup)}?o={number}").context["cl"].queryset.query.order_by
+
+    columns = admin.get(list_url(FailureGroup)).context["cl"].list_display
+    assert ordered(columns.index("last"))[0] == "last_time"
+    for name in ("count", "handler"):
+        assert ordered(columns.index(name)) == ("-last_time", "fingerprint"), "the order of the list"
