@@ -37,7 +37,7 @@ else:
 logger = logging.getLogger("jobexec.admin")
 
 #: Columns about which an address may ask nothing: secrets, and what leads to them.
-SECRET = frozenset({"lease_token", "token_digest"})
+SECRET = frozenset({"lease_token", "token_digest", "previous_token_digest"})
 _EQUAL = frozenset({"", "exact", "in", "isnull"})
 #: With those of the ranges of django-admin-rangefilter.
 _ORDERED = _EQUAL | {f"{prefix}{name}" for prefix in ("", "range__") for name in ("lt", "lte", "gt", "gte")}

@@ -9,6 +9,7 @@ from django import forms
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from jobexec import clock
 from jobexec.operations.incidents import ANNOTATION_LENGTH
 from jobexec.operations.ranking import MAX_PRIORITY
 
@@ -60,6 +61,30 @@ class DueDateForm(forms.Form):
         field.help_text = _("In the time zone %(zone)s. What lies in the past runs at once.") % {
             "zone": timezone.get_current_timezone_name()
         }
+
+
+class RotateForm(forms.Form):
+    """What becomes of the old secret."""
+
+    keep_old = forms.BooleanField(
+        label=_("Keep the old secret"),
+        required=False,
+        help_text=_("It is good beside the new one, until the time below, or until it is retired."),
+    )
+    old_until = forms.DateTimeField(label=_("Old secret until"), required=False, widget=_picker())
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        zone = {"zone": timezone.get_current_timezone_name()}
+        self.fields["old_until"].help_text = _("In the time zone %(zone)s. Left empty: until it is retired.") % zone
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        if data.get("old_until") and not data.get("keep_old"):
+            self.add_error("old_until", _("Only if the old secret is kept."))
+        elif data.get("old_until") and data["old_until"] <= clock.now():
+            self.add_error("old_until", _("This must lie ahead."))
+        return data
 
 
 class SuspendForm(forms.Form):

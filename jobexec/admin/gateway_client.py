@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidClient
 from jobexec.models import GatewayClient
-from jobexec.operations.gateway_clients import change_client, create_client
+from jobexec.operations.gateway_clients import change_client, create_client, expires_soon, has_old_secret
 
 from . import display
 from .base import TableAdmin
@@ -23,6 +23,7 @@ from .gateway_client_actions import (
     DeleteClients,
     DisableClient,
     EnableClient,
+    RetireSecret,
     RotateSecret,
     remember_secret,
     secrets_page,
@@ -31,7 +32,7 @@ from .gateway_client_form import NO_TENANT, GatewayClientForm
 from .tenancy import tenants_of
 
 _ASKED = ("types", "tenants", "permissions", "max_requests_per_second", "expiration_time")
-_SHOWN = ("standing", "used_exactly", "create_time")
+_SHOWN = ("standing", "old_secret", "used_exactly", "create_time")
 
 
 @admin.register(GatewayClient)
@@ -39,14 +40,14 @@ class GatewayClientAdmin(TableAdmin):
     """Clients by name. They are added and edited here; the operations save them, and secrets are shown once."""
 
     form = GatewayClientForm
-    list_display = ("name", "standing", "its_types", "its_tenants", "its_permissions", "expires", "used")
+    list_display = ("name", "standing", "its_types", "its_tenants", "its_permissions", "expires", "old_secret", "used")
     list_display_links = ("name",)
     list_filter = ("enabled",)
     search_fields = ("name__startswith",)
     search_help_text = gettext_lazy("How the name begins.")
     sortable_by = ("name", "expires", "used")
     ordering = ("name",)
-    actions = (RotateSecret(), EnableClient(), DisableClient(), DeleteClients())
+    actions = (RotateSecret(), RetireSecret(), EnableClient(), DisableClient(), DeleteClients())
     change_form_template = "admin/jobexec/gateway_client_page.html"
 
     # Who may do what.
@@ -134,7 +135,9 @@ class GatewayClientAdmin(TableAdmin):
     def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
         if row is None:
             return {}
-        needless = EnableClient if row.enabled else DisableClient
+        needless: tuple[type[Any], ...] = (EnableClient if row.enabled else DisableClient,)
+        if row.previous_token_digest is None:
+            needless = (*needless, RetireSecret)
         actions = self.permitted_actions(request)
         return {"row_actions": [action for action in actions if not isinstance(action, needless)]}
 
@@ -146,6 +149,8 @@ class GatewayClientAdmin(TableAdmin):
             return display.badge("off", _("disabled"))
         if row.expiration_time is not None and row.expiration_time <= display.now(row):
             return display.badge("bad", _("expired"))
+        if expires_soon(row, display.now(row)):
+            return display.badge("warn", _("expires soon"))
         return display.badge("ok", _("enabled"))
 
     @admin.display(description=gettext_lazy("types"))
@@ -163,6 +168,13 @@ class GatewayClientAdmin(TableAdmin):
     @admin.display(description=gettext_lazy("expiration time"), ordering="expiration_time")
     def expires(self, row: GatewayClient) -> str | SafeString:
         return display.relative(row.expiration_time, display.now(row))
+
+    @admin.display(description=gettext_lazy("old secret"))
+    def old_secret(self, row: GatewayClient) -> str | SafeString:
+        if not has_old_secret(row, display.now(row)):
+            return display.NONE
+        until = row.previous_expiration_time
+        return _("until it is retired") if until is None else display.relative(until, display.now(row))
 
     @admin.display(description=gettext_lazy("last use"), ordering="last_use")
     def used(self, row: GatewayClient) -> str | SafeString:

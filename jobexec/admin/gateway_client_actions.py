@@ -16,7 +16,7 @@ from jobexec.operations import gateway_clients
 
 from .actions import Action, DeletingAction, Outcome
 from .base import TableAdmin
-from .forms import ConfirmForm
+from .forms import ConfirmForm, RotateForm
 
 _SECRETS = "_jobexec_secrets"
 
@@ -33,13 +33,13 @@ class ClientAction(Action):
         outcome = Outcome()
         for id, name in list(queryset.values_list("pk", "name")):
             try:
-                self.operate(request, name, using)
+                self.operate(request, name, using, data)
                 outcome.changed.append(id)
             except ClientNotFound:
                 outcome.skipped[id] = _("it is not in the list any more")
         return outcome
 
-    def operate(self, request: HttpRequest, name: str, using: str) -> None:
+    def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
         """Call the operation."""
         raise NotImplementedError
 
@@ -51,12 +51,14 @@ class RotateSecret(ClientAction):
     permission = "rotate"
     description = gettext_lazy("Give selected %(verbose_name_plural)s a new secret…")
     label = gettext_lazy("New secret…")
-    form_class = ConfirmForm
-    warning = gettext_lazy("The old secret ends at once: who uses it is locked out until he has the new one.")
+    form_class = RotateForm
+    warning = gettext_lazy(
+        "Unless it is kept, the old secret ends at once: who uses it is locked out until he has the new one."
+    )
     dangerous = True
 
-    def operate(self, request: HttpRequest, name: str, using: str) -> None:
-        remember_secret(request, name, gateway_clients.rotate_secret(using, name))
+    def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
+        remember_secret(request, name, gateway_clients.rotate_secret(using, name, **data))
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         text = ngettext("%(count)d client has a new secret.", "%(count)d clients have a new secret.", count)
@@ -66,6 +68,25 @@ class RotateSecret(ClientAction):
         return secrets_page(modeladmin, request)
 
 
+class RetireSecret(ClientAction):
+    """The old secret ends."""
+
+    name = "retire_secret"
+    permission = "rotate"
+    description = gettext_lazy("Retire the old secret of selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Retire the old secret…")
+    form_class = ConfirmForm
+    warning = gettext_lazy("Who still uses the old secret is locked out until he has the new one.")
+    dangerous = True
+
+    def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
+        gateway_clients.retire_secret(using, name)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        text = ngettext("%(count)d client has one secret now.", "%(count)d clients have one secret now.", count)
+        return text % {"count": count}
+
+
 class EnableClient(ClientAction):
     """Let it in."""
 
@@ -73,7 +94,7 @@ class EnableClient(ClientAction):
     description = gettext_lazy("Enable selected %(verbose_name_plural)s")
     label = gettext_lazy("Enable")
 
-    def operate(self, request: HttpRequest, name: str, using: str) -> None:
+    def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
         gateway_clients.set_client_enabled(using, name, True)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
@@ -87,7 +108,7 @@ class DisableClient(ClientAction):
     description = gettext_lazy("Disable selected %(verbose_name_plural)s")
     label = gettext_lazy("Disable")
 
-    def operate(self, request: HttpRequest, name: str, using: str) -> None:
+    def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
         gateway_clients.set_client_enabled(using, name, False)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
@@ -104,7 +125,7 @@ class DeleteClients(DeletingAction, ClientAction):
 
     warning = gettext_lazy("Jobs that they have fetched are given to others when their time-outs are over.")
 
-    def operate(self, request: HttpRequest, name: str, using: str) -> None:
+    def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
         gateway_clients.delete_client(using, name)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:

@@ -26,6 +26,10 @@ class GatewayClient(models.Model):
 
     name = NameField(max_length=150, unique=True, help_text=_("Its client id, and its user name."))
     token_digest = models.CharField(max_length=64, null=True, blank=True, unique=True, editable=False)
+    #: The secret before, which is good beside the new one while workers get that: until a time, or (NULL) until it is
+    #: retired.
+    previous_token_digest = models.CharField(max_length=64, null=True, blank=True, unique=True, editable=False)
+    previous_expiration_time = models.DateTimeField(null=True, blank=True, editable=False)
     types = models.JSONField(default=list, blank=True, help_text=_("The types of job it may work on; none means all."))
     tenants = models.JSONField(
         default=list, blank=True, help_text=_("The tenants whose jobs it may see; none means all.")

@@ -108,6 +108,8 @@ LABELS = {
     "permissions": _("permissions"),
     "pid": _("pid"),
     "polls": _("polls"),
+    "previous_expiration_time": _("previous expiration time"),
+    "previous_token_digest": _("previous token digest"),
     "priority": _("priority"),
     "process_definition_id": _("process definition id"),
     "process_definition_key": _("process definition key"),

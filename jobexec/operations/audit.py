@@ -38,7 +38,7 @@ LONGEST = 1000
 _COLUMNS = frozenset(column.name for column in AbstractJob._meta.fields)
 #: The arguments that are kept as new values: what a verb does, and neither on what it works nor who may do it.
 _SAID = _COLUMNS | {"at", "until", "reason", "from_creation"}
-_SECRET = frozenset({"token_digest", "lease_token", "secret"})
+_SECRET = frozenset({"token_digest", "previous_token_digest", "lease_token", "secret"})
 
 
 @dataclass(frozen=True, slots=True)

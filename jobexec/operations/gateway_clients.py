@@ -6,11 +6,13 @@ What the gateways ask of them is :mod:`jobexec.gateways.access`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import F
 
+from jobexec import clock
 from jobexec.exceptions import ClientNotFound, InvalidClient
 from jobexec.models import GatewayClient
 
@@ -21,6 +23,9 @@ from .locking import atomic, lock_rows
 #: What a client may be allowed: to fetch and finish jobs, and change their deadlines; to look for jobs and incidents;
 #: to change retries and priority; to resolve incidents.
 PERMISSIONS = ("work", "search", "update", "resolve")
+
+#: So long before credentials end, lists warn.
+WARN_BEFORE = timedelta(days=14)
 
 #: What these columns of a job hold.
 _LONGEST = {"types": 255, "tenants": 64}
@@ -71,14 +76,54 @@ def change_client(using: str, name: str, **values: Any) -> None:
 
 
 @audited
-def rotate_secret(using: str, name: str) -> str:
-    """Give a client a new secret, which is to be shown now or never. The old one, and its tokens, end.
+def rotate_secret(using: str, name: str, *, keep_old: bool = False, old_until: datetime | None = None) -> str:
+    """Give a client a new secret, which is to be shown now or never. The old ones, and their tokens, end.
 
-    Gateways may take them for a few seconds more: what they have just verified. Raises ClientNotFound.
+    With ``keep_old`` the secret that it has is good beside the new one until ``old_until``, or without a time until it
+    is retired (:func:`retire_secret`); one before that ends. Gateways may take what has ended for a few seconds more:
+    what they have just verified. Raises ClientNotFound, and InvalidClient for a time that is not ahead or without
+    ``keep_old``.
     """
+    _check_old_until(using, keep_old, old_until)
     secret = new_secret()
-    _change(using, name, token_digest=digest(secret))
+    _change(
+        using,
+        name,
+        # In this order: MySQL sets one column after the other, and the first is told by the second as it was.
+        previous_token_digest=F("token_digest") if keep_old else None,
+        previous_expiration_time=old_until,
+        token_digest=digest(secret),
+    )
     return secret
+
+
+def _check_old_until(using: str, keep_old: bool, old_until: datetime | None) -> None:
+    _boolean("keep_old", keep_old)
+    if _time("old_until", old_until) is None:
+        return
+    if not keep_old:
+        raise InvalidClient("old_until: expected a time only together with keep_old.", "old_until")
+    if old_until is not None and old_until <= clock.now(using):
+        raise InvalidClient(f"old_until: expected a time that lies ahead, got {old_until}.", "old_until")
+
+
+@audited
+def retire_secret(using: str, name: str) -> None:
+    """End the secret that a client had before the one it has, and its tokens. Raises ClientNotFound."""
+    _change(using, name, previous_token_digest=None, previous_expiration_time=None)
+
+
+def has_old_secret(row: GatewayClient, now: datetime) -> bool:
+    """Whether the client may still come with the secret before."""
+    ends = row.previous_expiration_time
+    return row.previous_token_digest is not None and (ends is None or ends > now)
+
+
+def expires_soon(row: GatewayClient, now: datetime) -> bool:
+    """Whether what a client has to come with ends within :data:`WARN_BEFORE`, or has ended: the client itself, or its
+    old secret."""
+    moments = [row.expiration_time, row.previous_expiration_time if has_old_secret(row, now) else None]
+    return any(moment is not None and moment <= now + WARN_BEFORE for moment in moments)
 
 
 @audited

@@ -327,6 +327,7 @@ def gateway_client(using: str = "default", **columns: Any) -> GatewayClient:
     """A client of the gateways without a secret."""
     return GatewayClient.objects.using(using).create(
         **{
+            "previous_token_digest": uuid7().hex * 2,
             "name": "payments",
             "types": ["payment", "mail.*"],
             "tenants": ["", "acme"],

@@ -12,7 +12,7 @@ from django.utils import timezone
 from jobexec import clock
 from jobexec.gateways import access
 from jobexec.models import GatewayClient
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.gateway_clients import create_client, rotate_secret
 from tests.support.audit import audit_log
 
 from .conftest import Staff, list_url, page_url
@@ -191,7 +191,7 @@ def test_the_state_is_shown(admin, make):
     make(name="b", expiration_time=clock.now() - timedelta(seconds=1))
     make(name="c", expiration_time=clock.now() + timedelta(days=2, minutes=30))
     content = admin.get(list_url(GatewayClient)).content.decode()
-    assert re.findall(r'jobexec-badge jobexec-\w+">(\w+)<', content) == ["disabled", "expired", "enabled"]
+    assert re.findall(r'jobexec-badge jobexec-\w+">([\w ]+)<', content) == ["disabled", "expired", "expires soon"]
     assert "in 2 d" in content
 
 
@@ -206,12 +206,17 @@ def logged_in(*permissions: str, last_name: str = "") -> Staff:
     return client
 
 
-NEEDS = {"rotate_secret": "rotate", "enable": "enable", "disable": "enable", "delete_selected": "delete"}
+NEEDS = {
+    **dict.fromkeys(("rotate_secret", "retire_secret"), "rotate"),
+    **dict.fromkeys(("enable", "disable"), "enable"),
+    "delete_selected": "delete",
+}
 
 
 @pytest.mark.parametrize("action", NEEDS)
 def test_each_action_needs_its_own_permission(action, make):
     row = make(enabled=action != "enable")
+    rotate_secret("default", row.name, keep_old=True)
     before = list(GatewayClient.objects.values())
     others = {"view", "add", "change", "rotate", "enable", "delete"} - {NEEDS[action]}
     response = logged_in(*others).act(GatewayClient, action, [row])
@@ -265,3 +270,44 @@ def test_who_sees_some_tenants_makes_clients_for_those(acme, make, tenants, take
     acme.post(page_url(row), {"permissions": ["work"], "tenants": tenants})
     row.refresh_from_db()
     assert (row.tenants != ["acme"]) is (tenants == "acme, <default>")
+
+
+# Two secrets, and what ends soon.
+
+
+def test_the_old_secret_can_be_kept_and_retired(admin, make):
+    row, old = create_client("default", name="java")
+    until = (timezone.localtime() + timedelta(days=7)).replace(microsecond=0)
+    answers = {"keep_old": "on", "old_until": f"{until:%Y-%m-%dT%H:%M:%S}"}
+    new = secret_of(admin.act(GatewayClient, "rotate_secret", [row], **answers))
+    for secret in (old, new):
+        access.forget()
+        assert access.authenticate(f"Bearer {secret}").name == "java"
+    row.refresh_from_db()
+    assert row.previous_expiration_time == until
+    content = admin.get(list_url(GatewayClient)).content.decode()
+    assert "expires soon" in content
+    assert {action.name for action in admin.get(page_url(row)).context["row_actions"]} >= {"retire_secret"}
+    assert admin.told(admin.act(GatewayClient, "retire_secret", [row])) == [("success", "1 client has one secret now.")]
+    access.forget()
+    with pytest.raises(access.Unauthenticated):
+        access.authenticate(f"Bearer {old}")
+    assert "retire_secret" not in {action.name for action in admin.get(page_url(row)).context["row_actions"]}
+    kept, retired = audit_log()
+    assert (kept.verb, retired.verb) == ("rotate_secret", "retire_secret")
+    assert not any(text in str([kept.__dict__, retired.__dict__]) for text in (old, new, str(row.token_digest)))
+
+
+@pytest.mark.parametrize(
+    "answers", [{"old_until": "2099-01-01T00:00:00"}, {"keep_old": "on", "old_until": "2000-01-01T00:00:00"}]
+)
+def test_a_time_for_the_old_secret_must_be_ahead_and_meant(admin, make, answers):
+    row = make()
+    response = admin.act(GatewayClient, "rotate_secret", [row], **answers)
+    assert b"errorlist" in response.content and audit_log() == []
+
+
+@pytest.mark.parametrize(("days", "soon"), [(13, True), (15, False)])
+def test_what_ends_soon_is_marked(admin, make, days, soon):
+    make(expiration_time=clock.now() + timedelta(days=days))
+    assert ("expires soon" in admin.get(list_url(GatewayClient)).content.decode()) is soon

@@ -163,7 +163,7 @@ def test_as_many_queries_for_many_rows_as_for_few(admin, table):
     row = table.objects.first()
     for number in range(20):
         row.pk = f"{number}" if isinstance(row.pk, str) else None
-        for column in ("lock_owner", "value", "name", "key", "gateway"):
+        for column in ("lock_owner", "value", "name", "key", "gateway", "previous_token_digest"):
             if hasattr(row, column):
                 setattr(row, column, f"copy-{number}")
         if table in (*JOB_TABLES, TaskResult) or hasattr(row, "heartbeat_time"):

@@ -103,6 +103,7 @@ ACTIONS: list[tuple[type[Any], str, str, dict[str, str]]] = [
     (Schedule, "disable", "fire_schedule", {}),
     (Schedule, "delete_selected", "delete_schedule", {}),
     (GatewayClient, "rotate_secret", "rotate_gatewayclient", {}),
+    (GatewayClient, "retire_secret", "rotate_gatewayclient", {}),
     (GatewayClient, "enable", "enable_gatewayclient", {}),
     (GatewayClient, "disable", "enable_gatewayclient", {}),
     (GatewayClient, "delete_selected", "delete_gatewayclient", {}),

@@ -11,10 +11,11 @@ from django.db import transaction
 
 from jobexec import clock
 from jobexec.clock import FrozenClock
+from jobexec.exceptions import InvalidClient
 from jobexec.gateways import access
 from jobexec.gateways.access import memory, tokens
 from jobexec.models import GatewayClient
-from jobexec.operations.gateway_clients import create_client, rotate_secret, set_client_enabled
+from jobexec.operations.gateway_clients import create_client, retire_secret, rotate_secret, set_client_enabled
 
 
 @pytest.fixture(autouse=True)
@@ -329,3 +330,82 @@ def test_a_permission_that_is_missing():
     client.check("search")
     with pytest.raises(access.NotAllowed, match="'work'"):
         client.check("work")
+
+
+# Two secrets.
+
+
+def lets_in(authorization):
+    access.forget()
+    try:
+        return access.authenticate(authorization).name
+    except access.Unauthenticated:
+        return None
+
+
+@pytest.mark.every_database
+def test_the_old_secret_is_good_until_a_time(alias, gateway):
+    row, old = create_client(alias, name="java")
+    token = tokens.issue(row)[0]
+    new = rotate_secret(alias, "java", keep_old=True, old_until=clock.now() + timedelta(minutes=5))
+    assert {lets_in(f"Bearer {each}") for each in (old, new, token)} == {"java"}
+    row.refresh_from_db()
+    assert lets_in(f"Bearer {tokens.issue(row)[0]}") == "java"
+    access.authenticate(f"Bearer {old}")
+    gateway.tick(timedelta(minutes=5))
+    with pytest.raises(access.Unauthenticated):
+        access.authenticate(f"Bearer {old}")
+    assert [lets_in(f"Bearer {each}") for each in (old, token, new)] == [None, None, "java"]
+
+
+def test_what_was_just_verified_ends_with_the_old_secret(alias, gateway):
+    _row, old = create_client(alias, name="java")
+    rotate_secret(alias, "java", keep_old=True, old_until=clock.now() + timedelta(seconds=2))
+    access.forget()
+    access.authenticate(f"Bearer {old}")
+    gateway.tick(timedelta(seconds=3))
+    with pytest.raises(access.Unauthenticated):
+        access.authenticate(f"Bearer {old}")
+
+
+def test_the_old_secret_is_good_until_it_is_retired(alias, gateway):
+    row, old = create_client(alias, name="java")
+    token = tokens.issue(row)[0]
+    new = rotate_secret(alias, "java", keep_old=True)
+    gateway.tick(timedelta(minutes=30))
+    assert {lets_in(f"Bearer {each}") for each in (old, new, token)} == {"java"}
+    retire_secret(alias, "java")
+    assert [lets_in(f"Bearer {each}") for each in (old, token, new)] == [None, None, "java"]
+    retire_secret(alias, "java")
+
+
+def test_a_secret_before_the_old_one_ends(alias):
+    _row, first = create_client(alias, name="java")
+    second = rotate_secret(alias, "java", keep_old=True)
+    third = rotate_secret(alias, "java", keep_old=True)
+    assert [lets_in(f"Bearer {each}") for each in (first, second, third)] == [None, "java", "java"]
+    fourth = rotate_secret(alias, "java")
+    assert [lets_in(f"Bearer {each}") for each in (second, third, fourth)] == [None, None, "java"]
+
+
+def test_who_is_disabled_or_expired_is_so_with_both(alias):
+    _row, old = create_client(alias, name="java")
+    new = rotate_secret(alias, "java", keep_old=True)
+    set_client_enabled(alias, "java", False)
+    assert [lets_in(f"Bearer {each}") for each in (old, new)] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"old_until": datetime(2099, 1, 1, tzinfo=UTC)}, "keep_old"),
+        ({"keep_old": True, "old_until": datetime(2000, 1, 1, tzinfo=UTC)}, "ahead"),
+        ({"keep_old": True, "old_until": datetime(2099, 1, 1)}, "aware"),
+        ({"keep_old": "yes"}, "True or False"),
+    ],
+)
+def test_a_time_that_cannot_be_is_refused_and_nothing_changed(alias, given, word):
+    _row, old = create_client(alias, name="java")
+    with pytest.raises(InvalidClient, match=word):
+        rotate_secret(alias, "java", **given)
+    assert lets_in(f"Bearer {old}") == "java"

@@ -122,3 +122,25 @@ def test_the_audit_log_has_all_but_the_secret(alias, monkeypatch):
         ("ann", "gatewayclient disable", "set_client_enabled"),
     ]
     assert secret not in str([entry.__dict__ for entry in audit_log(alias)])
+
+
+def test_the_old_secret_stays_good_for_a_while(alias):
+    old = json.loads(run("add", "java", "--json"))["secret"]
+    run("rotate", "java", "--old-until", "+7d")
+    assert access.authenticate(f"Bearer {old}").name == "java"
+    (told,) = [json.loads(line) for line in run("list", "--json").splitlines()]
+    assert (told["old_secret"], told["expires_soon"]) == (True, True) and told["old_secret_until"]
+    assert "expires soon" in run("list")
+    assert run("retire", "java") == "java has one secret now.\n"
+    access.forget()
+    with pytest.raises(access.Unauthenticated):
+        access.authenticate(f"Bearer {old}")
+    run("rotate", "java", "--keep-old")
+    assert "until it is retired" in run("list") and "expires soon" not in run("list")
+
+
+def test_an_expiry_that_is_near_is_marked(alias):
+    run("add", "near", "--expires", "+13d")
+    run("add", "far", "--expires", "+15d")
+    told = {row["name"]: row["expires_soon"] for row in map(json.loads, run("list", "--json").splitlines())}
+    assert told == {"near": True, "far": False}

@@ -45,14 +45,14 @@ def token(request: HttpRequest) -> HttpResponse:
     if form.get("grant_type") != "client_credentials":
         return _error("unsupported_grant_type" if form.get("grant_type") else "invalid_request")
     try:
-        row = None if get_settings().gateway_auth == "none" else _row(request, form)
+        row, its_digest = (None, None) if get_settings().gateway_auth == "none" else _row(request, form)
     except Unauthenticated:
         return _error("invalid_client", status=401)
     except TooManyRequests as error:
         response = _error("temporarily_unavailable", status=503)
         response["Retry-After"] = str(math.ceil(error.retry_after))
         return response
-    text, seconds = tokens.issue(row)
+    text, seconds = tokens.issue(row, its_digest)
     allowed = (client_of_row(row) if row else ANYBODY).permissions
     # What is asked for comes back: some clients take any other for an error.
     scope = form.get("scope") or " ".join(sorted(allowed))
@@ -70,7 +70,7 @@ def _form(request: HttpRequest) -> dict[str, str]:
     return {str(name): str(value) for name, value in body.items()}
 
 
-def _row(request: HttpRequest, form: dict[str, str]) -> GatewayClient:
+def _row(request: HttpRequest, form: dict[str, str]) -> tuple[GatewayClient, str]:
     header = request.META.get("HTTP_AUTHORIZATION", "").strip()
     guesses = Guesses(address_of(request.META.get("REMOTE_ADDR") or ""))
     if not header:

@@ -40,11 +40,15 @@ class Claims:
     until: int
 
 
-def issue(row: GatewayClient | None) -> tuple[str, int]:
-    """A token for the client, and for how many seconds it is good. Without a row: for nobody, where nobody is asked."""
+def issue(row: GatewayClient | None, its_digest: str | None = None) -> tuple[str, int]:
+    """A token for the client, and for how many seconds it is good. Without a row: for nobody, where nobody is asked.
+
+    ``its_digest``: that of the secret which was shown, if the client may have two.
+    """
     now = int(clock.now().timestamp())
     seconds = max(int(get_settings().gateway_token_ttl.total_seconds()), 1)
-    claims = {"sub": str(row.pk if row else 0), "key": _of_secret(row), "iat": now, "exp": now + seconds}
+    key = _of_secret(its_digest or row.token_digest) if row else ""
+    claims = {"sub": str(row.pk if row else 0), "key": key, "iat": now, "exp": now + seconds}
     return _signer().sign(f"{_HEADER}.{_encode(claims)}"), seconds
 
 
@@ -68,15 +72,18 @@ def claims_of(token: str) -> Claims:
     return found
 
 
-def is_of_secret(claims: Claims, row: GatewayClient) -> bool:
-    """Whether the token was given for the secret that the client has now, and not for one before."""
-    return constant_time_compare(claims.secret, _of_secret(row))
+def digest_in(claims: Claims, row: GatewayClient) -> str | None:
+    """The digest of the secret for which the token was given; None if the client has it no more."""
+    for each in (row.token_digest, row.previous_token_digest):
+        if each is not None and constant_time_compare(claims.secret, _of_secret(each)):
+            return each
+    return None
 
 
-def _of_secret(row: GatewayClient | None) -> str:
+def _of_secret(its_digest: str | None) -> str:
     # Not the digest itself: what stands in a token can be read by everybody who has it. Not with SECRET_KEY: tokens
     # outlive a new one as long as the former is among SECRET_KEY_FALLBACKS.
-    return digest(f"{_SALT}:{row.token_digest}")[:32] if row else ""
+    return digest(f"{_SALT}:{its_digest}")[:32]
 
 
 def _signer() -> Signer:

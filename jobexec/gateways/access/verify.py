@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from django.db.models import Q
 from django.http import HttpRequest
 from django.utils.crypto import constant_time_compare
 
@@ -12,6 +13,7 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.exceptions import Unauthenticated
 from jobexec.models import GatewayClient
+from jobexec.operations.gateway_clients import has_old_secret
 from jobexec.operations.gateway_secrets import PREFIX, digest
 
 from . import memory, tokens, usage, users
@@ -107,50 +109,69 @@ def _verified(
         return _by_token(credentials.token, guesses)
     if isinstance(credentials, Basic) and not credentials.secret.startswith(PREFIX):
         return users.by_password(credentials.name, credentials.secret, request, address), None
-    row = row_of(credentials, guesses)
-    return client_of_row(_used(row)), row.expiration_time
+    row, its_digest = row_of(credentials, guesses)
+    return client_of_row(_used(row)), _end(row, its_digest)
 
 
-def row_of(credentials: Basic | Bearer, guesses: Guesses) -> GatewayClient:
-    """The client with this secret. Raises Unauthenticated, and TooManyRequests while too many are guessed."""
+def row_of(credentials: Basic | Bearer, guesses: Guesses) -> tuple[GatewayClient, str]:
+    """The client with this secret, the one that it has or the one before, and its digest.
+
+    Raises Unauthenticated, and TooManyRequests while too many are guessed.
+    """
     secret = credentials.secret if isinstance(credentials, Basic) else credentials.token
     if not secret.startswith(PREFIX):
         raise Unauthenticated  # costs no query
-    row = _find(guesses, token_digest=digest(secret))
+    its_digest = digest(secret)
+    row = _find(guesses, Q(token_digest=its_digest) | Q(previous_token_digest=its_digest))
     if isinstance(credentials, Basic) and not constant_time_compare(credentials.name, row.name):
         raise Unauthenticated
-    return row
+    _refuse_retired(row, its_digest)
+    return row, its_digest
+
+
+def _refuse_retired(row: GatewayClient, its_digest: str) -> None:
+    if its_digest != row.token_digest and not has_old_secret(row, clock.now(database())):
+        refused_client.tell(row, "uses a secret that has ended")
+        raise Unauthenticated
+
+
+def _end(row: GatewayClient, its_digest: str) -> datetime | None:
+    """When the client, or this secret of it, expires."""
+    ends = [row.expiration_time, None if its_digest == row.token_digest else row.previous_expiration_time]
+    return min((moment for moment in ends if moment is not None), default=None)
 
 
 def _by_token(token: str, guesses: Guesses) -> tuple[Client, datetime | None]:
     claims = tokens.claims_of(token)
-    row = _find(guesses, pk=claims.client)
-    if not tokens.is_of_secret(claims, row):
+    row = _find(guesses, Q(pk=claims.client))
+    its_digest = tokens.digest_in(claims, row)
+    if its_digest is None:
         raise Unauthenticated
+    _refuse_retired(row, its_digest)
     until = datetime.fromtimestamp(claims.until, tz=clock.now().tzinfo)
-    return client_of_row(_used(row)), min(until, row.expiration_time or until)
+    return client_of_row(_used(row)), min(until, _end(row, its_digest) or until)
 
 
 def _by_names(names: Sequence[str], guesses: Guesses) -> GatewayClient:
     """The client that is named in a certificate; if two are, it is nobody's."""
     wanted = [name for name in dict.fromkeys(names) if name.isprintable()]
     # Compared again: for MariaDB a name with blanks behind it is the same.
-    rows = [row for name in wanted for row in _rows(guesses, name=name) if row.name == name]
+    rows = [row for name in wanted for row in _rows(guesses, Q(name=name)) if row.name == name]
     if len(rows) != 1:
         raise Unauthenticated
     return _usable(rows[0])
 
 
-def _find(guesses: Guesses, **lookup: object) -> GatewayClient:
-    rows = _rows(guesses, **lookup)
+def _find(guesses: Guesses, condition: Q) -> GatewayClient:
+    rows = _rows(guesses, condition)
     if not rows:
         raise Unauthenticated
     return _usable(rows[0])
 
 
-def _rows(guesses: Guesses, **lookup: object) -> list[GatewayClient]:
+def _rows(guesses: Guesses, condition: Q) -> list[GatewayClient]:
     guesses.check()
-    rows = list(GatewayClient.objects.using(database()).filter(**lookup)[:1])
+    rows = list(GatewayClient.objects.using(database()).filter(condition)[:1])
     if not rows:
         guesses.count()
     return rows

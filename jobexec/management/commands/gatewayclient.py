@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -27,6 +28,7 @@ NO_TENANT = "<default>"
 _COLUMNS = ("name", "enabled", "types", "tenants", "permissions", "max_requests_per_second", "expiration_time")
 _CHANGES = {
     "rotate": "give one a new secret, and write it, once",
+    "retire": "end the secret that one had before",
     "enable": "let one in",
     "disable": "let one in no more",
     "delete": "delete one",
@@ -34,7 +36,7 @@ _CHANGES = {
 
 
 class Command(BaseCommand):
-    help = "Clients of the gateways: add, list, rotate, enable, disable, delete. A secret is written once."
+    help = "Clients of the gateways: add, list, rotate, retire, enable, disable, delete. A secret is written once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         groups = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -49,6 +51,9 @@ class Command(BaseCommand):
         add.add_argument("--disabled", action="store_true", help="let it in only when it is enabled")
         for name, text in _CHANGES.items():
             groups.add_parser(name, help=text)
+        old = groups.choices["rotate"].add_mutually_exclusive_group()
+        old.add_argument("--keep-old", action="store_true", help="the old secret stays good until it is retired")
+        old.add_argument("--old-until", type=moment, metavar="TIME", help="... until then, as 2027-01-01 or +7d")
         groups.add_parser("list", help="all of them")
         for name, group in groups.choices.items():
             if name != "list":
@@ -95,7 +100,14 @@ def _add(screen: Screen, options: dict[str, Any]) -> None:
 
 
 def _rotate(screen: Screen, options: dict[str, Any]) -> None:
-    _tell_secret(screen, options["name"], gateway_clients.rotate_secret(screen.using, options["name"]))
+    until = options["old_until"]
+    old = {"keep_old": options["keep_old"] or until is not None, "old_until": until}
+    _tell_secret(screen, options["name"], gateway_clients.rotate_secret(screen.using, options["name"], **old))
+
+
+def _retire(screen: Screen, options: dict[str, Any]) -> None:
+    gateway_clients.retire_secret(screen.using, options["name"])
+    _tell(screen, options["name"], _("%(name)s has one secret now."))
 
 
 def _tell_secret(screen: Screen, name: str, secret: str) -> None:
@@ -133,9 +145,10 @@ def _list(screen: Screen, options: dict[str, Any]) -> None:
     if screen.json:
         for row in rows:
             names = (*_COLUMNS, "create_time", "last_use")
-            screen.tell({name: getattr(row, name) for name in names})
+            screen.tell({**{name: getattr(row, name) for name in names}, **_ends(row, clock.now(screen.using))})
         return
-    titles = [_("name"), _("state"), _("types"), _("tenants"), _("permissions"), _("expires"), _("last use")]
+    titles = [_("name"), _("state"), _("types"), _("tenants"), _("permissions"), _("expires"), _("old secret")]
+    titles += [_("last use")]
     columns = [Column(title, least=8 if at in (2, 3) else 0) for at, title in enumerate(titles)]
     if rows:
         screen.table(columns, [_cells(screen, row) for row in rows])
@@ -146,20 +159,33 @@ def _list(screen: Screen, options: dict[str, Any]) -> None:
 def _cells(screen: Screen, row: GatewayClient) -> list[str]:
     now = clock.now(screen.using)
     expired = row.expiration_time is not None and row.expiration_time <= now
+    soon = gateway_clients.expires_soon(row, now)
     state = _("disabled") if not row.enabled else _("expired") if expired else _("enabled")
+    if row.enabled and soon and not expired:
+        state = screen.style.WARNING(_("expires soon"))
     tenants = [tenant or NO_TENANT for tenant in row.tenants]
-    moments = [distance(time, now) if time else NONE for time in (row.expiration_time, row.last_use)]
+    expires, used = [distance(time, now) if time else NONE for time in (row.expiration_time, row.last_use)]
+    old = _ends(row, now)
+    until = old["old_secret_until"]
+    kept = NONE if not old["old_secret"] else distance(until, now) if until else _("until it is retired")
     return [
         *(row.name, state),
         *(", ".join(values) or _("all") for values in (row.types, tenants)),
-        *(", ".join(row.permissions), *moments),
+        *(", ".join(row.permissions), expires, kept, used),
     ]
+
+
+def _ends(row: GatewayClient, now: datetime) -> dict[str, Any]:
+    kept = gateway_clients.has_old_secret(row, now)
+    until = row.previous_expiration_time if kept else None
+    return {"old_secret": kept, "old_secret_until": until, "expires_soon": gateway_clients.expires_soon(row, now)}
 
 
 _ACTIONS: dict[str, Callable[[Screen, dict[str, Any]], None]] = {
     "add": _add,
     "list": _list,
     "rotate": _rotate,
+    "retire": _retire,
     "enable": _enable,
     "disable": _disable,
     "delete": _delete,
