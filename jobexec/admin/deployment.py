@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
+from django.contrib.admin.models import DELETION
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
@@ -18,7 +19,7 @@ from jobexec.models import Deployment, DeploymentRegistration, ExecutorNode
 from . import display
 from .actions import Action, Outcome
 from .base import TableAdmin
-from .forms import NodeNameForm
+from .forms import ConfirmForm, NodeNameForm
 
 if TYPE_CHECKING:
     TabularInline = admin.TabularInline[Any, Any]
@@ -91,6 +92,54 @@ class Unregister(RegistrationAction):
         return text % {"count": count, **data}
 
 
+class RetireRegistrations(RegistrationAction):
+    """Forget what is registered for a node that is gone."""
+
+    name = "retire_registrations"
+    description = gettext_lazy("Retire the registrations of selected %(verbose_name_plural)s for a node…")
+    label = gettext_lazy("Retire registrations of a node…")
+    warning = gettext_lazy("Only of a node that is gone. If one of its name starts again, it registers anew.")
+
+    def operate(self, deployment: str, node_name: str, using: str) -> None:
+        operations.retire_registrations(node_name, [deployment], using=using)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        text = ngettext(
+            "%(count)d deployment has no registration for %(node_name)s any more.",
+            "%(count)d deployments have no registration for %(node_name)s any more.",
+            count,
+        )
+        return text % {"count": count, **data}
+
+    def remembered(self, data: Mapping[str, Any]) -> str:
+        return _("Registration for %(node_name)s retired.") % data
+
+
+class Retire(Action):
+    """Delete deployments that no job and no living node needs."""
+
+    name, permission = "retire", "retire"
+    description = gettext_lazy("Retire selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Retire…")
+    form_class = ConfirmForm
+    flag = DELETION
+    dangerous = True
+    warning = gettext_lazy("What jobs name, or a living node has, is left alone. The registrations go with them.")
+
+    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
+        result = operations.retire_deployments(queryset.values_list("pk", flat=True), using=using)
+        return Outcome(result.changed, {id: _(reason) for id, reason in result.skipped.items()})
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext("%(count)d deployment retired.", "%(count)d deployments retired.", count) % {"count": count}
+
+    def remembered(self, data: Mapping[str, Any]) -> str:
+        return _("Retired.")
+
+    def respond(self, modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
+        return None  # its page is gone
+
+
 class RegistrationInline(TabularInline):
     """The registrations of a deployment, by node name."""
 
@@ -116,13 +165,16 @@ class DeploymentAdmin(TableAdmin):
     search_fields = ("id__startswith",)
     sortable_by = ("id", "name", "deploy_time")
     ordering = ("-deploy_time", "id")
-    actions = (Register(), Unregister())
+    actions = (Register(), Unregister(), RetireRegistrations(), Retire())
     inlines = (RegistrationInline,)
     readonly_fields = ("handler_names",)
     fields = ("id", "name", "version", "deploy_time", "handler_names")
 
     def has_register_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.register_deployment")
+
+    def has_retire_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.delete_deployment")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Deployment]:
         return super().get_queryset(request).prefetch_related("registrations")

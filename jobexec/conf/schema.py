@@ -96,6 +96,9 @@ class Settings:
     history_cleanup_window: tuple[time, time] | None = field(default=None, metadata=_by(values.time_window))
     history_cleanup_batch_size: int = field(default=500, metadata=_by(values.integer(1, 10_000)))
     deployment: str | None = field(default=None, metadata=_by(values.deployment))
+    deployment_time_to_live: timedelta | None = field(
+        default=timedelta(days=90), metadata=_by(values.duration(none=True))
+    )
     keep_changed_sessions: bool = field(default=False, metadata=_by(values.boolean))
     default_retry_plan: Any = field(default="R3/PT10S", metadata=_by(values.retry_plan))
     unknown_handler_delay: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))

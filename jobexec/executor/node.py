@@ -98,6 +98,7 @@ class Node:
             queue_size=settings.queue_size,
             categories=settings.categories,
             deployment_aware=self.engine.deployment_aware,
+            deployment=settings.deployment or "",
         )
         with atomic(self.using):  # a node whose deployment cannot be written must not leave its row behind
             row = leases.register_node(self.using, profile, settings.lease_time)

@@ -44,6 +44,9 @@ class ExecutorNode(models.Model):
     stuck_threads = models.PositiveIntegerField(default=0, help_text=_("Threads whose job goes on after its timeout."))
     categories = models.JSONField(default=list)
     deployments = models.JSONField(default=list)
+    deployment = NameField(
+        max_length=255, blank=True, default="", db_default="", help_text=_("The one that it has in its code.")
+    )
     deployment_aware = models.BooleanField(default=False)
 
     class Meta:

@@ -27,6 +27,8 @@ from .deployments import (
     register_deployment,
     register_own_deployment,
     registered_deployments,
+    retire_deployments,
+    retire_registrations,
     unregister_deployment,
 )
 from .due_dates import recalculate_due_date
@@ -80,6 +82,8 @@ __all__ = [
     "registered_deployments",
     "release_jobs",
     "requeue",
+    "retire_deployments",
+    "retire_registrations",
     "retry_now",
     "set_due_date",
     "set_priority",

@@ -27,6 +27,7 @@ from jobexec.models import (
 )
 
 from . import global_lock
+from .deployments import retiring
 from .key_cleanup import freeing_keys
 from .locking import atomic, delete_rows
 from .meter_roll_up import rolling_up
@@ -71,7 +72,7 @@ class Cleanup:
         self._rows: Rows | None = None
         self._reached: Any = None
         #: What has its own way of going on in transactions; several may be at it.
-        self._others = chain(freeing_keys(using), rolling_up(using))
+        self._others = chain(freeing_keys(using), rolling_up(using), retiring(using))
 
     @classmethod
     def begin(cls, using: str, owner: str) -> Cleanup | None:

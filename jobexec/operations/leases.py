@@ -42,6 +42,7 @@ class NodeProfile:
     queue_size: int = 0
     categories: Sequence[str] = field(default_factory=tuple)
     deployment_aware: bool = False
+    deployment: str = ""
 
 
 def register_node(using: str, profile: NodeProfile, lease_time: timedelta) -> ExecutorNode:
@@ -69,6 +70,7 @@ def register_node(using: str, profile: NodeProfile, lease_time: timedelta) -> Ex
             queue_size=profile.queue_size,
             categories=list(profile.categories),
             deployment_aware=profile.deployment_aware,
+            deployment=profile.deployment,
         )
 
 

@@ -38,8 +38,8 @@ CHANGED_MEANWHILE = gettext_noop("it changed meanwhile")
 class OperationResult:
     """What an operation did: the ids that it changed, and those it left alone with the reason."""
 
-    changed: list[UUID] = field(default_factory=list)
-    skipped: dict[UUID, str] = field(default_factory=dict)
+    changed: list[Any] = field(default_factory=list)
+    skipped: dict[Any, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.changed)

@@ -211,6 +211,24 @@ def test_register_and_unregister_is_remembered(admin):
     assert [entry.verb for entry in audit_log()] == ["register_deployment", "unregister_deployment"]
 
 
+def test_retire_deployments_and_registrations(admin):
+    data.node(name="worker-1")
+    old, new = (Deployment.objects.create(id=f"shop:{n}", name="shop", version=str(n)) for n in (1, 2))
+    data.make(Job, deployment_id="shop:2")
+    for name in ("worker-1", "gone"):
+        operations.register_deployment("shop:2", name)
+    admin.act(Deployment, "retire_registrations", [new], node_name="gone")
+    response = admin.act(Deployment, "retire_registrations", [new], node_name="worker-1")
+    assert "Node 'worker-1' is alive" in admin.told(response)[-1][1]
+    assert [row.node_name for row in DeploymentRegistration.objects.all()] == ["worker-1"]
+    response = admin.act(Deployment, "retire", [old, new])
+    assert [text for _, text in admin.told(response)][-2:] == [
+        "1 deployment retired.",
+        "1 deployment left alone: jobs name it (shop:2).",
+    ]
+    assert list(Deployment.objects.values_list("pk", flat=True)) == ["shop:2"]
+
+
 def test_lift_a_suspension(admin):
     job = data.make(Job, tenant_id="acme")
     operations.suspend(tenant_id="acme")

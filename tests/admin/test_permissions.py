@@ -96,6 +96,8 @@ ACTIONS: list[tuple[type[Any], str, str, dict[str, str]]] = [
     (JobDefinition, "set_retries", "requeue_deadletterjob", RETRIES),
     (Deployment, "register", "register_deployment", NODE),
     (Deployment, "unregister", "register_deployment", NODE),
+    (Deployment, "retire_registrations", "register_deployment", NODE),
+    (Deployment, "retire", "delete_deployment", {}),
     (Suspension, "lift", "activate_job", {}),
     (JobDefinition, "suspend", "suspend_job", {}),
     (Schedule, "fire_now", "fire_schedule", {}),
@@ -162,8 +164,15 @@ def a_definition(action: str) -> JobDefinition:
     return JobDefinition.objects.create(id="tests.pay", **columns)
 
 
+def a_deployment(action: str) -> Deployment:
+    row = Deployment.objects.create(id="shop:1", name="shop", version="1")
+    if action == "retire_registrations":
+        operations.register_deployment(row.pk, **NODE)
+    return row
+
+
 BESIDE: dict[type[Any], Callable[[str], Any]] = {
-    Deployment: lambda action: Deployment.objects.create(id="shop:1", name="shop", version="1"),
+    Deployment: a_deployment,
     Suspension: lambda action: Suspension.objects.create(scope=Scope.TENANT, value="acme"),
     JobDefinition: a_definition,
     Incident: lambda action: data.incident(data.dead_letter()),

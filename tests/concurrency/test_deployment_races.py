@@ -1,10 +1,20 @@
 """Nodes of one deployment that start at the same moment: one deployment, no duplicate, nobody fails."""
 
-import pytest
+from datetime import timedelta
 
-from jobexec.models import Deployment, DeploymentRegistration, JobDefinition
-from jobexec.operations import deploy, register_own_deployment, registered_deployments
+import pytest
+from django.db import transaction
+
+from jobexec.models import Deployment, DeploymentRegistration, ExecutorNode, JobDefinition
+from jobexec.operations import (
+    deploy,
+    register_own_deployment,
+    registered_deployments,
+    retire_deployments,
+    retire_registrations,
+)
 from jobexec.operations.deployments import write_job_definitions
+from jobexec.operations.leases import NodeProfile, register_node
 from tests.support.threads import together
 
 pytestmark = pytest.mark.transactional
@@ -27,4 +37,32 @@ def test_nodes_that_start_together_make_one_deployment(alias):
         assert [registered_deployments(node, using=alias) for node in NODES] == [["shop:1"]] * 3
         assert DeploymentRegistration.objects.using(alias).count() == 3
         for table in (DeploymentRegistration, Deployment, JobDefinition):
+            table.objects.using(alias).all().delete()
+
+
+def begin(alias, node):
+    """As an executor starts: all in one transaction."""
+    with transaction.atomic(alias):
+        register_node(alias, NodeProfile(node, deployment="shop:2"), timedelta(seconds=30))
+        deploy("shop:2", HANDLERS, using=alias)
+        register_own_deployment("shop:2", node, using=alias)
+
+
+def test_a_node_that_starts_and_who_retires_do_not_harm_each_other(alias):
+    for _ in range(5):
+        deploy("shop:1", HANDLERS, using=alias)
+        deploy("shop:2", HANDLERS, using=alias)
+        register_own_deployment("shop:2", "berlin", using=alias)
+        together(
+            alias,
+            lambda: begin(alias, "berlin"),
+            lambda: retire_deployments(["shop:1", "shop:2"], using=alias),
+            lambda: retire_registrations(older_than=timedelta(days=-1), using=alias),
+        )
+        node = ExecutorNode.objects.using(alias).get()
+        assert "shop:2" in registered_deployments(node.name, using=alias)
+        assert set(registered_deployments(node.name, using=alias)) == set(
+            Deployment.objects.using(alias).values_list("pk", flat=True)
+        )
+        for table in (ExecutorNode, DeploymentRegistration, Deployment):
             table.objects.using(alias).all().delete()

@@ -5,8 +5,16 @@ from uuid import uuid4
 
 import pytest
 
-from jobexec.models import Batch, BatchFailure, DeadLetterJob, Incident, Job, JobDefinition
-from jobexec.operations import create_job, definitions, delete_jobs, fail_job, start_batch
+from jobexec.models import Batch, BatchFailure, DeadLetterJob, Deployment, Incident, Job, JobDefinition
+from jobexec.operations import (
+    create_job,
+    definitions,
+    delete_jobs,
+    deploy,
+    fail_job,
+    register_deployment,
+    start_batch,
+)
 from jobexec.operations.batch_jobs import SEED
 from tests.support.batches import left, own_jobs
 from tests.support.factories import a_failure, a_run, make_row, reload, work
@@ -133,3 +141,40 @@ class TestDefinitions:
         _, text = jobs("definitions", "retries", "shop.pay", 4, alias=alias)
         batch = Batch.objects.using(alias).get()
         assert text == f"Batch {batch.pk} has been started.\n" and batch.create_user
+
+
+class TestDeployments:
+    @pytest.fixture(autouse=True)
+    def versions(self, engines, alias, frozen):
+        assert jobs("deployments", alias=alias) == (0, "No deployments.\n")
+        for number in (1, 2, 3):
+            deploy(f"shop:{number}", ["shop.pay"], using=alias)
+            frozen.tick(86400)
+        register_deployment("shop:3", "gone", using=alias)
+
+    def test_the_list(self, alias):
+        _, rows = objects("deployments", alias=alias)
+        assert [(row["id"], row["nodes"]) for row in rows] == [("shop:3", 1), ("shop:2", 0), ("shop:1", 0)]
+        assert jobs("deployments", alias=alias)[1].splitlines()[1].split()[0] == "shop:3"
+
+    def test_retire(self, alias):
+        make_row(DeadLetterJob, alias, deployment_id="shop:2")
+        code, text = jobs("deployments", "retire", "shop:2", "shop:3", alias=alias)
+        assert code == 3 and text.startswith(
+            "1 deployment retired.\n1 deployment was left alone:\n  shop:2  jobs name it"
+        )
+        code, text = jobs("deployments", "retire", "--superseded-for", "3d", alias=alias)
+        assert (code, text) == (0, "0 deployments retired.\n")
+        assert jobs("deployments", "retire", "--superseded-for", "1d", alias=alias)[1] == "1 deployment retired.\n"
+        assert Deployment.objects.using(alias).get().pk == "shop:2"
+
+    def test_registrations(self, alias):
+        assert jobs("deployments", "retire", "--node", "gone", alias=alias) == (0, "1 registration retired.\n")
+        assert jobs("deployments", "retire", "--node", "gone", alias=alias) == (0, "0 registrations retired.\n")
+
+    @pytest.mark.parametrize(
+        "arguments", [(), ("shop:1", "--superseded-for", "1d"), ("--node", "x", "--superseded-for", "1d")]
+    )
+    def test_it_must_be_said_what_is_meant(self, alias, arguments):
+        code, text = jobs("deployments", "retire", *arguments, alias=alias)
+        assert code == 2 and "Expected either deployments" in text

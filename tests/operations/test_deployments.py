@@ -1,19 +1,33 @@
 """Deployments and which node names take their jobs."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import transaction
 
-from jobexec.models import Deployment, DeploymentRegistration, JobDefinition
+from jobexec import clock
+from jobexec.exceptions import NotAllowed
+from jobexec.models import (
+    JOB_TABLES,
+    Deployment,
+    DeploymentRegistration,
+    ExecutorNode,
+    JobDefinition,
+    NodeState,
+)
 from jobexec.operations import (
+    clean_up_history,
     deploy,
     register_deployment,
     register_own_deployment,
     registered_deployments,
+    retire_deployments,
+    retire_registrations,
     unregister_deployment,
 )
 from jobexec.operations.deployments import all_deployments, write_job_definitions
+from jobexec.operations.leases import NodeProfile, register_node
+from tests.support.factories import make_row
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -89,3 +103,102 @@ def test_a_deployment_that_is_removed_is_nobodys_and_only_when_that_is_committed
     Deployment.objects.using(alias).get().delete()
     assert registered_deployments("berlin", using=alias) == []
     assert not DeploymentRegistration.objects.using(alias).exists()
+
+
+def versions(alias, frozen, count=3):
+    for number in range(1, count + 1):
+        deploy(f"shop:{number}", [], using=alias)
+        frozen.tick(60)
+
+
+def start_node(alias, name="berlin", deployment="shop:3"):
+    profile = NodeProfile(name, deployment=deployment)
+    row = register_node(alias, profile, timedelta(seconds=30))
+    if deployment:
+        register_own_deployment(deployment, name, using=alias)
+    return row
+
+
+def left(alias):
+    return sorted(Deployment.objects.using(alias).values_list("pk", flat=True))
+
+
+def test_what_nobody_needs_is_retired_with_its_registrations(alias, frozen):
+    versions(alias, frozen)
+    start_node(alias)
+    result = retire_deployments(["shop:1", "shop:3", "shop:9"], using=alias)
+    assert (result.changed, left(alias)) == (["shop:1"], ["shop:2", "shop:3"])
+    reasons = {"shop:3": "a living node has it in its code", "shop:9": "there is no such deployment"}
+    assert result.skipped == reasons
+    assert registered_deployments("berlin", using=alias) == ["shop:2", "shop:3"]
+
+
+@pytest.mark.parametrize("table", JOB_TABLES)
+def test_what_a_job_names_in_any_table_stays(alias, frozen, table):
+    versions(alias, frozen)
+    make_row(table, alias, deployment_id="shop:1")
+    result = retire_deployments(["shop:1", "shop:2"], using=alias)
+    assert (result.changed, result.skipped) == (["shop:2"], {"shop:1": "jobs name it"})
+
+
+def test_what_a_living_node_was_registered_for_by_hand_stays_until_it_is_dead(alias, frozen):
+    versions(alias, frozen)
+    deploy("other:1", [], using=alias)
+    node = start_node(alias, deployment="shop:2")
+    now = clock.now(alias)
+    times = {"start_time": now, "heartbeat_time": now, "lease_expiration_time": now + timedelta(seconds=30)}
+    unknown = ExecutorNode.objects.using(alias).create(name="of the release before", lock_owner="it", **times)
+    for deployment, name in (("other:1", "berlin"), ("shop:3", "berlin"), ("shop:1", unknown.name)):
+        register_deployment(deployment, name, using=alias)
+    assert not retire_deployments(left(alias), using=alias)
+    ExecutorNode.objects.using(alias).filter(pk__in=[node.pk, unknown.pk]).update(state=NodeState.DEAD)
+    assert len(retire_deployments(left(alias), using=alias).changed) == 4
+
+
+def test_superseded_for(alias, frozen):
+    versions(alias, frozen)
+    deploy("other:1", [], using=alias)
+    assert retire_deployments(superseded_for=timedelta(seconds=121), using=alias).changed == []
+    assert retire_deployments(superseded_for=timedelta(seconds=100), using=alias).changed == ["shop:1"]
+    frozen.tick(3600)
+    assert retire_deployments(superseded_for=timedelta(0), using=alias).changed == ["shop:2"]
+    assert left(alias) == ["other:1", "shop:3"]
+
+
+def test_expected_is_one_of_both(alias):
+    for arguments in ({}, {"ids": ["shop:1"], "superseded_for": timedelta(1)}):
+        with pytest.raises(ValueError, match="expected either ids or superseded_for"):
+            retire_deployments(**arguments, using=alias)
+
+
+def test_the_registrations_of_a_node_that_is_gone(alias, frozen):
+    versions(alias, frozen)
+    node = start_node(alias)
+    unregister_deployment("shop:1", "paris", using=alias)
+    register_deployment("shop:2", "paris", using=alias)
+    with pytest.raises(NotAllowed, match="alive"):
+        retire_registrations("berlin", using=alias)
+    assert retire_registrations("paris", ["shop:2", "shop:3"], using=alias) == 1
+    frozen.tick(60)
+    register_deployment("shop:3", "rome", using=alias)
+    frozen.tick(1)
+    assert retire_registrations(older_than=timedelta(seconds=30), using=alias) == 0
+    ExecutorNode.objects.using(alias).filter(pk=node.pk).delete()
+    assert retire_registrations(older_than=timedelta(seconds=30), using=alias) == 3
+    names = DeploymentRegistration.objects.using(alias).values_list("node_name", "registered")
+    assert sorted(names) == [("paris", False), ("rome", True)]
+    assert retire_registrations("paris", using=alias) == 1
+
+
+@pytest.mark.parametrize(("age", "kept"), [(None, 3), (timedelta(days=1), 1), (timedelta(days=9), 3)])
+def test_the_cleanup_retires_by_age(alias, frozen, configure, age, kept):
+    configure(DEPLOYMENT_TIME_TO_LIVE=age)
+    versions(alias, frozen)
+    register_own_deployment("shop:3", "a pod of last week", using=alias)
+    frozen.tick(7 * 86400)
+    start_node(alias)
+    clean_up_history(alias)
+    assert Deployment.objects.using(alias).count() == kept
+    assert DeploymentRegistration.objects.using(alias).filter(node_name="berlin").count() == kept
+    gone = DeploymentRegistration.objects.using(alias).exclude(node_name="berlin")
+    assert gone.exists() == (kept == 3)

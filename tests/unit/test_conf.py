@@ -78,6 +78,7 @@ def test_a_duration_is_a_timedelta_seconds_or_a_text(value):
         ("SENSITIVE_ARGUMENTS", [], ()),
         ("HISTORY_LEVEL", "none", "none"),
         ("DEPLOYMENT", "shop:2026.1", "shop:2026.1"),
+        ("DEPLOYMENT_TIME_TO_LIVE", None, None),
         ("DEFAULT_RETRY_PLAN", ["PT1M", "PT2M"], ("PT1M", "PT2M")),
         ("MAX_CONFLICTS", 0, 0),
     ],

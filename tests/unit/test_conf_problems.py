@@ -47,6 +47,7 @@ BAD: dict[str, list[Any]] = {
     "KEEP_CHANGED_SESSIONS": [1, "no", None],
     "ATOMIC_JOBS": [1, "yes", None],
     "HISTORY_LEVEL": ["all", None, ["full"]],
+    "DEPLOYMENT_TIME_TO_LIVE": [0, -1, "x"],
     "DEPLOYMENT": ["shop", "shop:", ":1", "a:b:c", 5, "a :1"],
     "ACQUISITION": ["fast", None],
     "WAIT_INCREASE_FACTOR": [0.5, "2", float("inf"), True, 1001],

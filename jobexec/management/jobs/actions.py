@@ -6,6 +6,7 @@ from .action import Action
 from .batch_list import Batches
 from .change import Change
 from .definitions import Definitions
+from .deployments import Deployments
 from .execute import Execute
 from .explain import Why
 from .incidents import Incidents
@@ -25,6 +26,7 @@ _ALL: tuple[Action, ...] = (
     Incidents(),
     Batches(),
     Definitions(),
+    Deployments(),
     Schedules(),
     Stats(),
     Top(),

@@ -1,0 +1,104 @@
+"""``jobs deployments``: versions of the code, and what is kept of them."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import Count, Q
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from jobexec import clock, operations
+from jobexec.models import Deployment
+from jobexec.operations.selection import OperationResult
+from jobexec.operations.wording import distance
+
+from . import values
+from .nested import add_nested, run_nested
+from .outcome import tell
+from .screen import Exit, Screen, usage
+from .table import Cell, Column
+
+
+class Retire:
+    """Delete what nobody needs any more."""
+
+    name = "retire"
+    help = "Delete deployments that no job and no living node needs, or the registrations of nodes that are gone."
+    positionals = " [ID ...]"
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        add = parser.add_argument
+        add("ids", nargs="*", metavar="ID", help="the deployments, name:version")
+        add("--superseded-for", type=values.length, metavar="LENGTH", help="all that have been superseded for so long")
+        add("--node", metavar="NAME", help="the registrations of this node, which is gone; of the IDs, or of all")
+
+    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
+        ids, age, node = options["ids"], options["superseded_for"], options["node"]
+        if node is not None and age is None:
+            count = operations.retire_registrations(node, ids or None, using=screen.using)
+            return tell(self.name, _forgotten, OperationResult(changed=[node] * count), screen)
+        if node is not None or bool(ids) == (age is not None):
+            raise usage(_("Expected either deployments, or --superseded-for, or --node."))
+        result = operations.retire_deployments(ids or None, superseded_for=age, using=screen.using)
+        result.skipped = {id: _(reason) for id, reason in result.skipped.items()}
+        return tell(self.name, _retired, result, screen, _left)
+
+
+def _retired(count: int) -> str:
+    return ngettext("%(count)d deployment retired.", "%(count)d deployments retired.", count) % {"count": count}
+
+
+def _forgotten(count: int) -> str:
+    return ngettext("%(count)d registration retired.", "%(count)d registrations retired.", count) % {"count": count}
+
+
+def _left(count: int) -> str:
+    text = ngettext("%(count)d deployment was left alone:", "%(count)d deployments were left alone:", count)
+    return text % {"count": count}
+
+
+_NESTED = (Retire(),)
+
+
+class Deployments:
+    """Deployments, the newest first."""
+
+    name = "deployments"
+    help = "List versions of the code, the newest first; retire those that nobody needs."
+    positionals = " [retire [ID ...]]"
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        add_nested(parser, _NESTED)
+
+    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
+        code = run_nested(_NESTED, options, screen)
+        return self._list(screen) if code is None else code
+
+    def _list(self, screen: Screen) -> int:
+        rows = Deployment.objects.using(screen.using).order_by("-deploy_time", "pk")
+        found = list(rows.annotate(nodes=Count("registrations", filter=Q(registrations__registered=True))))
+        if screen.json:
+            for each in found:
+                row = {field.name: getattr(each, field.attname) for field in each._meta.concrete_fields}
+                screen.tell({**row, "nodes": each.nodes})
+        elif found:
+            screen.table(_columns(), [_cells(each, screen) for each in found])
+        else:
+            screen.say(_("No deployments."))
+        return Exit.DONE
+
+
+def _columns() -> list[Column]:
+    return [
+        Column(_("deployment"), least=12, keep_end=True),
+        Column(_("since"), right=True),
+        Column(_("handlers"), right=True, extra=2),
+        Column(_("nodes"), right=True, extra=1),
+    ]
+
+
+def _cells(row: Any, screen: Screen) -> list[Cell | str]:
+    return [row.id, distance(row.deploy_time, clock.now(screen.using)), str(len(row.handlers)), str(row.nodes)]
