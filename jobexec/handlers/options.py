@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, TypedDict
 
 from jobexec import clock
+from jobexec.conf import values as conf_values
 from jobexec.exceptions import InvalidJob, InvalidRetryPlan
 from jobexec.json_values import check_json, check_storable, shown
 from jobexec.retry import RetryPlan
@@ -25,6 +26,7 @@ class CommonOptions(TypedDict, total=False):
     process_definition_key: str
     tenant_id: str
     correlation_id: str
+    deployment: str | None
     atomic: bool
     timeout: timedelta | float
     headers: Mapping[str, Any]
@@ -120,6 +122,13 @@ def _check_retries(name: str, value: Any) -> None:
         raise InvalidJob(f"retries: {error}") from error
 
 
+def _check_deployment(name: str, value: Any) -> None:
+    try:
+        conf_values.deployment(value)
+    except ValueError as error:
+        raise InvalidJob(f"deployment: expected {error} for any node, got {shown(value)}.") from None
+
+
 def _check_headers(name: str, value: Any) -> None:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InvalidJob(f"headers: expected a mapping with texts as keys, got {value!r}.")
@@ -144,6 +153,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "run_after": _check_run_after,
     "retries": _check_retries,
     "headers": _check_headers,
+    "deployment": _check_deployment,
     "unique": _check_unique,
     "unique_for": _check_duration,
     "unique_while": _check_choice,
@@ -167,6 +177,8 @@ def seconds(name: str, value: Any) -> timedelta:
 def to_columns(options: Mapping[str, Any]) -> dict[str, Any]:
     """The job columns of checked options; not those that say where and whether a row is inserted, nor its due date."""
     columns = {name: options[name] for name in _COPIED if name in options}
+    if "deployment" in options:
+        columns["deployment_id"] = options["deployment"] or ""
     if "headers" in options:
         columns["custom_headers"] = dict(options["headers"])
     if "timeout" in options:

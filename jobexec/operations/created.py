@@ -33,8 +33,11 @@ def instance(using: str, table: type[AbstractJob], columns: Mapping[str, Any]) -
 
 
 def without_defaults(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that say something else than their default: these are what a statement has to be told."""
-    defaults = _defaults(Job)
+    """The columns that say something else than their default: these are what a statement has to be told.
+
+    And the deployment: if it is not given, a job has that of the process which enqueues it.
+    """
+    defaults = {name: value for name, value in _defaults(Job).items() if name != "deployment_id"}
     return {name: value for name, value in columns.items() if name not in defaults or value != defaults[name]}
 
 

@@ -85,6 +85,16 @@ def test_priority_queue_and_moment(alias, shop):
     assert (timer.due_date, timer.priority, result.task.run_after) == (NOW + timedelta(hours=1), -3, timer.due_date)
 
 
+def test_any_node_may_run_a_task_whatever_the_deployment_of_who_enqueues(alias, shop, backend, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "DEPLOYMENT": "shop:7"}
+    shop.pay.enqueue("4711")
+    backend(DEPLOYMENT=None)
+    shop.pay.enqueue("4711")
+    shop.pay.using(deployment="shop:6").enqueue("4711")
+    rows = Job.objects.using(alias).order_by("id").values_list("deployment_id", flat=True)
+    assert list(rows) == ["shop:7", "", "shop:6"]
+
+
 def test_precedence_of_options(alias, shop, backend):
     path = shop.pay.module_path
     backend(

@@ -255,6 +255,21 @@ def test_what_was_prepared_follows_the_settings(alias, add, settings):
     assert (before.atomic, before.retries, before.deployment_id) == (False, 3, "")
 
 
+def test_any_node_may_run_it_whatever_the_process_that_enqueues_is(alias, add, settings):
+    settings.JOBEXEC = {"DEPLOYMENT": "shop:7"}
+    anybodys, others = add.using(deployment=None), add.using(deployment="billing:2")
+    for handler, expected in ((add, "shop:7"), (anybodys, ""), (others, "billing:2")):
+        rows = [handler.enqueue(1), *handler.enqueue_many([(1,)])]
+        stored = Job.objects.filter(pk__in=[row.pk for row in rows]).values_list("deployment_id", flat=True)
+        assert [*(row.deployment_id for row in rows), *stored] == [expected] * 4
+
+
+@pytest.mark.parametrize("value", ["", "shop", "shop:1:2", 7, "s:" + "x" * 200])
+def test_what_is_no_deployment_is_refused(alias, add, value):
+    with pytest.raises(InvalidJob, match=r"deployment: expected a text of the form 'name:version'.*None for"):
+        add.using(deployment=value)
+
+
 def test_a_job_made_by_using_shares_nothing_that_was_prepared(alias, strict):
     strict.enqueue(1)
     other = strict.using(retries="R9/PT1M", tenant_id="t")
