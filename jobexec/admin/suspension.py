@@ -62,8 +62,8 @@ class Lift(Action):
 class SuspensionAdmin(OperationPermissions, AddSuspension):
     """Suspended process instances, process definitions, job definitions and tenants, and single jobs with dates."""
 
-    list_display = ("scope", "value", "standing", "begins", "ends", "include_jobs", "create_time")
-    list_display_links = ("value",)
+    list_display = ("scope", "what", "standing", "begins", "ends", "include_jobs", "create_time")
+    list_display_links = ("what",)
     list_filter = ("scope",)
     search_fields = ("value__startswith",)
     ordering = ("-id",)
@@ -74,6 +74,10 @@ class SuspensionAdmin(OperationPermissions, AddSuspension):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Suspension]:
         rows: QuerySet[Suspension] = super().get_queryset(request)
         return rows.filter(scope=Scope.TENANT) if is_restricted(request) else rows
+
+    @admin.display(description=gettext_lazy("value"), ordering="value")
+    def what(self, suspension: Suspension) -> str:
+        return suspension.shown_value
 
     @admin.display(description=gettext_lazy("state"))
     def standing(self, suspension: Suspension) -> SafeString:

@@ -38,7 +38,13 @@ class AddSuspensionForm(SuspendScopeForm):
         widget=forms.TextInput(attrs={"list": "jobexec-choices", "autocomplete": "off", "size": "40"}),
         help_text=gettext_lazy("Its id, exactly."),
     )
-    field_order = ("scope", "value")
+    tenant = forms.CharField(
+        label=gettext_lazy("Tenant"),
+        required=False,
+        max_length=64,
+        help_text=gettext_lazy("Of a process definition of a tenant. Left empty: its jobs without a tenant."),
+    )
+    field_order = ("scope", "value", "tenant")
 
     def __init__(self, *args: Any, tenants: frozenset[str] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -53,6 +59,19 @@ class AddSuspensionForm(SuspendScopeForm):
         if self.tenants is not None and value not in self.tenants:
             raise forms.ValidationError(_("This is none of your tenants."))
         return value
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean()
+        if data.get("tenant") and data.get("scope") != Scope.TENANT_PROCESS_DEFINITION:
+            self.add_error("tenant", _("Only a process definition of a tenant has one."))
+        return data
+
+
+def _columns(data: dict[str, Any]) -> dict[str, Any]:
+    """What was chosen, as the operation and the tables of jobs call it."""
+    if data["scope"] == Scope.TENANT_PROCESS_DEFINITION:
+        return {"process_definition_key": data["value"], "tenant_id": data["tenant"]}
+    return {data["scope"]: data["value"]}
 
 
 class AddSuspension(TableAdmin):
@@ -95,7 +114,7 @@ class AddSuspension(TableAdmin):
 
     def _affected(self, data: dict[str, Any], using: str) -> list[dict[str, Any]]:
         """How many jobs there are now, up to where counting ends."""
-        rows = {data["scope"]: data["value"]}
+        rows = _columns(data)
         return [
             {
                 "name": table._meta.verbose_name_plural,
@@ -105,7 +124,7 @@ class AddSuspension(TableAdmin):
         ]
 
     def _suspend(self, request: HttpRequest, data: dict[str, Any], using: str) -> HttpResponse:
-        scope = {data["scope"]: data["value"]}
+        scope = _columns(data)
         period = {"at": data["at"], "until": data["until"], "include_jobs": data["include_jobs"]}
         try:
             moved = operations.suspend(using=using, **period, **scope)

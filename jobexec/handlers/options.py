@@ -24,6 +24,7 @@ class CommonOptions(TypedDict, total=False):
     process_instance_id: str
     root_process_instance_id: str
     process_definition_key: str
+    process_definition_id: str
     tenant_id: str
     correlation_id: str
     deployment: str | None
@@ -52,6 +53,7 @@ _TEXTS = {
     "process_instance_id": 255,
     "root_process_instance_id": 255,
     "process_definition_key": 255,
+    "process_definition_id": 255,
     "tenant_id": 64,
     "correlation_id": 255,
     "database": 255,
@@ -196,6 +198,7 @@ _COPIED = (
     "process_instance_id",
     "root_process_instance_id",
     "process_definition_key",
+    "process_definition_id",
     "tenant_id",
     "correlation_id",
     "atomic",

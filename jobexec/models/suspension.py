@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -12,18 +12,44 @@ from jobexec import clock
 
 from .fields import NameField
 
+_SEPARATOR = "\x1f"
+
 
 class Scope(models.TextChoices):
-    """What a suspension covers; the value is the name of the job column that it compares.
+    """What a suspension covers; the value is the name of the job column that it compares, or stands for two of them.
 
     A single job that is suspended without dates needs no row: it says so itself (``suspend_requested``).
     """
 
     JOB = "id", _("job")
     PROCESS_INSTANCE = "process_instance_id", _("process instance")
+    PROCESS_DEFINITION_VERSION = "process_definition_id", _("process definition version")
+    TENANT_PROCESS_DEFINITION = "tenant_process_definition", _("process definition of a tenant")
     PROCESS_DEFINITION = "process_definition_key", _("process definition")
     JOB_DEFINITION = "job_definition_id", _("job definition")
     TENANT = "tenant_id", _("tenant")
+
+
+def columns_of(scope: str) -> tuple[str, ...]:
+    """The columns of a job that a scope compares."""
+    return ("tenant_id", "process_definition_key") if scope == Scope.TENANT_PROCESS_DEFINITION else (scope,)
+
+
+def joined(*parts: str) -> str:
+    """What a suspension holds for the values of its columns."""
+    return _SEPARATOR.join(parts)
+
+
+def value_of(scope: str, row: Any) -> str:
+    """What a suspension of this scope has to hold to mean the job."""
+    return joined(*(str(getattr(row, column)) for column in columns_of(scope)))
+
+
+def parts_of(scope: str, value: str) -> dict[str, str]:
+    """The columns of a scope with the values that they must have; empty if the value is none."""
+    columns = columns_of(scope)
+    parts = value.split(_SEPARATOR, len(columns) - 1)
+    return dict(zip(columns, parts, strict=True)) if len(parts) == len(columns) else {}
 
 
 class Suspension(models.Model):
@@ -38,7 +64,7 @@ class Suspension(models.Model):
     """
 
     scope = models.CharField(max_length=32, choices=Scope)
-    value = NameField(max_length=255)
+    value = NameField(max_length=320)
     create_time = models.DateTimeField(default=clock.now)
     suspend_time = models.DateTimeField(null=True, blank=True, help_text=_("In force from then on."))
     activate_time = models.DateTimeField(null=True, blank=True, help_text=_("In force until then."))
@@ -60,7 +86,15 @@ class Suspension(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.get_scope_display()} {self.value}"
+        return f"{self.get_scope_display()} {self.shown_value}"
+
+    @property
+    def shown_value(self) -> str:
+        """The value for people."""
+        parts = parts_of(self.scope, self.value)
+        if len(parts) < 2:
+            return self.value
+        return f"{parts['process_definition_key']} ({parts['tenant_id'] or '-'})"
 
     def begun(self, now: datetime) -> bool:
         """Whether the time has come from which it is in force."""

@@ -18,6 +18,7 @@ _SAID_BY_OPTIONS = (
     "process_instance_id",
     "root_process_instance_id",
     "process_definition_key",
+    "process_definition_id",
     "tenant_id",
     "correlation_id",
 )

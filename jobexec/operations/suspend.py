@@ -10,6 +10,7 @@ from django.utils.translation import gettext_noop
 from jobexec import clock
 from jobexec.exceptions import InvalidJob
 from jobexec.models import AbstractJob, ExternalWorkerJob, Job, Scope, SuspendedJob, Suspension, TimerJob
+from jobexec.models.suspension import parts_of
 
 from .audit import audited, count_more, note
 from .bulk import activate_page, suspend_page
@@ -48,7 +49,8 @@ def suspend(
     the suspended jobs. Returns an
     :class:`~jobexec.operations.selection.OperationResult`.
 
-    With exactly one of ``process_instance_id``, ``process_definition_key``, ``job_definition_id``, ``tenant_id``:
+    With exactly one of ``process_instance_id``, ``process_definition_id`` (a version), ``process_definition_key``,
+    ``job_definition_id``, ``tenant_id``, or with ``process_definition_key`` and ``tenant_id`` ('': jobs without one):
     everything in it, also jobs that are created later. Existing jobs move in pages, those that run finish. Returns
     how many moved now. The back-off of a waiting retry is kept in its due date.
 
@@ -73,7 +75,7 @@ def suspend(
         count_more(database, moved)
         return moved
     # It was planned for earlier, perhaps: what others have begun to move by their clocks must not wait till its end.
-    activate_all(database, {suspension.scope: suspension.value})
+    activate_all(database, parts_of(suspension.scope, suspension.value))
     return 0
 
 
@@ -212,7 +214,7 @@ def _activate_scope(using: str, column: str, value: str, moment: datetime | None
         raise InvalidJob(refusal)
     if moment is not None:
         return 0
-    moved = end(found) if found is not None else activate_all(using, {column: value})[0]
+    moved = end(found) if found is not None else activate_all(using, parts_of(column, value))[0]
     count_more(using, moved)
     return moved
 

@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet
 
 from jobexec import clock
 from jobexec.models import AbstractJob, Job, Scope, Suspension
+from jobexec.models.suspension import columns_of, joined, parts_of, value_of
 
 from .locking import lock_rows
 
@@ -49,7 +50,7 @@ class Suspensions:
         return any(self._covers(scope, row) for scope in self.scopes)
 
     def _covers(self, scope: str, row: AbstractJob) -> bool:
-        entry = (scope, str(getattr(row, scope)))
+        entry = (scope, value_of(scope, row))
         if entry not in self._since:
             return False
         since = self._since[entry]
@@ -71,11 +72,19 @@ class Suspensions:
         condition = Q(pk__in=[])
         for scope in self.scopes:
             moments = {value: since for (name, value), since in self._since.items() if name == scope}
-            condition |= Q(**{f"{scope}__in": [value for value, since in moments.items() if since is None]})
+            condition |= _among(scope, [value for value, since in moments.items() if since is None])
             later = {value: since for value, since in moments.items() if since is not None}
             if later:
-                condition |= Q(**{f"{scope}__in": list(later)}, create_time__gte=min(later.values()))
+                condition |= _among(scope, later) & Q(create_time__gte=min(later.values()))
         return condition
+
+
+def _among(scope: str, values: Iterable[str]) -> Q:
+    found: dict[str, set[str]] = {column: set() for column in columns_of(scope)}
+    for value in values:
+        for column, part in parts_of(scope, value).items():
+            found[column].add(part)
+    return Q(**{f"{column}__in": sorted(parts) for column, parts in found.items()})
 
 
 def _in_force(now: datetime) -> Q:
@@ -91,7 +100,7 @@ def _concerning(jobs: Collection[UUID]) -> Q:
 def _possible(scope: str, value: str) -> bool:
     """False for what no job can match and no query could be asked: a broken row must not stop acquisition."""
     if scope != Scope.JOB:
-        return scope in Scope.values
+        return scope in Scope.values and bool(parts_of(scope, value))
     return job_id(value) is not None
 
 
@@ -142,16 +151,25 @@ def suspended_among(using: str, ids: Collection[UUID]) -> frozenset[UUID]:
     """Those of these executable jobs that a suspension covers now. Locks nothing."""
     seen = Suspensions.of(using, ids)
     rows = Job.objects.using(using).filter(seen.condition(), pk__in=ids) if seen else Job.objects.none()
-    columns = ("suspend_requested", "create_time", *seen.scopes)
-    return frozenset(row.pk for row in rows.only(*columns) if seen.cover(row))
+    columns = {column for scope in seen.scopes for column in columns_of(scope)}
+    return frozenset(row.pk for row in rows.only("suspend_requested", "create_time", *columns) if seen.cover(row))
 
 
 def scope_of(**scope: Any) -> tuple[str, str]:
-    """The one scope named by keyword, as (column, value); a clear error otherwise."""
-    allowed = [name for name in Scope.values if name != Scope.JOB]
+    """The one scope named by keyword, as scope and value of a suspension; a clear error otherwise.
+
+    ``process_definition_key`` and ``tenant_id`` together are one; with '' it is the definition's jobs without a tenant.
+    """
+    allowed = [name for name in Scope.values if name not in (Scope.JOB, Scope.TENANT_PROCESS_DEFINITION)]
     known = {name: value for name, value in scope.items() if value is not None}
+    if known.keys() == {Scope.PROCESS_DEFINITION.value, Scope.TENANT.value}:
+        tenant = known.pop(Scope.TENANT.value)
+        if not isinstance(tenant, str):
+            raise ValueError(f"tenant_id: expected a text, '' for jobs without a tenant, got {tenant!r}.")
+        return Scope.TENANT_PROCESS_DEFINITION.value, joined(tenant, scope_of(**known)[1])
     if len(known) != 1 or not known.keys() <= set(allowed):
-        raise ValueError(f"Expected exactly one of {', '.join(allowed)}, got {sorted(known) or 'none'}.")
+        either = f"{', '.join(allowed)}, or process_definition_key and tenant_id"
+        raise ValueError(f"Expected exactly one of {either}, got {sorted(known) or 'none'}.")
     column, value = next(iter(known.items()))
     if not isinstance(value, str) or not value:
         raise ValueError(f"{column}: expected a text that is not empty, got {value!r}.")

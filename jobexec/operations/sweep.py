@@ -20,6 +20,7 @@ from jobexec.models import (
     Suspension,
     TimerJob,
 )
+from jobexec.models.suspension import parts_of
 
 from .announce import announce
 from .external_home import free, home, wake_for
@@ -64,7 +65,9 @@ def begin(suspension: Suspension) -> int:
     using = suspension._state.db or "default"
     if suspension.scope == Scope.JOB and not _worth_keeping(suspension, using):
         return 0
-    scope: dict[str, Any] = {suspension.scope: suspension.value}
+    scope: dict[str, Any] = parts_of(suspension.scope, suspension.value)
+    if not scope:  # a broken row means no job
+        return 0
     if suspension.since is not None:
         scope["create_time__gte"] = suspension.since
     count = sum(_suspend_table(table, using, scope) for table in (TimerJob, Job, ExternalWorkerJob))
@@ -168,8 +171,9 @@ def end(suspension: Suspension) -> int:
     if not _mark_ended(suspension, using):
         return 0
     count, complete = 0, True
-    if suspension.scope != Scope.JOB or job_id(suspension.value):
-        count, complete = activate_all(using, {suspension.scope: suspension.value})
+    scope = parts_of(suspension.scope, suspension.value)
+    if scope and (suspension.scope != Scope.JOB or job_id(suspension.value)):
+        count, complete = activate_all(using, scope)
     if complete:
         delete_rows(one(suspension))  # nothing makes it live again: who suspends the same makes another row
     return count

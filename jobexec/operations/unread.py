@@ -11,6 +11,7 @@ from uuid import UUID
 
 from jobexec import signals
 from jobexec.models import AbstractJob, DeadLetterJob, Job, LogState, Scope, SuspendedJob, TimerJob
+from jobexec.models.suspension import columns_of
 
 from . import history, transfer
 
@@ -31,7 +32,7 @@ COLUMNS = frozenset(
         *("id", "revision", "lock_owner", "retries", "attempts", "lost_runs", "conflicts", "unknown_since"),
         *("retry_plan", "cancel_requested", "suspend_requested", "due_date", "create_time", "task_backend"),
         *history.COPIED,
-        *Scope.values,
+        *(column for scope in Scope.values for column in columns_of(scope)),
     }
 )
 

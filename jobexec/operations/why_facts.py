@@ -21,6 +21,7 @@ from jobexec.models import (
     Scope,
     Suspension,
 )
+from jobexec.models.suspension import columns_of, value_of
 
 from .external_home import job_of_instance
 from .process_instances import of_instances
@@ -112,9 +113,8 @@ class Facts:
         """The suspensions that mean this job, in force or planned."""
         meant = Q(pk__in=[])
         for scope in Scope.values:
-            value = str(getattr(self.job, scope))
-            if value:
-                meant |= Q(scope=scope, value=value)
+            if getattr(self.job, columns_of(scope)[-1]):
+                meant |= Q(scope=scope, value=value_of(scope, self.job))
         rows = Suspension.objects.using(self.using).filter(meant, live=True).order_by("pk")
         return [row for row in rows if not row.over(self.now) and (row.since is None or self._created_since(row.since))]
 

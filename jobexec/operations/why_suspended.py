@@ -71,7 +71,7 @@ def _values(facts: Facts, suspension: Suspension) -> dict[str, Any]:
     until = suspension.activate_time
     return {
         "scope": suspension.get_scope_display(),
-        "value": suspension.value,
+        "value": suspension.shown_value,
         "since": facts.said(suspension.suspend_time or suspension.create_time),
         "until": facts.said(until) if until else "?",
     }

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from jobexec.models import Job, JobDefinition, Scope, SuspendedJob, Suspension, TimerJob
+from jobexec.models.suspension import columns_of
 from tests.support.audit import audit_log
 
 from . import data
@@ -66,9 +67,19 @@ def test_a_wrong_answer_is_asked_again(admin, answers):
 
 @pytest.mark.parametrize("scope", [scope for scope in Scope.values if scope != "id"])
 def test_every_scope(admin, scope):
-    job = data.make(Job, **{scope: "it", "process_instance_id": "it"})
-    admin.post(URL, {"scope": scope, "value": "it", "include_jobs": "on", "_confirmed": "1"})
+    columns = dict.fromkeys(columns_of(scope), "it")
+    job = data.make(Job, **{**columns, "process_instance_id": "it"})
+    tenant = columns["tenant_id"] if len(columns) > 1 else ""
+    answers = {"scope": scope, "value": "it", "tenant": tenant, "include_jobs": "on"}
+    assert admin.post(URL, answers).context["affected"][0]["count"] == 1
+    admin.post(URL, {**answers, "_confirmed": "1"})
     assert SuspendedJob.objects.get().pk == job.pk
+    assert len(audit_log()) == 1 and admin.get(list_url(Suspension)).status_code == 200
+
+
+def test_only_the_definition_of_a_tenant_has_a_tenant_beside_it(admin):
+    admin.post(URL, {**TENANT, "tenant": "beta", "_confirmed": "1"})
+    assert not Suspension.objects.exists()
 
 
 def test_definitions_tell_that_they_are_suspended(admin):

@@ -96,7 +96,16 @@ class TestVerbs:
         assert table_of(alias, make_job(alias, tenant_id="acme")) is Job
         told = {"operation": "activate", "scope": "tenant", "value": "acme", "moved": 2}
         assert objects("activate", "--scope", "tenant", "acme", alias=alias) == (0, [told])
-        assert set(SCOPES.values()) == set(Scope.values) - {"id"}
+        assert set(SCOPES.values()) == set(Scope.values) - {"id", "tenant_process_definition"}
+        code, text = jobs("suspend", "--scope", "process-definition-version", "order:1", alias=alias)
+        assert code == 0 and Suspension.objects.using(alias).get().scope == "process_definition_id"
+        assert jobs("activate", "--scope", "process-definition-version", "order:1", alias=alias)[0] == 0
+        of_tenant = ("--scope", "process-definition", "order", "--of-tenant", "acme")
+        assert jobs("suspend", *of_tenant, alias=alias)[0] == 0
+        assert Suspension.objects.using(alias).get().shown_value == "order (acme)"
+        assert jobs("activate", *of_tenant, alias=alias)[0] == 0 and not Suspension.objects.using(alias).exists()
+        code, text = jobs("suspend", "--scope", "tenant", "acme", "--of-tenant", "acme", alias=alias)
+        assert code == 2 and "--of-tenant needs --scope process-definition" in text
         code, text = jobs("suspend", "--scope", "shop", "acme", alias=alias)
         assert code == 2 and "--scope: expected one of process-instance, process-definition" in text
         code, text = jobs("suspend", "--scope", "tenant", "acme", "--dry-run", alias=alias)

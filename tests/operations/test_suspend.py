@@ -8,14 +8,24 @@ import pytest
 from jobexec import signals
 from jobexec.identifiers import uuid7
 from jobexec.models import DeadLetterJob, Job, Scope, SuspendedJob, Suspension, TimerJob
-from jobexec.operations import activate, complete_jobs, fail_job, release_jobs, suspend, trigger_due_timers
+from jobexec.operations import (
+    activate,
+    complete_jobs,
+    fail_job,
+    release_jobs,
+    suspend,
+    sweep_suspensions,
+    trigger_due_timers,
+)
+from jobexec.operations.why import why
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, reload, table_of, tables_of, work
 
 pytestmark = pytest.mark.every_database
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
-scopes = pytest.mark.parametrize("scope", [scope for scope in Scope.values if scope != Scope.JOB])
+_COLUMNS = [scope for scope in Scope.values if scope not in (Scope.JOB, Scope.TENANT_PROCESS_DEFINITION)]
+scopes = pytest.mark.parametrize("scope", _COLUMNS)
 
 
 @scopes
@@ -199,3 +209,60 @@ def test_it_is_announced(alias):
     assert heard[:2] == [(off, SuspendedJob, alias, {one.pk}), (on, Job, alias, {one.pk})]
     assert heard[2:4] == [(off, SuspendedJob, alias, {two.pk}), (off, SuspendedJob, alias, {one.pk})]
     assert heard[4:] == [(on, TimerJob, alias, {two.pk}), (on, Job, alias, {one.pk})]
+
+
+KEY = {"process_definition_key": "order"}
+
+
+@pytest.mark.parametrize(
+    ("scope", "held"),
+    [
+        ({"process_definition_id": "order:2"}, {"of acme, new"}),
+        ({**KEY, "tenant_id": "acme"}, {"of acme", "of acme, new"}),
+        ({**KEY, "tenant_id": ""}, {"of nobody"}),
+        (KEY, {"of acme", "of acme, new", "of nobody"}),
+    ],
+    ids=["a version", "of a tenant", "without a tenant", "all"],
+)
+def test_a_version_and_the_definition_of_a_tenant(alias, scope, held):
+    kinds = {
+        "of acme": {**KEY, "tenant_id": "acme", "process_definition_id": "order:1"},
+        "of acme, new": {**KEY, "tenant_id": "acme", "process_definition_id": "order:2"},
+        "of nobody": {**KEY, "process_definition_id": "order:1"},
+        "another": {"process_definition_key": "claim", "tenant_id": "acme"},
+    }
+    there = {kind: make_job(alias, **columns).pk for kind, columns in kinds.items()}
+    assert suspend(using=alias, **scope) == len(held)
+    later = {kind: make_job(alias, **columns).pk for kind, columns in kinds.items()}
+    acquired = {job.id for job in acquire(alias)}
+    assert acquired == {jobs[kind] for jobs in (there, later) for kind in kinds if kind not in held}
+    for kind in held:
+        assert why(there[kind], using=alias).reasons[0].code == "suspended_by_scope"
+    ids = {jobs[kind] for jobs in (there, later) for kind in held}
+    assert set(SuspendedJob.objects.using(alias).values_list("pk", flat=True)) == ids
+    assert activate(using=alias, **scope) == len(ids)
+    assert not Suspension.objects.using(alias).exists()
+
+
+def test_a_definition_stays_suspended_for_a_tenant_for_which_it_is_activated(alias):
+    make_job(alias, **KEY, tenant_id="acme")
+    assert suspend(using=alias, **KEY) == 1
+    assert suspend(using=alias, **KEY, tenant_id="acme") == 0
+    assert activate(using=alias, **KEY, tenant_id="acme") == 0
+    assert activate(using=alias, **KEY) == 1
+
+
+def test_a_suspension_of_a_definition_of_a_tenant_that_is_broken_means_nothing(alias):
+    make_job(alias, **KEY, tenant_id="acme")
+    table = Suspension.objects.using(alias)
+    row = table.create(scope=Scope.TENANT_PROCESS_DEFINITION, value="acme", swept=False)
+    assert sweep_suspensions(alias) == 0 and len(acquire(alias)) == 1
+    table.filter(pk=row.pk).update(live=None)
+    assert sweep_suspensions(alias) == 0 and not table.exists()
+
+
+def test_what_a_definition_of_a_tenant_is(alias):
+    with pytest.raises(ValueError, match="tenant_id: expected a text"):
+        suspend(using=alias, **KEY, tenant_id=7)
+    with pytest.raises(ValueError, match="process_definition_key: expected a text that is not empty"):
+        suspend(using=alias, process_definition_key="", tenant_id="acme")

@@ -6,6 +6,7 @@ import pytest
 
 from jobexec.exceptions import InvalidJob
 from jobexec.models import DeadLetterJob, Job, Scope, SuspendedJob, Suspension, TimerJob
+from jobexec.models.suspension import columns_of
 from jobexec.operations import (
     activate,
     complete_jobs,
@@ -30,7 +31,7 @@ scopes = pytest.mark.parametrize("scope", Scope.values)
 
 def target_of(scope, job):
     """The arguments that mean the scope in which the job is."""
-    return {"target": job.pk} if scope == Scope.JOB else {scope: "x"}
+    return {"target": job.pk} if scope == Scope.JOB else dict.fromkeys(columns_of(scope), "x")
 
 
 def taken(alias):
@@ -44,7 +45,7 @@ def only(alias):
 @scopes
 @pytest.mark.parametrize("swept", [True, False], ids=["swept", "nobody sweeps"])
 def test_it_holds_from_the_one_date_to_the_other(alias, scope, swept, frozen):
-    columns = {} if scope == Scope.JOB else {scope: "x"}
+    columns = {} if scope == Scope.JOB else dict.fromkeys(columns_of(scope), "x")
     job, other = make_job(alias, **columns), make_job(alias)
 
     def sweep():
@@ -73,7 +74,7 @@ def test_it_holds_from_the_one_date_to_the_other(alias, scope, swept, frozen):
 
 @scopes
 def test_what_is_created_or_comes_due_or_fails_meanwhile_is_held(alias, scope, frozen):
-    columns = {} if scope == Scope.JOB else {scope: "x"}
+    columns = {} if scope == Scope.JOB else dict.fromkeys(columns_of(scope), "x")
     timer, failing = make_job(alias, due_date=SOON + SECOND, **columns), work(alias, **columns)
     dead = make_row(DeadLetterJob, alias, **columns)
     for job in [timer, reload(alias, failing)] if scope == Scope.JOB else [None]:

@@ -6,6 +6,7 @@ import pytest
 
 from jobexec.exceptions import InvalidJob
 from jobexec.models import DeadLetterJob, Job, Scope, SuspendedJob, Suspension, TimerJob
+from jobexec.models.suspension import columns_of
 from jobexec.operations import (
     activate,
     fail_job,
@@ -35,18 +36,24 @@ def only(alias):
 
 @scopes
 def test_what_was_there_runs_and_what_comes_later_does_not(alias, scope, frozen, strategy):
-    job, timer = make_job(alias, **{scope: "x"}), make_job(alias, due_date=SOON, **{scope: "x"})
+    job, timer = (
+        make_job(alias, **dict.fromkeys(columns_of(scope), "x")),
+        make_job(alias, due_date=SOON, **dict.fromkeys(columns_of(scope), "x")),
+    )
     frozen.tick()
-    assert suspend(**{scope: "x"}, include_jobs=False, using=alias) == 0
+    assert suspend(**dict.fromkeys(columns_of(scope), "x"), include_jobs=False, using=alias) == 0
     assert only(alias).include_jobs is False
     frozen.tick()
-    held, free = make_job(alias, **{scope: "x"}), make_job(alias, **{scope: "y"})
+    held, free = (
+        make_job(alias, **dict.fromkeys(columns_of(scope), "x")),
+        make_job(alias, **dict.fromkeys(columns_of(scope), "y")),
+    )
     first, second = acquire(alias, strategy=strategy)
     assert {first.id, second.id} == {job.pk, free.pk}
     release_jobs(alias, [first, second])
     assert sweep_suspensions(alias) == 0
     assert tables_of(alias) == {job.pk: [Job], timer.pk: [TimerJob], held.pk: [SuspendedJob], free.pk: [Job]}
-    assert activate(**{scope: "x"}, using=alias) == 1
+    assert activate(**dict.fromkeys(columns_of(scope), "x"), using=alias) == 1
     assert taken(alias, strategy) == {job.pk, free.pk, held.pk}
     assert not Suspension.objects.using(alias).exists()
 

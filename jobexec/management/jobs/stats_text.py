@@ -134,7 +134,7 @@ def _suspensions(seen: Overview, screen: Screen) -> Iterator[str]:
 def _suspension(suspension: Suspension, seen: Overview) -> list[str]:
     since, until = suspension.suspend_time or suspension.create_time, suspension.activate_time
     ends = NONE if until is None else distance(until, seen.now)
-    return [str(suspension.get_scope_display()), suspension.value, distance(since, seen.now), ends]
+    return [str(suspension.get_scope_display()), suspension.shown_value, distance(since, seen.now), ends]
 
 
 def _batches(seen: Overview, screen: Screen) -> Iterator[str]:

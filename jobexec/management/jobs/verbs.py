@@ -25,7 +25,13 @@ Options: TypeAlias = Mapping[str, Any]
 WAITING: Tables = (Job, TimerJob, SuspendedJob, ExternalWorkerJob)
 ALL: Tables = (*WAITING, DeadLetterJob)
 
-SCOPES = {name.replace("_id", "").replace("_key", "").replace("_", "-"): name for name in Scope.values if name != "id"}
+SCOPES = {
+    "process-instance": Scope.PROCESS_INSTANCE.value,
+    "process-definition": Scope.PROCESS_DEFINITION.value,
+    "process-definition-version": Scope.PROCESS_DEFINITION_VERSION.value,
+    "job-definition": Scope.JOB_DEFINITION.value,
+    "tenant": Scope.TENANT.value,
+}
 """What can be suspended as a whole, as it is written on the command line: the column."""
 
 
@@ -89,7 +95,7 @@ def _suspend_options(parser: ArgumentParser) -> None:
 
 
 def _suspend_arguments(options: Options) -> dict[str, Any]:
-    arguments = _given("at", "until")(options)
+    arguments = _given("at", "until")(options) | _of_tenant(options)
     if options["new_jobs_only"]:
         if options["scope"] is None:
             raise usage(_("--new-jobs-only needs a --scope: jobs that are named are there already."))
@@ -102,8 +108,23 @@ def _activate_options(parser: ArgumentParser) -> None:
     parser.add_argument("--at", type=values.moment, metavar="MOMENT", help="then; default now")
 
 
+def _activate_arguments(options: Options) -> dict[str, Any]:
+    return _given("at")(options) | _of_tenant(options)
+
+
+def _of_tenant(options: Options) -> dict[str, Any]:
+    tenant = options["of_tenant"]
+    if tenant is None:
+        return {}
+    if not options["scope"] or options["scope"][0] != "process-definition":
+        raise usage(_("--of-tenant needs --scope process-definition."))
+    return {"tenant_id": tenant}
+
+
 def _scope_option(parser: ArgumentParser, help: str) -> None:
     parser.add_argument("--scope", nargs=2, metavar=("SCOPE", "VALUE"), help=f"{help}: {', '.join(SCOPES)}")
+    help = "with --scope process-definition: only the jobs of this tenant; '' for those without one"
+    parser.add_argument("--of-tenant", metavar="TENANT", help=help)
 
 
 def _column_of(scope: str) -> str:
@@ -187,7 +208,7 @@ VERBS = (
         lambda count: ngettext("%(count)d job activated.", "%(count)d jobs activated.", count),
         usual=(SuspendedJob,),
         add_options=_activate_options,
-        arguments=_given("at"),
+        arguments=_activate_arguments,
         scoped=_activate_scope,
     ),
     Verb(
