@@ -79,7 +79,7 @@ def unregister_deployment(deployment_id: str, node_name: str, *, using: str = "d
 
 
 def _set_registered(deployment_id: str, node_name: str, registered: bool, using: str) -> None:
-    with atomic(using):
+    with part(using):
         deployment = lock_rows(Deployment.objects.using(using), no_key=True).get(pk=deployment_id)
         DeploymentRegistration.objects.using(using).update_or_create(
             deployment=deployment,

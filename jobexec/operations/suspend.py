@@ -120,8 +120,9 @@ def _write(using: str, column: str, value: str, period: Period) -> Suspension:
 
 def _note(using: str, column: str, value: str, **said: Any) -> None:
     if column != Scope.JOB:  # which is noted as the job
-        tenant = value if column == Scope.TENANT else None
-        note(using, "suspension", value, new=said, tenant=tenant, scope={column: value}, count=0)
+        parts = parts_of(column, value)
+        named = "/".join(parts.values())
+        note(using, "suspension", named, new=said, tenant=parts.get("tenant_id"), scope=parts, count=0)
 
 
 def _changed(found: Suspension, period: Period) -> Suspension:
