@@ -23,12 +23,12 @@ from jobexec.executor.progress import UntilEmpty
 from jobexec.executor.service import call_in_thread
 from jobexec.management.commands import runjobexecutor
 from tests.support.factories import make_job
-from tests.support.threads import TIMEOUT
+from tests.support.threads import TIMEOUT, clients
 from tests.support.waiting import passed, threads, until
 
 pytestmark = pytest.mark.databases("postgresql", "mariadb")
 
-# The test's own thread and the counter's are not the executor's.
+# Whoever was connected before, and the counter's thread, are not the executor's.
 _COUNT = {
     "postgresql": "SELECT count(*) FROM pg_stat_activity"
     " WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> ALL(%s)",
@@ -49,7 +49,7 @@ class Counter:
 
     def __init__(self, alias):
         self.alias, self.most, self.last, self.rounds = alias, 0, 0, 0
-        self._others = [own_id(alias)]
+        self._others = [*clients(alias)]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 

@@ -12,6 +12,7 @@ from jobexec.executor.node import Node
 from jobexec.models import ExclusiveLock, ExecutorNode, Job
 from tests.support.executor import all_gone
 from tests.support.factories import make_job, tables_of
+from tests.support.threads import clients
 from tests.support.waiting import TIMEOUT, passed, threads, until
 
 pytestmark = pytest.mark.transactional
@@ -105,7 +106,7 @@ def test_starting_and_stopping_at_the_same_time_leaks_nothing(alias, make_execut
 
 def _stress(alias, make_executor, monkeypatch, times):
     executor = make_executor(THREADS=2)
-    errors, before = [], _clients(alias)
+    errors, before = [], clients(alias)
 
     def stress(number):
         try:
@@ -124,26 +125,8 @@ def _stress(alias, make_executor, monkeypatch, times):
     assert executor.stop()
     assert (errors, threads(), nodes(alias).count()) == ([], [], 0)
     with suppress(AssertionError):
-        until(lambda: not _new_clients(alias, before))  # servers take a moment to see that a client is gone
-    assert _new_clients(alias, before) == {}
-
-
-def _clients(alias):
-    """Who is connected to this database, by the server's number."""
-    sql = {
-        "postgresql": "SELECT pid, application_name, state, query FROM pg_stat_activity"
-        " WHERE datname = current_database() AND backend_type = 'client backend'",
-        "mysql": "SELECT id, command, state, info FROM information_schema.processlist WHERE db = DATABASE()",
-    }.get(connections[alias].vendor)
-    if sql is None:
-        return {}
-    with connections[alias].cursor() as cursor:
-        cursor.execute(sql)
-        return {number: rest for number, *rest in cursor.fetchall()}
-
-
-def _new_clients(alias, before):
-    return {number: rest for number, rest in _clients(alias).items() if number not in before}
+        until(lambda: clients(alias).keys() <= before.keys())  # servers take a moment to see that a client is gone
+    assert {number: what for number, what in clients(alias).items() if number not in before} == {}
 
 
 def test_stops_acquisition_first_and_the_lease_last(alias, make_executor, monkeypatch):

@@ -114,6 +114,25 @@ def undo() -> None:
     raise Undo
 
 
+_CLIENTS = {
+    "postgresql": "SELECT pid, application_name, state, query FROM pg_stat_activity"
+    " WHERE datname = current_database() AND backend_type = 'client backend'",
+    "mysql": "SELECT id, command, state, info FROM information_schema.processlist WHERE db = DATABASE()",
+}
+
+
+def clients(alias: str) -> dict[int, list[Any]]:
+    """Who is connected to the server's database, by the server's number; nobody where there is no server.
+
+    Not the test alone: a thread that a library keeps for the life of the process (asgiref's, say) keeps its connection.
+    """
+    if connections[alias].vendor not in _CLIENTS:
+        return {}
+    with connections[alias].cursor() as cursor:
+        cursor.execute(_CLIENTS[connections[alias].vendor])
+        return {number: what for number, *what in cursor.fetchall()}
+
+
 def wait_until_waiting(alias: str, future: "Future[Any]") -> None:
     """Return once a thread waits for a lock in the database; fails if `future` ends without having waited."""
     deadline = time.monotonic() + TIMEOUT
