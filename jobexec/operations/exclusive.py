@@ -15,11 +15,13 @@ from jobexec.models import ExclusiveLock, ExternalWorkerJob, Job
 
 from .dispatch import announce_instances
 from .external_wake import wake_workers_on_commit
+from .insert import insert_missing
 from .locking import delete_rows, lock_rows, returns_rows
 from .process_instances import SEPARATORS, locked_instance, of_instances, serial_key_sql
 from .wake import wake_on_commit
 
 _TYPES = 100  # of external jobs in one process instance
+_ROWS = 200  # in one statement: SQLite has had a limit of 999 parameters
 
 
 def without_locked_instances(queryset: QuerySet[Job]) -> QuerySet[Job]:
@@ -40,15 +42,11 @@ def lock_instances(using: str, owner: str, instances: Collection[str]) -> set[st
     if not instances:
         return set()
     acquisition, now = uuid4(), clock.now(using)
-    table = ExclusiveLock.objects.using(using)
-    table.bulk_create(
-        [
-            ExclusiveLock(process_instance_id=instance, lock_owner=owner, acquisition=acquisition, lock_time=now)
-            for instance in sorted(instances)
-        ],
-        ignore_conflicts=True,
-    )
-    held = table.filter(process_instance_id__in=instances, acquisition=acquisition)
+    shared = {"lock_owner": owner, "acquisition": acquisition, "lock_time": now}
+    rows = [{"process_instance_id": instance, **shared} for instance in sorted(instances)]
+    for start in range(0, len(rows), _ROWS):
+        insert_missing(using, ExclusiveLock, rows[start : start + _ROWS])
+    held = ExclusiveLock.objects.using(using).filter(process_instance_id__in=instances, acquisition=acquisition)
     return set(held.values_list("process_instance_id", flat=True)) & set(instances)
 
 

@@ -21,6 +21,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from jobexec.models import AbstractJob
 
 from .copying import copy_rows
+from .locking import names_conflict_target
 
 Table = type[AbstractJob]
 Row = Sequence[Any]
@@ -61,6 +62,29 @@ def insert_row(connection: BaseDatabaseWrapper, table: Table, values: Mapping[st
     except Exception:
         with transaction.mark_for_rollback_on_error(connection.alias):  # as Model.save() does
             raise
+
+
+def insert_missing(using: str, table: type[models.Model], rows: Sequence[Mapping[str, Any]]) -> int | None:
+    """Insert those of a few rows whose unique key is free; all say the same columns.
+
+    Returns how many, or None on MySQL and MariaDB, where a row that was not inserted is counted, too. Waits for a
+    transaction that has inserted one of the keys and not ended.
+    """
+    connection = connections[using]
+    quote, names = connection.ops.quote_name, tuple(rows[0])
+    # On MySQL and MariaDB INSERT IGNORE would share the lock of a row that is there, and of the gap before it: two who
+    # then want to write there would wait for each other. A change that changes nothing locks the row for one.
+    counts = names_conflict_target(using)
+    otherwise = "ON CONFLICT DO NOTHING" if counts else f"ON DUPLICATE KEY UPDATE {quote(names[0])} = {quote(names[0])}"
+    columns, marks = ", ".join(map(quote, names)), f"({', '.join(['%s'] * len(names))})"
+    values = ", ".join([marks] * len(rows))
+    made = [parameters(connection, table, row) for row in rows]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {quote(table._meta.db_table)} ({columns}) VALUES {values} {otherwise}",
+            [row[name] for row in made for name in names],
+        )
+        return int(cursor.rowcount) if counts else None
 
 
 def insert_rows(

@@ -15,11 +15,10 @@ from django.db.models.functions import Cast
 from jobexec import clock
 from jobexec.models import HANDLER_TABLES, AbstractJob, DeadLetterJob, JobKey
 
-from .insert import parameters
-from .locking import lock_rows, names_conflict_target
+from .insert import insert_missing
+from .locking import lock_rows
 
 _TABLES = {table.state: table for table in HANDLER_TABLES}
-_COLUMNS = ("handler_type", "tenant_id", "key", "job_id", "create_time", "expiration_time")
 
 
 class Owner(NamedTuple):
@@ -60,20 +59,9 @@ def insert(using: str, owner: Owner, wanted: Mapping[str, UUID], expiration_time
     Waits for a transaction that has inserted one of them and not ended: if it commits, the row is its, and ours if it
     rolls back. In sorted order, so that two who insert the same keys do not wait for each other.
     """
-    connection, now = connections[using], clock.now(using)
-    shared = {**owner._asdict(), "create_time": now, "expiration_time": expiration_time}
-    rows = [parameters(connection, JobKey, {**shared, "key": key, "job_id": wanted[key]}) for key in sorted(wanted)]
-    quote = connection.ops.quote_name
-    # On MySQL and MariaDB INSERT IGNORE would share the lock of a row that is there, and two who then want to take
-    # it over would wait for each other. A change that changes nothing locks it for one.
-    otherwise = "ON CONFLICT DO NOTHING" if names_conflict_target(using) else "ON DUPLICATE KEY UPDATE job_id = job_id"
-    table, columns = quote(JobKey._meta.db_table), ", ".join(map(quote, _COLUMNS))
-    values = ", ".join([f"({', '.join(['%s'] * len(_COLUMNS))})"] * len(rows))
-    statement = f"INSERT INTO {table} ({columns}) VALUES {values} {otherwise}"
-    with connection.cursor() as cursor:
-        cursor.execute(statement, [row[name] for row in rows for name in _COLUMNS])
-        # There a row that was not inserted is counted, too.
-        return names_conflict_target(using) and int(cursor.rowcount) == len(rows)
+    shared = {**owner._asdict(), "create_time": clock.now(using), "expiration_time": expiration_time}
+    rows = [{**shared, "key": key, "job_id": wanted[key]} for key in sorted(wanted)]
+    return insert_missing(using, JobKey, rows) == len(rows)
 
 
 def hand_over(using: str, rows: Mapping[int, UUID], expiration_time: datetime | None) -> None:
