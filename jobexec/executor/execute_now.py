@@ -94,7 +94,7 @@ def execute_by_hand(id: UUID | str, *, using: str = "default") -> Failure | None
             raise
         if outcome.failure is None:  # committed; then one of the handler's own hooks has failed
             text = "Job %s is done, but a hook after its commit raised %s"
-            logger.warning(text, outcome.work.id, type(error).__name__)
+            logger.warning(text, outcome.work.id, type(error).__name__, extra=log_fields(outcome.work))
     return outcome.failure
 
 

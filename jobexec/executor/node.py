@@ -53,6 +53,8 @@ class Node:
         #: the other here wakes at once, and who waits in SQLite sleeps for up to a tenth of a second.
         self.writing = threading.Lock() if is_single_writer(self.using) else nullcontext()
         self._scope_read = 0.0
+        #: Whether schedules are to be declared again as long as it lives.
+        self.declares = False
         #: What was counted on this engine, by whichever of its threads.
         self.meters = Meters(self.using)
         #: Called after each heartbeat with the names of the questions (``operations.look``) that were answered by yes.
@@ -102,7 +104,7 @@ class Node:
         )
         with atomic(self.using):  # a node whose deployment cannot be written must not leave its row behind
             row = leases.register_node(self.using, profile, settings.lease_time)
-            self._write_deployment()
+            self._write_deployment(row.lock_owner)
         with self._decided:
             self._row = row
             self._good_until = started + settings.lease_time.total_seconds()
@@ -117,11 +119,16 @@ class Node:
             )
         signals.node_started.send_robust(sender=ExecutorNode, using=self.using, node=row)
 
-    def _write_deployment(self) -> None:
+    def declare_schedules(self, lock_owner: str | None = None) -> None:
+        """Write what the code of this process says of schedules; :attr:`declares` says whether to do so again."""
+        declared = [schedule_sync.Declared(*row) for row in declarations(self.using)]
+        owner = lock_owner or self.owner
+        self.declares = schedule_sync.sync_schedules(self.using, declared, known_names(), owner)
+
+    def _write_deployment(self, lock_owner: str) -> None:
         handlers = all_handlers()
         deployments.write_job_definitions([handler.definition() for handler in handlers], using=self.using)
-        declared = [schedule_sync.Declared(*row) for row in declarations(self.using)]
-        schedule_sync.sync_schedules(self.using, declared, known_names())
+        self.declare_schedules(lock_owner)
         deployment = self.settings.deployment
         if deployment:
             node = Operator(OperatorType.EXECUTOR, self.settings.node_name, "runjobexecutor", socket.gethostname())

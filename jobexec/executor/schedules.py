@@ -9,6 +9,7 @@ from jobexec import clock
 from jobexec.operations.errors import is_conflict
 from jobexec.operations.schedule_firing import Fired, fire_due, next_schedule_time
 from jobexec.operations.schedule_jobs import scheduled_jobs
+from jobexec.operations.schedule_sync import EVERY
 
 from .node import Node
 from .service import SELDOM
@@ -34,6 +35,7 @@ class Schedules:
         self.node = node
         self._asked = True
         self._next: datetime | None = None
+        self._declare_at: float | None = None
         #: What could not be fired: until when it is left alone, by the monotonic clock, and what was said of it.
         self._aside: dict[int, float] = {}
         self._said: dict[int, str] = {}
@@ -45,11 +47,12 @@ class Schedules:
     def fire(self) -> float:
         """Fire what is due; returns the seconds to the next time."""
         self._forgive()
+        declaring = self._declare()
         if self._asked:
             self._read()
         left = self._left()
         if left > 0:
-            return min(left, self._until_forgiven())
+            return min(left, self._until_forgiven(), declaring)
         self._asked = True
         fired = fire_due(self.node.using, scheduled_jobs(), _PAGE, but=self._aside)
         self._set_aside(fired)
@@ -57,7 +60,19 @@ class Schedules:
             return 0.0
         self._read()
         # Never 0: a schedule that another node is just firing is still there and due.
-        return min(max(0.01, self._left()), self._until_forgiven())
+        return min(max(0.01, self._left()), self._until_forgiven(), declaring)
+
+    def _declare(self) -> float:
+        """Say again what the code declares, for nodes of another release; returns the seconds to the next time."""
+        now = clock.monotonic()
+        if not self.node.declares:
+            return SELDOM
+        if self._declare_at is None:  # the node has just done so, at its start
+            self._declare_at = now + EVERY.total_seconds()
+        elif now >= self._declare_at:
+            self._declare_at = now + EVERY.total_seconds()  # before it: what fails waits for the next time, too
+            self.node.declare_schedules()
+        return self._declare_at - now
 
     def _read(self) -> None:
         self._asked = False  # before the look: what changes meanwhile asks again

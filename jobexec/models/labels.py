@@ -37,6 +37,7 @@ LABELS = {
     "custom_headers": _("custom headers"),
     "declared": _("declared"),
     "deploy_time": _("deploy time"),
+    "declared_time": _("last declared"),
     "deployment": _("deployment"),
     "deployment_aware": _("deployment aware"),
     "deployment_id": _("deployment id"),

@@ -47,6 +47,9 @@ class Schedule(models.Model):
     )
     enabled = models.BooleanField(default=True)
     declared = models.CharField(max_length=2000, blank=True, default="", editable=False)
+    declared_time = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text=_("When an executor whose code declares it last said so.")
+    )
     create_time = models.DateTimeField(default=clock.now)
     next_time = models.DateTimeField(null=True, blank=True, db_index=True)
     last_time = models.DateTimeField(null=True, blank=True, help_text=_("The last time that was fired."))

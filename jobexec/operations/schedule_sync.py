@@ -1,13 +1,14 @@
-"""What the code declares becomes rows, when an executor starts."""
+"""What the code declares becomes rows: when an executor starts, and again as long as it lives."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from jobexec import clock
-from jobexec.models import WITHDRAWN, Schedule
+from jobexec.models import WITHDRAWN, ExecutorNode, NodeState, Schedule
 from jobexec.recurrence.cycle import with_start
 
 from .errors import one_line
@@ -19,6 +20,11 @@ logger = logging.getLogger("jobexec.schedules")
 
 #: What somebody may have written there must not keep a node from starting.
 _UNREAD = ("handler_configuration", "options")
+
+
+#: How often an executor says again what its code declares, and after which time without a word nobody declares it.
+EVERY = timedelta(minutes=1)
+FORGOTTEN = 3 * EVERY
 
 
 class Declared(NamedTuple):
@@ -35,43 +41,48 @@ class Declared(NamedTuple):
         return f"{self.expression}\n{self.timezone}\n{self.misfire}"
 
 
-def sync_schedules(using: str, declared: Iterable[Declared], handlers: Collection[str]) -> None:
+def sync_schedules(
+    using: str, declared: Iterable[Declared], handlers: Collection[str], lock_owner: str | None = None
+) -> bool:
     """Insert and change the schedules that are declared, and withdraw those that no longer are.
 
     A row whose ``declared`` says what the code says is left alone, whatever a person has made of it. Else it gets
     expression, time zone and misfire policy from the code, and goes on from now; whether it is enabled stays.
 
     Withdrawn is what was declared once and whose handler is one of ``handlers``, those of this process, and declares
-    none now: it stays as it is but has no next time. Not deleted, for it may be a node of an older release that has
-    just started; when the code declares the same again, it goes on with all that a person has changed.
+    none now: it stays as it is but has no next time. But not while a node of another release declares it: each says so
+    once in :data:`EVERY`, and only where nobody has for :data:`FORGOTTEN`, or no node lives but that of ``lock_owner``,
+    is it withdrawn. When the code declares the same again, it goes on with all that a person has changed.
 
     A schedule that a person has made under the same name for the same handler becomes the code's; one for another
     handler stays, and the log says so.
 
-    Any number of nodes may do this at the same moment.
+    Any number of nodes may do this at the same moment. Returns whether it is to be done again as long as the node
+    lives: it declares some, or others do that it may have to withdraw.
     """
     wanted = {each.handler_type: each for each in declared}
     rows = {row.name: row for row in _rows(using, wanted)}
     new = [each for name, each in sorted(wanted.items()) if name not in rows]
     changed = [row.pk for name, row in rows.items() if name in wanted and row.declared != wanted[name].text]
-    gone = [
-        row.pk
-        for name, row in rows.items()
-        if name not in wanted and row.handler_type in handlers and not row.withdrawn
-    ]
+    others = [row for name, row in rows.items() if name not in wanted and row.handler_type in handlers]
+    others = [row for row in others if not row.withdrawn]
+    gone = _forgotten(using, others, lock_owner)
+    again = bool(wanted) or len(gone) < len(others)
+    _say(using, [row for name, row in rows.items() if name in wanted])
     if not (new or changed or gone):
-        return  # nearly always
+        return again  # nearly always
     with atomic(using):
         if new:
             _insert(using, new)
         # One order, so that nodes that start together wait for each other and never in a circle.
-        rows_to_change = Schedule.objects.using(using).filter(pk__in=[*changed, *gone]).order_by("pk")
-        for row in lock_rows(rows_to_change.defer(*_UNREAD)):
+        ids = [*changed, *(row.pk for row in gone)]
+        for row in lock_rows(Schedule.objects.using(using).filter(pk__in=ids).order_by("pk").defer(*_UNREAD)):
             if row.name in wanted:
                 _change(using, row, wanted[row.name])
-            elif row.declared and not row.withdrawn:
+            elif row.declared and not row.withdrawn and not _declared_meanwhile(row, gone):
                 _withdraw(using, row)
         wake_on_commit(using, schedules=True)
+    return again
 
 
 def _rows(using: str, names: Collection[str]) -> Iterable[Schedule]:
@@ -79,7 +90,31 @@ def _rows(using: str, names: Collection[str]) -> Iterable[Schedule]:
     found = table.exclude(declared="")
     if names:
         found = found | table.filter(name__in=sorted(names))
-    return found.only("name", "handler_type", "declared")
+    return found.only("name", "handler_type", "declared", "declared_time")
+
+
+def _before(row: Schedule, moment: datetime) -> bool:
+    return row.declared_time is None or row.declared_time < moment
+
+
+def _forgotten(using: str, rows: list[Schedule], lock_owner: str | None) -> list[Schedule]:
+    """Those of the rows that no other node declares."""
+    moment = clock.now(using) - FORGOTTEN
+    if all(_before(row, moment) for row in rows):
+        return rows
+    others = ExecutorNode.objects.using(using).exclude(state=NodeState.DEAD).exclude(lock_owner=lock_owner or "")
+    return [row for row in rows if _before(row, moment)] if others.exists() else rows
+
+
+def _say(using: str, rows: Iterable[Schedule]) -> None:
+    """Write that the rows are declared, if nobody has for a while. What somebody has in hand can wait."""
+    now = clock.now(using)
+    stale = [row.pk for row in rows if _before(row, now - EVERY)]
+    if stale:
+        table = Schedule.objects.using(using)
+        with atomic(using):
+            free = lock_rows(table.filter(pk__in=stale).order_by("pk"), skip_locked=True).values_list("pk", flat=True)
+            table.filter(pk__in=list(free)).update(declared_time=now)
 
 
 def _insert(using: str, new: Iterable[Declared]) -> None:
@@ -93,6 +128,7 @@ def _insert(using: str, new: Iterable[Declared]) -> None:
             timezone=each.timezone,
             misfire=each.misfire,
             declared=each.text,
+            declared_time=now,
             create_time=now,
         )
         for each in new
@@ -101,6 +137,10 @@ def _insert(using: str, new: Iterable[Declared]) -> None:
         row.next_time = next_time(row, now)
     # Another node may be doing the same.
     Schedule.objects.using(using).bulk_create(rows, ignore_conflicts=True)
+
+
+def _declared_meanwhile(row: Schedule, seen: Iterable[Schedule]) -> bool:
+    return any(row.pk == each.pk and row.declared_time != each.declared_time for each in seen)
 
 
 def _withdraw(using: str, row: Schedule) -> None:

@@ -6,7 +6,7 @@ import pytest
 from django.db import Error, OperationalError, connections
 from django.test.utils import CaptureQueriesContext
 
-from jobexec import job
+from jobexec import clock, job
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidSchedule
@@ -98,6 +98,21 @@ class TestTheLoop:
         loop.schedules.ask()
         assert len(statements(alias, loop.run_once)) == 1
         assert statements(alias, loop.run_once) == []
+
+    def test_what_the_code_declares_is_said_again(self, alias, frozen, handle):
+        handle(lambda: None, name="tests.declared", schedule="R/PT1H", database=alias)
+        settings = get_settings()
+        node = Node(settings, settings.engine(alias), dict)
+        node.register()
+        loop = TimerAcquisition(node, lambda: True)
+        assert loop.run_once() == pytest.approx(60.0)
+        Schedule.objects.using(alias).filter(name="tests.declared").update(declared="-", next_time=None)
+        frozen.tick(59)
+        assert loop.run_once() == pytest.approx(1.0)
+        frozen.tick(2)
+        loop.run_once()
+        row = Schedule.objects.using(alias).get(name="tests.declared")
+        assert (row.withdrawn, row.next_time is None, row.declared_time) == (False, False, clock.now(alias))
 
     def test_nothing_is_asked_before_the_next_time(self, alias, frozen, loop):
         save(alias, "R/PT1H")

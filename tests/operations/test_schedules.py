@@ -9,12 +9,13 @@ from jobexec import job
 from jobexec.clock import FrozenClock
 from jobexec.exceptions import HandlerNotFound, InvalidJob, InvalidSchedule, ScheduleNotFound
 from jobexec.handlers import registry
-from jobexec.models import DeadLetterJob, Job, JobDefinition, Schedule, ScheduleFiring, TimerJob
+from jobexec.models import WITHDRAWN, DeadLetterJob, Job, JobDefinition, Schedule, ScheduleFiring, TimerJob
 from jobexec.operations import clean_up_history, fail_job, schedule_firing, schedules, trigger_due_timers
 from jobexec.operations.batch_jobs import EXECUTION
+from jobexec.operations.leases import NodeProfile, register_node
 from jobexec.operations.schedule_firing import fire_due, next_schedule_time
 from jobexec.operations.schedule_jobs import scheduled_jobs
-from jobexec.operations.schedule_sync import Declared, sync_schedules
+from jobexec.operations.schedule_sync import FORGOTTEN, Declared, sync_schedules
 from jobexec.operations.schedules import (
     delete_schedule,
     fire_now,
@@ -469,7 +470,7 @@ class TestOnce:
 
 class TestDeclared:
     def sync(self, alias, *declared, handlers=(HANDLER,)):
-        sync_schedules(alias, [Declared(*each) for each in declared], handlers)
+        return sync_schedules(alias, [Declared(*each) for each in declared], handlers)
 
     def test_what_the_code_says_becomes_a_row(self, alias):
         self.sync(alias, (HANDLER, "0 3 * * *", "Europe/Berlin", "skip"))
@@ -509,6 +510,34 @@ class TestDeclared:
         assert not reload(alias, "by hand").withdrawn
         frozen.tick(timedelta(hours=5))
         assert set_enabled(alias, HANDLER, False).next_time is set_enabled(alias, HANDLER, True).next_time is None
+
+    def test_what_another_release_declares_is_not_withdrawn(self, alias, frozen):
+        declared = (HANDLER, "R/PT1H", "UTC", "once")
+        register_node(alias, NodeProfile("new"), timedelta(days=1))
+        assert self.sync(alias, declared)
+        assert self.sync(alias)
+        assert not reload(alias, HANDLER).withdrawn, "a node that lives has just declared it"
+        frozen.tick(FORGOTTEN)
+        self.sync(alias, declared)
+        frozen.tick(FORGOTTEN)
+        assert self.sync(alias)
+        assert not reload(alias, HANDLER).withdrawn, "it has said so again"
+        frozen.tick(1)
+        assert not self.sync(alias)
+        assert reload(alias, HANDLER).withdrawn
+
+    def test_without_another_node_nobody_declares_what_we_do_not(self, alias):
+        own = register_node(alias, NodeProfile("own"), timedelta(days=1))
+        self.sync(alias, (HANDLER, "R/PT1H", "UTC", "once"))
+        assert not sync_schedules(alias, [], [HANDLER], own.lock_owner)
+        assert reload(alias, HANDLER).withdrawn
+
+    def test_what_was_withdrawn_goes_on_when_a_living_node_says_so_again(self, alias):
+        declared = (HANDLER, "R/PT1H", "UTC", "once")
+        self.sync(alias, declared)
+        Schedule.objects.using(alias).update(declared=f"{WITHDRAWN}{reload(alias, HANDLER).declared}", next_time=None)
+        self.sync(alias, declared)
+        assert (reload(alias, HANDLER).withdrawn, reload(alias, HANDLER).next_time) == (False, after(hours=1))
 
     def test_what_is_declared_again_goes_on_as_a_person_left_it(self, alias, frozen):
         declared = (HANDLER, "R/PT1H", "UTC", "once")
