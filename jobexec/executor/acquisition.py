@@ -46,6 +46,8 @@ class JobAcquisition(Loop):
         concurrency = node.settings.tenant_concurrency
         self.tenants = Tenants(node.using, concurrency, pool.jobs_in_hand, self.look) if concurrency else None
         self.waiting = Waiting(strategy_of(node.engine))
+        #: Takes batches that run elsewhere out of a page.
+        self.sift: Callable[[list[list[AcquiredJob]]], list[list[AcquiredJob]]] | None = None
 
     def start(self) -> None:
         # Started again with the lease that it had: what could not be given back when it stopped is still locked.
@@ -75,6 +77,8 @@ class JobAcquisition(Loop):
             acquisition = self._acquire(reserved)
             self.node.meters.acquired(acquisition)
             made = batches(acquisition.jobs)
+            if self.sift is not None:
+                made = self.sift(made)
         finally:
             # What was locked is always handed on: a loop that is being stopped gives it back through the pool.
             self.pool.submit(made, reserved, self.node.using)

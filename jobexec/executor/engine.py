@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from jobexec.conf import EngineSettings, Settings
 from jobexec.operations.look import DEAD_NODES, HISTORY_SOON, OVERRIDES, SCHEDULES_SOON, SUSPENSIONS, TIMERS_SOON
 from jobexec.operations.wake import EVERYTHING, HISTORY, JOBS, SCHEDULES, TIMERS, add_listener, remove_listener
@@ -24,6 +26,7 @@ from .recovery import Recovery
 from .running import RunningJobs
 from .service import Deadline, Loop, Service
 from .settlement import Settlement
+from .solitary import Held, SolitaryAcquisition
 from .suspensions import SuspensionSweep
 from .timers import TimerAcquisition
 
@@ -41,18 +44,25 @@ class Engine(Service):
         pool: Pool,
         running: RunningJobs,
         from_broker: bool = False,
+        held: Held | None = None,
     ) -> None:
-        self.using, self._pool = engine.alias, pool
+        self.using, self._pool, self._held = engine.alias, pool, held
         self.node = Node(settings, engine, pool.load)
         self.heartbeat = Heartbeat(self.node)
-        self._listener = Listener(self.node, self.heard) if can_listen(engine) else None
+        self._listener = Listener(self.node, self.heard) if can_listen(engine) and held is None else None
         self._source = CommitWatch(self.node, self.heard) if can_watch(engine) else self._listener
         self.consumer: BrokerConsumer | None = None
         acquiring = BrokerAcquisition if from_broker else JobAcquisition
+        if held is not None:
+            acquiring = SolitaryAcquisition
         self.acquisition = acquiring(self.node, pool, self._hears_of_jobs, self._in_hand, self._source)
         if isinstance(self.acquisition, BrokerAcquisition):
             self.consumer = BrokerConsumer(self.node, self.acquisition.wake, self.acquisition.look)
             self.acquisition.consumer = self.consumer
+        elif isinstance(self.acquisition, SolitaryAcquisition) and held is not None:
+            self.acquisition.held = held
+        #: What of this engine is in hand besides.
+        self.apart: Callable[[str], list[AcquiredJob]] = lambda using: []
         self.timers = TimerAcquisition(self.node, self._listening)
         self.recovery = Recovery(self.node, self.acquisition.look)
         self.suspensions = SuspensionSweep(self.node)
@@ -71,6 +81,8 @@ class Engine(Service):
 
     @property
     def _loops(self) -> list[Loop]:
+        if self._held is not None:
+            return [self.acquisition]  # one job, and nothing for which others are there
         loops: list[Loop] = [self.recovery, self.suspensions, self.cleanup, self.history, self.timers]
         loops += [self.consumer, self.acquisition] if self.consumer else [self.acquisition]
         return [*loops, self._listener] if self._listener else loops
@@ -92,7 +104,7 @@ class Engine(Service):
 
     def _in_hand(self) -> list[AcquiredJob]:
         # The pool first: an outcome is handed to the settlement before its batch leaves the pool.
-        return self._pool.jobs_in_hand() + self.settlement.jobs_in_hand()
+        return self._pool.jobs_in_hand() + self.settlement.jobs_in_hand() + self.apart(self.using)
 
     def wake(self) -> None:
         """There may be something to do now."""

@@ -10,6 +10,7 @@ from itertools import groupby
 from jobexec.conf import Settings, get_settings
 from jobexec.handlers.base import JobHandler
 from jobexec.handlers.context import JobContext
+from jobexec.operations.locking import is_single_writer
 from jobexec.operations.release import release_jobs
 from jobexec.operations.work import AcquiredJob
 
@@ -19,8 +20,9 @@ from .lane import AsyncLane
 from .outcomes import Outcome
 from .pool import Pool
 from .running import RunningJobs
-from .service import Service, call_in_thread
+from .service import Deadline, Service, call_in_thread
 from .shares import Batch
+from .solitary import Held, Solitude
 from .timeouts import Timeouts
 
 logger = logging.getLogger("jobexec.executor")
@@ -29,6 +31,7 @@ _LOOP_STOP = 10.0
 _GIVE_BACK = 10.0
 _SETTLE_STOP = 10.0
 _LANE_STOP = 2.0
+_CHILD_STOP = 5.0
 
 
 class JobExecutor(Service):
@@ -37,9 +40,18 @@ class JobExecutor(Service):
     Can be embedded: ``executor = JobExecutor(); executor.start(); ...; executor.stop()``. Nothing starts by itself.
     ``settings`` are those of the project by default; ``get_settings().replace(threads=2)`` makes others. With
     ``from_broker`` it is told of jobs by the broker of the settings, and polls the tables for them but seldom.
+    ``command`` starts a process like this one, for jobs that were lost twice; without it they run here, with nothing
+    beside them. With ``held`` it takes over that one job, and does nothing else.
     """
 
-    def __init__(self, settings: Settings | None = None, *, from_broker: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        from_broker: bool = False,
+        command: Sequence[str] = (),
+        held: Held | None = None,
+    ) -> None:
         self.from_broker = from_broker
         self.settings = settings or get_settings()
         self.node_name = self.settings.node_name
@@ -65,9 +77,14 @@ class JobExecutor(Service):
             self.running, self.pool, self.submit, self._restart, self.node_name, settings.max_stuck_threads
         )
         self.engines = {
-            alias: Engine(settings, engine, self.pool, self.running, from_broker)
+            alias: Engine(settings, engine, self.pool, self.running, from_broker, held)
             for alias, engine in settings.engines.items()
         }
+        self.solitude = Solitude(command) if command else None
+        if self.solitude is not None:
+            for alias, engine in self.engines.items():
+                if not is_single_writer(alias):  # which has room for one executor
+                    engine.apart, engine.acquisition.sift = self.solitude.jobs, self.solitude.sift
         self.pool.on_idle = self._flush
         if settings.tenant_concurrency:
             self.pool.on_left = self._left
@@ -82,7 +99,8 @@ class JobExecutor(Service):
         heartbeats, settlements = [each.heartbeat for each in engines], [each.settlement for each in engines]
         meters, monitors = [each.meters for each in engines], [each.monitor for each in engines]
         first = [*heartbeats, *meters, *settlements, *monitors]
-        return [*first, self.timeouts, self.lane, self.pool, *engines]
+        apart = [self.solitude] if self.solitude else []
+        return [*first, self.timeouts, self.lane, self.pool, *apart, *engines]
 
     def start(self) -> None:
         """Start everything; if something cannot start, what has started is stopped and the reason raised."""
@@ -111,10 +129,14 @@ class JobExecutor(Service):
             return self._stop(self.settings.grace_period.total_seconds() if timeout is None else timeout)
 
     def _stop(self, grace: float) -> bool:
-        engines = self.engines.values()
+        engines, deadline = self.engines.values(), Deadline(grace)
         for engine in engines:
             engine.stop(_LOOP_STOP)
+        if self.solitude is not None:
+            self.solitude.ask_to_stop()
         drained = self.pool.stop(grace)
+        if self.solitude is not None:  # each child has a lease of its own: who does not end in time needs us no more
+            self.solitude.stop(deadline.left + _CHILD_STOP)
         drained = self.lane.stop(_LOOP_STOP if drained else _LANE_STOP) and drained
         self.timeouts.stop(_LOOP_STOP)
         for engine in engines:
@@ -139,7 +161,13 @@ class JobExecutor(Service):
     @property
     def idle(self) -> bool:
         """Nothing is queued, runs or waits to be settled here."""
-        return self.pool.empty and all(engine.settlement.empty for engine in self.engines.values())
+        apart = self.solitude is None or self.solitude.empty
+        return apart and self.pool.empty and all(engine.settlement.empty for engine in self.engines.values())
+
+    @property
+    def running_jobs(self) -> int:
+        """How many jobs run on its threads and in processes of their own."""
+        return self.pool.load()["busy_threads"] + (self.solitude.running if self.solitude else 0)
 
     # What the pool asks.
 

@@ -102,7 +102,7 @@ def serve(
     health.drain()
     if shutdown.requested or why:
         text = f"To be started afresh, because {why}. " if why else ""
-        say(f"{text}Draining: {executor.pool.load()['busy_threads']} jobs are running.")
+        say(f"{text}Draining: {executor.running_jobs} jobs are running.")
     shutdown.request()
     drained = executor.stop()
     say(

@@ -248,7 +248,7 @@ def test_two_nodes_of_one_name_are_kept_apart_and_warned(alias, node, caplog):
 def test_a_node_whose_deployment_cannot_be_written_leaves_no_row(alias, configure, monkeypatch):
     settings = get_settings()
     node = Node(settings, settings.engine(alias), dict)
-    monkeypatch.setattr(node, "_write_deployment", lambda: 1 / 0)
+    monkeypatch.setattr(node, "_write_deployment", lambda *args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         node.register()
     assert node.owner == ""

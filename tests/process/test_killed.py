@@ -105,7 +105,7 @@ def test_the_neighbours_of_a_killer_on_its_page_never_pay(alias, run, enqueue, t
             # A node takes some twenty jobs, as long as it does not know how long jobs take.
             assert in_hand > 10, "the page was in hand when its killer struck"
     assert code == 0, executor.text
-    assert turn == 3, "the first loss makes suspects, the second one lonely, the third proves who it is"
+    assert turn == 2, "the first loss makes suspects, the second one lonely; then a process of its own proves who it is"
     assert tables_of(alias) == {killer: [DeadLetterJob]}
     dead = DeadLetterJob.objects.using(alias).get()
     assert "The executor process died while it ran this job" in dead.exception_message
@@ -113,6 +113,43 @@ def test_the_neighbours_of_a_killer_on_its_page_never_pay(alias, run, enqueue, t
     assert set(log.filter(state="successful").values_list("job_id", flat=True)) == neighbours
     assert list(log.filter(state="successful").values_list("attempt", "retries").distinct()) == [(1, 3)]
     assert set(log.filter(state="failed").values_list("job_id", flat=True)) == {killer}
+
+
+@pytest.mark.databases("postgresql", "mariadb")
+def test_what_was_lost_twice_runs_in_a_process_of_its_own_and_nobody_waits(alias, run, enqueue, trace):
+    enqueue("wait", "lonely", str(trace.go), lost_runs=2, process_instance_id="order-1")
+    enqueue("note", "sibling", process_instance_id="order-1")
+    enqueue("wait", "beside", str(trace.go))
+    executor = run("--threads", "2", **SHORT_LEASE).started()
+    until(lambda: {"begun lonely", "begun beside"} <= set(trace.lines()))
+    for number in range(5):
+        enqueue("note", f"n{number}")
+    until(lambda: len(trace.lines()) == 7)
+    assert {line.rsplit(" ", 1)[1] for line in trace.lines() if line.startswith("n")} == {str(executor.pid)}
+    lonely = Job.objects.using(alias).get(lost_runs=2)
+    nodes = dict(ExecutorNode.objects.using(alias).values_list("lock_owner", "name"))
+    assert nodes[lonely.lock_owner].endswith("-solitary")
+    trace.go.touch()
+    until(lambda: all_gone(alias))
+    assert trace.lines()[-1].startswith("sibling") and "ended lonely" in trace.lines()
+    until(lambda: ExecutorNode.objects.using(alias).count() == 1)
+    executor.send(signal.SIGTERM)
+    assert executor.ended() == 0, executor.text
+    assert not (ExecutorNode.objects.using(alias).exists() or ExclusiveLock.objects.using(alias).exists())
+
+
+@pytest.mark.databases("postgresql")
+def test_a_drain_waits_for_what_runs_in_a_process_of_its_own(alias, run, enqueue, trace):
+    enqueue("wait", "lonely", str(trace.go), lost_runs=2)
+    executor = run("--threads", "2", **SHORT_LEASE).started()
+    until(lambda: trace.lines() == ["begun lonely"])
+    executor.send(signal.SIGTERM)
+    executor.said("Draining")
+    enqueue("note", "later")
+    trace.go.touch()
+    assert executor.ended() == 0, executor.text
+    assert trace.lines() == ["begun lonely", "ended lonely"], executor.text
+    assert not ExecutorNode.objects.using(alias).exists()
 
 
 @pytest.mark.databases("postgresql", "sqlite")

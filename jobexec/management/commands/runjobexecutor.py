@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +28,7 @@ from jobexec.executor.recycling import Limits, Reason, check_memory, parse_count
 from jobexec.executor.reload import SourceWatcher, source_files
 from jobexec.executor.report import PROBES, Report
 from jobexec.executor.shutdown import Shutdown, serve
+from jobexec.executor.solitary import Held, SolitaryAcquisition
 from jobexec.executor.supervisor import Supervisor
 from jobexec.executor.systemd import Notifier
 from jobexec.management.logs import configure_logging
@@ -55,6 +56,7 @@ class Command(BaseCommand):
         add("--until-empty", action="store_true", help="End when nothing is due, nothing runs and no retry waits.")
         add("--check", action="store_true", help="Validate settings, databases and migrations, and exit.")
         add("--reload", action="store_true", default=None, help="Restart when source files change; default DEBUG.")
+        add("--solitary", type=_typed(Held.parse), help=SUPPRESS)
         add("--noreload", "--no-reload", action="store_false", dest="reload", help="Do not, also with DEBUG.")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -73,6 +75,8 @@ class Command(BaseCommand):
         except JobExecError as error:
             raise CommandError(str(error)) from error
         leave_connections()  # this thread only waits from now on
+        if options["solitary"] is not None:
+            sys.exit(self._solitary(settings, options["solitary"]))
         if options["check"]:
             self.stdout.write(self.style.SUCCESS("The job executor can start."))
             return
@@ -87,6 +91,17 @@ class Command(BaseCommand):
             return self._supervise(settings, options)
         return self._serve(settings, options, limits)
 
+    def _solitary(self, settings: Settings, held: Held) -> int:
+        """For one job, that another process hands over; without what there is once for a service."""
+        name = f"{settings.node_name}-solitary"
+        shutdown, settings = Shutdown(), settings.replace(threads=1, engines=[held.using], node_name=name)
+        shutdown.install()
+        executor = JobExecutor(settings, held=held)
+        executor.start()
+        acquisition = executor.engines[held.using].acquisition
+        assert isinstance(acquisition, SolitaryAcquisition)
+        return serve(executor, shutdown, lambda: acquisition.over and executor.idle, _say_nothing)
+
     def _settings(self, options: dict[str, Any]) -> Settings:
         return get_settings().replace(
             threads=options["threads"],
@@ -100,7 +115,9 @@ class Command(BaseCommand):
     def _serve(self, settings: Settings, options: dict[str, Any], limits: Limits) -> int:
         shutdown = Shutdown()
         shutdown.install()
-        executor = JobExecutor(settings, from_broker=options["from_broker"])
+        # Only of a process that was started by a command can another one be started.
+        command = autoreload.get_child_arguments() if getattr(self, "_called_from_command_line", False) else ()
+        executor = JobExecutor(settings, from_broker=options["from_broker"], command=command)
         health, above, notifier = Health(executor), supervisor(), Notifier.from_environment()
         server = None if above else self._health_server(options, health.report)
         listeners = [each.tell for each in (above, notifier) if each]

@@ -15,6 +15,7 @@ import pytest
 from jobexec.exceptions import Unauthenticated
 from jobexec.gateways import access, hub
 from jobexec.gateways.access import limits, memory, tokens
+from jobexec.gateways.grpc import feeds
 from jobexec.gateways.hub import watch
 from jobexec.models import GatewayClient
 from jobexec.operations.gateway_clients import create_client, set_client_enabled
@@ -147,11 +148,19 @@ def test_what_a_disabled_stream_has_heard_is_told_to_others(gateway, monkeypatch
     monkeypatch.setattr(memory, "SECONDS", 0.0)
     for probe in ("PROBE", "PROBE_WHEN_DEAF"):
         monkeypatch.setattr(watch, probe, 600.0)
+    looks, look = [], feeds.Feed._look
+
+    async def counted(feed, room):
+        found = await look(feed, room)
+        looks.append(found)
+        return found
+
+    monkeypatch.setattr(feeds.Feed, "_look", counted)
     secrets = [create_client(gateway.alias, name=name)[1] for name in ("java", "go")]
     streams = []
     for number, secret in enumerate(secrets, 1):
         streams.append(Streamed(as_client(gateway, f"Bearer {secret}").stream("payment", deadline=90)))
-        gateway.waiting(number)
+        until(lambda n=number: len(looks) == n)  # nobody was verified before, and looks only now
     set_client_enabled(gateway.alias, "java", False)
     gateway.make("payment")
     until(lambda: len(streams[1].jobs) == 1)
