@@ -141,9 +141,7 @@ class Solitude(Service):
             release_jobs(work.using, [work])
             if code is not None and not self._closed:
                 self._broken_until = clock.monotonic() + _BROKEN
-                text = (
-                    "Job %s could not be given to a process of its own (it ended with %s); nothing runs beside it"
-                )
+                text = "Job %s could not be given to a process of its own (it ended with %s); nothing runs beside it"
                 logger.error(text, work.id, code, extra=log_fields(work))
         finally:
             with self._changed:

@@ -91,6 +91,15 @@ class Command(BaseCommand):
             return self._supervise(settings, options)
         return self._serve(settings, options, limits)
 
+    def _command(self) -> list[str]:
+        """What has started this process; empty if nothing has that could be repeated."""
+        if not getattr(self, "_called_from_command_line", False):
+            return []
+        try:
+            return autoreload.get_child_arguments()
+        except RuntimeError:  # python -c
+            return []
+
     def _solitary(self, settings: Settings, held: Held) -> int:
         """For one job, that another process hands over; without what there is once for a service."""
         name = f"{settings.node_name}-solitary"
@@ -115,9 +124,7 @@ class Command(BaseCommand):
     def _serve(self, settings: Settings, options: dict[str, Any], limits: Limits) -> int:
         shutdown = Shutdown()
         shutdown.install()
-        # Only of a process that was started by a command can another one be started.
-        command = autoreload.get_child_arguments() if getattr(self, "_called_from_command_line", False) else ()
-        executor = JobExecutor(settings, from_broker=options["from_broker"], command=command)
+        executor = JobExecutor(settings, from_broker=options["from_broker"], command=self._command())
         health, above, notifier = Health(executor), supervisor(), Notifier.from_environment()
         server = None if above else self._health_server(options, health.report)
         listeners = [each.tell for each in (above, notifier) if each]
