@@ -1,12 +1,14 @@
 """What all tests of the gateways need."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.db.models import JSONField
 
 from jobexec.gateways import hub
+from jobexec.gateways.access import limits
 from tests.gateways.v2 import URLS, V2
 
 
@@ -15,6 +17,13 @@ def no_hub_is_left() -> Iterator[None]:
     """A hub that a test leaves behind would watch a database that is being emptied."""
     yield
     hub.close_all()
+
+
+@pytest.fixture
+def no_refill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No allowance fills again while the test runs, however slow the machine is."""
+    monkeypatch.setattr(limits, "clock", SimpleNamespace(monotonic=lambda: 1000.0))
+    monkeypatch.setattr(limits.buckets, "_levels", {})
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
 """Camunda 7's API: what a worker says about its tasks, over HTTP and down to the row."""
 
 from datetime import timedelta
-from types import SimpleNamespace
 
 import pytest
 
 from jobexec import job
 from jobexec.clock import FrozenClock
-from jobexec.gateways.access import limits
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, Job
 from jobexec.operations import suspend
 from jobexec.operations.gateway_clients import create_client
@@ -382,7 +380,7 @@ def test_variables_that_are_too_large_are_refused(alias, rest, settings):
 
 
 @pytest.mark.databases("sqlite")
-def test_what_ends_a_task_is_not_counted_against_the_rate(alias, closed):
+def test_what_ends_a_task_is_not_counted_against_the_rate(alias, closed, no_refill):
     shop = client(alias, max_requests_per_second=1)
     row = make_external(alias)
     assert len(shop.fetch("payment")) == 1
@@ -392,9 +390,7 @@ def test_what_ends_a_task_is_not_counted_against_the_rate(alias, closed):
 
 @pytest.mark.databases("sqlite")
 @pytest.mark.parametrize("verb", ["complete", "failure", "bpmnError", "extendLock", "unlock"])
-def test_what_is_said_of_no_task_is_bounded(alias, closed, monkeypatch, verb):
-    monkeypatch.setattr(limits, "clock", SimpleNamespace(monotonic=lambda: 1000.0))
-    monkeypatch.setattr(limits.buckets, "_levels", {})
+def test_what_is_said_of_no_task_is_bounded(alias, closed, no_refill, verb):
     shop = client(alias, max_requests_per_second=1)
     said = {"workerId": "w", "errorCode": "X", "newDuration": 9}
     answers = [shop.post(f"/external-task/1/{verb}", **said)[0] for _ in range(102)]

@@ -83,11 +83,11 @@ class TestAccess:
         assert code_of(client.ResolveIncident, incidentKey=1) == Code.PERMISSION_DENIED
 
     @pytest.mark.databases("sqlite")
-    def test_too_many_requests_are_told_to_pause_but_may_hand_in(self, gateway):
+    def test_too_many_requests_are_told_to_pause_but_may_hand_in(self, gateway, no_refill):
         made = gateway.make("payment")
         client = self.worker(gateway, max_requests_per_second=1)
         assert len(client.activate("payment")) == 1
-        assert code_of(lambda: [client.activate("payment") for _ in range(20)]) == Code.RESOURCE_EXHAUSTED
+        assert code_of(lambda: client.activate("payment")) == Code.RESOURCE_EXHAUSTED
         client.CompleteJob(jobKey=made.job_key)
 
 
