@@ -332,6 +332,13 @@ def test_guesses_cost_few_queries(frozen):
     assert ask(work, "Bearer jxc_same").status_code == 401
 
 
+def test_what_was_refused_a_moment_ago_is_refused_without_asking_also_when_that_ends_meanwhile(monkeypatch):
+    monkeypatch.setattr(views, "is_refused", lambda authorization: True)  # and forgotten right afterwards
+    with CaptureQueriesContext(connection) as captured:
+        assert ask_async(work_async, "Bearer jxc_same").status_code == 401
+    assert not queries_of(captured)
+
+
 def test_guesses_at_one_address_keep_nobody_out(frozen):
     _row, secret = create_client("default", name="java")
     assert ask(work, f"Bearer {secret}").status_code == 200

@@ -40,6 +40,9 @@ class Refusal:
     headers: dict[str, str] = field(default_factory=dict)
 
 
+#: Tells the client of a request. Raises Unauthenticated, NotAllowed and TooManyRequests.
+Who = Callable[[HttpRequest], Client]
+
 #: Makes the answer to a request that is refused; the headers are added to it.
 Problem = Callable[[HttpRequest, Refusal], HttpResponse]
 
@@ -91,11 +94,11 @@ class _Rule:
     problem: Problem
     counts: Allowance
 
-    def refusal(self, request: HttpRequest, client: Client | None = None) -> Refusal | None:
-        """Why the request is not served; None if it is. Asks the database if it is not told who the client is."""
+    def refusal(self, request: HttpRequest, who: Who | None = None) -> Refusal | None:
+        """Why the request is not served; None if it is. Asks the database, unless ``who`` tells the client without."""
         try:
             refuse_other_sites(request)
-            client = client or _client(request)
+            client = (who or _client)(request)
             client.check(*self.permissions)
             limit(client, self.counts)
             if not is_json(request):
@@ -153,11 +156,8 @@ def _awaited(
 ) -> Callable[..., Awaitable[HttpResponseBase]]:
     @wraps(view)
     async def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        client = known(_authorization(request))
-        if client or is_refused(_authorization(request)):  # neither asks the database
-            refusal = rule.refusal(request, client)
-        else:
-            refusal = await sync_to_async(rule.refusal)(request)
+        who = _remembered(request)
+        refusal = rule.refusal(request, who) if who else await sync_to_async(rule.refusal)(request)
         if refusal:
             return rule.refused(request, refusal)
         with rule.acting(request):
@@ -166,6 +166,18 @@ def _awaited(
         return response
 
     return wrapped
+
+
+def _remembered(request: HttpRequest) -> Who | None:
+    """What tells the client, or refuses it, as it is remembered now; None if the database has to be asked."""
+    client = known(_authorization(request))
+    if client:
+        return lambda _: client
+    return _nobody if is_refused(_authorization(request)) else None
+
+
+def _nobody(request: HttpRequest) -> Client:
+    raise Unauthenticated
 
 
 def _client(request: HttpRequest) -> Client:
