@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import logging
+import threading
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -20,6 +21,8 @@ from jobexec.gateways import access
 from jobexec.gateways.access import limits, memory, strangers, users, verify, views
 from jobexec.gateways.access.limits import Buckets, buckets
 from jobexec.operations.gateway_clients import change_client, create_client
+from tests.support.threads import together
+from tests.support.waiting import passed
 
 pytestmark = pytest.mark.django_db
 
@@ -429,3 +432,27 @@ def test_a_client_that_is_forgotten_meanwhile_is_no_query_in_the_event_loop(monk
     monkeypatch.setattr(views, "known", lambda *given: next(found, None))
     monkeypatch.setattr(views, "authenticate", lambda *given, **more: pytest.fail("The database was asked."))
     assert ask_async(work_async, "Bearer jxc_x").status_code == 200
+
+
+@pytest.mark.transactional
+@pytest.mark.databases("sqlite")
+def test_threads_with_one_password_count_as_one_try(alias, let_in, monkeypatch):
+    ann = get_user_model()(pk=1, username="ann", is_superuser=True)
+    looked, all_have, calls, recall = [], threading.Event(), [], memory.recall
+
+    def recalled(key):
+        found = recall(key)
+        looked.append(found)
+        if len(looked) >= 8:
+            all_have.set()
+        return found
+
+    def slow(**given):
+        calls.append(given["username"])
+        passed(all_have)
+        return ann
+
+    monkeypatch.setattr(memory, "recall", recalled)
+    monkeypatch.setattr(users, "authenticate", slow)
+    codes = together(alias, *[lambda: ask(work, basic("ann", "correct horse")).status_code] * 8)
+    assert (codes, calls) == ([200] * 8, ["ann"])

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import secrets
 import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import datetime
 
 from jobexec import clock
@@ -28,6 +30,7 @@ _lock = threading.Lock()
 _clients: dict[tuple[str, ...], tuple[Client, float]] = {}
 #: Credentials that were refused, and until when they are not looked at again; apart, so that they displace nobody.
 _refused: dict[tuple[str, ...], float] = {}
+_asked: dict[tuple[str, ...], Future[Client]] = {}
 
 
 def disguised(text: str) -> str:
@@ -70,6 +73,30 @@ def refuse(key: tuple[str, ...]) -> None:
         if len(_refused) >= _MOST:
             _refused.clear()
         _refused[key] = clock.monotonic() + SECONDS
+
+
+def single_flight(key: tuple[str, ...], ask: Callable[[], Client]) -> Client:
+    """What ``ask`` returns or raises: while one thread asks with this key, others wait for its answer."""
+    with _lock:
+        asked = _asked.get(key)
+        future = asked or _asked.setdefault(key, Future())
+    try:
+        if asked is None:
+            _answer(key, future, ask)
+        return future.result()
+    finally:
+        del asked, future  # an error holds this frame
+
+
+def _answer(key: tuple[str, ...], future: Future[Client], ask: Callable[[], Client]) -> None:
+    try:
+        client = ask()
+    except BaseException as error:
+        del _asked[key]
+        future.set_exception(error)
+    else:
+        del _asked[key]
+        future.set_result(client)
 
 
 def forget() -> None:

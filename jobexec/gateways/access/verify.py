@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 
 from django.db.models import Q
 from django.http import HttpRequest
@@ -60,7 +61,9 @@ def authenticate(
     key = _key(authorization, certificate_names)
     client = known(authorization, certificate_names) or memory.recall(key)
     if client is None:
-        client = _asked(key, authorization, certificate_names, request, address)
+        ask = partial(_asked, key, authorization, certificate_names, request, address)
+        # One worker's threads come at the same moment: they are one try, and one query.
+        client = memory.single_flight((address, *key), ask)
     return users.within_tenants(client, request)
 
 
@@ -72,6 +75,8 @@ def is_refused(authorization: str | None, certificate_names: Sequence[str] = ())
 def _asked(
     key: tuple[str, ...], authorization: str | None, names: Sequence[str], request: HttpRequest | None, address: str
 ) -> Client:
+    if client := memory.recall(key):  # by now
+        return client
     if memory.is_refused(key):
         raise Unauthenticated
     # Who was let in before is no stranger, whoever else is at that address.
