@@ -14,7 +14,7 @@ from .metadata import of_metadata
 from .notice import announce
 from .strangers import address_of, turned_away
 from .verify import authenticate, forget, is_refused, known, was_known
-from .views import Problem, Refusal, client_of, is_still_let_in, protected
+from .views import Problem, Refusal, client_of, is_still_let_in, not_logged, protected
 
 __all__ = [
     "ANYBODY",
@@ -39,6 +39,7 @@ __all__ = [
     "is_still_let_in",
     "known",
     "limit",
+    "not_logged",
     "of_metadata",
     "operator_of",
     "protected",

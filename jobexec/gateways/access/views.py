@@ -57,10 +57,13 @@ def problem_json(request: HttpRequest, refusal: Refusal) -> HttpResponse:
         "instance": request.path,
     }
     response = JsonResponse(body, status=refusal.status, content_type="application/problem+json")
-    if refusal.title == "RESOURCE_EXHAUSTED":
-        # An answer like any other, which may come a thousand times a second: Django would log, and mail, each as an
-        # error.
-        response._has_been_logged = True  # type: ignore[attr-defined]
+    return not_logged(response) if refusal.title == "RESOURCE_EXHAUSTED" else response
+
+
+def not_logged(response: HttpResponse) -> HttpResponse:
+    """The answer to what is too much, which may come a thousand times a second: Django would log, and mail, each as an
+    error."""
+    response._has_been_logged = True  # type: ignore[attr-defined]
     return response
 
 
@@ -119,6 +122,8 @@ class _Rule:
 
     def refused(self, request: HttpRequest, refusal: Refusal) -> HttpResponse:
         response = self.problem(request, refusal)
+        if refusal.title == "RESOURCE_EXHAUSTED":
+            not_logged(response)
         for name, value in refusal.headers.items():
             response[name] = value
         return response

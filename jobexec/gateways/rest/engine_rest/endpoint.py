@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 
 from jobexec.exceptions import InvalidJob, JobNotFound, JobStateError, NotAllowed
 from jobexec.gateways import hub
-from jobexec.gateways.access import REQUESTS, Allowance, protected
+from jobexec.gateways.access import REQUESTS, Allowance, not_logged, protected
 from jobexec.gateways.rest.common import database
 from jobexec.gateways.rest.unstorable import EXPECTED, UNSTORABLE
 from jobexec.operations.audit import carried
@@ -66,7 +66,7 @@ def guarded(*methods: str, permission: str = "work", counts: Allowance = REQUEST
             except EngineError as error:
                 return answer(error)
             except hub.Overloaded:
-                return answer(EngineError(500, "InvalidRequestException", _TOO_MANY))
+                return not_logged(answer(EngineError(500, "InvalidRequestException", _TOO_MANY)))
             except UNSTORABLE:
                 return answer(invalid(EXPECTED))
             except Exception:
