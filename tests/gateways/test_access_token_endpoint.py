@@ -2,18 +2,27 @@
 
 import base64
 import json
+import logging
 from urllib.parse import quote_plus
 
 import pytest
 from django.test import Client
 from django.urls import include, path
 
+from jobexec.clock import FrozenClock
 from jobexec.gateways import access
+from jobexec.gateways.access import memory
 from jobexec.operations.gateway_clients import create_client, set_client_enabled
 
 urlpatterns = [path("oauth/", include("jobexec.gateways.access.urls"))]
 pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
 FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.fixture
+def frozen():
+    with FrozenClock() as clock:
+        yield clock
 
 
 @pytest.fixture(autouse=True)
@@ -112,3 +121,28 @@ def test_a_client_that_is_disabled_gets_none():
     _row, secret = create_client("default", name="java")
     set_client_enabled("default", "java", False)
     assert ask({"client_id": "java", "client_secret": secret}).status_code == 401
+
+
+def test_guesses_at_one_address_keep_nobody_out_who_got_a_token_from_there(frozen, caplog):
+    _row, secret = create_client("default", name="java")
+    _row, other = create_client("default", name="go")
+    for ways in ({"data": {"client_id": "java", "client_secret": secret}}, {"headers": basic("java", secret)}):
+        assert ask(**ways).status_code == 200
+        codes = {ask({"client_id": "java", "client_secret": f"jxc_{number}"}).status_code for number in range(50)}
+        assert codes == {401, 503}
+        assert ask(**ways).status_code == 200
+        assert ask({"client_id": "go", "client_secret": other}).status_code == 503
+        frozen.tick(memory.SECONDS)
+    assert not [line for line in caplog.records if line.levelno >= logging.ERROR]  # Django would mail each
+
+
+def test_a_client_that_is_refused_costs_a_query_in_a_while(frozen, django_assert_num_queries):
+    _row, secret = create_client("default", name="java")
+    wanted = {"client_id": "java", "client_secret": secret}
+    assert ask(wanted).status_code == 200
+    set_client_enabled("default", "java", False)
+    with django_assert_num_queries(1):
+        assert {ask(wanted).status_code for _ in range(9)} == {401}
+    set_client_enabled("default", "java", True)
+    frozen.tick(memory.SECONDS)
+    assert ask(wanted).status_code == 200

@@ -18,7 +18,7 @@ from django.test.utils import CaptureQueriesContext
 
 from jobexec.clock import FrozenClock
 from jobexec.gateways import access
-from jobexec.gateways.access import limits, memory, strangers, users, verify, views
+from jobexec.gateways.access import limits, memory, strangers, tokens, users, verify, views
 from jobexec.gateways.access.limits import Buckets, buckets
 from jobexec.operations.gateway_clients import change_client, create_client
 from tests.support.threads import together
@@ -456,3 +456,10 @@ def test_threads_with_one_password_count_as_one_try(alias, let_in, monkeypatch):
     monkeypatch.setattr(users, "authenticate", slow)
     codes = together(alias, *[lambda: ask(work, basic("ann", "correct horse")).status_code] * 8)
     assert (codes, calls) == ([200] * 8, ["ann"])
+
+
+def test_a_token_that_was_signed_here_is_no_guess(frozen):
+    row, _secret = create_client("default", name="java")
+    token, _seconds = tokens.issue(row)
+    assert {ask(work, f"Bearer jxc_{number}").status_code for number in range(50)} == {401, 503}
+    assert ask(work, f"Bearer {token}").status_code == 200

@@ -17,11 +17,12 @@ from jobexec.conf import get_settings
 from jobexec.exceptions import TooManyRequests, Unauthenticated
 from jobexec.models import GatewayClient
 
-from . import tokens
+from . import memory, tokens
 from .client import ANYBODY, client_of_row
 from .credentials import Basic, parse
 from .strangers import Guesses, address_of
 from .verify import row_of
+from .views import not_logged
 
 _DESCRIPTIONS = {
     "invalid_client": "The client id or its secret is not valid.",
@@ -51,7 +52,7 @@ def token(request: HttpRequest) -> HttpResponse:
     except TooManyRequests as error:
         response = _error("temporarily_unavailable", status=503)
         response["Retry-After"] = str(math.ceil(error.retry_after))
-        return response
+        return not_logged(response)
     text, seconds = tokens.issue(row, its_digest)
     allowed = (client_of_row(row) if row else ANYBODY).permissions
     # What is asked for comes back: some clients take any other for an error.
@@ -71,21 +72,34 @@ def _form(request: HttpRequest) -> dict[str, str]:
 
 
 def _row(request: HttpRequest, form: dict[str, str]) -> tuple[GatewayClient, str]:
+    names, secret = _credentials(request, form)
+    key = ("token", memory.disguised(f"{names[0]}:{secret}"[: memory.MAX_LENGTH]))
+    if memory.is_refused(key):
+        raise Unauthenticated
+    # Who got a token before is no stranger, whoever else is at that address.
+    known = memory.was_known(key)
+    guesses = Guesses(None if known else address_of(request.META.get("REMOTE_ADDR") or ""))
+    for name in names:
+        try:
+            found = row_of(Basic(name, secret), guesses)
+        except Unauthenticated:
+            continue
+        memory.remember(key, client_of_row(found[0]), found[0].expiration_time)
+        return found
+    memory.refuse(key)
+    raise Unauthenticated
+
+
+def _credentials(request: HttpRequest, form: dict[str, str]) -> tuple[list[str], str]:
+    """The names that may be meant, and the secret."""
     header = request.META.get("HTTP_AUTHORIZATION", "").strip()
-    guesses = Guesses(address_of(request.META.get("REMOTE_ADDR") or ""))
     if not header:
-        return row_of(Basic(form.get("client_id", ""), form.get("client_secret", "")), guesses)
+        return [form.get("client_id", "")], form.get("client_secret", "")
     credentials = parse(header)
     if not isinstance(credentials, Basic):
         raise Unauthenticated
-    try:
-        return row_of(credentials, guesses)
-    except Unauthenticated:
-        # RFC 6749 has the id encoded as in a form before it is joined with the secret; not every client does.
-        name = unquote_plus(credentials.name)
-        if name == credentials.name:
-            raise
-        return row_of(Basic(name, credentials.secret), guesses)
+    # RFC 6749 has the id encoded as in a form before it is joined with the secret; not every client does.
+    return list(dict.fromkeys([credentials.name, unquote_plus(credentials.name)])), credentials.secret
 
 
 def _error(code: str, status: int = 400) -> HttpResponse:
