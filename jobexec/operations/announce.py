@@ -11,6 +11,8 @@ from django.dispatch import Signal
 from jobexec import signals
 from jobexec.models import AbstractJob, DeadLetterJob, Job
 
+from .audit import acting
+
 
 def failure_signal(moved: AbstractJob, error: BaseException | None) -> tuple[Signal, dict[str, Any]]:
     """What tells of a run that did not succeed, by where its job now is; and the arguments of the signal."""
@@ -23,8 +25,13 @@ def failure_signal(moved: AbstractJob, error: BaseException | None) -> tuple[Sig
 def announce(signal: Signal, using: str, sender: type[Any], **values: Any) -> None:
     """Send a signal of :mod:`jobexec.signals` once the current transaction commits; an error in a receiver is logged.
 
-    Costs nothing while nobody listens. A rolled back change is never announced.
+    Costs nothing while nobody listens. A rolled back change is never announced. What a receiver changes is no deed of
+    the operator whose change it hears of.
     """
     if signal.receivers and signal.has_listeners(sender):
-        send = partial(signal.send_robust, sender=sender, using=using, **values)
-        transaction.on_commit(send, using=using, robust=True)
+        transaction.on_commit(partial(_send, signal, sender=sender, using=using, **values), using=using, robust=True)
+
+
+def _send(signal: Signal, **values: Any) -> None:
+    with acting(None):
+        signal.send_robust(**values)

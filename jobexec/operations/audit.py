@@ -81,12 +81,13 @@ _change: ContextVar[_Change | None] = ContextVar("jobexec_change", default=None)
 
 @contextmanager
 def acting(operator: Operator | None) -> Iterator[None]:
-    """What verbs change within is the operator's deed; nobody's with None."""
-    token = _operator.set(operator)
+    """What verbs change within is the operator's deed; nobody's with None. It is no part of a change outside."""
+    token, change = _operator.set(operator), _change.set(None)
     try:
         yield
     finally:
         _operator.reset(token)
+        _change.reset(change)
 
 
 def carried(function: Callable[P, R]) -> Callable[P, R]:
@@ -247,13 +248,14 @@ def note_jobs(
         tables=before.tables | {table},
         tenants=before.tenants | set(tenants),
     )
-    columns = _about(noted)
     if change.noted is None:
         single = old if noted.count == 1 else None
-        row = _insert(using, change, old=single, new=change.arguments, **columns)
+        row = _insert(using, change, old=single, new=change.arguments, **_about(noted))
         noted = replace(noted, pk=row.pk)
+    elif noted == replace(before, count=noted.count):  # its ids are full: they are not written once more for each job
+        count_more(using, len(ids))
     else:
-        AuditLog.objects.using(using).filter(pk=noted.pk).update(**columns, old_value=None)
+        AuditLog.objects.using(using).filter(pk=noted.pk).update(**_about(noted), old_value=None)
     change.noted = noted
 
 

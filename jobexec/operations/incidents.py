@@ -107,11 +107,11 @@ def annotate_incident(id: UUID | str, text: str, *, using: str | None = None) ->
     database = database_of(None, using)
     with atomic(database):
         found = Incident.objects.using(database).filter(pk=_id(id))
-        old = found.values("annotation", "tenant_id").first() if is_on() else None
+        old = found.values("pk", "annotation", "tenant_id").first() if is_on() else None
         changed = found.update(annotation=storable(text)[:ANNOTATION_LENGTH])
         if old is not None:
             before = {"annotation": old["annotation"]}
-            note(database, "incident", id, old=before, new={"annotation": text}, tenant=old["tenant_id"])
+            note(database, "incident", old["pk"], old=before, new={"annotation": text}, tenant=old["tenant_id"])
     if not changed:  # outside, or a transaction of the caller's could not go on
         raise Incident.DoesNotExist(f"There is no incident {str(id)!r}.")
 

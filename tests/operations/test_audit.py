@@ -6,11 +6,11 @@ import pytest
 from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 
-from jobexec import clock, job, operations
+from jobexec import clock, job, operations, signals
 from jobexec.exceptions import InvalidJob
 from jobexec.handlers import registry
 from jobexec.models import AuditLog, DeadLetterJob, Deployment, Incident, IncidentState, Job, OperatorType, TimerJob
-from jobexec.operations import batches, gateway_clients
+from jobexec.operations import audit, batches, gateway_clients
 from jobexec.operations.audit import LONGEST, MOST_IDS, Operator, acting
 from jobexec.operations.cleanup import clean_up_history
 from jobexec.operations.deployments import deploy
@@ -81,6 +81,34 @@ def test_only_so_many_ids_are_kept(alias):
     operations.delete_jobs([job.pk for job in jobs], using=alias)
     (entry,) = audit_log(alias)
     assert (entry.count, len(entry.scope["ids"])) == (MOST_IDS + 5, MOST_IDS)
+
+
+def test_ids_that_are_full_are_not_written_once_more_for_each_job(alias, monkeypatch):
+    monkeypatch.setattr(audit, "MOST_IDS", 2)
+    jobs = [make_job(alias, priority=number) for number in range(4)]
+    with CaptureQueriesContext(connections[alias]) as queries:
+        operations.move_to_dead_letter([job.pk for job in jobs], using=alias)
+    (entry,) = audit_log(alias)
+    assert (entry.count, entry.scope) == (4, {"ids": [str(job.pk) for job in jobs[:2]]})
+    updates = [each["sql"] for each in queries if each["sql"].startswith(f'UPDATE "{AuditLog._meta.db_table}"')]
+    assert len(updates) == 3
+    assert ["scope" in each for each in updates] == [True, False, False]
+
+
+@pytest.mark.transactional
+def test_what_a_receiver_of_a_signal_changes_is_no_deed_of_the_operator(alias):
+    dead, other = make_row(DeadLetterJob, alias), make_job(alias)
+
+    def receiver(using, **kwargs):
+        operations.set_priority(other, 5, using=using)
+
+    signals.job_requeued.connect(receiver)
+    try:
+        operations.requeue(dead, using=alias)
+    finally:
+        signals.job_requeued.disconnect(receiver)
+    assert Job.objects.using(alias).get(pk=other.pk).priority == 5
+    assert [said(entry) for entry in audit_log(alias)] == [("requeue", "deadletterjob", str(dead.pk), 1)]
 
 
 def test_what_was_left_alone_is_not_in_it(alias):
@@ -219,9 +247,9 @@ def test_long_values_are_cut(alias):
         category="default",
         state=IncidentState.OPEN,
     )
-    operations.annotate_incident(incident.pk, "x" * 4000, using=alias)
+    operations.annotate_incident(incident.pk.hex.upper(), "x" * 4000, using=alias)
     (entry,) = audit_log(alias)
-    assert entry.new_value == {"annotation": "x" * LONGEST + "…"}
+    assert (entry.object_id, entry.new_value) == (str(incident.pk), {"annotation": "x" * LONGEST + "…"})
 
 
 def test_deployments(alias):
