@@ -63,6 +63,8 @@ class TableAdmin(ModelAdmin):
     """Columns that the list does not load."""
     tenant_column: ClassVar[str | None] = None
     """The column that holds a row's tenant. Who may see only some tenants does not see a table without one."""
+    audit_name: ClassVar[str] = "pk"
+    """The attribute of a row by which the audit log knows it."""
 
     actions: Any = ()
     list_per_page = 50
@@ -231,9 +233,10 @@ class TableAdmin(ModelAdmin):
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """The audit log, with what is about this row."""
-        if self.get_object(request, unquote(object_id)) is None:
+        row = self.get_object(request, unquote(object_id))
+        if row is None:
             raise Http404
-        return HttpResponseRedirect(f"{self.list_url(AuditLog)}?{urlencode({'q': unquote(object_id)})}")
+        return HttpResponseRedirect(f"{self.list_url(AuditLog)}?{urlencode({'q': getattr(row, self.audit_name)})}")
 
     def page_url(self, key: Any) -> str:
         """The address of a row's page."""

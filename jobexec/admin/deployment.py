@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
-from django.contrib.admin.models import DELETION
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
@@ -111,9 +110,6 @@ class RetireRegistrations(RegistrationAction):
         )
         return text % {"count": count, **data}
 
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Registration for %(node_name)s retired.") % data
-
 
 class Retire(Action):
     """Delete deployments that no job and no living node needs."""
@@ -122,7 +118,6 @@ class Retire(Action):
     description = gettext_lazy("Retire selected %(verbose_name_plural)s…")
     label = gettext_lazy("Retire…")
     form_class = ConfirmForm
-    flag = DELETION
     dangerous = True
     warning = gettext_lazy("What jobs name, or a living node has, is left alone. The registrations go with them.")
 
@@ -132,9 +127,6 @@ class Retire(Action):
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return ngettext("%(count)d deployment retired.", "%(count)d deployments retired.", count) % {"count": count}
-
-    def remembered(self, data: Mapping[str, Any]) -> str:
-        return _("Retired.")
 
     def respond(self, modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
         return None  # its page is gone

@@ -47,6 +47,7 @@ class GatewayClientAdmin(TableAdmin):
     search_help_text = gettext_lazy("How the name begins.")
     sortable_by = ("name", "expires", "used")
     ordering = ("name",)
+    audit_name = "name"
     actions = (RotateSecret(), RetireSecret(), EnableClient(), DisableClient(), DeleteClients())
     change_form_template = "admin/jobexec/gateway_client_page.html"
 

@@ -60,6 +60,7 @@ class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
     search_help_text = gettext_lazy("How the name begins, or that of the handler.")
     sortable_by = ("name", "next", "last", "fired")
     ordering = ("name",)
+    audit_name = "name"
     actions = (FireNow(), Enable(), Disable(), DeleteSchedules())
     change_form_template = "admin/jobexec/schedule_page.html"
 

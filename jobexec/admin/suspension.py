@@ -68,6 +68,7 @@ class SuspensionAdmin(OperationPermissions, AddSuspension):
     search_fields = ("value__startswith",)
     ordering = ("-id",)
     actions = (Lift(),)
+    audit_name = "audit_name"
 
     tenant_column = "value"
 

@@ -96,6 +96,11 @@ class Suspension(models.Model):
             return self.value
         return f"{parts['process_definition_key']} ({parts['tenant_id'] or '-'})"
 
+    @property
+    def audit_name(self) -> str:
+        """What the audit log calls it: what it covers, since a row is made anew each time."""
+        return "/".join(parts_of(self.scope, self.value).values())
+
     def begun(self, now: datetime) -> bool:
         """Whether the time has come from which it is in force."""
         return self.suspend_time is None or self.suspend_time <= now

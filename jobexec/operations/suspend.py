@@ -120,8 +120,7 @@ def _write(using: str, column: str, value: str, period: Period) -> Suspension:
 
 def _note(using: str, column: str, value: str, **said: Any) -> None:
     if column != Scope.JOB:  # which is noted as the job
-        parts = parts_of(column, value)
-        named = "/".join(parts.values())
+        parts, named = parts_of(column, value), Suspension(scope=column, value=value).audit_name
         note(using, "suspension", named, new=said, tenant=parts.get("tenant_id"), scope=parts, count=0)
 
 

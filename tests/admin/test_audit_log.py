@@ -1,9 +1,15 @@
 """Who may see the audit log, and what it shows."""
 
 from datetime import timedelta
+from urllib.parse import parse_qs, urlsplit
 
-from jobexec import clock
-from jobexec.models import AuditLog, DeadLetterJob, Job
+import pytest
+
+from jobexec import clock, operations
+from jobexec.models import AuditLog, DeadLetterJob, Job, OperatorType, Suspension
+from jobexec.operations.audit import Operator, acting
+from jobexec.operations.gateway_clients import set_client_enabled
+from jobexec.operations.schedules import set_enabled
 from tests.support.audit import audit_log
 
 from . import data
@@ -60,6 +66,30 @@ def test_the_history_of_a_row_leads_there(admin):
     assert admin.get(f"{list_url(DeadLetterJob)}{job.pk}/history/").url == f"{list_url(AuditLog)}?q={job.pk}"
     other = data.make(Job)
     assert admin.get(f"{list_url(DeadLetterJob)}{other.pk}/history/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("make", "change"),
+    [
+        (data.gateway_client, lambda row: set_client_enabled("default", row.name, False)),
+        (data.schedule, lambda row: set_enabled("default", row.name, not row.enabled)),
+        (
+            lambda: Suspension.objects.create(scope="tenant_process_definition", value="acme\x1finvoice"),
+            lambda row: operations.lift(row, at=clock.now() + timedelta(days=1)),
+        ),
+    ],
+    ids=["client", "schedule", "suspension"],
+)
+def test_it_leads_to_the_changes_of_what_is_known_by_a_name(admin, make, change):
+    row = make()
+    with acting(Operator(OperatorType.USER, "ann")):
+        change(row)
+    (entry,) = audit_log()
+    assert found(admin, **search_of(admin.get(f"{list_url(type(row))}{row.pk}/history/"))) == [entry.pk]
+
+
+def search_of(redirect):
+    return {name: values[0] for name, values in parse_qs(urlsplit(redirect.url).query).items()}
 
 
 def test_who_sees_some_tenants_sees_what_was_done_to_them(admin, settings):
