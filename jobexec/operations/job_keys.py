@@ -78,12 +78,13 @@ def hand_over(using: str, rows: Mapping[int, UUID], expiration_time: datetime | 
 def take_from_dead(using: str, keys: Mapping[UUID, str]) -> set[UUID]:
     """Write on these dead letters, each with its key, that another job takes it; returns those that still are any.
 
-    They stay locked until the transaction ends. Waits for whoever is requeueing or deleting one of them.
+    They stay locked until the transaction ends, and their revision rises: who has looked at one without a lock does not
+    move it. Waits for whoever is requeueing or deleting one of them.
     """
     rows = DeadLetterJob.objects.using(using)
     dead = set(lock_rows(rows.filter(pk__in=list(keys)).order_by("pk")).values_list("pk", flat=True))
     for pk in dead:
-        rows.filter(pk=pk).update(lost_key=keys[pk])
+        rows.filter(pk=pk).update(lost_key=keys[pk], revision=F("revision") + 1)
     return dead
 
 

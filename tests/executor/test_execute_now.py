@@ -21,7 +21,7 @@ from jobexec.exceptions import (
 )
 from jobexec.executor.execute_now import execute_by_hand, execute_now
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExternalWorkerJob, Job, JobLog, JobType, SuspendedJob, TimerJob
-from jobexec.operations import acquire_jobs, delete_jobs, move_to_dead_letter
+from jobexec.operations import acquire_jobs, delete_jobs, find_job, move_to_dead_letter
 from jobexec.operations.work import Scope
 from tests.support.factories import LOCK_TIME, acquire, make_job, tables_of
 from tests.support.factories import make_row as insert
@@ -199,6 +199,19 @@ def test_a_dead_letter_whose_key_another_has_is_refused(alias, handle):
     assert tables_of(alias) == {first.pk: [DeadLetterJob], second.pk: [Job]}
     delete_jobs(second, using=alias)
     assert execute_now(first.pk, using=alias) == 8
+
+
+@pytest.mark.every_database
+def test_a_dead_letter_that_loses_its_key_after_it_was_looked_at_stays(alias, handle, monkeypatch):
+    handler = handle(lambda number: number * 2, name="tests.unique", unique=True, database=alias)
+    first = handler.enqueue(4)
+    move_to_dead_letter(first, using=alias)
+    seen = find_job(first.pk, alias)
+    second = handler.enqueue(4)
+    monkeypatch.setattr("jobexec.executor.execute_now.find_job", lambda *args: seen)
+    with pytest.raises(JobNotFound, match="has just changed"):
+        execute_now(first.pk, using=alias)
+    assert tables_of(alias) == {first.pk: [DeadLetterJob], second.pk: [Job]}
 
 
 def test_a_refusal_does_not_spoil_the_callers_transaction(alias):
