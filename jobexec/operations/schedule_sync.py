@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -68,9 +68,16 @@ def sync_schedules(
     others = [row for row in others if not row.withdrawn]
     gone = _forgotten(using, others, lock_owner)
     again = bool(wanted) or len(gone) < len(others)
+    if new or changed or gone:
+        _write(using, wanted, new, changed, gone)
+    # Last: whoever starts holds these rows until he has started, and must not wait for others then.
     _say(using, [row for name, row in rows.items() if name in wanted])
-    if not (new or changed or gone):
-        return again  # nearly always
+    return again
+
+
+def _write(
+    using: str, wanted: Mapping[str, Declared], new: list[Declared], changed: list[int], gone: list[Schedule]
+) -> None:
     with atomic(using):
         if new:
             _insert(using, new)
@@ -82,7 +89,6 @@ def sync_schedules(
             elif row.declared and not row.withdrawn and not _declared_meanwhile(row, gone):
                 _withdraw(using, row)
         wake_on_commit(using, schedules=True)
-    return again
 
 
 def _rows(using: str, names: Collection[str]) -> Iterable[Schedule]:

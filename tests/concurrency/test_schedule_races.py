@@ -1,5 +1,7 @@
 """Nodes that fire, start and save at the same moment: each time has one job."""
 
+import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,7 +11,7 @@ from jobexec import job
 from jobexec.clock import FrozenClock
 from jobexec.handlers import registry
 from jobexec.models import Job, Schedule, ScheduleFiring
-from jobexec.operations import schedule_firing
+from jobexec.operations import schedule_firing, schedule_sync
 from jobexec.operations.errors import is_conflict
 from jobexec.operations.locking import waiting_at_most
 from jobexec.operations.schedule_firing import fire_due
@@ -63,6 +65,30 @@ def test_nodes_that_fire_at_once_make_each_job_once(alias, frozen):
         fire(alias)  # what each of them passed over, because another had it
         check(alias)
     assert Job.objects.using(alias).count() == 30
+
+
+@pytest.mark.databases(*TWO)
+def test_releases_that_start_at_once_and_withdraw_each_others_schedules_do_not_wait_in_a_circle(alias, monkeypatch):
+    """Each in a transaction that goes on, as at the start of a node."""
+    names = {"new": ("both", "new"), "old": ("both", "old")}
+    for name in ("both", "new", "old"):
+        sync_schedules(alias, [Declared(name, "R/PT1M", "UTC", "skip")], set())
+    Schedule.objects.using(alias).update(declared_time=None)
+    says, barrier = schedule_sync._say, threading.Barrier(2)
+
+    def say(*args):
+        says(*args)
+        with suppress(threading.BrokenBarrierError):
+            barrier.wait(2)
+
+    monkeypatch.setattr(schedule_sync, "_say", say)
+
+    def begin(release):
+        with transaction.atomic(alias):
+            declared = [Declared(name, "R/PT1M", "UTC", "skip") for name in names[release]]
+            sync_schedules(alias, declared, {"both", "new", "old"})
+
+    together(alias, lambda: begin("new"), lambda: begin("old"))
 
 
 def test_nodes_that_share_a_long_backlog(alias, frozen, monkeypatch):
