@@ -14,7 +14,7 @@ from .external_home import wake_for
 from .move import move
 
 #: What the options of a ``@job`` say about a job that has none of its own.
-_SAID_BY_OPTIONS = (
+SAID_BY_OPTIONS = (
     "process_instance_id",
     "root_process_instance_id",
     "process_definition_key",
@@ -69,7 +69,7 @@ def callback_columns(
         "exclusive": options.get("exclusive", row.exclusive),
         "priority": row.priority if options.get("priority") is None else options["priority"],
         "task_backend": options.get("task_backend", ""),
-        **{name: getattr(row, name) or options.get(name, "") for name in _SAID_BY_OPTIONS},
+        **{name: getattr(row, name) or options.get(name, "") for name in SAID_BY_OPTIONS},
         **_ANEW,
         "due_date": clock.now(using),
     }

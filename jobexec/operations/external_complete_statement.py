@@ -20,7 +20,7 @@ from . import external_events, history
 from .announce import announce
 from .created import instance
 from .dispatch import announce_ids
-from .external_callbacks import callback_columns, on_complete
+from .external_callbacks import SAID_BY_OPTIONS, callback_columns, on_complete
 from .external_find import check_caller, check_lease, check_worker
 from .external_types import Caller
 from .history import COPIED
@@ -36,12 +36,8 @@ _READ = (
     "lease_token",
     "exclusive",
     "priority",
-    "process_instance_id",
-    "root_process_instance_id",
-    "process_definition_key",
-    "tenant_id",
-    "correlation_id",
     "handler_configuration",
+    *SAID_BY_OPTIONS,
 )
 _TABLE = ExternalWorkerJob._meta.db_table
 _LOOK = f"SELECT {', '.join(_READ)} FROM {_TABLE} WHERE job_key = %s"

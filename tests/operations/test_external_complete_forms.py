@@ -22,6 +22,7 @@ JOBS: list[dict[str, Any]] = [
     {"tenant_id": "acme", "process_instance_id": "p1", "process_definition_key": "shop", "business_key": "B"},
     {"process_instance_id": "p1", "exclusive": False, "correlation_id": "c", "retries": 9},
     {"delay": 5, "max_deliveries": 3},
+    {"process_definition_id": "shop:3", "root_process_instance_id": "r", "execution_id": "e", "element_id": "charge"},
 ]
 CALLS: list[dict[str, Any]] = [
     {},
