@@ -9,7 +9,8 @@ from typing import Any
 from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import JobHandler, NamesArguments
 from jobexec.handlers.registry import get_handler
-from jobexec.models import AbstractJob, JobType
+from jobexec.models import AbstractJob
+from jobexec.operations.external_home import is_external
 from jobexec.operations.hidden import callbacks_of, hide_by_definition, named_by_definition
 from jobexec.sensitive import HIDDEN, hide, is_sensitive, may_be_within, values_below
 
@@ -40,7 +41,7 @@ def redact_job(job: AbstractJob) -> Any:
     run afterwards and are given these variables is heeded as well.
     """
     using = job._state.db or "default"
-    if job.type != JobType.EXTERNAL:
+    if not is_external(job):
         return redact(job.handler_type, job.handler_configuration, using)
     configuration = job.handler_configuration
     named = {name for handler in callbacks_of(configuration) for name in _sensitive_of(handler, using)}

@@ -21,6 +21,7 @@ from jobexec.identifiers import uuid7
 from jobexec.models import AbstractJob, DeadLetterJob, Job, JobType, SuspendedJob
 from jobexec.operations.audit import acting, audited, note_jobs
 from jobexec.operations.exclusive import lock_instances, lock_siblings
+from jobexec.operations.external_home import is_external
 from jobexec.operations.log_fields import log_fields
 from jobexec.operations.lookup import find_job
 from jobexec.operations.move import move
@@ -109,7 +110,7 @@ def _check(row: AbstractJob) -> None:
         raise JobStateError(_("Job %(id)s is a dead letter. Requeue it first.") % {"id": row.pk})
     if isinstance(row, SuspendedJob):
         raise JobStateError(_("Job %(id)s is suspended. Activate it first.") % {"id": row.pk})
-    if row.type == JobType.EXTERNAL:
+    if is_external(row):
         raise JobStateError(_("Job %(id)s is for workers outside, which fetch it.") % {"id": row.pk})
     get_handler(row.handler_type)
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.utils.dateparse import parse_duration
 
 from jobexec import clock
-from jobexec.models import AbstractJob, ExternalWorkerJob, Job, JobType
+from jobexec.models import AbstractJob, ExternalWorkerJob, Job
 
 from .external_home import wake_for
 from .move import move
@@ -41,7 +41,8 @@ def run_callback(
     """Make a row that the caller has locked the ordinary job of a callback; ``given`` are keyword arguments of it.
 
     The job loses its key, so that no worker reaches it any more, and begins anew: it has its own retries, is due now,
-    and what was said of the failures of workers is in the log. None if somebody else changed the row.
+    and what was said of the failures of workers is in the log. Its type still says where it came from. None if
+    somebody else changed the row.
     """
     moved = move(row, Job, **callback_columns(using, row, callback, given))
     if moved is not None:
@@ -56,7 +57,6 @@ def callback_columns(
     options = callback.get("columns") or {}
     timeout = options.get("timeout")
     return {
-        "type": JobType.MESSAGE,
         "job_key": None,
         "handler_type": callback["handler"],
         "handler_configuration": {"args": [], "kwargs": {**(callback.get("kwargs") or {}), **given}},

@@ -12,7 +12,7 @@ from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from jobexec import clock
-from jobexec.models import AbstractJob, ExclusiveLock, ExternalWorkerJob, Job, JobType, TimerJob
+from jobexec.models import AbstractJob, ExclusiveLock, ExternalWorkerJob, Job, TimerJob
 
 from .dispatch import announce_ids
 from .exclusive import wake_for_siblings
@@ -24,8 +24,11 @@ from .wake import wake_on_commit
 
 
 def is_external(row: AbstractJob) -> bool:
-    """Whether workers outside of Django do the job, wherever its row is."""
-    return row.type == JobType.EXTERNAL
+    """Whether workers outside of Django do the job, wherever its row is.
+
+    Not by its type: that is where a job came from, and what follows a job of workers keeps it.
+    """
+    return isinstance(row, ExternalWorkerJob) or row.job_key is not None
 
 
 def home(row: AbstractJob, *, later: bool) -> type[AbstractJob]:

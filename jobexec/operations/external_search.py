@@ -21,7 +21,6 @@ from jobexec.models import (
     Incident,
     IncidentState,
     JobLog,
-    JobType,
     LogState,
     SuspendedJob,
 )
@@ -112,10 +111,7 @@ def _begins_like(prefix: str) -> Q:
 
 def external_rows(using: str, table: type[AbstractJob], caller: Caller = EVERYTHING) -> QuerySet[Any]:
     """The external jobs of one of :data:`TABLES` that the caller may see."""
-    rows = table._base_manager.using(using).filter(job_key__isnull=False)
-    if table is not ExternalWorkerJob:
-        rows = rows.filter(type=JobType.EXTERNAL)
-    return visible(rows, caller)
+    return visible(table._base_manager.using(using).filter(job_key__isnull=False), caller)
 
 
 def search_external_jobs(

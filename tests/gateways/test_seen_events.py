@@ -5,11 +5,13 @@ from datetime import timedelta
 import pytest
 
 from jobexec import external_job
+from jobexec.exceptions import DoNotRetry
+from jobexec.executor.execute_now import execute_now
 from jobexec.gateways.seen.events import Events
 from jobexec.gateways.seen.workers import Registry
 from jobexec.handlers import registry
 from jobexec.handlers.decorator import job
-from jobexec.models import ExternalWorkerJob
+from jobexec.models import DeadLetterJob, ExternalWorkerJob, Job
 from jobexec.operations import cancel, external
 from jobexec.operations.external_types import Fetch
 
@@ -79,3 +81,23 @@ def test_jobs_of_executors_are_not_counted(alias, seen):
 
         plain.enqueue()
     assert seen.counts().events == {}
+
+
+@pytest.mark.parametrize("ends", ["completed", "error_thrown"])
+def test_what_becomes_of_the_job_that_follows_is_no_failure_of_workers(alias, seen, ends):
+    with registry.isolated():
+
+        @job(name="tests.follow", database=alias)
+        def follow(variables, error_code="", error_message=""):
+            raise DoNotRetry("no")
+
+        key = made(alias, on_complete=follow, on_error=follow)
+        if ends == "completed":
+            external.complete_external_job(alias, key)
+        else:
+            external.throw_external_error(alias, key, code="E1")
+        (row,) = Job.objects.using(alias)
+        with pytest.raises(DoNotRetry):
+            execute_now(row.pk, using=alias)
+    assert DeadLetterJob.objects.using(alias).exists()
+    assert seen.counts().events == {("created", "payment"): 1, (ends, "payment"): 1}

@@ -6,9 +6,32 @@ import pytest
 
 from jobexec import signals
 from jobexec.exceptions import JobNotFound
-from jobexec.executor.execute_now import execute_now
-from jobexec.models import DeadLetterJob, ExclusiveLock, ExternalWorkerJob, Incident, Job, JobLog, JobType, TimerJob
-from jobexec.operations import cancel, complete_jobs, fail_job, requeue, suspend, wake
+from jobexec.executor.execute_now import execute_by_hand, execute_now
+from jobexec.models import (
+    DeadLetterJob,
+    ExclusiveLock,
+    ExternalWorkerJob,
+    Incident,
+    Job,
+    JobLog,
+    JobType,
+    SuspendedJob,
+    TimerJob,
+)
+from jobexec.operations import (
+    activate,
+    cancel,
+    complete_jobs,
+    fail_job,
+    move_to_dead_letter,
+    recalculate_due_date,
+    requeue,
+    set_retries,
+    suspend,
+    sweep_suspensions,
+    wake,
+)
+from jobexec.operations.counts import job_counts
 from jobexec.operations.external import (
     complete_external_job,
     fail_external_job,
@@ -16,7 +39,22 @@ from jobexec.operations.external import (
     throw_external_error,
 )
 from jobexec.operations.external_callbacks import on_error
-from tests.support.factories import a_failure, a_run, acquire, fetch, in_hands, make_external, reload, tables_of
+from jobexec.operations.external_search import TABLES, external_rows, external_types
+from jobexec.operations.query import JobQuery
+from jobexec.operations.why import why
+from jobexec.redaction import redact_job
+from tests.support.factories import (
+    a_failure,
+    a_run,
+    acquire,
+    fetch,
+    in_hands,
+    make_external,
+    make_job,
+    reload,
+    table_of,
+    tables_of,
+)
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -59,7 +97,7 @@ def test_it_is_the_same_job_with_the_options_of_its_function(alias, calls, froze
     frozen.tick(60)
     complete_external_job(alias, job.key)
     row = Job.objects.using(alias).get()
-    assert (row.pk, row.job_key, row.type, row.handler_type) == (job.id, None, JobType.MESSAGE, "tests.after")
+    assert (row.pk, row.job_key, row.type, row.handler_type) == (job.id, None, JobType.EXTERNAL, "tests.after")
     assert row.handler_configuration == {"args": [], "kwargs": {"variables": {}}}
     assert (row.retries, row.retry_plan, row.timeout, row.atomic) == (5, "R5/PT1M", timedelta(seconds=90), True)
     assert (row.priority, row.category, row.exclusive, row.job_definition_id) == (7, "default", True, "tests.after")
@@ -169,6 +207,121 @@ def test_a_cancelled_job_that_is_done_all_the_same_runs_it(alias, calls):
     complete_external_job(alias, job.key)
     execute_now(job.id, using=alias)
     assert calls == [({}, 0)]
+
+
+# Where it came from is kept; that workers do it no more is said by its table, and by its key, which it has lost.
+
+
+@pytest.fixture(params=["completed", "error thrown", "message"])
+def following(request, alias, calls):
+    """Three jobs that follow jobs of workers; "message": as earlier releases made them."""
+    jobs = [in_hands(alias, on_complete="tests.after", on_error="tests.caught") for _ in range(3)]
+    for job in jobs:
+        if request.param == "error thrown":
+            throw_external_error(alias, job.key, code="STOLEN")
+        else:
+            complete_external_job(alias, job.key)
+    if request.param == "message":
+        Job.objects.using(alias).update(type=JobType.MESSAGE)
+    return [Job.objects.using(alias).get(pk=job.id) for job in jobs]
+
+
+def check_that_executors_have_them(alias, jobs, table=Job):
+    rows = [reload(alias, job) for job in jobs]
+    assert {(type(row), row.type, row.job_key) for row in rows} == {(table, jobs[0].type, None)}
+    assert not ExternalWorkerJob.objects.using(alias).exists()
+    assert fetch(alias, rows[0].handler_type) == [] == fetch(alias)
+    if table is Job:
+        assert {each.id for each in acquire(alias)} == {job.pk for job in jobs}
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("verb", [requeue, lambda jobs, using: set_retries(jobs, 2, using=using)])
+@pytest.mark.parametrize("fatal", [True, False])
+def test_a_dead_letter_of_it_goes_back_to_executors(alias, following, verb, count, fatal):
+    chosen = following[:count]
+    if fatal:
+        for work in acquire(alias):
+            fail_job(alias, work, a_failure(kind="fatal"), a_run(alias))
+    else:
+        move_to_dead_letter([job.pk for job in following], using=alias)
+    assert {row.type for row in DeadLetterJob.objects.using(alias)} == {following[0].type}
+    assert verb([job.pk for job in chosen], using=alias).changed
+    check_that_executors_have_them(alias, chosen)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_suspended_and_activated_it_goes_back_to_executors(alias, following, count):
+    ids = [job.pk for job in following[:count]]
+    assert len(suspend(ids, using=alias).changed) == count
+    check_that_executors_have_them(alias, following[:count], SuspendedJob)
+    assert len(activate(ids, using=alias).changed) == count
+    check_that_executors_have_them(alias, following)
+
+
+def test_suspended_with_its_scope_it_goes_back_to_executors(alias, following):
+    definition = following[0].job_definition_id
+    suspend(job_definition_id=definition, using=alias)
+    sweep_suspensions(alias)
+    check_that_executors_have_them(alias, following, SuspendedJob)
+    activate(job_definition_id=definition, using=alias)
+    sweep_suspensions(alias)
+    check_that_executors_have_them(alias, following)
+
+
+def test_a_retry_that_waits_is_that_of_an_executor(alias, following, frozen):
+    for work in acquire(alias):
+        fail_job(alias, work, a_failure(), a_run(alias))
+    check_that_executors_have_them(alias, following, TimerJob)
+    assert recalculate_due_date([job.pk for job in following], using=alias).skipped == {}
+    ids = [job.pk for job in following]
+    suspend(ids, using=alias)
+    activate(ids, using=alias)
+    check_that_executors_have_them(alias, following, TimerJob)
+
+
+def test_a_failure_of_it_takes_no_more_statements_than_that_of_any_job(alias, following, django_assert_max_num_queries):
+    works = acquire(alias)
+    with django_assert_max_num_queries(20, using=alias) as told:
+        fail_job(alias, works[0], a_failure(kind="fatal"), a_run(alias))
+    make_job(alias, handler_type=works[0].handler_type)
+    (other,) = acquire(alias)
+    with django_assert_max_num_queries(len(told), using=alias):
+        fail_job(alias, other, a_failure(kind="fatal"), a_run(alias))
+
+
+def test_by_its_type_it_is_found_with_the_jobs_of_workers(alias, following):
+    waiting = make_external(alias)
+    found = {job.pk for job in JobQuery(type=following[0].type).find(alias)}
+    assert found >= {job.pk for job in following}
+    assert (waiting.pk in found) == (following[0].type == JobType.EXTERNAL)
+
+
+def test_workers_see_nothing_of_it(alias, following):
+    move_to_dead_letter(following[0].pk, using=alias)
+    suspend(following[1].pk, using=alias)
+    assert [row for table in TABLES for row in external_rows(alias, table)] == []
+    assert external_types(alias) == set()
+    assert job_counts(alias).external == 0
+
+
+def test_what_its_function_calls_sensitive_is_hidden(alias, handle):
+    handle(lambda variables, order: None, name="tests.after", sensitive=["order"])
+    job = in_hands(alias, variables={"iban": 1}, on_complete=("tests.after", {"order": 5}))
+    complete_external_job(alias, job.key)
+    row = Job.objects.using(alias).get()
+    assert redact_job(row)["kwargs"] == {"variables": {"iban": 1}, "order": "●●●"}
+
+
+def test_an_operator_executes_it(alias, following):
+    assert execute_by_hand(following[0].pk, using=alias) is None
+    assert table_of(alias, following[0]) is None
+
+
+def test_why_it_waits_is_a_matter_of_nodes(alias, following):
+    suspend(following[0].pk, using=alias)
+    reasons = {reason.code for job in following[:2] for reason in why(job.pk, using=alias).reasons}
+    assert "no_worker" not in reasons and "no_node" in reasons
 
 
 # Errors.

@@ -153,7 +153,7 @@ class Workers(RuleBasedStateMachine):
         if verb == "yield":
             return
         if isinstance(error, JobNotFound):
-            assert before is None or before.type != JobType.EXTERNAL  # what follows it may stand in every table
+            assert before is None or before.job_key is None  # what follows it may stand in every table
         elif isinstance(error, WrongWorker):
             assert before.lock_owner != job.worker
         elif isinstance(error, StaleLease):
@@ -201,7 +201,7 @@ class Workers(RuleBasedStateMachine):
 
     @rule(index=picks, retries=st.booleans())
     def resolve(self, index, retries):
-        dead = list(DeadLetterJob.objects.using(self.alias).filter(type=JobType.EXTERNAL).order_by("pk"))
+        dead = list(DeadLetterJob.objects.using(self.alias).filter(job_key__isnull=False).order_by("pk"))
         if dead:
             job = dead[index % len(dead)]
             key = Incident.objects.using(self.alias).get(job_id=job.pk, state=IncidentState.OPEN).incident_key
@@ -234,10 +234,11 @@ class Workers(RuleBasedStateMachine):
         external = [row for row in rows if isinstance(row, ExternalWorkerJob)]
         assert {row.pk for row in external if row.locked} == {id for id in self.live if self.holds(id)}
         self.check_exclusive_locks(external)
-        self.check_incidents({row.pk: row.type for row in rows if isinstance(row, DeadLetterJob)})
+        self.check_incidents({row.pk: row.job_key for row in rows if isinstance(row, DeadLetterJob)})
         for row in rows:
-            assert (row.job_key is None) == (row.type != JobType.EXTERNAL)
+            assert row.type == JobType.EXTERNAL
             assert row.job_key in (None, self.created[row.pk])
+            assert row.job_key is not None or not isinstance(row, ExternalWorkerJob), "no worker can name it"
 
     def check_that_each_job_is_somewhere_or_finished_once(self, rows):
         ended = [*self.completed, *self.caught]
@@ -246,7 +247,7 @@ class Workers(RuleBasedStateMachine):
             row = rows.get(id)
             if row is None:
                 assert id in self.unwanted or id in self.completed, "lost"
-            elif row.type != JobType.EXTERNAL:
+            elif row.job_key is None:
                 assert id in ended, "a callback that nobody has asked for"
             else:
                 assert id not in ended, "there is still something to do"
@@ -266,7 +267,7 @@ class Workers(RuleBasedStateMachine):
         found = list(Incident.objects.using(self.alias).filter(state=IncidentState.OPEN))
         assert sorted(each.job_id for each in found) == sorted(dead)
         # Workers can name the incidents of their jobs, and not those of what follows these.
-        assert all((each.incident_key is not None) == (dead[each.job_id] == JobType.EXTERNAL) for each in found)
+        assert all((each.incident_key is not None) == (dead[each.job_id] is not None) for each in found)
         keys = list(Incident.objects.using(self.alias).values_list("incident_key", flat=True))
         keys = [key for key in keys if key is not None]
         assert len({*keys, *self.created.values()}) == len(keys) + len(self.created)

@@ -8,8 +8,9 @@ from typing import Any
 
 from jobexec import signals
 from jobexec.exceptions import ErrorThrown
-from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, JobType
+from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Job
 from jobexec.operations import external_events
+from jobexec.operations.external_home import is_external
 
 from .counts import CANCELED, COMPLETED, CREATED, ERROR_THROWN, FAILED
 from .workers import Registry
@@ -56,7 +57,7 @@ class Events:
     def _failed(self, job: AbstractJob, error: BaseException | None, **told: Any) -> None:
         if isinstance(error, ErrorThrown):
             self._registry.finished(ERROR_THROWN, error.job_type or job.handler_type)
-        elif job.type == JobType.EXTERNAL:
+        elif is_external(job):
             self._registry.finished(FAILED, job.handler_type)
 
     def _count(self, action: str, jobs: Iterable[AbstractJob]) -> None:

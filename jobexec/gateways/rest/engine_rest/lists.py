@@ -7,10 +7,11 @@ from django.http import HttpRequest, HttpResponse
 
 from jobexec import clock
 from jobexec.gateways.rest.common import caller_of, database
+from jobexec.operations.external_search import external_rows
 
 from .bodies import Body, body_of
 from .endpoint import endpoint, json_answer
-from .queries import TABLES, TaskQuery, of_address, page_of, visible
+from .queries import TABLES, TaskQuery, of_address, page_of
 from .shown import task
 
 
@@ -38,7 +39,7 @@ def topic_names(request: HttpRequest) -> HttpResponse:
         condition &= Q(retries__gt=0)
     names: set[str] = set()
     for table in TABLES:
-        rows = visible(database(), table, caller_of(request)).filter(condition)
+        rows = external_rows(database(), table, caller_of(request)).filter(condition)
         names.update(rows.order_by().values_list("handler_type", flat=True).distinct())
     return json_answer(sorted(names))
 

@@ -9,9 +9,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from jobexec import clock
-from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, JobType, SuspendedJob
-from jobexec.operations.external_search import visible as of_caller
-from jobexec.operations.external_search import without_large
+from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, SuspendedJob
+from jobexec.operations.external_search import external_rows, without_large
 from jobexec.operations.external_types import Caller
 
 from .bodies import Body
@@ -72,20 +71,14 @@ class TaskQuery:
         if suspended and active:
             return []
         chosen = (SuspendedJob,) if suspended else (ExternalWorkerJob, DeadLetterJob) if active else TABLES
-        return [visible(self._using, table, self._caller).filter(self._condition) for table in chosen]
-
-
-def visible(using: str, table: type[AbstractJob], caller: Caller) -> QuerySet[AbstractJob]:
-    """The external jobs of a table that the caller may see."""
-    rows = table._base_manager.using(using).filter(job_key__isnull=False, type=JobType.EXTERNAL)
-    return of_caller(rows, caller)
+        return [external_rows(self._using, table, self._caller).filter(self._condition) for table in chosen]
 
 
 def one(using: str, caller: Caller, id: str, *loaded: str) -> Any:
     """The task of this id, read like those of a query. Raises EngineError (404)."""
     key = key_of(id)
     for table in TABLES if key is not None else ():
-        row = without_large(visible(using, table, caller), *loaded).filter(job_key=key).first()
+        row = without_large(external_rows(using, table, caller), *loaded).filter(job_key=key).first()
         if row is not None:
             return row
     raise no_such_task(id)
