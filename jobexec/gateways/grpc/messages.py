@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from google.protobuf.message import DecodeError
 from grpc import aio
 
 from jobexec.gateways import wire
 from jobexec.operations.external_types import ActivatedJob
 
 from . import gateway_pb2 as pb
+from .codes import BadRequest
 
 #: Most clients take no message above 4 MiB; a part of it is for what is around the jobs.
 MOST_BYTES = 4 * 1024 * 1024 - 16 * 1024
@@ -22,9 +25,19 @@ MOST_BYTES = 4 * 1024 * 1024 - 16 * 1024
 NOTHING: Any = getattr(aio, "EOF")  # noqa: B009  # its types do not know it
 
 
+@contextmanager
+def parsing() -> Iterator[None]:
+    """Raises BadRequest for bytes that are no message of the expected type."""
+    try:
+        yield
+    except DecodeError as error:
+        raise BadRequest(f"The message cannot be read: {error}") from None
+
+
 async def read(context: Any) -> Any:
-    """The message of a call. Raises CancelledError if the client has gone before it was here."""
-    message = await context.read()
+    """The message of a call. Raises CancelledError if the client has gone before it was here, and BadRequest."""
+    with parsing():
+        message = await context.read()
     if message is NOTHING:
         raise asyncio.CancelledError("The client has sent no message.")
     return message

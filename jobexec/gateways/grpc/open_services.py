@@ -9,10 +9,12 @@ from typing import Any, TypeAlias
 import grpc
 from grpc import aio
 
+from jobexec.exceptions import JobExecError
 from jobexec.gateways.access import address_of
 from jobexec.gateways.hub import Overloaded, Shares
 
-from .messages import NOTHING
+from .codes import status_of
+from .messages import NOTHING, parsing
 
 #: Calls that are open at a time, those who watch the health among them.
 CALLS = 500
@@ -55,8 +57,8 @@ class OpenServices:
                 with self._calls.place(address_of(context.peer())):
                     async for message in self._received(handler, context):
                         return await (handler.unary_unary or handler.unary_stream)(message, context)
-            except Overloaded as error:
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            except JobExecError as error:
+                await context.abort(*status_of(error))
             raise asyncio.CancelledError("The client has sent no message.")
 
         return behaviour
@@ -67,13 +69,14 @@ class OpenServices:
                 with self._calls.place(address_of(context.peer())):
                     async for answer in handler.stream_stream(self._received(handler, context), context):
                         yield answer
-            except Overloaded as error:
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            except JobExecError as error:
+                await context.abort(*status_of(error))
 
         return behaviour
 
     async def _received(self, handler: Any, context: Any) -> AsyncIterator[Any]:
-        """The messages of a call, one after the other; they end when none comes for a while. Raises Overloaded."""
+        """The messages of a call, one after the other; they end when none comes for a while. Raises Overloaded and
+        BadRequest."""
         while True:
             with self._messages.place(address_of(context.peer())):
                 try:
@@ -86,7 +89,9 @@ class OpenServices:
                 if (size := len(message)) > _MOST_BYTES:
                     del message  # the error would keep it
                     raise Overloaded(f"The message: expected at most {_MOST_BYTES} bytes, got {size}.")
-            yield handler.request_deserializer(message)
+            with parsing():
+                request = handler.request_deserializer(message)
+            yield request
 
 
 class _Limited(grpc.GenericRpcHandler):  # type: ignore[type-arg]

@@ -1,5 +1,6 @@
 """What one who calls can take of a gateway: before it is known who it is, and after."""
 
+import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -106,6 +107,16 @@ def test_garbage_leaves_nothing_behind(gateway, monkeypatch):
         stranger.close()
     until(lambda: not gateway.gateway._bench._asked)
     assert len(memory._refused) <= 10 and len(memory._clients) == 1
+
+
+@pytest.mark.parametrize(
+    "path", ["/grpc.health.v1.Health/Check", "/gateway_protocol.Gateway/Topology", "/gateway_protocol.Gateway/FailJob"]
+)
+def test_what_is_no_message_is_a_mistake_of_the_client(gateway, caplog, path):
+    client = worker(gateway)
+    call = client.channel.unary_unary(path)
+    assert code_of(lambda: call(b"\xff\xff", timeout=60, metadata=client.metadata)) is CODE.INVALID_ARGUMENT
+    assert not [line for line in caplog.records if line.levelno >= logging.ERROR]
 
 
 class TestPlaces:
