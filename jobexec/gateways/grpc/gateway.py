@@ -95,7 +95,7 @@ class GrpcGateway:
         service = self.service = Service(bench, self.options.max_streams, self.options.address)
         ours = grpc.method_handlers_generic_handler(SERVICE, service.handlers())
         server.add_generic_rpc_handlers((ours,))
-        for_all = OpenServices(server)
+        for_all = self._for_all = OpenServices(server)
         health_pb2_grpc.add_HealthServicer_to_server(checks, for_all)
         shown = reflection.aio.ReflectionServicer(  # type: ignore[attr-defined,unused-ignore]
             [SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME], pool=_pool()

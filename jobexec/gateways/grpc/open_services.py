@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeAlias
 
@@ -22,6 +23,7 @@ CALLS = 500
 MESSAGES = 4
 _MOST_BYTES = 16 * 1024
 _PATIENCE = 5.0  # seconds for a message to come
+_TURN = 0.2  # seconds for which others are waited for, before one of them gives way
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Handlers: TypeAlias = "grpc.GenericRpcHandler[Any, Any]"
@@ -33,7 +35,7 @@ class OpenServices:
 
     def __init__(self, server: aio.Server) -> None:
         self._server = server
-        self._calls, self._messages = Shares(CALLS), Shares(MESSAGES)
+        self._calls, self._receiving = Shares(CALLS), Receiving()
 
     def add_generic_rpc_handlers(self, handlers: tuple[Handlers, ...]) -> None:
         self._server.add_generic_rpc_handlers(tuple(_Limited(each, self._limited) for each in handlers))
@@ -78,20 +80,53 @@ class OpenServices:
         """The messages of a call, one after the other; they end when none comes for a while. Raises Overloaded and
         BadRequest."""
         while True:
-            with self._messages.place(address_of(context.peer())):
-                try:
-                    async with asyncio.timeout(_PATIENCE):
-                        message = await context.read()
-                except TimeoutError:
-                    return
-                if message is NOTHING:
-                    return
-                if (size := len(message)) > _MOST_BYTES:
-                    del message  # the error would keep it
-                    raise Overloaded(f"The message: expected at most {_MOST_BYTES} bytes, got {size}.")
+            message = await self._receiving.message(context)
+            if message is NOTHING:
+                return
+            if (size := len(message)) > _MOST_BYTES:
+                del message  # the error would keep it
+                raise Overloaded(f"The message: expected at most {_MOST_BYTES} bytes, got {size}.")
             with parsing():
                 request = handler.request_deserializer(message)
             yield request
+
+
+class Receiving:
+    """Receives messages, :data:`MESSAGES` at a time. Who sends none gives way, first the address that has most places:
+    so nobody is kept out who has something to say."""
+
+    def __init__(self) -> None:
+        self._reads: dict[asyncio.Future[Any], str] = {}
+
+    async def message(self, context: Any) -> Any:
+        """The next one, NOTHING if none comes for a while. Raises Overloaded for one that had to give way."""
+        await self._room()
+        read = asyncio.ensure_future(context.read())
+        self._reads[read] = address_of(context.peer())
+        try:
+            await asyncio.wait((read,), timeout=_PATIENCE)
+        finally:
+            gave_way = self._reads.pop(read, None) is None
+            read.cancel()
+        if gave_way and read.cancelled():
+            raise Overloaded("Too many messages are received, and this one did not come; try again a moment later.")
+        return read.result() if read.done() else NOTHING
+
+    async def _room(self) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _TURN
+        while len(self._reads) >= MESSAGES:
+            left = until - loop.time()
+            if left > 0:
+                await asyncio.wait(self._reads, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                self._give_way()
+
+    def _give_way(self) -> None:
+        places = Counter(self._reads.values())
+        longest = max(self._reads, key=lambda read: places[self._reads[read]])  # the first of several that are equal
+        del self._reads[longest]
+        longest.cancel()
 
 
 class _Limited(grpc.GenericRpcHandler):  # type: ignore[type-arg]

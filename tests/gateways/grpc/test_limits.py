@@ -144,19 +144,39 @@ class TestOpenServices:
         assert code_of(lambda: self.check(gateway, "x" * 20_000)) is CODE.RESOURCE_EXHAUSTED
         assert code_of(lambda: self.check(gateway)) is CODE.OK
 
-    def test_some_are_received_at_a_time(self, gateway, monkeypatch):
+    @pytest.fixture
+    def silent(self, gateway, monkeypatch):
+        """Calls from these addresses whose message never comes."""
         monkeypatch.setattr(open_services, "_PATIENCE", 50.0)
-        begun = [gateway.client.channel.stream_unary("/grpc.health.v1.Health/Check").future for _ in range(9)]
-        gone = threading.Event()
+        gone, calls = threading.Event(), []
 
         def messages():
             gone.wait(60)
             yield from ()
 
-        calls = [begin(messages(), timeout=50) for begin in begun]
-        until(lambda: sum(call.done() for call in calls) == 9 - open_services.MESSAGES + 1)
-        assert {call.code() for call in calls if call.done()} == {CODE.RESOURCE_EXHAUSTED}
+        def begin(*addresses):
+            for address in addresses:
+                monkeypatch.setattr(open_services, "address_of", lambda peer, address=address: address)
+                begun = gateway.client.channel.stream_unary("/grpc.health.v1.Health/Check").future
+                calls.append(begun(messages(), timeout=50))
+                until(lambda: received() == min(len(calls), open_services.MESSAGES))
+            return calls
+
+        def received():
+            return len(gateway.gateway._for_all._receiving._reads)
+
+        yield begin
         gone.set()
+
+    def test_some_are_received_at_a_time(self, silent):
+        calls = silent(*["10.0.0.7"] * 9)
+        until(lambda: sum(call.done() for call in calls) == 9 - open_services.MESSAGES)
+        assert {call.code() for call in calls if call.done()} == {CODE.RESOURCE_EXHAUSTED}
+
+    def test_who_sends_nothing_keeps_nobody_from_asking_for_the_health(self, gateway, silent, monkeypatch):
+        silent("10.0.0.7", "10.0.0.7", "10.0.0.7", "10.0.0.8")
+        monkeypatch.setattr(open_services, "address_of", lambda peer: "10.0.0.9")
+        assert {code_of(lambda: self.check(gateway)) for _ in range(3)} == {CODE.OK}
 
 
 @pytest.mark.parametrize(
