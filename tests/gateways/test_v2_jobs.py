@@ -8,6 +8,8 @@ from jobexec import clock, external_job
 from jobexec.gateways.rest.v2.activation import wait_of
 from jobexec.gateways.rest.v2.body import Body
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Job
+from jobexec.operations.gateway_clients import create_client
+from tests.gateways.v2 import V2
 
 pytestmark = pytest.mark.smoke
 
@@ -295,3 +297,17 @@ def test_what_nobody_expected_says_only_that_it_happened(alias, v2, monkeypatch)
     v2.post("/jobs/1/completion")
     v2.refused(500, "INTERNAL")
     assert "division" not in v2.body["detail"]
+
+
+@pytest.mark.databases("sqlite")
+def test_a_deadline_is_not_counted_with_requests_and_what_an_operator_changes_is(alias, v2, settings, no_refill):
+    settings.JOBEXEC = {**settings.JOBEXEC, "GATEWAY_AUTH": "required"}
+    row = external_job("pay", using=alias)
+    given = {"permissions": ["work", "update"], "max_requests_per_second": 1}
+    worker = V2(f"Bearer {create_client(alias, name='java', **given)[1]}")
+    assert len(worker.activate()) == 1
+    for _ in range(3):
+        worker.call("PATCH", f"/jobs/{row.job_key}", {"changeset": {"timeout": 5000}})
+        assert worker.status == 204, worker.body
+    worker.call("PATCH", f"/jobs/{row.job_key}", {"changeset": {"retries": 5}})
+    worker.refused(503, "RESOURCE_EXHAUSTED", "requests per second")

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 
-from jobexec.gateways.access import REPORTS, RESULTS, audit, client_of
+from jobexec.gateways.access import REPORTS, RESULTS, audit, client_of, limit
 from jobexec.gateways.rest.common import caller_of, database, nothing
 from jobexec.operations.external import (
     complete_external_job,
@@ -73,7 +73,7 @@ def error(request: HttpRequest, job_key: str) -> HttpResponse:
     return nothing()
 
 
-@endpoint("work", "update")
+@endpoint("work", "update", counts=REPORTS)
 def update(request: HttpRequest, job_key: str) -> HttpResponse:
     """PATCH /jobs/{jobKey}: all of the changes, or none. A worker may change the deadline of the job in its hands;
     what else there is needs the permission "update"."""
@@ -82,6 +82,7 @@ def update(request: HttpRequest, job_key: str) -> HttpResponse:
     operates = changes.has("retries") or changes.has("priority")
     if operates:
         client_of(request).check("update")
+        limit(client_of(request))
     options: dict[str, Any] = {"lease": _lease(body), "caller": caller_of(request)}
     key = key_in("jobKey", job_key)
     verbs = list(_changes(changes))
