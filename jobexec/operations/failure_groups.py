@@ -48,7 +48,7 @@ class _GroupsByText:
 
     def clear(self) -> None:
         with self._lock:
-            self._of.clear()
+            self._of, self._until = {}, 0.0
 
 
 groups_by_text = _GroupsByText()

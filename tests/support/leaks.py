@@ -361,6 +361,8 @@ def _forget() -> Iterator[str]:
         metrics._registry.cache_clear()
     if access := _module("jobexec.gateways.access"):
         _forget_clients(access)
+    if failure_groups := _module("jobexec.operations.failure_groups"):
+        failure_groups.groups_by_text.clear()
     if writing := _module("jobexec.gateways.seen.writing"):
         writing.registry.clear()
     if publisher := _module("jobexec.broker.publisher"):

@@ -13,7 +13,7 @@ from django.utils import translation
 
 from jobexec import clock, job, signals
 from jobexec.clock import FrozenClock
-from jobexec.operations import external_keys, external_wake, wake
+from jobexec.operations import external_keys, external_wake, failure_groups, wake
 from tests.support import leaks
 
 
@@ -95,9 +95,10 @@ def test_what_a_process_remembers_is_forgotten(left):
     def remember():
         clock.synchronise("default", clock.now(), clock.monotonic())
         external_keys._store.left["default", ""] = [range(5)]
+        failure_groups.groups_by_text.admit("default", "pay", "x")
 
     assert left(remember) == []
-    assert not clock._readings and not external_keys._store.left
+    assert not clock._readings and not external_keys._store.left and not failure_groups.groups_by_text._of
 
 
 def test_nothing(left):
