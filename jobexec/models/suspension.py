@@ -46,7 +46,9 @@ def value_of(scope: str, row: Any) -> str:
 
 
 def parts_of(scope: str, value: str) -> dict[str, str]:
-    """The columns of a scope with the values that they must have; empty if the value is none."""
+    """The columns of a scope with the values that they must have; empty if the value, or the scope, is none."""
+    if scope not in Scope.values:
+        return {}
     columns = columns_of(scope)
     parts = value.split(_SEPARATOR, len(columns) - 1)
     return dict(zip(columns, parts, strict=True)) if len(parts) == len(columns) else {}
@@ -99,7 +101,7 @@ class Suspension(models.Model):
     @property
     def audit_name(self) -> str:
         """What the audit log calls it: what it covers, since a row is made anew each time."""
-        return "/".join(parts_of(self.scope, self.value).values())
+        return "/".join(parts_of(self.scope, self.value).values()) or self.value
 
     def begun(self, now: datetime) -> bool:
         """Whether the time has come from which it is in force."""

@@ -100,7 +100,7 @@ def _concerning(jobs: Collection[UUID]) -> Q:
 def _possible(scope: str, value: str) -> bool:
     """False for what no job can match and no query could be asked: a broken row must not stop acquisition."""
     if scope != Scope.JOB:
-        return scope in Scope.values and bool(parts_of(scope, value))
+        return bool(parts_of(scope, value))
     return job_id(value) is not None
 
 

@@ -171,9 +171,8 @@ def end(suspension: Suspension) -> int:
     if not _mark_ended(suspension, using):
         return 0
     count, complete = 0, True
-    scope = parts_of(suspension.scope, suspension.value)
-    if scope and (suspension.scope != Scope.JOB or job_id(suspension.value)):
-        count, complete = activate_all(using, scope)
+    if suspension.scope != Scope.JOB or job_id(suspension.value):
+        count, complete = activate_all(using, parts_of(suspension.scope, suspension.value))
     if complete:
         delete_rows(one(suspension))  # nothing makes it live again: who suspends the same makes another row
     return count
@@ -191,7 +190,12 @@ def _mark_ended(suspension: Suspension, using: str) -> bool:
 
 
 def activate_all(using: str, scope: dict[str, str]) -> tuple[int, bool]:
-    """Activate the suspended jobs of a scope; how many moved, and whether none was passed over."""
+    """Activate the suspended jobs of a scope; how many moved, and whether none was passed over.
+
+    A scope without columns, of a broken row, means no job.
+    """
+    if not scope:
+        return 0, True
     rows = SuspendedJob.objects.using(using).filter(suspend_requested=False, **scope)
     return _in_pages(rows, lambda page: activate_rows(using, page))
 

@@ -90,6 +90,7 @@ def test_for_programs(alias, busy):
     (node,) = told["nodes"]
     assert (node["name"], node["busy_threads"], node["lease_left"], node["lease_good"]) == ("berlin", 4, 30.0, True)
     assert [each["value"] for each in (*told["suspensions"], *told["planned"])] == ["acme", "other"]
+    assert told["suspensions"][0]["columns"] == {"tenant_id": "acme"}
     (batch,) = told["batches"]
     assert (batch["id"], batch["type"], batch["total"]) == (str(busy.pk), "requeue", 0)
     (group,) = told["failure_groups"]

@@ -17,6 +17,7 @@ from jobexec.operations import (
     sweep_suspensions,
     trigger_due_timers,
 )
+from jobexec.operations.suspend import lift
 from jobexec.operations.why import why
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, reload, table_of, tables_of, work
 
@@ -250,6 +251,15 @@ def test_a_definition_stays_suspended_for_a_tenant_for_which_it_is_activated(ali
     assert suspend(using=alias, **KEY, tenant_id="acme") == 0
     assert activate(using=alias, **KEY, tenant_id="acme") == 0
     assert activate(using=alias, **KEY) == 1
+
+
+@pytest.mark.parametrize("scope", [Scope.TENANT_PROCESS_DEFINITION, "colour"])
+@pytest.mark.parametrize("live", [True, None])
+def test_to_lift_a_suspension_that_is_broken_activates_nothing(alias, scope, live):
+    job = make_row(SuspendedJob, alias, **KEY, tenant_id="acme")
+    row = Suspension.objects.using(alias).create(scope=scope, value="acme", live=live)
+    assert lift(row) == 0
+    assert SuspendedJob.objects.using(alias).filter(pk=job.pk).exists()
 
 
 def test_a_suspension_of_a_definition_of_a_tenant_that_is_broken_means_nothing(alias):

@@ -6,6 +6,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from jobexec.models import Suspension
+from jobexec.models.suspension import parts_of
 from jobexec.operations.counts import CappedCount, JobCounts
 from jobexec.operations.failure_groups import GroupOfFailures
 from jobexec.operations.overview import Overview, RunningBatch
@@ -47,8 +48,9 @@ def _counts(counts: JobCounts) -> dict[str, Any]:
 
 def _suspension(suspension: Suspension) -> dict[str, Any]:
     since = suspension.suspend_time or suspension.create_time
-    named = {"id": suspension.pk, "scope": suspension.scope, "value": suspension.value}
-    return {**named, "since": since, "until": suspension.activate_time}
+    named = {"id": suspension.pk, "scope": suspension.scope, "value": suspension.shown_value}
+    columns = parts_of(suspension.scope, suspension.value)
+    return {**named, "columns": columns, "since": since, "until": suspension.activate_time}
 
 
 def _batch(running: RunningBatch) -> dict[str, Any]:
