@@ -11,7 +11,7 @@ from django.db.migrations.loader import MigrationLoader
 from jobexec import clock
 from jobexec.models import DeadLetterJob, JobDefinition, JobLog, Suspension
 
-CLUSTER, OPERATORS = "0003_cluster", "0004_operators"
+CLUSTER, OPERATORS, TENANTS = "0003_cluster", "0004_operators", "0007_tenants"
 JOB = {"handler_type": "shop.pay", "category": "default"}
 ROWS: dict[str, dict[str, Any]] = {
     "Job": JOB,
@@ -21,6 +21,15 @@ ROWS: dict[str, dict[str, Any]] = {
     "JobLog": JOB | {"job_id": uuid4(), "state": "failed", "timestamp": clock.now()},
     "JobDefinition": JOB | {"id": "shop.pay"},
     "Suspension": {"scope": "tenant_id", "value": "acme"},
+}
+LATER: dict[str, dict[str, Any]] = {
+    "ExecutorNode": {
+        "name": "old",
+        "lock_owner": "old:1",
+        **dict.fromkeys(("start_time", "heartbeat_time", "lease_expiration_time"), clock.now()),
+    },
+    "GatewayClient": {"name": "old"},
+    "Schedule": {"name": "old", "handler_type": "shop.pay", "expression": "R/PT1M"},
 }
 
 
@@ -35,6 +44,12 @@ def test_its_rows_fit_in(alias: str, model: str, migration: str) -> None:
     table: Any = _release(migration).get_model("jobexec", model)
     table.objects.using(alias).create(**ROWS[model])
     table.objects.using(alias).bulk_create([table(**ROWS[model] | _another(model))])
+
+
+@pytest.mark.parametrize("model", [*ROWS, *LATER])
+def test_rows_of_the_release_before_fit_in(alias: str, model: str) -> None:
+    table: Any = _release(TENANTS).get_model("jobexec", model)
+    table.objects.using(alias).create(**(ROWS | LATER)[model])
 
 
 def test_what_they_do_not_say_means_what_it_meant_before(alias: str) -> None:
