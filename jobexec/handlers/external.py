@@ -47,6 +47,7 @@ class ExternalOptions(TypedDict, total=False):
     delay: timedelta | float
     max_deliveries: int
     correlation_id: str
+    deployment: str | None
     using: str
 
 
@@ -68,7 +69,9 @@ def external_job(
     ``retries`` is how often it may fail (3). ``exclusive``: at most one job of its process instance is worked on at a
     time (True, if it has a process instance). ``max_deliveries``: so often workers may fetch it and let its deadline
     pass before it becomes an incident; None for the setting EXTERNAL_MAX_DELIVERIES. ``run_after`` or ``delay``: no
-    worker gets it earlier. ``using`` is the database.
+    worker gets it earlier. ``deployment`` says which nodes may run ``on_complete`` and ``on_error``, as for other jobs
+    (None: any); not given: what the function says, or the setting DEPLOYMENT of this process. ``using`` is the
+    database.
 
     Raises :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted.
     """
@@ -130,6 +133,8 @@ def _columns(type: str, options: ExternalOptions) -> dict[str, Any]:
     check_storable("type", type)
     given: Mapping[str, Any] = options
     ordinary = {name: given[name] for name in _AS_EVER if given.get(name) is not None}
+    if "deployment" in given:
+        ordinary["deployment"] = given["deployment"]
     check_options(ordinary)
     columns = {"handler_type": type, "retries": _number("retries", options.get("retries", 3))} | to_columns(ordinary)
     for name in ("process_definition_id", "execution_id"):
@@ -148,13 +153,23 @@ def _common(options: ExternalOptions) -> dict[str, Any]:
         common["tags"] = _tags(options["tags"])
     if options.get("max_deliveries") is not None:
         common["max_deliveries"] = _number("max_deliveries", options["max_deliveries"])
+    return common | _callbacks(options)
+
+
+def _callbacks(options: ExternalOptions) -> dict[str, Any]:
+    """What runs when a worker has ended them."""
+    found: dict[str, Any] = {}
     if options.get("on_complete") is not None:
-        common["on_complete"] = _callback("on_complete", options["on_complete"], ("variables",))
+        found["on_complete"] = _callback("on_complete", options["on_complete"], ("variables",))
     if options.get("on_error") is not None:
         given = options["on_error"]
         by_code = given if isinstance(given, Mapping) else {"": given}
-        common["on_error"] = {_code(code): _on_error(code, each) for code, each in by_code.items()}
-    return common
+        found["on_error"] = {_code(code): _on_error(code, each) for code, each in by_code.items()}
+    if "deployment" in options:  # then it is that of the row
+        for each in (found.get("on_complete"), *found.get("on_error", {}).values()):
+            if each:
+                each["columns"].pop("deployment_id", None)
+    return found
 
 
 def _on_error(code: str, given: Callback) -> dict[str, Any]:

@@ -5,11 +5,13 @@ A node that starts locks all versions of its deployment, in one order, so that n
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet, TextField
+from django.db.models.functions import Cast
 from django.utils.translation import gettext_noop
 
 from jobexec import clock
@@ -17,12 +19,16 @@ from jobexec.conf import get_settings
 from jobexec.exceptions import NotAllowed
 from jobexec.models import (
     JOB_TABLES,
+    AbstractJob,
+    DeadLetterJob,
     Deployment,
     DeploymentRegistration,
     ExecutorNode,
+    ExternalWorkerJob,
     Job,
     JobDefinition,
     NodeState,
+    SuspendedJob,
 )
 
 from .audit import audited, note, note_rows, part
@@ -182,7 +188,10 @@ def _retire(using: str, id: str) -> str | None:
 
 
 def _needed(using: str, ids: Collection[str]) -> dict[str, str]:
-    """Those of the deployments that cannot be retired, with the reason; reads each job table once."""
+    """Those of the deployments that cannot be retired, with the reason.
+
+    Reads each job table once, and for each deployment that is left those with jobs of workers outside.
+    """
     if not ids:
         return {}
     found = _of_living_nodes(using, ids)
@@ -190,7 +199,18 @@ def _needed(using: str, ids: Collection[str]) -> dict[str, str]:
         named = table._base_manager.using(using).filter(deployment_id__in=ids)
         for id in named.order_by().values_list("deployment_id", flat=True).distinct():
             found[id] = gettext_noop("jobs name it")
+    for id in set(ids) - found.keys():
+        if any(_called_by(table, id, using) for table in (ExternalWorkerJob, SuspendedJob, DeadLetterJob)):
+            found[id] = gettext_noop("jobs name it")
     return found
+
+
+def _called_by(table: type[AbstractJob], id: str, using: str) -> bool:
+    """Whether what follows a job of workers outside may name the deployment: its text stands in the arguments."""
+    rows = table._base_manager.using(using).filter(job_key__isnull=False)
+    written = {json.dumps(id), json.dumps(id, ensure_ascii=False)}  # databases write other letters as they like
+    either = Q(*(("text__contains", text) for text in written), _connector=Q.OR)
+    return rows.annotate(text=Cast("handler_configuration", TextField())).filter(either).exists()
 
 
 def _of_living_nodes(using: str, ids: Collection[str]) -> dict[str, str]:

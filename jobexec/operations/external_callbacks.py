@@ -67,6 +67,7 @@ def callback_columns(
         "timeout": parse_duration(timeout) if timeout else None,
         "atomic": options.get("atomic", False),
         "exclusive": options.get("exclusive", row.exclusive),
+        "deployment_id": options.get("deployment_id", row.deployment_id),
         "priority": row.priority if options.get("priority") is None else options["priority"],
         "task_backend": options.get("task_backend", ""),
         **{name: getattr(row, name) or options.get(name, "") for name in SAID_BY_OPTIONS},

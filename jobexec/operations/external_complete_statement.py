@@ -35,6 +35,7 @@ _READ = (
     "lock_owner",
     "lease_token",
     "exclusive",
+    "deployment_id",
     "priority",
     "handler_configuration",
     *SAID_BY_OPTIONS,

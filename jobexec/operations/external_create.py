@@ -67,7 +67,8 @@ def create_external_jobs(
 
 
 def _shared(using: str, columns: Mapping[str, Any], now: datetime, due_date: datetime | None) -> dict[str, Any]:
-    shared = {"job_definition_id": columns["handler_type"], **columns, "type": JobType.EXTERNAL.value}
+    made = {"job_definition_id": columns["handler_type"], "deployment_id": get_settings().deployment or ""}
+    shared = {**made, **columns, "type": JobType.EXTERNAL.value}
     traceparent = tracing.of_headers(columns.get("custom_headers")) or (tracing.AVAILABLE and tracing.current())
     if traceparent:
         shared["traceparent"] = traceparent

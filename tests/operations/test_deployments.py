@@ -9,11 +9,14 @@ from jobexec import clock
 from jobexec.exceptions import NotAllowed
 from jobexec.models import (
     JOB_TABLES,
+    DeadLetterJob,
     Deployment,
     DeploymentRegistration,
     ExecutorNode,
+    ExternalWorkerJob,
     JobDefinition,
     NodeState,
+    SuspendedJob,
 )
 from jobexec.operations import (
     clean_up_history,
@@ -27,7 +30,8 @@ from jobexec.operations import (
 )
 from jobexec.operations.deployments import all_deployments, write_job_definitions
 from jobexec.operations.leases import NodeProfile, register_node
-from tests.support.factories import make_row
+from jobexec.operations.move import move
+from tests.support.factories import make_external, make_row
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -139,6 +143,19 @@ def test_what_a_job_names_in_any_table_stays(alias, frozen, table):
     make_row(table, alias, deployment_id="shop:1")
     result = retire_deployments(["shop:1", "shop:2"], using=alias)
     assert (result.changed, result.skipped) == (["shop:2"], {"shop:1": "jobs name it"})
+
+
+@pytest.mark.parametrize("table", [ExternalWorkerJob, SuspendedJob, DeadLetterJob])
+@pytest.mark.parametrize("which", ["on_complete", "on_error"])
+def test_what_follows_a_job_of_workers_keeps_its_deployment(alias, frozen, handle, table, which):
+    handle(lambda variables, error_code="", error_message="": None, name="tests.after", deployment="shöp:1")
+    for deployment in ("shöp:1", "shöp:2", "shöp:11"):
+        deploy(deployment, [], using=alias)
+    row = make_external(alias, **{which: "tests.after"}, variables={"a": "shöp:2 is newer"})
+    if table is not ExternalWorkerJob:
+        move(row, table)
+    result = retire_deployments(["shöp:1", "shöp:2"], using=alias)
+    assert (result.changed, result.skipped) == (["shöp:2"], {"shöp:1": "jobs name it"})
 
 
 def test_what_a_living_node_was_registered_for_by_hand_stays_until_it_is_dead(alias, frozen):

@@ -7,6 +7,7 @@ import pytest
 from jobexec import signals
 from jobexec.exceptions import JobNotFound
 from jobexec.executor.execute_now import execute_by_hand, execute_now
+from jobexec.handlers.registry import get_handler
 from jobexec.models import (
     DeadLetterJob,
     ExclusiveLock,
@@ -207,6 +208,41 @@ def test_a_cancelled_job_that_is_done_all_the_same_runs_it(alias, calls):
     complete_external_job(alias, job.key)
     execute_now(job.id, using=alias)
     assert calls == [({}, 0)]
+
+
+@pytest.mark.parametrize("ends", ["completed", "error thrown"])
+@pytest.mark.parametrize(
+    ("of_job", "of_function", "expected"),
+    [
+        ({}, {}, "shop:7"),
+        ({}, {"deployment": "billing:2"}, "billing:2"),
+        ({}, {"deployment": None}, ""),
+        ({"deployment": "mail:1"}, {}, "mail:1"),
+        ({"deployment": "mail:1"}, {"deployment": "billing:2"}, "mail:1"),
+        ({"deployment": None}, {"deployment": "billing:2"}, ""),
+        ({"deployment": None}, {}, ""),
+    ],
+)
+def test_which_nodes_may_run_it(alias, calls, configure, of_job, of_function, expected, ends):
+    configure(DEPLOYMENT="shop:7")
+    after, caught = (get_handler(name).using(**of_function) for name in ("tests.after", "tests.caught"))
+    job = in_hands(alias, on_complete=after, on_error=caught, **of_job)
+    own = of_job["deployment"] or "" if of_job else "shop:7"
+    assert ExternalWorkerJob.objects.using(alias).get().deployment_id == own
+    configure(DEPLOYMENT="gateway:1")
+    if ends == "completed":
+        complete_external_job(alias, job.key)
+    else:
+        throw_external_error(alias, job.key, code="STOLEN")
+    assert Job.objects.using(alias).get().deployment_id == expected
+    assert acquire(alias, deployments=("other:1",)) == [] or not expected
+
+
+def test_what_was_stored_without_a_deployment_is_run_by_any_node(alias, calls, configure):
+    job = in_hands(alias, on_complete="tests.after")
+    configure(DEPLOYMENT="shop:7")
+    complete_external_job(alias, job.key)
+    assert Job.objects.using(alias).get().deployment_id == ""
 
 
 # Where it came from is kept; that workers do it no more is said by its table, and by its key, which it has lost.

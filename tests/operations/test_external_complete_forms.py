@@ -23,6 +23,7 @@ JOBS: list[dict[str, Any]] = [
     {"process_instance_id": "p1", "exclusive": False, "correlation_id": "c", "retries": 9},
     {"delay": 5, "max_deliveries": 3},
     {"process_definition_id": "shop:3", "root_process_instance_id": "r", "execution_id": "e", "element_id": "charge"},
+    {"deployment": "shop:7"},
 ]
 CALLS: list[dict[str, Any]] = [
     {},

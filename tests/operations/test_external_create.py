@@ -214,6 +214,8 @@ def test_the_log_knows_of_it(alias, settings):
         ({"tenant_id": 5}, "tenant_id"),
         ({"process_definition_id": "x" * 300}, "process_definition_id"),
         ({"delay": 5, "run_after": timedelta(1)}, "either delay or run_after"),
+        ({"deployment": "shop"}, "deployment: expected a text of the form 'name:version'"),
+        ({"deployment": ""}, "deployment: expected"),
         ({"colour": "red"}, "Unknown option 'colour'"),
     ],
 )
