@@ -357,12 +357,9 @@ def _forget() -> Iterator[str]:
     if external_keys._store.left:
         external_keys.forget_keys()
     connections._thread.connections = None
-    if metrics := _module("jobexec.metrics"):
-        metrics._registry.cache_clear()
+    _forget_figures()
     if access := _module("jobexec.gateways.access"):
         _forget_clients(access)
-    if failure_groups := _module("jobexec.operations.failure_groups"):
-        failure_groups.groups_by_text.clear()
     if writing := _module("jobexec.gateways.seen.writing"):
         writing.registry.clear()
     if publisher := _module("jobexec.broker.publisher"):
@@ -370,6 +367,13 @@ def _forget() -> Iterator[str]:
     if (hub := _module("jobexec.gateways.hub.hub")) and hub._hubs:
         yield from [f"the hub of {name}, which still watches" for name, each in hub._hubs.items() if each._watch]
         hub.close_all()
+
+
+def _forget_figures() -> None:
+    if metrics := _module("jobexec.metrics"):
+        metrics._registry.cache_clear()
+    if failure_groups := _module("jobexec.operations.failure_groups"):
+        failure_groups.groups_by_text.clear()
 
 
 def _forget_clients(access: Any) -> None:
