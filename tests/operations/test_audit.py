@@ -90,7 +90,8 @@ def test_ids_that_are_full_are_not_written_once_more_for_each_job(alias, monkeyp
         operations.move_to_dead_letter([job.pk for job in jobs], using=alias)
     (entry,) = audit_log(alias)
     assert (entry.count, entry.scope) == (4, {"ids": [str(job.pk) for job in jobs[:2]]})
-    updates = [each["sql"] for each in queries if each["sql"].startswith(f'UPDATE "{AuditLog._meta.db_table}"')]
+    update = f"UPDATE {connections[alias].ops.quote_name(AuditLog._meta.db_table)}"
+    updates = [each["sql"] for each in queries if each["sql"].startswith(update)]
     assert len(updates) == 3
     assert ["scope" in each for each in updates] == [True, False, False]
 
