@@ -98,6 +98,11 @@ def test_an_application_enqueues_and_does_no_more(alias, roles, handlers, config
         may_not(alias, "SELECT * FROM jobexec_gatewayclient")
         may_not(alias, "DELETE FROM jobexec_joblog")
     assert (Job.objects.using(alias).count(), TimerJob.objects.using(alias).count()) == (5, 1)
+    operations.move_to_dead_letter(first, using=alias)
+    with logged_in(alias, roles, "enqueuer"):
+        assert handlers.using(database=alias, unique="order-1").enqueue().pk != first.pk
+        may_not(alias, "UPDATE jobexec_deadletterjob SET retries = 1")
+    assert DeadLetterJob.objects.using(alias).get().lost_key == "order-1"
 
 
 def test_an_executor_runs_fails_suspends_and_cleans_up(alias, roles, handlers):
