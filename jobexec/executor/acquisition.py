@@ -46,8 +46,8 @@ class JobAcquisition(Loop):
         concurrency = node.settings.tenant_concurrency
         self.tenants = Tenants(node.using, concurrency, pool.jobs_in_hand, self.look) if concurrency else None
         self.waiting = Waiting(strategy_of(node.engine))
-        #: Takes batches that run elsewhere out of a page.
-        self.sift: Callable[[list[list[AcquiredJob]]], list[list[AcquiredJob]]] | None = None
+        #: Takes batches that run elsewhere out of a page; returns the others, and what is to be given back.
+        self.sift: Callable[[list[list[AcquiredJob]]], tuple[list[list[AcquiredJob]], list[AcquiredJob]]] | None = None
 
     def start(self) -> None:
         # Started again with the lease that it had: what could not be given back when it stopped is still locked.
@@ -78,7 +78,8 @@ class JobAcquisition(Loop):
             self.node.meters.acquired(acquisition)
             made = batches(acquisition.jobs)
             if self.sift is not None:
-                made = self.sift(made)
+                made, behind = self.sift(made)
+                self._give_back(behind)
         finally:
             # What was locked is always handed on: a loop that is being stopped gives it back through the pool.
             self.pool.submit(made, reserved, self.node.using)
@@ -88,6 +89,12 @@ class JobAcquisition(Loop):
             )
         failures = acquisition.lock_failures
         return self._after(acquisition, Round(reserved, acquisition.found, len(made), failures), began)
+
+    def _give_back(self, jobs: list[AcquiredJob]) -> None:
+        if jobs:
+            self._in_doubt = True  # if that fails, nobody has them in hand, and they are found as strays
+            release_jobs(self._engine.alias, jobs)
+            self._in_doubt = False
 
     def _page(self) -> int:
         """How many jobs to ask for."""

@@ -80,24 +80,23 @@ class Solitude(Service):
         self._changed = threading.Condition()
         self._closed = False
         self._broken_until = 0.0
-        #: What was handed to us and has not ended, and its child once there is one.
-        self._runs: dict[UUID, tuple[AcquiredJob, subprocess.Popen[bytes] | None]] = {}
+        #: What was handed to us and has not ended, by id and revision, and its child once there is one.
+        self._runs: dict[tuple[UUID, int], tuple[AcquiredJob, subprocess.Popen[bytes] | None]] = {}
 
-    def sift(self, batches: list[Batch]) -> list[Batch]:
-        """Take what is to run alone; returns the rest, whose order stays. Siblings behind it are given back."""
+    def sift(self, batches: list[Batch]) -> tuple[list[Batch], Batch]:
+        """Take what is to run alone; returns the rest, whose order stays, and siblings that are to be given back."""
         if not any(map(runs_alone, batches)) or self._closed or clock.monotonic() < self._broken_until:
-            return batches
-        rest = []
+            return batches, []
+        rest, behind = [], []
         for batch in batches:
             place = next((number for number, job in enumerate(batch) if job.lost_runs >= ALONE_FROM), len(batch))
             taken = 1 if place == 0 else 0  # else it is not its turn yet
-            if behind := batch[place + taken :]:
-                release_jobs(behind[0].using, behind)
+            behind += batch[place + taken :]
             if taken:
                 self._take(batch[0])
             elif place:
                 rest.append(batch[:place])
-        return rest
+        return rest, behind
 
     def jobs(self, using: str) -> list[AcquiredJob]:
         """What is in hand of an engine, whether or not its child has taken it over."""
@@ -130,7 +129,7 @@ class Solitude(Service):
 
     def _take(self, work: AcquiredJob) -> None:
         with self._changed:
-            self._runs[work.id] = work, None
+            self._runs[work.id, work.revision] = work, None
         spawn("jobexec-solitary", lambda: self._run(work))
 
     def _run(self, work: AcquiredJob) -> None:
@@ -145,7 +144,7 @@ class Solitude(Service):
                 logger.error(text, work.id, code, extra=log_fields(work))
         finally:
             with self._changed:
-                del self._runs[work.id]
+                del self._runs[work.id, work.revision]
                 self._changed.notify_all()
 
     def _child(self, work: AcquiredJob) -> int | None:
@@ -163,12 +162,12 @@ class Solitude(Service):
             except OSError as error:
                 logger.warning("A process could not be started: %s", error)
                 return -1
-            self._runs[work.id] = work, child
+            self._runs[work.id, work.revision] = work, child
         try:
             return child.wait()
         finally:
             with self._changed:
-                self._runs[work.id] = work, None
+                self._runs[work.id, work.revision] = work, None
 
     @property
     def running(self) -> int:

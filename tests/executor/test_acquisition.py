@@ -163,6 +163,28 @@ def test_a_commit_in_doubt_leaves_nothing_locked_for_ever(alias, build, monkeypa
     assert ExclusiveLock.objects.using(alias).count() == 3
 
 
+def test_what_could_not_be_given_back_is_neither_queued_nor_locked_for_ever(alias, build, monkeypatch):
+    loop = build(threads=2, queue_size=3)
+    rows = [make_job(alias, process_instance_id="order-1") for _ in range(3)]
+
+    def sift(batches):
+        return [batch[:1] for batch in batches], [job for batch in batches for job in batch[1:]]
+
+    def refuse(using, jobs):
+        raise OperationalError("away")
+
+    loop.sift = sift
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "release_jobs", refuse)
+        with pytest.raises(OperationalError):
+            loop.run_once()
+    assert [job.id for job in loop.pool.jobs_in_hand()] == [rows[0].pk]
+    assert len(locked_ids(alias)) == 3
+    loop.run_once()
+    assert set(locked_ids(alias)) == {rows[0].pk}
+    assert ExclusiveLock.objects.using(alias).count() == 1
+
+
 def test_a_job_that_ends_while_strays_are_looked_for_is_let_alone(alias, build):
     from jobexec.operations.recover import release_strays
 
