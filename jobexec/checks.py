@@ -165,7 +165,7 @@ def check_engines(**kwargs: Any) -> list[CheckMessage]:
     if conf.problems(conf.raw_settings()):
         return []  # said by check_settings
     settings = conf.get_settings()
-    found: list[CheckMessage] = []
+    found: list[CheckMessage] = [*_acquisitions(settings)]
     for engine in settings.engines.values():
         unsupported = list(_vendor(engine))
         found.extend(unsupported)
@@ -188,6 +188,22 @@ _HINT_AUTH = "Leave GATEWAY_AUTH at 'required', and make clients with manage.py 
 _HINT_BROKER = "The extra 'broker' brings it; without a broker leave DISPATCH at 'database'."
 _HINT_HOOK = "Name a function of the request that returns tenant ids, or None for all."
 _HINT_USE_TZ = "With naive datetimes, a due date would mean another moment on a node in another time zone."
+
+
+def _acquisitions(settings: Settings) -> Iterator[CheckMessage]:
+    """W016: what ACQUISITIONS names is used, and leaves no category out."""
+    engines = settings.engines.values()
+    used = {each.name for engine in engines for each in engine.acquisitions}
+    for name in settings.source.get("ACQUISITIONS", {}):
+        if name not in used:
+            text = f"The acquisition {name!r} in JOBEXEC['ACQUISITIONS'] is used by no engine."
+            yield Warning(text, hint="Name it in ACQUISITIONS of an engine.", id="jobexec.W016")
+    for engine in engines:
+        for category in settings.categories:
+            if not any(each.serves(category) for each in engine.acquirers):
+                text = f"No acquisition of the engine {engine.alias!r} serves the category {category!r}: its jobs wait."
+                hint = "Name the category in CATEGORIES of one of them, or give one of them no CATEGORIES."
+                yield Warning(text, hint=hint, id="jobexec.W016")
 
 
 def _default_retry_plan(settings: Settings) -> Iterator[CheckMessage]:
@@ -247,7 +263,7 @@ def _sqlite_atomic(settings: Settings, engine: EngineSettings) -> Iterator[Check
 
 def _pool_size(settings: Settings, engine: EngineSettings) -> Iterator[CheckMessage]:
     size = pool_size(connections[engine.alias].settings_dict)
-    needed = ordinary_connections(settings)
+    needed = ordinary_connections(settings, engine)
     if size is not None and needed > size:
         yield Warning(
             f"The connection pool of the job engine {engine.alias!r} has at most {size} connections, but "

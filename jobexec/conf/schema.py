@@ -11,8 +11,9 @@ from jobexec.conf import values
 from jobexec.exceptions import InvalidSettings
 
 
-def _by(parser: values.Parser) -> dict[str, values.Parser]:
-    return {"parser": parser}
+def _by(parser: values.Parser, *, named: bool = False) -> dict[str, Any]:
+    """``named``: a named acquisition may have a value of its own."""
+    return {"parser": parser, "named": named}
 
 
 def _seconds(number: float) -> timedelta:
@@ -37,31 +38,60 @@ WAITINGS = ("auto", "ladder", "backoff", "polling")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """The settings of one engine, that is one database alias; see ``docs/reference/settings.md``."""
+    """The settings of one engine, that is one database alias; see ``docs/reference/settings.md``.
+
+    Those of an acquisition that ACQUISITIONS names are the engine's with its own values, a ``name``, and the
+    ``categories`` that it acquires; () means all that the executor serves.
+    """
 
     alias: str
+    name: str = ""
+    categories: tuple[str, ...] = ()
+    #: What the engine's ACQUISITIONS name, in that order.
+    acquisitions: tuple[EngineSettings, ...] = ()
     acquisition: str = field(default="auto", metadata=_by(values.choice(*ACQUISITIONS)))
-    waiting: str = field(default="auto", metadata=_by(values.choice(*WAITINGS)))
-    max_jobs_per_acquisition: int = field(default=1000, metadata=_by(values.integer(1, 10_000)))
+    waiting: str = field(default="auto", metadata=_by(values.choice(*WAITINGS), named=True))
+    max_jobs_per_acquisition: int = field(default=1000, metadata=_by(values.integer(1, 10_000), named=True))
     lock_time: timedelta = field(default=timedelta(minutes=5), metadata=_by(values.duration()))
-    wait_time: timedelta = field(default=_seconds(0.1), metadata=_by(values.duration()))
-    wait_increase_factor: float = field(default=2.0, metadata=_by(values.factor))
-    max_wait: timedelta = field(default=_seconds(5), metadata=_by(values.duration()))
-    max_wait_when_listening: timedelta = field(default=_seconds(30), metadata=_by(values.duration()))
-    backoff_time: timedelta = field(default=_seconds(0.03), metadata=_by(values.duration(zero=True)))
-    max_backoff: timedelta = field(default=_seconds(0.5), metadata=_by(values.duration(zero=True)))
-    backoff_decrease_threshold: int = field(default=100, metadata=_by(values.integer(1)))
-    burst_wait: timedelta = field(default=_seconds(0.5), metadata=_by(values.duration()))
-    idle_threshold: int = field(default=3, metadata=_by(values.integer(1)))
-    deep_idle_wait: timedelta = field(default=_seconds(30), metadata=_by(values.duration()))
-    deep_idle_threshold: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))
+    wait_time: timedelta = field(default=_seconds(0.1), metadata=_by(values.duration(), named=True))
+    wait_increase_factor: float = field(default=2.0, metadata=_by(values.factor, named=True))
+    max_wait: timedelta = field(default=_seconds(5), metadata=_by(values.duration(), named=True))
+    max_wait_when_listening: timedelta = field(default=_seconds(30), metadata=_by(values.duration(), named=True))
+    backoff_time: timedelta = field(default=_seconds(0.03), metadata=_by(values.duration(zero=True), named=True))
+    max_backoff: timedelta = field(default=_seconds(0.5), metadata=_by(values.duration(zero=True), named=True))
+    backoff_decrease_threshold: int = field(default=100, metadata=_by(values.integer(1), named=True))
+    burst_wait: timedelta = field(default=_seconds(0.5), metadata=_by(values.duration(), named=True))
+    idle_threshold: int = field(default=3, metadata=_by(values.integer(1), named=True))
+    deep_idle_wait: timedelta = field(default=_seconds(30), metadata=_by(values.duration(), named=True))
+    deep_idle_threshold: timedelta = field(default=_seconds(60), metadata=_by(values.duration(), named=True))
     global_lock_poll_rate: timedelta = field(default=_seconds(0.1), metadata=_by(values.duration()))
     global_lock_force_acquire_after: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))
     notify: bool = field(default=True, metadata=_by(values.boolean))
     listen_database: str | None = field(default=None, metadata=_by(values.database))
     priority_ageing: timedelta | None = field(default=None, metadata=_by(values.duration(none=True)))
-    priority_range: tuple[int | None, int | None] = field(default=(None, None), metadata=_by(values.priority_range))
+    priority_range: tuple[int | None, int | None] = field(
+        default=(None, None), metadata=_by(values.priority_range, named=True)
+    )
     deployment_aware: bool = field(default=False, metadata=_by(values.boolean))
+
+    @property
+    def acquirers(self) -> tuple[EngineSettings, ...]:
+        """The settings of each acquisition of this engine: the named ones, or these where none is named."""
+        return self.acquisitions or (self,)
+
+    def serves(self, category: str) -> bool:
+        """Whether this acquisition takes jobs of the category, as far as an executor does."""
+        return not self.categories or category in self.categories
+
+    def takes(self, priority: int) -> bool:
+        """Whether the priority is in PRIORITY_RANGE."""
+        least, most = self.priority_range
+        return (least is None or priority >= least) and (most is None or priority <= most)
+
+    @property
+    def share(self) -> str:
+        """The name under which jobs that are acquired so hold places in the pool."""
+        return f"{self.alias}/{self.name}" if self.name else self.alias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +196,7 @@ class Settings:
         return replaced(self, overrides)
 
 
-def parsers(cls: type[Settings] | type[EngineSettings]) -> dict[str, values.Parser]:
-    """The parser of every key (in upper case) that the class takes from JOBEXEC."""
-    return {item.name.upper(): item.metadata["parser"] for item in fields(cls) if "parser" in item.metadata}
+def parsers(cls: type[Settings] | type[EngineSettings], *, named: bool = False) -> dict[str, values.Parser]:
+    """The parser of every key (in upper case) that the class takes from JOBEXEC, or only those of ACQUISITIONS."""
+    keys = [item for item in fields(cls) if "parser" in item.metadata and (item.metadata["named"] or not named)]
+    return {item.name.upper(): item.metadata["parser"] for item in keys}

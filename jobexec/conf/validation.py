@@ -12,11 +12,14 @@ from typing import Any
 from django.conf import settings as django_settings
 
 from jobexec.conf.schema import EngineSettings, Settings, parsers
-from jobexec.conf.values import Parser
+from jobexec.conf.values import MAX_NAME_LENGTH, Parser, is_name, names
 from jobexec.exceptions import InvalidSettings
 
 GLOBAL = parsers(Settings)
 PER_ENGINE = parsers(EngineSettings)
+PER_ACQUISITION = {"CATEGORIES": names, **parsers(EngineSettings, named=True)}
+#: Keys whose values hold settings themselves.
+NESTED = ("ENGINES", "ACQUISITIONS")
 #: Settings whose values no message shows.
 SECRET = frozenset(item.name.upper() for item in fields(Settings) if not item.repr)
 DEFAULT_ENGINES: Mapping[str, Any] = {"default": {}}
@@ -41,10 +44,11 @@ def build(raw: Any) -> tuple[Settings | None, list[Problem]]:
         return None, [Problem("JOBEXEC", f"must be a dict; got a value of type {type(raw).__name__!r}.")]
     problems: list[Problem] = []
     engine_keys = {key: value for key, value in raw.items() if key in PER_ENGINE}
-    global_keys = {key: value for key, value in raw.items() if key not in PER_ENGINE and key != "ENGINES"}
+    global_keys = {key: value for key, value in raw.items() if key not in PER_ENGINE and key not in NESTED}
     shared = _parse("JOBEXEC", engine_keys, PER_ENGINE, problems)
-    values = _parse("JOBEXEC", global_keys, GLOBAL, problems, also=[*PER_ENGINE, "ENGINES"])
-    engines = _engines(raw.get("ENGINES", DEFAULT_ENGINES), shared, problems)
+    values = _parse("JOBEXEC", global_keys, GLOBAL, problems, also=[*PER_ENGINE, *NESTED])
+    named = _acquisitions(raw.get("ACQUISITIONS", {}), values.get("categories", {"default": 1}), problems)
+    engines = _engines(raw.get("ENGINES", DEFAULT_ENGINES), shared, named, problems)
     values.setdefault("node_name", GLOBAL["NODE_NAME"](None))
     weights = values.pop("categories", {"default": 1})
     values |= {"categories": tuple(weights), "category_weights": MappingProxyType(weights)}
@@ -62,6 +66,7 @@ def replaced(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
         problems += _keep_engines(raw, given.pop("ENGINES"))
     if "CATEGORIES" in given:
         problems += _known_categories(settings, given["CATEGORIES"])
+        problems += _keep_acquisitions(raw, given["CATEGORIES"])
         raw.pop("BATCH_CATEGORY", None)  # it names one of all categories, and these are those that one node serves
         if isinstance(raw.get("CATEGORIES"), Mapping):  # the chosen ones keep their weights
             given["CATEGORIES"] = {name: settings.category_weights.get(name, 1) for name in given["CATEGORIES"]}
@@ -99,7 +104,30 @@ def _parse(
     return parsed
 
 
-def _engines(raw: Any, shared: Mapping[str, Any], problems: list[Problem]) -> dict[str, EngineSettings]:
+def _acquisitions(raw: Any, categories: Collection[str], problems: list[Problem]) -> dict[str, dict[str, Any]]:
+    """What each named acquisition says itself."""
+    path = "JOBEXEC['ACQUISITIONS']"
+    if not isinstance(raw, Mapping):
+        problems.append(_mismatch(path, "a dict of names to dicts of settings", raw))
+        return {}
+    named = {}
+    for name, own in raw.items():
+        here = f"{path}[{name!r}]"
+        if not is_name(name):
+            problems.append(Problem(here, f"must have a name of 1 to {MAX_NAME_LENGTH} printable characters."))
+        elif not isinstance(own, Mapping):
+            problems.append(_mismatch(here, "a dict of settings", own))
+        else:
+            named[name] = _keys(here, own, PER_ACQUISITION, problems)
+            unknown = [each for each in named[name].get("categories", ()) if each not in categories]
+            known = ", ".join(map(repr, categories))
+            problems.extend(_mismatch(f"{here}['CATEGORIES']", f"among CATEGORIES, {known}", each) for each in unknown)
+    return named
+
+
+def _engines(
+    raw: Any, shared: Mapping[str, Any], named: Mapping[str, dict[str, Any]], problems: list[Problem]
+) -> dict[str, EngineSettings]:
     path = "JOBEXEC['ENGINES']"
     if not isinstance(raw, Mapping) or not raw:
         problems.append(_mismatch(path, "a dict of database alias to a dict of settings, with at least one alias", raw))
@@ -112,18 +140,30 @@ def _engines(raw: Any, shared: Mapping[str, Any], problems: list[Problem]) -> di
         if not isinstance(own, Mapping):
             problems.append(_mismatch(here, "a dict of settings", own))
             continue
-        engine = EngineSettings(alias=alias, **{**shared, **_engine_keys(here, own, problems)})
-        engines[alias] = engine
-        problems.extend(_between_engine(here, engine))
+        keys = {"alias": alias, **shared, **_keys(here, own, {**PER_ENGINE, "ACQUISITIONS": names}, problems)}
+        chosen = keys.pop("acquisitions", ())
+        unknown = [name for name in chosen if name not in named]
+        expected = f"names in JOBEXEC['ACQUISITIONS'] ({', '.join(map(repr, named)) or 'nothing'})"
+        problems.extend(_mismatch(f"{here}['ACQUISITIONS']", expected, name) for name in unknown)
+        acquirers = [EngineSettings(**{**keys, "name": name, **named[name]}) for name in chosen if name in named]
+        engines[alias] = EngineSettings(acquisitions=tuple(acquirers), **keys)
+        problems.extend(_between_engine(here, engines[alias]))
+        for acquirer in acquirers:
+            problems.extend(_between_engine(f"JOBEXEC['ACQUISITIONS'][{acquirer.name!r}] in {here}", acquirer))
     return engines
 
 
-def _engine_keys(here: str, own: Mapping[Any, Any], problems: list[Problem]) -> dict[str, Any]:
-    misplaced = [key for key in own if key in GLOBAL]
-    problems.extend(
-        Problem(f"{here}[{key!r}]", f"is not a setting of an engine; write JOBEXEC[{key!r}].") for key in misplaced
-    )
-    return _parse(here, {key: value for key, value in own.items() if key not in misplaced}, PER_ENGINE, problems)
+def _keys(here: str, own: Mapping[Any, Any], known: Mapping[str, Parser], problems: list[Problem]) -> dict[str, Any]:
+    """The settings of an engine or of an acquisition; what stands elsewhere is said so."""
+    what = "an engine" if here.startswith("JOBEXEC['ENGINES']") else "an acquisition"
+    right = {}
+    for key, value in own.items():
+        if key in known or key not in {*GLOBAL, *PER_ENGINE}:
+            right[key] = value
+        else:
+            place = "JOBEXEC" if key in GLOBAL else "JOBEXEC['ENGINES'][alias]"
+            problems.append(Problem(f"{here}[{key!r}]", f"is not a setting of {what}; write {place}[{key!r}]."))
+    return _parse(here, right, known, problems)
 
 
 def _between_globals(settings: Settings) -> Iterable[Problem]:
@@ -167,6 +207,27 @@ def _between_engine(here: str, engine: EngineSettings) -> Iterable[Problem]:
         yield _no_database(f"{here}: LISTEN_DATABASE", engine.listen_database)
 
 
+def _keep_acquisitions(raw: dict[str, Any], categories: Collection[str]) -> list[Problem]:
+    """Let named acquisitions serve only these; one for which none is left goes."""
+    named = {}
+    for name, own in raw.get("ACQUISITIONS", {}).items():
+        served = [each for each in own.get("CATEGORIES", categories) if each in categories]
+        if served:
+            named[name] = {**own, "CATEGORIES": served} if "CATEGORIES" in own else own
+    engines, problems = {}, []
+    for alias, own in raw.get("ENGINES", DEFAULT_ENGINES).items():
+        engines[alias] = own
+        if "ACQUISITIONS" in own:
+            kept = [name for name in own["ACQUISITIONS"] if name in named]
+            engines[alias] = {**own, "ACQUISITIONS": kept}
+            if not kept:
+                del engines[alias]["ACQUISITIONS"]
+                expected = f"served by one of the acquisitions of the engine {alias!r}"
+                problems.append(_mismatch("category", expected, ", ".join(categories)))
+    raw |= {"ACQUISITIONS": named, "ENGINES": engines}
+    return problems
+
+
 def _overridable() -> set[str]:
     return {*GLOBAL, *PER_ENGINE, "ENGINES"}
 
@@ -185,11 +246,13 @@ def _known_categories(settings: Settings, categories: Any) -> list[Problem]:
 
 
 def _override_engines(raw: dict[str, Any], given: Mapping[str, Any]) -> None:
-    # What is given now counts for every engine, also for one that has its own value.
-    engines = raw.get("ENGINES", DEFAULT_ENGINES)
-    raw["ENGINES"] = {
-        alias: {key: value for key, value in own.items() if key not in given} for alias, own in engines.items()
-    }
+    # What is given now counts for every engine and acquisition, also for one that has its own value.
+    own_keys = {key for key in given if key in PER_ENGINE}
+    for nested, default in (("ENGINES", DEFAULT_ENGINES), ("ACQUISITIONS", {})):
+        parts = raw.get(nested, default)
+        raw[nested] = {
+            name: {key: value for key, value in own.items() if key not in own_keys} for name, own in parts.items()
+        }
 
 
 def _distinct(problems: Iterable[Problem]) -> list[Problem]:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from jobexec import clock, signals
+from jobexec.conf import EngineSettings
 from jobexec.models import Job
 from jobexec.operations.acquire import acquire_jobs
+from jobexec.operations.categories import Turns
 from jobexec.operations.errors import is_conflict
 from jobexec.operations.recover import release_strays
 from jobexec.operations.release import release_jobs
@@ -23,7 +25,10 @@ from .tenants import Tenants
 
 
 class JobAcquisition(Loop):
-    """Acquires as many jobs of one engine as the pool grants, and no more."""
+    """Acquires as many jobs of one engine as the pool grants, and no more.
+
+    ``settings`` are the engine's, or those of one of its named acquisitions.
+    """
 
     keeps_connection = True  # connecting would come between a notification and the job
 
@@ -34,18 +39,19 @@ class JobAcquisition(Loop):
         listening: Callable[[], bool],
         in_hand: Callable[[], Iterable[AcquiredJob]],
         source: Source | None = None,
+        settings: EngineSettings | None = None,
     ) -> None:
-        super().__init__(f"jobexec-acquisition-{node.using}")
+        self._engine = engine = settings or node.engine
+        super().__init__(f"jobexec-acquisition-{engine.share}")
         self._woken = Bell(source)
         self.node, self.pool, self._listening, self._in_hand = node, pool, listening, in_hand
         self._in_doubt = False
         self._served = ""
-        self._engine = node.engine
-        self._poll_rate = node.engine.global_lock_poll_rate.total_seconds()
-        self._walk = Walk()
-        concurrency = node.settings.tenant_concurrency
-        self.tenants = Tenants(node.using, concurrency, pool.jobs_in_hand, self.look) if concurrency else None
-        self.waiting = Waiting(strategy_of(node.engine))
+        self._poll_rate = engine.global_lock_poll_rate.total_seconds()
+        self._walk, self._turns = Walk(), Turns(node.settings.category_weights)
+        #: Limits the jobs of each tenant, for all acquisitions of the engine.
+        self.tenants: Tenants | None = None
+        self.waiting = Waiting(strategy_of(engine))
         #: Takes batches that run elsewhere out of a page; returns the others, and what is to be given back.
         self.sift: Callable[[list[list[AcquiredJob]]], tuple[list[list[AcquiredJob]], list[AcquiredJob]]] | None = None
 
@@ -67,28 +73,35 @@ class JobAcquisition(Loop):
     def run_once(self) -> float:
         if not self.node.good:
             return 0.2  # a heartbeat will tell whether this node goes on
-        self._release_strays()
-        began = clock.monotonic()
-        reserved = self.pool.reserve(self._page(), self.wake, self.node.using)
-        if not reserved:
-            return self._after(Acquisition(), Round(requested=0), began)  # the pool wakes us when there is room
-        acquisition, made = Acquisition(), []
-        try:
-            acquisition = self._acquire(reserved)
-            self.node.meters.acquired(acquisition)
-            made = batches(acquisition.jobs)
-            if self.sift is not None:
-                made, behind = self.sift(made)
-                self._give_back(behind)
-        finally:
-            # What was locked is always handed on: a loop that is being stopped gives it back through the pool.
-            self.pool.submit(made, reserved, self.node.using)
+        with self.node.acquiring:
+            self._release_strays()
+            began, share = clock.monotonic(), self._engine.share
+            reserved = self.pool.reserve(self._page(), self.wake, share)
+            if not reserved:
+                return self._after(Acquisition(), Round(requested=0), began)  # the pool wakes us when there is room
+            acquisition, made = Acquisition(), []
+            try:
+                acquisition = self._acquire(reserved)
+                self.node.meters.acquired(acquisition)
+                made = batches(self._mine(acquisition.jobs))
+                if self.sift is not None:
+                    made, behind = self.sift(made)
+                    self._give_back(behind)
+            finally:
+                # What was locked is always handed on: a loop that is being stopped gives it back through the pool.
+                self.pool.submit(made, reserved, share)
         if acquisition.jobs and signals.job_acquired.has_listeners(Job):
             signals.job_acquired.send_robust(
                 sender=Job, using=self.node.using, jobs=acquisition.jobs, node=self.node.owner
             )
         failures = acquisition.lock_failures
         return self._after(acquisition, Round(reserved, acquisition.found, len(made), failures), began)
+
+    def _mine(self, jobs: list[AcquiredJob]) -> list[AcquiredJob]:
+        if self._engine.name:
+            for job in jobs:
+                job.acquired_by = self._engine.share
+        return jobs
 
     def _give_back(self, jobs: list[AcquiredJob]) -> None:
         if jobs:
@@ -119,7 +132,7 @@ class JobAcquisition(Loop):
     def _acquire(self, limit: int) -> Acquisition:
         engine, owner = self._engine, self.node.owner
         self._in_doubt = True
-        scope, tenants = self.node.scope, self.tenants
+        scope, tenants = self.node.scope_of(engine, self._turns), self.tenants
         room = tenants.room() if tenants else None
         try:
             with self.node.writing:

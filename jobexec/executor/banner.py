@@ -39,7 +39,14 @@ def _engine(engine: EngineSettings, broker: str) -> str:
     waking = "LISTEN" if can_listen(engine) else "watching commits" if can_watch(engine) else "polling"
     if broker:
         waking = f"told by {broker}"
-    return f"{engine.alias} ({connection.display_name}, {'skip locked' if skip_locked else 'optimistic'}, {waking})"
+    facts = [connection.display_name, "skip locked" if skip_locked else "optimistic", waking]
+    if engine.acquisitions:
+        facts.append(f"acquisitions: {' and '.join(map(_acquisition, engine.acquisitions))}")
+    return f"{engine.alias} ({', '.join(facts)})"
+
+
+def _acquisition(settings: EngineSettings) -> str:
+    return f"{settings.name} of {', '.join(settings.categories)}" if settings.categories else settings.name
 
 
 def _connections(settings: Settings) -> str:

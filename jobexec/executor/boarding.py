@@ -31,7 +31,7 @@ class Lane(Protocol):
 
 
 class Boarding:
-    """What waits for the lane, by turns of the engines, and what is in it: at most ``size`` batches.
+    """What waits for the lane, by turns of the acquisitions, and what is in it: at most ``size`` batches.
 
     They take no places of threads. While the lane is full little is acquired for it, so that other nodes have the
     rest; as long as it is not, pages for it grow, also when all threads are busy with jobs that take long.
@@ -44,15 +44,15 @@ class Boarding:
         self._handlers = async_handlers()
         self._waiting: dict[str, deque[Batch]] = {}
         self._within: dict[int, tuple[Batch, float]] = {}
-        #: Which part of an engine's last pages was for the lane, and how many more than threads have room for it may
-        #: ask for.
+        #: Which part of an acquisition's last pages was for the lane, and how many more than threads have room for it
+        #: may ask for.
         self._part: dict[str, float] = {}
         self._page: dict[str, int] = {}
-        #: When an engine last tried one, and whether that is on its way.
+        #: When an acquisition last tried one, and whether that is on its way.
         self._tried: dict[str, float] = {}
         self._trying: set[str] = set()
 
-    def sort(self, using: str, batches: Sequence[Batch]) -> Sequence[Batch]:
+    def sort(self, share: str, batches: Sequence[Batch]) -> Sequence[Batch]:
         """Keep those whose first job the lane can run; returns the others, for threads.
 
         Not the atomic ones, whose transaction needs a thread of its own; nor those that must run alone. Those that were
@@ -68,25 +68,25 @@ class Boarding:
             fits = job.handler_type in self._handlers and not job.atomic and not runs_alone(batch)
             (mine if fits else others).append(batch)
         if mine:
-            self._waiting.setdefault(using, deque()).extend(mine)
-        self._learn(using, len(mine), len(others))
+            self._waiting.setdefault(share, deque()).extend(mine)
+        self._learn(share, len(mine), len(others))
         return others
 
-    def _learn(self, using: str, mine: int, others: int) -> None:
-        part = (self._part.get(using, 0.0) + mine / (mine + others)) / 2
+    def _learn(self, share: str, mine: int, others: int) -> None:
+        part = (self._part.get(share, 0.0) + mine / (mine + others)) / 2
         if mine and not others:
-            part, page = 1.0, 2 * self._page.get(using, self._threads)
+            part, page = 1.0, 2 * self._page.get(share, self._threads)
         else:
             page = self._threads
-        self._part[using] = part if part >= _PART else 0.0
-        self._page[using] = min(page, self._size)
+        self._part[share] = part if part >= _PART else 0.0
+        self._page[share] = min(page, self._size)
 
     def sort_sibling(self, siblings: Batch) -> bool:
         """Take siblings that may go on now, in front; False if they need a thread."""
         job = siblings[0]
         if job.handler_type not in self._handlers or job.atomic or runs_alone(siblings):
             return False
-        self._waiting.setdefault(job.using, deque()).appendleft(siblings)
+        self._waiting.setdefault(job.share, deque()).appendleft(siblings)
         return True
 
     def go(self) -> None:
@@ -99,10 +99,10 @@ class Boarding:
             self.lane.begin(going)
 
     def _next(self) -> Batch | None:
-        for using, waiting in self._waiting.items():
+        for share, waiting in self._waiting.items():
             if waiting:
                 batch = waiting.popleft()
-                self._waiting[using] = self._waiting.pop(using)  # to the end: its next turn comes after the others
+                self._waiting[share] = self._waiting.pop(share)  # to the end: its next turn comes after the others
                 return batch
         return None
 
@@ -140,42 +140,42 @@ class Boarding:
 
     # How many jobs may be acquired.
 
-    def limit(self, using: str) -> int:
-        """The most that an engine may acquire, as far as the lane is concerned."""
+    def limit(self, share: str) -> int:
+        """The most that an acquisition may lock, as far as the lane is concerned."""
         waiting = sum(map(len, self._waiting.values()))
-        part = max(self._part.get(using, 0.0), _PART if waiting else 0.0)
+        part = max(self._part.get(share, 0.0), _PART if waiting else 0.0)
         if not part:
             return _NO_LIMIT
         room = self._size - len(self._within) + self._ahead() - waiting
         return max(0, int(room / part))
 
-    def extra(self, using: str) -> int:
+    def extra(self, share: str) -> int:
         """How many jobs may be acquired although threads have no room, since the lane has and its jobs come."""
         room = self._size - len(self._within)
-        if not self._part.get(using) or room <= 0:
+        if not self._part.get(share) or room <= 0:
             return 0
-        return min(self._page[using], room)
+        return min(self._page[share], room)
 
-    def may_try(self, using: str) -> bool:
+    def may_try(self, share: str) -> bool:
         """Whether to acquire one job although threads have no room, only to see whether the lane has something to do.
 
         Else async jobs would wait for the end of other jobs that take long. One for threads is given back at once,
         for others to have it, and so nobody tries often.
         """
-        rests = using in self._tried and clock.monotonic() < self._tried[using]
+        rests = share in self._tried and clock.monotonic() < self._tried[share]
         return bool(self._handlers) and len(self._within) < self._size and not rests
 
-    def tries(self, using: str, granted: int) -> None:
-        """An engine acquires one job to see what it is, if there was a place for it."""
+    def tries(self, share: str, granted: int) -> None:
+        """An acquisition locks one job to see what it is, if there was a place for it."""
         if granted:
-            self._tried[using] = clock.monotonic() + _SELDOM
-            self._trying.add(using)
+            self._tried[share] = clock.monotonic() + _SELDOM
+            self._trying.add(share)
 
-    def has_tried(self, using: str) -> bool:
+    def has_tried(self, share: str) -> bool:
         """Whether what comes now was acquired only to see what it is."""
-        if using not in self._trying:
+        if share not in self._trying:
             return False
-        self._trying.remove(using)
+        self._trying.remove(share)
         return True
 
     def _ahead(self) -> int:

@@ -49,10 +49,10 @@ class BrokerAcquisition(JobAcquisition):
         return super().run_once()
 
     def _ask_for_room(self) -> None:
-        using = self.node.using
-        room = self.pool.reserve(self._engine.max_jobs_per_acquisition, self.wake, using)
+        share = self._engine.share
+        room = self.pool.reserve(self._engine.max_jobs_per_acquisition, self.wake, share)
         if room:
-            self.pool.submit([], room, using)
+            self.pool.submit([], room, share)
             self.consumer.resume(room)
 
     def _page(self) -> int:

@@ -18,7 +18,7 @@ class Chunk:
     """
 
     def __init__(self, batches: Sequence[Batch], lone: bool = False) -> None:
-        self.using = batches[0][0].using
+        self.share = batches[0][0].share
         #: Nothing runs beside its only batch.
         self.lone = lone
         #: How many jobs its thread answers for.

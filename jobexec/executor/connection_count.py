@@ -10,7 +10,7 @@ from django.db import connections
 
 from jobexec.conf import EngineSettings, Settings
 
-#: The executor's own threads for each engine, with one connection each.
+#: The executor's own threads for each engine, with one connection each; of acquisitions there is one for each name.
 LOOPS = (
     "acquisition",
     "timers",
@@ -55,13 +55,14 @@ def connections_needed(settings: Settings, engine: EngineSettings) -> Connection
     one a worker thread for each alias. So does a thread that is stuck in a job past its timeout, besides the one that
     has taken its place.
     """
-    return ConnectionCount(ordinary_connections(settings), int(can_listen(engine)))
+    return ConnectionCount(ordinary_connections(settings, engine), int(can_listen(engine)))
 
 
-def ordinary_connections(settings: Settings) -> int:
+def ordinary_connections(settings: Settings, engine: EngineSettings) -> int:
     """Those of one engine that Django makes: worker threads, threads for async handlers, loops and helpers."""
     threads_for_async = settings.async_threads if settings.async_jobs else 0
-    return settings.threads + threads_for_async + len(LOOPS) + len(HELPERS)
+    loops = len(LOOPS) - 1 + len(engine.acquirers)
+    return settings.threads + threads_for_async + loops + len(HELPERS)
 
 
 def can_listen(engine: EngineSettings) -> bool:

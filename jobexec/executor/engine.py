@@ -28,6 +28,7 @@ from .service import Deadline, Loop, Service
 from .settlement import Settlement
 from .solitary import Held, SolitaryAcquisition
 from .suspensions import SuspensionSweep
+from .tenants import Tenants
 from .timers import TimerAcquisition
 
 
@@ -55,16 +56,26 @@ class Engine(Service):
         acquiring = BrokerAcquisition if from_broker else JobAcquisition
         if held is not None:
             acquiring = SolitaryAcquisition
-        self.acquisition = acquiring(self.node, pool, self._hears_of_jobs, self._in_hand, self._source)
-        if isinstance(self.acquisition, BrokerAcquisition):
-            self.consumer = BrokerConsumer(self.node, self.acquisition.wake, self.acquisition.look)
-            self.acquisition.consumer = self.consumer
-        elif isinstance(self.acquisition, SolitaryAcquisition) and held is not None:
-            self.acquisition.held = held
+        #: By the names of their shares of the pool.
+        self.acquisitions: dict[str, JobAcquisition] = {}
+        for settings_of_one in engine.acquirers:
+            # Word of SQLite's commits comes on one connection, that of the first; a listener can be asked by many.
+            source = self._listener if self.acquisitions else self._source
+            acquisition = acquiring(self.node, pool, self._hears_of_jobs, self._in_hand, source, settings_of_one)
+            self.acquisitions[settings_of_one.share] = acquisition
+            if isinstance(acquisition, BrokerAcquisition):
+                self.consumer = BrokerConsumer(self.node, acquisition.wake, acquisition.look)
+                acquisition.consumer = self.consumer
+            elif isinstance(acquisition, SolitaryAcquisition) and held is not None:
+                acquisition.held = held
+        if settings.tenant_concurrency:
+            tenants = Tenants(self.using, settings.tenant_concurrency, pool.jobs_in_hand, self._look)
+            for acquisition in self.acquisitions.values():
+                acquisition.tenants = tenants
         #: What of this engine is in hand besides.
         self.apart: Callable[[str], list[AcquiredJob]] = lambda using: []
         self.timers = TimerAcquisition(self.node, self._listening)
-        self.recovery = Recovery(self.node, self.acquisition.look)
+        self.recovery = Recovery(self.node, self._look)
         self.suspensions = SuspensionSweep(self.node)
         self.history, self.cleanup = HistoryWriting(self.node), HistoryCleanup(self.node)
         self.monitor = Monitor(self.node, running, pool.jobs_in_hand)
@@ -82,9 +93,9 @@ class Engine(Service):
     @property
     def _loops(self) -> list[Loop]:
         if self._held is not None:
-            return [self.acquisition]  # one job, and nothing for which others are there
+            return [*self.acquisitions.values()]  # one job, and nothing for which others are there
         loops: list[Loop] = [self.recovery, self.suspensions, self.cleanup, self.history, self.timers]
-        loops += [self.consumer, self.acquisition] if self.consumer else [self.acquisition]
+        loops += [*([self.consumer] if self.consumer else ()), *self.acquisitions.values()]
         return [*loops, self._listener] if self._listener else loops
 
     def start(self) -> None:
@@ -109,9 +120,14 @@ class Engine(Service):
     def wake(self) -> None:
         """There may be something to do now."""
         self.timers.schedules.ask()
-        self.acquisition.look()
+        self._look()
         for loop in (self.timers, self.history):
             loop.wake()
+
+    def _look(self) -> None:
+        """There may be jobs of which nobody tells."""
+        for acquisition in self.acquisitions.values():
+            acquisition.look()
 
     def looked(self, answers: frozenset[str]) -> None:
         """A heartbeat has seen what loops that wait long are waiting for."""
@@ -130,7 +146,8 @@ class Engine(Service):
     def heard(self, content: str = EVERYTHING) -> None:
         """Word of a commit has come: wake whom it concerns. What another release says is for everybody."""
         if content not in (TIMERS, HISTORY, SCHEDULES):
-            self.acquisition.wake()
+            for acquisition in self.acquisitions.values():
+                acquisition.wake()
         if content not in (JOBS, TIMERS, HISTORY):
             self.timers.schedules.ask()
         if content not in (JOBS, HISTORY):

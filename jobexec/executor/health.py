@@ -98,7 +98,8 @@ def _lease(engine: Engine) -> dict[str, Any]:
 
 
 def _engine_stands_still(engine: Engine) -> Iterator[str]:
-    loops: list[Loop] = [engine.heartbeat, engine.acquisition, engine.timers, engine.recovery]
+    acquisitions = engine.acquisitions.values()
+    loops: list[Loop] = [engine.heartbeat, *acquisitions, engine.timers, engine.recovery]
     # Of these it is only told that they have ended: some rounds ask no database, some wait for what a project does.
     others: list[Loop] = [engine.suspensions, engine.history, engine.cleanup, engine.meters]
     yield from (f"the thread {loop.name} has ended" for loop in [*loops, *others] if not loop.alive)
@@ -106,7 +107,7 @@ def _engine_stands_still(engine: Engine) -> Iterator[str]:
         yield f"the settlement of {engine.using} has ended"
     # A round may take as long as its database is away. If the others got their answers, it is not the database.
     answered = max(loop.succeeded_at for loop in loops)
-    for loop in (engine.heartbeat, engine.acquisition):
+    for loop in (engine.heartbeat, *acquisitions):
         began = loop.round_began
         if began is not None and answered - began > _STALLED:
             yield f"the thread {loop.name} stands still for {clock.monotonic() - began:.0f} s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from jobexec.conf import Settings, get_settings
@@ -14,6 +15,7 @@ from jobexec.operations.locking import is_single_writer
 from jobexec.operations.release import release_jobs
 from jobexec.operations.work import AcquiredJob
 
+from .acquisition import JobAcquisition
 from .engine import Engine
 from .execution import execute_batch
 from .lane import AsyncLane
@@ -61,14 +63,17 @@ class JobExecutor(Service):
         self.restart_reason: str | None = None
         self._started = False
         self._lifecycle = threading.RLock()
-        settings, names = self.settings, list(self.settings.engines)
+        settings, engines = self.settings, dict(self.settings.engines)
+        if held is not None:  # one acquisition takes it over, whatever others the engine names
+            engines = {alias: replace(engine, acquisitions=()) for alias, engine in engines.items()}
+        shares = [acquirer.share for engine in engines.values() for acquirer in engine.acquirers]
         self.lane = AsyncLane(self, self._left_lane, settings.async_threads)
         self.pool = Pool(
             settings.threads,
             settings.queue_size,
             self._run,
             self._give_back,
-            names,
+            shares,
             lane=self.lane,
             lane_size=settings.async_jobs,
         )
@@ -78,17 +83,20 @@ class JobExecutor(Service):
         )
         self.engines = {
             alias: Engine(settings, engine, self.pool, self.running, from_broker, held)
-            for alias, engine in settings.engines.items()
+            for alias, engine in engines.items()
         }
         self.solitude = Solitude(command) if command else None
         if self.solitude is not None:
             for alias, engine in self.engines.items():
                 if not is_single_writer(alias):  # which has room for one executor
-                    engine.apart, engine.acquisition.sift = self.solitude.jobs, self.solitude.sift
+                    engine.apart = self.solitude.jobs
+                    for acquisition in engine.acquisitions.values():
+                        acquisition.sift = self.solitude.sift
         self.pool.on_idle = self._flush
         if settings.tenant_concurrency:
             self.pool.on_left = self._left
-        self._hinted = any(engine.acquisition.waiting.hinted_by_batches for engine in self.engines.values())
+        acquisitions = [each for engine in self.engines.values() for each in engine.acquisitions.values()]
+        self._hinted = any(acquisition.waiting.hinted_by_batches for acquisition in acquisitions)
 
     # Start and stop.
 
@@ -174,18 +182,21 @@ class JobExecutor(Service):
     def _run(self, batch: Batch) -> None:
         execute_batch(batch, self)
         if self._hinted:
-            self.engines[batch[0].using].acquisition.waiting.batch_ended()
+            self._acquisition_of(batch).waiting.batch_ended()
+
+    def _acquisition_of(self, batch: Batch) -> JobAcquisition:
+        return self.engines[batch[0].using].acquisitions[batch[0].share]
 
     def _left_lane(self, batches: Sequence[Batch]) -> None:
         if self._hinted:
             for batch in batches:
-                self.engines[batch[0].using].acquisition.waiting.batch_ended()
+                self._acquisition_of(batch).waiting.batch_ended()
         self.pool.leave(batches)
 
     def _left(self, batches: Sequence[Batch]) -> None:
         """Tenants may have room again."""
         for batch in batches:
-            tenants = self.engines[batch[0].using].acquisition.tenants
+            tenants = self._acquisition_of(batch).tenants
             if tenants is not None:
                 tenants.left(batch)
 

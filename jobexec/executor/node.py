@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 from jobexec import clock, signals, tracing
@@ -41,8 +42,11 @@ class Node:
         self.settings = settings
         self.engine = engine
         self.using = engine.alias
-        self._turns = Turns(settings.category_weights)
-        self.scope = Scope(categories=settings.categories)
+        self._categories = tuple(
+            name for name in settings.categories if any(each.serves(name) for each in engine.acquirers)
+        )
+        #: What all acquisitions of the engine serve together; see :meth:`scope_of`.
+        self.scope = Scope(categories=self._categories)
         self._load = load
         self._row: ExecutorNode | None = None
         self._good_until = 0.0
@@ -52,6 +56,9 @@ class Node:
         #: Held while pages are locked or outcomes are written, where one writer locks the whole database: who waits for
         #: the other here wakes at once, and who waits in SQLite sleeps for up to a tenth of a second.
         self.writing = threading.Lock() if is_single_writer(self.using) else nullcontext()
+        #: Held from before a page is locked until the pool has it: the acquisitions of an engine lock in one name, and
+        #: what one of them has just locked must not look like a stray to another.
+        self.acquiring = threading.Lock()
         self._scope_read = 0.0
         #: Whether schedules are to be declared again as long as it lives.
         self.declares = False
@@ -98,7 +105,7 @@ class Node:
             name=settings.node_name,
             threads=settings.threads,
             queue_size=settings.queue_size,
-            categories=settings.categories,
+            categories=self._categories,
             deployment_aware=self.engine.deployment_aware,
             deployment=settings.deployment or "",
         )
@@ -141,18 +148,21 @@ class Node:
         if self.engine.deployment_aware:
             served = deployments.registered_deployments(self.settings.node_name, using=self.using)
         else:
-            served = deployments.all_deployments(self.settings.categories, using=self.using)
-        lowest, highest = self.engine.priority_range
-        settings = self.settings
-        return Scope(
-            settings.categories,
-            tuple(served),
-            lowest,
-            highest,
-            category_order=settings.category_order,
-            turns=self._turns,
-            wide=tracing.enabled(),
-        )
+            served = deployments.all_deployments(self._categories, using=self.using)
+        order = self.settings.category_order
+        return Scope(self._categories, tuple(served), category_order=order, wide=tracing.enabled())
+
+    def scope_of(self, acquisition: EngineSettings, turns: Turns | None = None) -> Scope:
+        """What one acquisition of the engine serves."""
+        scope = self.scope
+        lowest, highest = acquisition.priority_range
+        categories = tuple(filter(acquisition.serves, scope.categories))
+        return replace(scope, categories=categories, priority_min=lowest, priority_max=highest, turns=turns)
+
+    @property
+    def scopes(self) -> list[Scope]:
+        """What each acquisition of the engine serves."""
+        return [self.scope_of(each) for each in self.engine.acquirers]
 
     def renew(self) -> bool:
         """Heartbeat. False if the node had been declared dead meanwhile and has begun a new boot."""

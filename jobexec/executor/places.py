@@ -28,11 +28,11 @@ class Places:
     have ended theirs; not those that are stuck.
     """
 
-    def __init__(self, threads: int, capacity: int, engines: Sequence[str], boarding: Boarding | None) -> None:
+    def __init__(self, threads: int, capacity: int, shares: Sequence[str], boarding: Boarding | None) -> None:
         self.threads = threads
         self.changed = threading.Condition()
         self.pace = Pace(threads)
-        self.shares = Shares(threads, capacity, engines, self.pace)
+        self.shares = Shares(threads, capacity, shares, self.pace)
         self.boarding = boarding
         self.lone: Batch | None = None  # waits until nothing else runs, or runs
         self.active: list[Chunk] = []
@@ -84,34 +84,34 @@ class Places:
 
     # What comes.
 
-    def reserve(self, wanted: int, on_room: OnRoom, using: str) -> int:
-        """How many of ``wanted`` jobs of an engine may come; if none, ``on_room`` is called when there is room.
+    def reserve(self, wanted: int, on_room: OnRoom, share: str) -> int:
+        """How many of ``wanted`` jobs of an acquisition may come; if none, ``on_room`` is called when there is room.
 
         None while a job waits to run alone or does: whatever was acquired would wait here for its end, and other nodes
         could not have it.
         """
         idle, boarding = self.staff - len(self.active), self.boarding
         if boarding is not None:
-            wanted, idle = min(wanted, boarding.limit(using)), max(idle, boarding.extra(using))
+            wanted, idle = min(wanted, boarding.limit(share)), max(idle, boarding.extra(share))
         open_to_all = not self.closed and self.lone is None
-        granted = self.shares.reserve(using, wanted, idle) if open_to_all else 0
-        if not granted and open_to_all and wanted and boarding is not None and boarding.may_try(using):
-            granted = self.shares.reserve(using, 1, 1)
-            boarding.tries(using, granted)
+        granted = self.shares.reserve(share, wanted, idle) if open_to_all else 0
+        if not granted and open_to_all and wanted and boarding is not None and boarding.may_try(share):
+            granted = self.shares.reserve(share, 1, 1)
+            boarding.tries(share, granted)
         if not granted:
-            self._refused[using] = on_room
+            self._refused[share] = on_room
         return granted
 
-    def admit(self, batches: Sequence[Batch], reserved: int, using: str) -> Sequence[Batch]:
+    def admit(self, batches: Sequence[Batch], reserved: int, share: str) -> Sequence[Batch]:
         """Queue batches for which ``reserved`` places were granted; returns those that must be given back."""
         boarding = self.boarding
         refused: Sequence[Batch] = batches if self.closed else []
         own = [] if self.closed else batches
         if boarding is not None and not self.closed:
-            own = boarding.sort(using, batches)
-            if boarding.has_tried(using) and len(self.active) >= self.staff:
+            own = boarding.sort(share, batches)
+            if boarding.has_tried(share) and len(self.active) >= self.staff:
                 own, refused = [], own
-        self.shares.submit(using, own, reserved)
+        self.shares.submit(share, own, reserved)
         self.board()
         self._call_threads()
         return refused
@@ -119,7 +119,7 @@ class Places:
     def park(self, siblings: Batch) -> None:
         """Keep the places of jobs that run after the outcome of the one before them is committed."""
         self._parked[id(siblings)] = siblings
-        self.shares.park(siblings[0].using, len(siblings))
+        self.shares.park(siblings[0].share, len(siblings))
         self.done -= len(siblings)  # they have not left their thread for good
 
     def resume(self, batches: Sequence[Batch], go_on: bool) -> list[Batch]:
@@ -178,10 +178,10 @@ class Places:
         """Half of what waits behind a job that takes long."""
         now = clock.monotonic()
         for chunk in self.active:
-            if chunk.waiting and now - chunk.since >= STALL and self.shares.take_over(chunk.using):
+            if chunk.waiting and now - chunk.since >= STALL and self.shares.take_over(chunk.share):
                 if batches := chunk.take_back(0.5):
                     return Chunk(batches)
-                self.shares.done(chunk.using, 0)  # its thread has just gone on
+                self.shares.done(chunk.share, 0)  # its thread has just gone on
         return None
 
     def _call_threads(self) -> None:
@@ -209,7 +209,7 @@ class Places:
         else:
             self.active.remove(chunk)
             self.pace.note(chunk.begun, clock.monotonic() - chunk.began)
-            self._leave(chunk.using, chunk.jobs, lone=chunk.lone)
+            self._leave(chunk.share, chunk.jobs, lone=chunk.lone)
         if self.closed:
             self.changed.notify_all()
         return replaced
@@ -230,8 +230,8 @@ class Places:
                 self.active.remove(chunk)
                 self.stuck.append(chunk)
                 self.staff -= 1
-                self.shares.put_back(chunk.using, chunk.take_back())
-                self._leave(chunk.using, chunk.jobs, lone=chunk.lone)
+                self.shares.put_back(chunk.share, chunk.take_back())
+                self._leave(chunk.share, chunk.jobs, lone=chunk.lone)
                 return True
         return False
 
@@ -239,18 +239,18 @@ class Places:
         """Take nothing any more; returns what has not begun."""
         self.closed = True
         for chunk in self.active:
-            self.shares.put_back(chunk.using, chunk.take_back())
+            self.shares.put_back(chunk.share, chunk.take_back())
         waiting = [*self.shares.clear(), *self._lone_waits()]
         if self.boarding is not None:
             waiting += self.boarding.clear()
         for batch in self._lone_waits():
-            self._leave(batch[0].using, len(batch), lone=True)
+            self._leave(batch[0].share, len(batch), lone=True)
         self.changed.notify_all()
         return waiting
 
-    def _leave(self, using: str, jobs: int, lone: bool) -> None:
+    def _leave(self, share: str, jobs: int, lone: bool) -> None:
         """The places of these jobs and their thread are free again."""
-        self.shares.done(using, jobs)
+        self.shares.done(share, jobs)
         if lone:  # also when it is stuck: the others would wait for ever, and its own row has been settled
             self.lone = None
             self.board()
@@ -263,13 +263,13 @@ class Places:
         """Whom to tell that there is room: those who were refused, once their part of the queue is half empty."""
         if self.closed or self.lone is not None:
             return []
-        ready = [using for using in self._refused if self._has_room(using)]
-        return [self._refused.pop(using) for using in ready]
+        ready = [share for share in self._refused if self._has_room(share)]
+        return [self._refused.pop(share) for share in ready]
 
-    def _has_room(self, using: str) -> bool:
+    def _has_room(self, share: str) -> bool:
         boarding = self.boarding
         if boarding is None:
-            return self.shares.has_room(using)
-        extra = boarding.extra(using)
-        worth = self.shares.has_room(using) or self.shares.queued < extra // 2
-        return worth and boarding.limit(using) > self.threads // 2
+            return self.shares.has_room(share)
+        extra = boarding.extra(share)
+        worth = self.shares.has_room(share) or self.shares.queued < extra // 2
+        return worth and boarding.limit(share) > self.threads // 2

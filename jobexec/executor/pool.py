@@ -31,8 +31,8 @@ class Pool(Service):
     """Runs batches of jobs on ``threads`` threads; holds at most ``threads + queue_size`` jobs.
 
     Acquirers ask :meth:`reserve` before they lock anything, so nothing is ever rejected (Camunda needs a rejected
-    jobs handler). ``engines`` share it fairly, see :class:`~jobexec.executor.shares.Shares`. A job that was
-    lost twice while it ran runs with nothing beside it, so that a process that dies convicts the right one
+    jobs handler). Acquisitions, named by ``shares``, share it fairly, see :class:`~jobexec.executor.shares.Shares`. A
+    job that was lost twice while it ran runs with nothing beside it, so that a process that dies convicts the right one
     (:class:`~jobexec.executor.places.Places`). A thread whose job goes on after its timeout is stuck, and another takes
     its place. ``run`` executes a batch and never raises; ``release`` gives back batches that have not begun.
 
@@ -50,7 +50,7 @@ class Pool(Service):
         queue_size: int,
         run: Callable[[Batch], None],
         release: Callable[[Sequence[Batch]], None],
-        engines: Sequence[str] = (),
+        shares: Sequence[str] = (),
         lane: Lane | None = None,
         lane_size: int = 0,
     ) -> None:
@@ -60,29 +60,29 @@ class Pool(Service):
         #: Called with batches that have ended, by then not in hand any more; None if nobody wants to know.
         self.on_left: Callable[[Sequence[Batch]], None] | None = None
         boarding = Boarding(lane, lane_size, threads) if lane is not None and lane_size else None
-        self._places = Places(threads, self.capacity, engines, boarding)
+        self._places = Places(threads, self.capacity, shares, boarding)
         self._changed = self._places.changed
         self._watched = False
         self._workers: list[threading.Thread] = []
 
     # What acquirers use.
 
-    def reserve(self, wanted: int, on_room: OnRoom, using: str = "default") -> int:
-        """How many of ``wanted`` jobs of an engine may be acquired now; they are kept free until :meth:`submit`.
+    def reserve(self, wanted: int, on_room: OnRoom, share: str = "default") -> int:
+        """How many of ``wanted`` jobs an acquisition may lock now; places are kept for them until :meth:`submit`.
 
         If none, ``on_room`` is called once when it is worth while to ask again.
         """
         with self._changed:
-            return self._places.reserve(wanted, on_room, using)
+            return self._places.reserve(wanted, on_room, share)
 
-    def submit(self, batches: Sequence[Batch], reserved: int, using: str = "default") -> None:
+    def submit(self, batches: Sequence[Batch], reserved: int, share: str = "default") -> None:
         """Queue batches for which ``reserved`` places were granted; places not used are free again.
 
         A pool that was closed meanwhile gives them back, as it does with a job that was acquired only to see whether
         it is for the lane.
         """
         with self._changed:
-            refused = self._places.admit(batches, reserved, using)
+            refused = self._places.admit(batches, reserved, share)
             waiting = self._places.with_room()
         if refused:
             self._release(refused)

@@ -63,6 +63,12 @@ def check_broker(settings: Settings) -> None:
         )
     kombu()
     for engine in settings.engines.values():
+        if engine.acquisitions:
+            names = ", ".join(each.name for each in engine.acquisitions)
+            raise NodeRefused(
+                f"--from-broker: the engine {engine.alias!r} names ACQUISITIONS ({names}), which divide what is read "
+                "from the table; start a process for each with --category instead."
+            )
         if engine.priority_range != (None, None):
             raise NodeRefused(
                 f"--from-broker: the engine {engine.alias!r} has a PRIORITY_RANGE, by which messages cannot be divided "

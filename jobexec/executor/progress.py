@@ -24,7 +24,7 @@ class UntilEmpty:
             return False
         try:
             self._pending = {
-                using: pending(using, engine.node.scope) for using, engine in self._executor.engines.items()
+                using: pending(using, engine.node.scopes) for using, engine in self._executor.engines.items()
             }
         except (DatabaseError, InterfaceError):
             return False  # the database is away; the loops wait for it, and so do we

@@ -1,19 +1,19 @@
-"""What is still to be done in a scope."""
+"""What is still to be done by an executor."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from functools import reduce
+from operator import or_
 
-from django.db.models import QuerySet
+from django.db.models import Q
 
 from jobexec import clock
-from jobexec.models import AbstractJob, HistoryJob, Job, TimerJob
+from jobexec.models import HistoryJob, Job, TimerJob
 
 from .work import Scope
-
-J = TypeVar("J", bound=AbstractJob)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,15 @@ class Pending:
         return not (self.due or self.retries)
 
 
-def pending(using: str, scope: Scope) -> Pending:
-    """What an executor with this scope has before it, whoever runs it: rows that other nodes hold count too."""
-    waiting = _in_scope(TimerJob.objects.using(using), scope)
+def pending(using: str, scopes: Iterable[Scope]) -> Pending:
+    """What an executor that serves these has before it, whoever runs it: rows that other nodes hold count too."""
+    served = reduce(or_, map(_served, scopes))
+    waiting = TimerJob.objects.using(using).filter(served)
     now, recorded = clock.now(using), HistoryJob.objects.using(using)
     timers = waiting.filter(attempts=0, due_date__gt=now)
     return Pending(
         # A timer that has come due and has not been moved yet is as due as a job.
-        due=_in_scope(Job.objects.using(using), scope).exists()
+        due=Job.objects.using(using).filter(served).exists()
         or waiting.filter(due_date__lte=now).exists()
         or recorded.filter(due_date__lte=now).exists(),
         retries=waiting.filter(attempts__gt=0).exists() or recorded.filter(attempts__gt=0).exists(),
@@ -48,10 +49,10 @@ def pending(using: str, scope: Scope) -> Pending:
     )
 
 
-def _in_scope(rows: QuerySet[J], scope: Scope) -> QuerySet[J]:
-    rows = rows.filter(category__in=scope.categories, deployment_id__in=("", *scope.deployments))
+def _served(scope: Scope) -> Q:
+    served = Q(category__in=scope.categories, deployment_id__in=("", *scope.deployments))
     if scope.priority_min is not None:
-        rows = rows.filter(priority__gte=scope.priority_min)
+        served &= Q(priority__gte=scope.priority_min)
     if scope.priority_max is not None:
-        rows = rows.filter(priority__lte=scope.priority_max)
-    return rows
+        served &= Q(priority__lte=scope.priority_max)
+    return served

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from jobexec.conf import get_settings
+from jobexec.conf import EngineSettings, get_settings
 from jobexec.models import AcquisitionLock, ExecutorNode
 
 from .global_lock import ACQUIRE_JOBS
@@ -88,16 +88,28 @@ def _handler(facts: Facts) -> list[Reason]:
 
 def _priority(facts: Facts) -> list[Reason]:
     """By the settings of this process: the row of a node does not tell which priorities it takes."""
-    least, most = get_settings().engine(facts.using).priority_range
-    priority = facts.job.priority
-    if (least is None or priority >= least) and (most is None or priority <= most):
+    acquirers, category = get_settings().engine(facts.using).acquirers, facts.job.category
+    acquirers = tuple(each for each in acquirers if each.serves(category))
+    if any(each.takes(facts.job.priority) for each in acquirers):
         return []
+    return [_out_of_range(each, facts.job.priority) for each in acquirers]
+
+
+def _out_of_range(acquirer: EngineSettings, priority: int) -> Reason:
+    least, most = acquirer.priority_range
+    details: dict[str, Any] = {"priority": priority, "least": least, "most": most}
+    values = {"least": "…" if least is None else least, "most": "…" if most is None else most, "priority": priority}
     text = _(
         "By PRIORITY_RANGE in the settings here nodes take priorities from %(least)s to %(most)s, and it has "
         "%(priority)d; whether a node has other settings cannot be told."
     )
-    values = {"least": "…" if least is None else least, "most": "…" if most is None else most, "priority": priority}
-    return [Reason("priority_out_of_range", text % values, {"priority": priority, "least": least, "most": most})]
+    if acquirer.name:
+        details["acquisition"] = values["acquisition"] = acquirer.name
+        text = _(
+            "By PRIORITY_RANGE in the settings here the acquisition %(acquisition)s takes priorities from %(least)s to "
+            "%(most)s, and it has %(priority)d; whether a node has other settings cannot be told."
+        )
+    return Reason("priority_out_of_range", text % values, details)
 
 
 def _acquisition_lock(facts: Facts) -> list[Reason]:

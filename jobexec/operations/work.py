@@ -76,6 +76,8 @@ class AcquiredJob:
     configuration: str | None
     #: Only in a wide scope, see :class:`Scope`; None was not asked for.
     traceparent: str | None = None
+    #: The share of the named acquisition that has brought it; '' is the engine's only one.
+    acquired_by: str = ""
 
     def load(self) -> Job:
         """The whole row. Raises :class:`JobNotFound` if it is no longer locked by this acquisition."""
@@ -96,6 +98,11 @@ class AcquiredJob:
 
     def _not_ours(self) -> JobNotFound:
         return JobNotFound(f"Job {self.id} is no longer locked by this executor.")
+
+    @property
+    def share(self) -> str:
+        """Of whose places in the pool it takes one."""
+        return self.acquired_by or self.using
 
     @property
     def serial_key(self) -> str:

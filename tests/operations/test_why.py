@@ -156,6 +156,17 @@ class TestNobodyHoldsIt:
         configure(engine={"PRIORITY_RANGE": (None, -1)})
         assert codes(make_job(alias, priority=-1, exclusive=False), alias)[0] != "priority_out_of_range"
 
+    def test_its_priority_is_out_of_range_of_the_acquisition_of_its_category(self, alias, configure):
+        live(alias)
+        named = {"mail": {"CATEGORIES": ["mail"]}, "rest": {"CATEGORIES": ["default"], "PRIORITY_RANGE": (5, None)}}
+        keys = {"CATEGORIES": ["default", "mail"], "ACQUISITIONS": named}
+        configure(engine={"ACQUISITIONS": ["mail", "rest"]}, **keys)
+        found = reason(make_job(alias), alias)
+        details = {"priority": 0, "least": 5, "most": None, "acquisition": "rest"}
+        assert (found.code, found.details) == ("priority_out_of_range", details)
+        assert "the acquisition rest takes priorities from 5 to …" in found.text
+        assert codes(make_job(alias, category="mail", exclusive=False), alias)[0] != "priority_out_of_range"
+
     def test_the_global_lock_is_held_by_who_does_not_live(self, alias, configure, frozen):
         node = live(alias)
         job = make_job(alias)

@@ -270,7 +270,7 @@ def test_every_id_is_documented_and_no_other():
     source = "".join(path.read_text() for path in (Path(checks.__file__), Path(validation.__file__), tasks))
     page = (Path(__file__).parents[2] / "docs/reference/checks.md").read_text()
     said = set(re.findall(r'"(jobexec\.[EW]\d+)"', source))
-    assert len(said) == 30
+    assert len(said) == 31
     assert set(re.findall(r"^`(jobexec\.[EW]\d+)`$", page, re.MULTILINE)) == said
 
 
@@ -286,6 +286,22 @@ def test_a_schedule_that_no_executor_fires(site):
     job(name="tests.hourly", schedule="@hourly")(lambda: None)
     message = site()["jobexec.W013"]
     assert "'tests.nightly'" in message.msg and "'elsewhere'" in message.msg
+
+
+def test_an_acquisition_that_no_engine_uses(site):
+    raw = {"ACQUISITIONS": {"quick": {}, "slow": {}}, "ENGINES": {"default": {"ACQUISITIONS": ["quick"]}}}
+    message = site(**raw)["jobexec.W016"]
+    assert "'slow'" in message.msg and "used by no engine" in message.msg
+    raw["ENGINES"] = {"default": {"ACQUISITIONS": ["quick", "slow"]}}
+    assert site(**raw) == {}
+
+
+def test_a_category_that_no_acquisition_serves(site):
+    named = {"quick": {"CATEGORIES": ["mail"]}}
+    raw = {"CATEGORIES": ["default", "mail"], "ENGINES": {"default": {"ACQUISITIONS": ["quick"]}}}
+    message = site(**raw, ACQUISITIONS=named)["jobexec.W016"]
+    assert "'default' serves the category 'default'" in message.msg
+    assert site(**raw, ACQUISITIONS={"quick": {}}) == {}
 
 
 @pytest.mark.parametrize("debug", [True, False])

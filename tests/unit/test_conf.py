@@ -4,7 +4,7 @@ import dataclasses
 import socket
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from django.test import override_settings
@@ -174,6 +174,55 @@ def test_replace_wins_over_an_engines_own_value():
     before = read({"ENGINES": {"default": {"DEPLOYMENT_AWARE": False, "NOTIFY": False}}})
     after = before.replace(deployment_aware=True)
     assert after.engine("default") == dataclasses.replace(before.engine("default"), deployment_aware=True)
+
+
+class TestNamedAcquisitions:
+    """What an acquisition has of its own wins over its engine, and that over the top."""
+
+    RAW: ClassVar[dict[str, Any]] = {
+        "CATEGORIES": ["mail", "default", "bulk"],
+        "MAX_WAIT": 3,
+        "WAIT_TIME": 1,
+        "ACQUISITIONS": {
+            "quick": {"CATEGORIES": ["mail", "default"], "MAX_WAIT": 2},
+            "slow": {"CATEGORIES": ["bulk"], "WAITING": "polling"},
+        },
+        "ENGINES": {"default": {"ACQUISITIONS": ["quick", "slow"], "WAIT_TIME": 2}},
+    }
+
+    def seconds(self, raw):
+        return [
+            (each.name, each.categories, each.max_wait.total_seconds(), each.wait_time.total_seconds(), each.waiting)
+            for each in read(raw).engine("default").acquirers
+        ]
+
+    def test_the_nearest_wins(self):
+        assert self.seconds(self.RAW) == [
+            ("quick", ("mail", "default"), 2, 2, "auto"),
+            ("slow", ("bulk",), 3, 2, "polling"),
+        ]
+
+    def test_an_engine_that_names_none_is_its_own(self):
+        engine = read({**self.RAW, "ENGINES": {"default": {}}}).engine("default")
+        assert engine.acquirers == (engine,)
+        assert (engine.share, engine.name) == ("default", "")
+
+    def test_what_replace_gives_counts_for_each(self):
+        engine = read(self.RAW).replace(max_wait=9, waiting="ladder").engine("default")
+        assert {(each.max_wait.total_seconds(), each.waiting) for each in engine.acquirers} == {(9, "ladder")}
+        assert [each.categories for each in engine.acquirers] == [("mail", "default"), ("bulk",)]
+
+    def test_the_chosen_categories_are_left_to_each_and_one_without_goes(self):
+        engine = read(self.RAW).replace(categories=["default"]).engine("default")
+        assert [(each.name, each.categories) for each in engine.acquirers] == [("quick", ("default",))]
+        again = read(self.RAW).replace(categories=["default"]).replace(threads=3).engine("default")
+        assert again == engine
+
+    def test_categories_that_none_serves_are_refused(self):
+        raw = {**self.RAW, "ENGINES": {"default": {"ACQUISITIONS": ["slow"]}}}
+        message = "category must be served by one of the acquisitions of the engine 'default'; got 'mail, default'"
+        with pytest.raises(InvalidSettings, match=message):
+            read(raw).replace(categories=["mail", "default"])
 
 
 def test_replacing_twice_keeps_the_first():

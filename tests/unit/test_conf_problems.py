@@ -94,6 +94,55 @@ def test_unknown_keys_are_refused_with_a_hint(raw, message):
     assert messages(raw) == [message]
 
 
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        (None, " must be a dict of names to dicts of settings; got None."),
+        (["mail"], " must be a dict of names to dicts of settings; got ['mail']."),
+        ({"mail": None}, "['mail'] must be a dict of settings; got None."),
+        ({"": {}}, "[''] must have a name of 1 to 100 printable characters."),
+        ({"mail": {"CATEGORIES": ["post"]}}, "['mail']['CATEGORIES'] must be among CATEGORIES, 'default'; got 'post'."),
+        ({"mail": {"CATEGORIES": "default"}}, "['mail']['CATEGORIES'] must be a list of different names"),
+        ({"mail": {"MAX_WAIT": 0}}, "['mail']['MAX_WAIT'] must be a timedelta"),
+        (
+            {"mail": {"LOCK_TIME": 60}},
+            "['mail']['LOCK_TIME'] is not a setting of an acquisition; write JOBEXEC['ENGINES'][alias]['LOCK_TIME'].",
+        ),
+        (
+            {"mail": {"THREADS": 5}},
+            "['mail']['THREADS'] is not a setting of an acquisition; write JOBEXEC['THREADS'].",
+        ),
+        (
+            {"mail": {"MAX_WAITS": 5}},
+            "['mail']['MAX_WAITS'] is not a setting of jobexec. Did you mean 'MAX_WAIT'?",
+        ),
+    ],
+)
+def test_a_named_acquisition_is_refused(named, message):
+    (found,) = messages({"ACQUISITIONS": named})
+    assert found.startswith(f"JOBEXEC['ACQUISITIONS']{message}")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        (["post"], "must be names in JOBEXEC['ACQUISITIONS'] ('mail'); got 'post'."),
+        ("mail", "must be a list of different names"),
+        ([], "must be a list of different names, at least one"),
+    ],
+)
+def test_an_engine_names_acquisitions_that_there_are(chosen, message):
+    (found,) = messages({"ACQUISITIONS": {"mail": {}}, "ENGINES": {"default": {"ACQUISITIONS": chosen}}})
+    assert found.startswith(f"JOBEXEC['ENGINES']['default']['ACQUISITIONS'] {message}")
+
+
+def test_settings_of_an_acquisition_must_fit_those_of_its_engine():
+    engines = {"default": {"ACQUISITIONS": ["mail"], "MAX_WAIT_WHEN_LISTENING": 20}}
+    (found,) = messages({"ACQUISITIONS": {"mail": {"MAX_WAIT": 25}}, "ENGINES": engines})
+    place = "JOBEXEC['ACQUISITIONS']['mail'] in JOBEXEC['ENGINES']['default']"
+    assert found.startswith(f"{place}: MAX_WAIT must be at most MAX_WAIT_WHEN_LISTENING")
+
+
 @pytest.mark.parametrize("order", [{}, {"CATEGORY_ORDER": "rank"}, {"CATEGORY_ORDER": "strict"}])
 def test_weights_that_would_not_count_are_refused(order):
     (message,) = messages({"CATEGORIES": {"mail": 3, "default": 1}, **order})

@@ -74,7 +74,8 @@ def _work(line: Line, alias: str, overrides: dict[str, Any]) -> None:
     with overridden(settings), sleeping_job(alias, lambda number: ended.append((number, clock.monotonic()))):
         executor = JobExecutor(settings)
         recorder = Recorder(alias, strategy_of(settings.engine(alias)))
-        executor.engines[alias].acquisition.waiting = recorder
+        for acquisition in executor.engines[alias].acquisitions.values():
+            acquisition.waiting = recorder
         line.send(ready=os.getpid())
         _next(line)  # go
         cpu_before = time.process_time()

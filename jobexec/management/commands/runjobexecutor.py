@@ -107,7 +107,7 @@ class Command(BaseCommand):
         shutdown.install()
         executor = JobExecutor(settings, held=held)
         executor.start()
-        acquisition = executor.engines[held.using].acquisition
+        (acquisition,) = executor.engines[held.using].acquisitions.values()
         assert isinstance(acquisition, SolitaryAcquisition)
         return serve(executor, shutdown, lambda: acquisition.over and executor.idle, _say_nothing)
 
