@@ -27,7 +27,7 @@ from .task import rebuilt
 
 if TYPE_CHECKING:
     from jobexec.conf import Settings
-    from jobexec.operations.settle import Failure
+    from jobexec.operations.failure import Failure
     from jobexec.operations.work import AcquiredJob
 
 #: Beside ``args`` and ``kwargs`` in ``handler_configuration``, if a queue has another name than its category.

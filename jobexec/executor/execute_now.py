@@ -22,12 +22,13 @@ from jobexec.models import AbstractJob, DeadLetterJob, Job, JobType, SuspendedJo
 from jobexec.operations.audit import acting, audited, note_jobs
 from jobexec.operations.exclusive import lock_instances, lock_siblings
 from jobexec.operations.external_home import is_external
+from jobexec.operations.failure import Failure
 from jobexec.operations.log_fields import log_fields
 from jobexec.operations.lookup import find_job
 from jobexec.operations.move import move
 from jobexec.operations.recover import lock_for
 from jobexec.operations.run import Run
-from jobexec.operations.settle import Failure, fail_job
+from jobexec.operations.settle import fail_job
 from jobexec.operations.unique import take_back
 from jobexec.operations.work import AcquiredJob, columns, from_row
 

@@ -29,11 +29,11 @@ from jobexec.handlers.context import JobContext
 from jobexec.handlers.registry import get_handler
 from jobexec.models import Job
 from jobexec.operations.errors import is_conflict, one_line, storable
+from jobexec.operations.failure import MESSAGE_LENGTH, Failure
 from jobexec.operations.log_fields import log_fields
 from jobexec.operations.recover import mark_suspect_started
 from jobexec.operations.run import Run
 from jobexec.operations.session import is_lost, is_of_connection
-from jobexec.operations.settle import MESSAGE_LENGTH, Failure
 from jobexec.operations.work import ALONE_FROM, AcquiredJob
 from jobexec.retry import RetryPlan
 

@@ -7,8 +7,8 @@ import contextvars
 from jobexec import clock
 from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.registry import get_history_handler
+from jobexec.operations.failure import Failure
 from jobexec.operations.history_jobs import HistoryRecord, next_history_date, write_history
-from jobexec.operations.settle import Failure
 from jobexec.operations.unreadable import UNREADABLE
 
 from .execution import failure_of

@@ -13,12 +13,12 @@ from jobexec import clock
 from jobexec.models import DeadLetterJob, FailureGroup, Job
 from jobexec.operations import meters as names
 from jobexec.operations.errors import storable
+from jobexec.operations.failure import Failure, fingerprint_of
 from jobexec.operations.failure_groups import OTHER, FailureCount
 from jobexec.operations.fingerprint import exception_name
 from jobexec.operations.histogram import counts_by_key
 from jobexec.operations.ranking import interval
 from jobexec.operations.run import Run
-from jobexec.operations.settle import Failure, fingerprint_of
 from jobexec.operations.work import AcquiredJob, Acquisition
 
 from .outcomes import Outcome

@@ -17,11 +17,12 @@ from jobexec.models import AbstractJob, DeadLetterJob, Job
 from jobexec.operations.announce import failure_signal
 from jobexec.operations.complete import complete_or_lose, complete_with_results
 from jobexec.operations.errors import storable
+from jobexec.operations.failure import Failure
 from jobexec.operations.log_fields import log_fields
 from jobexec.operations.release import release_jobs
 from jobexec.operations.run import Run
 from jobexec.operations.session import is_of_connection
-from jobexec.operations.settle import Failure, fail_jobs
+from jobexec.operations.settle import fail_jobs
 from jobexec.operations.unreadable import bury
 from jobexec.operations.work import AcquiredJob
 

@@ -7,11 +7,11 @@ from typing import cast
 
 from jobexec import clock
 from jobexec.models import AbstractJob, Job
+from jobexec.operations.failure import Failure
 from jobexec.operations.leases import declare_dead, declared_dead
 from jobexec.operations.progress import clear_old_progress
 from jobexec.operations.recover import recover_expired_locks, recover_node
 from jobexec.operations.run import Run
-from jobexec.operations.settle import Failure
 from jobexec.operations.work import AcquiredJob
 
 from .external_alert import ExternalAlert

@@ -6,7 +6,7 @@ from typing import Any
 
 from jobexec import tracing
 from jobexec.operations.errors import storable
-from jobexec.operations.settle import Failure
+from jobexec.operations.failure import Failure
 from jobexec.operations.work import AcquiredJob
 
 from .outcomes import Outcome

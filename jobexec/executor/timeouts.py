@@ -8,9 +8,9 @@ from jobexec import clock, signals
 from jobexec.exceptions import JobTimeout
 from jobexec.models import Job
 from jobexec.operations.errors import one_line
+from jobexec.operations.failure import Failure
 from jobexec.operations.log_fields import log_fields
 from jobexec.operations.run import Run
-from jobexec.operations.settle import Failure
 
 from .outcomes import Outcome
 from .pool import Pool

@@ -11,7 +11,7 @@ from jobexec.retry import RetryPlan
 from .context import JobContext
 
 if TYPE_CHECKING:
-    from jobexec.operations.settle import Failure
+    from jobexec.operations.failure import Failure
 
 
 class NotBegun(JobExecError):

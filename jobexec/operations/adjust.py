@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 
 from jobexec import clock, signals
-from jobexec.exceptions import InvalidJob, JobLocked
+from jobexec.exceptions import JobLocked
 from jobexec.models import (
     JOB_TABLES,
     AbstractJob,
@@ -21,21 +21,14 @@ from jobexec.models import (
 
 from .announce import announce
 from .audit import audited
-from .bulk import (
-    delete_page,
-    requeue_page,
-    requeued_columns,
-    set_due_date_page,
-    set_priority_page,
-    set_retries_page,
-    stays,
-)
+from .bulk import delete_page, requeue_page, set_due_date_page, set_priority_page, set_retries_page, stays
 from .dispatch import announce_ids
 from .external_home import free_instances, held_by, home, is_available, may_hold, put_off, wake_for
-from .moments import check_moment
+from .moments import check_moment, check_retries
 from .move import move
 from .ranking import check_priority, rank, reranked
 from .removal import remove_deleted
+from .requeued import requeued_columns
 from .selection import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
 from .suspensions import covered_rows
 from .unique import take_back
@@ -178,12 +171,6 @@ def delete_jobs(target: Target, *, using: str | None = None) -> OperationResult:
 def _refuse_running(row: AbstractJob) -> None:
     if row.locked:
         raise JobLocked(held_by(row))
-
-
-def check_retries(retries: int) -> None:
-    """Raise :class:`~jobexec.exceptions.InvalidJob` for what is no number of attempts."""
-    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 1:
-        raise InvalidJob(f"retries: expected a whole number of at least 1, got {retries!r}.")
 
 
 def _update(row: AbstractJob, **changes: object) -> None:

@@ -12,11 +12,11 @@ from django.utils.dateparse import parse_datetime
 
 from jobexec.exceptions import InvalidJob
 
-from .adjust import check_retries, delete_jobs, requeue, retry_now, set_due_date, set_priority, set_retries
+from .adjust import delete_jobs, requeue, retry_now, set_due_date, set_priority, set_retries
 from .cancel import cancel
 from .dead_letters import move_to_dead_letter
 from .due_dates import recalculate_due_date
-from .moments import check_moment
+from .moments import check_moment, check_retries
 from .ranking import check_priority
 from .selection import OperationResult, Target
 from .suspend import activate, suspend

@@ -36,6 +36,7 @@ from .locking import lock_rows
 from .move import move_all
 from .ranking import rank, reranked
 from .removal import remove_deleted, remove_waiting
+from .requeued import requeued_columns
 from .suspensions import covered_rows
 
 #: What may be long, and nothing is decided by.
@@ -67,17 +68,6 @@ def _relocate(
     for signal in told:
         announce(signal, using, to, jobs=moved)
     return [row.pk for row in moved]
-
-
-def requeued_columns(retries: int) -> dict[str, Any]:
-    """What a dead letter says when it begins anew."""
-    fresh = {"retries": retries, "attempts": 0, "lost_runs": 0, "conflicts": 0, "unknown_since": None}
-    return fresh | {
-        "exception_message": "",
-        "exception_stack": "",
-        "suspend_requested": False,
-        "cancel_requested": False,
-    }
 
 
 def requeue_page(using: str, table: type[AbstractJob], ids: Collection[UUID], *, retries: int) -> Iterable[UUID]:

@@ -12,10 +12,10 @@ from .announce import announce
 from .audit import audited
 from .errors import storable
 from .external_home import held_by
+from .failure import MESSAGE_LENGTH
 from .fingerprint import fingerprint
 from .move import move
 from .selection import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
-from .settle import MESSAGE_LENGTH
 from .task_attempts import write_buried
 
 _BY_HAND = "It was moved to the dead letters by hand."

@@ -8,10 +8,11 @@ from jobexec import clock
 from jobexec.exceptions import InvalidJob
 from jobexec.models import Batch, DeadLetterJob, JobDefinition
 
-from .adjust import check_retries, set_retries
+from .adjust import set_retries
 from .audit import audited, count_more, note
 from .batches import start_batch
 from .locking import atomic, lock_rows
+from .moments import check_retries
 from .overrides import apply_overrides, apply_to_all
 from .ranking import check_priority
 from .selection import OperationResult, database_of

@@ -9,7 +9,6 @@ from jobexec import clock, signals
 from jobexec.exceptions import InvalidJob, JobStateError, WrongWorker
 from jobexec.models import AbstractJob, ExternalWorkerJob, SuspendedJob
 
-from .adjust import check_retries
 from .announce import announce
 from .audit import audited, note_jobs, old_of
 from .external_back import give_back, remove_cancelled_job
@@ -18,6 +17,7 @@ from .external_find import check_lease, check_worker, in_transaction, lock_anywh
 from .external_types import EVERYTHING, Caller
 from .external_values import MOST_RETRIES, checked_worker, moment_after
 from .external_wake import wake_workers_on_commit
+from .moments import check_retries
 from .ranking import check_priority, reranked
 from .suspensions import covered_rows
 

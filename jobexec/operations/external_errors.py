@@ -16,10 +16,10 @@ from .external_callbacks import on_error, run_callback
 from .external_find import check_lease, check_worker, in_transaction, lock_external
 from .external_types import EVERYTHING, Caller
 from .external_values import checked_code, checked_variables, said, shown_texts
+from .failure import MESSAGE_LENGTH
 from .failure_groups import count_failures, group_of_text
 from .incidents import UNHANDLED_ERROR
 from .move import move
-from .settle import MESSAGE_LENGTH
 
 
 def throw_external_error(

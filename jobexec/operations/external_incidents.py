@@ -10,12 +10,12 @@ from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, IncidentS
 
 from .announce import announce
 from .audit import audited, note
-from .bulk import requeued_columns
 from .external_find import in_transaction
 from .external_types import EVERYTHING, Caller
 from .external_wake import wake_workers_on_commit
 from .locking import lock_rows
 from .move import move
+from .requeued import requeued_columns
 from .suspensions import covered_rows
 
 

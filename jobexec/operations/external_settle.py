@@ -22,11 +22,11 @@ from .external_find import check_lease, check_worker, in_transaction, lock_exter
 from .external_home import free_instances, may_hold
 from .external_types import EVERYTHING, Caller
 from .external_values import checked_retries, checked_variables, moment_after, said, shown_texts, too_large
+from .failure import MESSAGE_LENGTH
 from .failure_groups import count_failures, group_of_text
 from .incidents import FAILED_JOB, MESSAGE_SIZE_EXCEEDED
 from .locking import delete_rows
 from .move import move
-from .settle import MESSAGE_LENGTH
 
 NO_RETRIES_LEFT = "No more retries left."
 """The message of an incident whose worker gave none (Zeebe)."""

@@ -17,9 +17,9 @@ from jobexec.models import AbstractJob
 from jobexec.sensitive import redact_text, values_below
 
 from .errors import shortened, storable
+from .failure import MESSAGE_LENGTH, STACK_LENGTH
 from .hidden import callbacks_of, names_by_definitions
 from .insert import json_text
-from .settle import MESSAGE_LENGTH, STACK_LENGTH
 
 MOST_RETRIES = 2**31 - 1
 

@@ -21,11 +21,12 @@ from jobexec.models import DeadLetterJob, HistoryJob, LogState
 from . import history
 from .announce import announce
 from .errors import one_line
+from .failure import Failure, fingerprint_of
 from .locking import atomic, delete_rows, lock_rows
 from .move import move_all
 from .run import Run, timing
-from .settle import Failure, decide, fingerprint_of
 from .unreadable import UNREADABLE, bury_unreadable
+from .verdict import decide
 
 logger = logging.getLogger("jobexec.history")
 

@@ -1,4 +1,4 @@
-"""Moments that somebody gives: aware, and such that every database can store them."""
+"""Checks of arguments that a caller gives; each error names the argument and what was expected."""
 
 from __future__ import annotations
 
@@ -21,3 +21,9 @@ def check_moment(name: str, moment: Any) -> datetime | None:
         return moment.astimezone(UTC)
     except OverflowError:
         raise InvalidJob(f"{name}: expected a moment from the year 1 to 9999 in UTC, got {moment!r}.") from None
+
+
+def check_retries(retries: int) -> None:
+    """Raise :class:`~jobexec.exceptions.InvalidJob` for what is no number of attempts."""
+    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 1:
+        raise InvalidJob(f"retries: expected a whole number of at least 1, got {retries!r}.")

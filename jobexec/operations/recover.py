@@ -18,10 +18,11 @@ from . import global_lock
 from .announce import announce, failure_signal
 from .dispatch import announce_ids
 from .exclusive import unlock_all, unlock_instances
+from .failure import Failure
 from .leases import remove_node
 from .locking import atomic, lock_rows
 from .run import Run
-from .settle import Failure, settle_failures
+from .settle import settle_failures
 from .task_attempts import announce_ended
 from .unreadable import UNREADABLE
 from .work import ALONE_FROM, AcquiredJob

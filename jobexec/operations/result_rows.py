@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 
 from jobexec.models import AbstractJob, JobType, ResultStatus, TaskResult
 
-from . import transfer
+from . import insert_select
 from .insert_select import Sql, insert_from
 from .locking import names_conflict_target
 from .run import Run
@@ -56,7 +56,7 @@ def end_of(run: Run) -> datetime:
 
 def as_written(rows: QuerySet[J]) -> QuerySet[J]:
     """The rows with what :func:`write_ends` needs of them."""
-    return rows.only("pk") if transfer.is_possible(rows.db) else rows
+    return rows.only("pk") if insert_select.is_possible(rows.db) else rows
 
 
 def write_ends(using: str, rows: Sequence[AbstractJob], ends: Mapping[UUID, End]) -> None:
@@ -111,7 +111,7 @@ def _pieces(each: Mapping[UUID, dict[str, Any]]) -> Iterator[dict[UUID, dict[str
 
 
 def _upsert(using: str, rows: Sequence[AbstractJob], each: Mapping[UUID, dict[str, Any]]) -> None:
-    if transfer.is_possible(using):
+    if insert_select.is_possible(using):
         columns: dict[str, Any] = {name: Sql(f"source.{name}") for name in _COPIED}
         columns |= {"backend": Sql("source.task_backend"), "run_after": _RUN_AFTER}
         insert_from(using, type(rows[0]), TaskResult, list(each), columns, each, _UPDATED)

@@ -19,7 +19,7 @@ from .run import Run
 from .task_ready import is_task
 
 if TYPE_CHECKING:
-    from .settle import Failure
+    from .failure import Failure
 
 #: Tasks are over by somebody's word, or because their node died, and not by a run of this process. Arguments:
 #: ``using``, ``jobs`` (rows as they stood last; what is long may have been left in the database). After the commit.

@@ -10,13 +10,13 @@ from jobexec.exceptions import HandlerNotFound
 from jobexec.executor.execution import failure_of
 from jobexec.handlers.registry import get_history_handler, known_names
 from jobexec.handlers.schedules import declarations
+from jobexec.operations.failure import Failure
 from jobexec.operations.history_jobs import HistoryRecord, next_history_date, write_history
 from jobexec.operations.leases import declare_dead
 from jobexec.operations.recover import recover_expired_locks, recover_node
 from jobexec.operations.schedule_firing import fire_due
 from jobexec.operations.schedule_jobs import scheduled_jobs
 from jobexec.operations.schedule_sync import Declared, sync_schedules
-from jobexec.operations.settle import Failure
 from jobexec.operations.sweep import sweep_suspensions
 from jobexec.operations.timers import next_due_date, trigger_due_timers
 

@@ -23,7 +23,7 @@ from jobexec.operations.acquire import acquire_jobs
 from jobexec.operations.cancel import cancelled_among
 from jobexec.operations.categories import Turns
 from jobexec.operations.deployments import all_deployments
-from jobexec.operations.settle import Failure
+from jobexec.operations.failure import Failure
 from jobexec.operations.work import AcquiredJob, Scope
 
 from . import faults

@@ -19,10 +19,10 @@ from jobexec.executor.outcomes import Outcome
 from jobexec.executor.recovery import Recovery
 from jobexec.models import DeadLetterJob, FailureGroup, Job, MeterLog, TimerJob
 from jobexec.operations import cancel, meters
+from jobexec.operations.failure import Failure
 from jobexec.operations.histogram import KEYS
 from jobexec.operations.leases import declare_dead
 from jobexec.operations.run import Run
-from jobexec.operations.settle import Failure
 from jobexec.operations.work import Acquisition
 from tests.support.executor import all_gone
 from tests.support.factories import make_job, make_node, make_row

@@ -9,10 +9,10 @@ from jobexec.identifiers import uuid7
 from jobexec.models import DeadLetterJob, ExclusiveLock, Job, JobLog, JobProgress, SuspendedJob, TimerJob
 from jobexec.operations import cancel, complete_jobs, fail_job, release_jobs
 from jobexec.operations.cancel import cancelled_among
+from jobexec.operations.failure import Failure
 from jobexec.operations.leases import NodeProfile, register_node
 from jobexec.operations.progress import Progress, clear_old_progress, write_progress
 from jobexec.operations.recover import mark_suspect_started, recover_node
-from jobexec.operations.settle import Failure
 from jobexec.operations.work import ALONE_FROM
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, tables_of
 

@@ -22,10 +22,10 @@ from jobexec.operations import (
     unreadable,
 )
 from jobexec.operations.complete import complete_with_results
+from jobexec.operations.failure import Failure
 from jobexec.operations.leases import declare_dead
 from jobexec.operations.return_values import encode_return_value
 from jobexec.operations.run import Run
-from jobexec.operations.settle import Failure
 from jobexec.operations.task_results import find_task_result
 from tests.support import forms
 from tests.support.factories import LEASE_TIME, LOCK_TIME, a_run, acquire, make_job, make_node, make_row, work

@@ -8,10 +8,10 @@ from jobexec import clock
 from jobexec.models import JOB_TABLES, AbstractJob, Job
 from jobexec.operations import acquire_jobs, create_job
 from jobexec.operations.external import ActivatedJob, Fetch, activate_jobs
+from jobexec.operations.failure import Failure
 from jobexec.operations.leases import NodeProfile, register_node
 from jobexec.operations.lookup import find_states
 from jobexec.operations.run import Run
-from jobexec.operations.settle import Failure
 from jobexec.operations.work import AcquiredJob, Scope
 
 LOCK_TIME = timedelta(minutes=5)
