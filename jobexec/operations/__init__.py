@@ -32,8 +32,8 @@ from .deployments import (
     unregister_deployment,
 )
 from .due_dates import recalculate_due_date
+from .history import job_log, stack_trace
 from .incidents import annotate_incident
-from .log import job_log, stack_trace
 from .lookup import find_job, find_states
 from .recover import recover_expired_locks, recover_node
 from .release import release_jobs

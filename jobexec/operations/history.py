@@ -1,4 +1,4 @@
-"""The job log: written in bulk, in the transaction that changes the jobs."""
+"""The job log: written in bulk, in the transaction that changes the jobs, and read by job."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from jobexec import clock
 from jobexec.conf import get_settings
+from jobexec.exceptions import JobNotFound
 from jobexec.models import AbstractJob, JobLog, LogState
 
 from .insert_select import Sql, insert_from
+from .lookup import as_id, find_job
+from .selection import database_of
 
 _LEVELS = {
     "none": frozenset[str](),
@@ -61,3 +66,23 @@ def copy(using: str, state: str, source: type[AbstractJob], each: Mapping[UUID, 
     columns: dict[str, Any] = {name: Sql(f"source.{name}") for name in COPIED}
     columns |= {"job_id": Sql("source.id"), "state": state, "timestamp": clock.now(using)}
     insert_from(using, source, JobLog, list(each), columns, each)
+
+
+def job_log(id: UUID | str, *, using: str | None = None) -> QuerySet[JobLog]:
+    """The log of a job in the order of its events, also when it is gone (Camunda: HistoricJobLogQuery by job).
+
+    What there is depends on HISTORY_LEVEL. Raises :class:`~jobexec.exceptions.JobNotFound` for a text that is no UUID.
+    """
+    wanted = as_id(id)
+    if wanted is None:
+        raise JobNotFound(f"There is no job {id!r}: expected a UUID.")
+    return JobLog.objects.using(database_of(None, using)).filter(job_id=wanted).order_by("timestamp", "pk")
+
+
+def stack_trace(id: UUID | str, *, using: str | None = None) -> str:
+    """The stack trace of a job's last failure; '' if it has not failed (Camunda: getJobExceptionStacktrace).
+
+    Raises :class:`~jobexec.exceptions.JobNotFound` if it is in no table: those of earlier attempts, and of jobs that
+    are gone, are in :func:`job_log`.
+    """
+    return find_job(id, database_of(None, using)).exception_stack

@@ -13,7 +13,7 @@ from .external_home import available_at, free_instances, may_hold
 from .incidents import FAILED_JOB, open_incidents, resolve_incidents
 from .locking import atomic, delete_rows, lock_rows
 from .ranking import rank
-from .task_ready import is_task, mark_ready
+from .task_attempts import is_task, mark_ready
 
 J = TypeVar("J", bound=AbstractJob)
 

@@ -19,8 +19,7 @@ from .release import by_owner
 from .removal import remove_cancelled
 from .run import Run, timing
 from .suspensions import covered_rows
-from .task_attempts import write_cancelled, write_failures
-from .task_ready import is_task
+from .task_attempts import is_task, write_cancelled, write_failures
 from .unread import Changes, Departure
 from .verdict import decide
 from .work import AcquiredJob

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 from django.dispatch import Signal
@@ -14,12 +13,9 @@ from jobexec.models import AbstractJob, DeadLetterJob, ResultStatus, TaskResult
 
 from .announce import announce
 from .errors import shortened, storable
+from .failure import Failure
 from .result_rows import TRACEBACK_LENGTH, End, write_ends
 from .run import Run
-from .task_ready import is_task
-
-if TYPE_CHECKING:
-    from .failure import Failure
 
 #: Tasks are over by somebody's word, or because their node died, and not by a run of this process. Arguments:
 #: ``using``, ``jobs`` (rows as they stood last; what is long may have been left in the database). After the commit.
@@ -27,6 +23,17 @@ task_ended = Signal()
 
 #: Why a task is over that did not run to its end.
 CANCELLED, DELETED = "It was cancelled by an operator.", "It was deleted by an operator."
+
+
+def is_task(row: AbstractJob) -> bool:
+    """Whether the job came through django.tasks."""
+    return row.task_backend != ""
+
+
+def mark_ready(using: str, ids: Collection[UUID]) -> None:
+    """The tasks among these jobs, which were dead letters, are not over; what they came to so far is kept."""
+    if ids:
+        TaskResult.objects.using(using).filter(pk__in=ids).update(status=ResultStatus.READY, end_time=None)
 
 
 def write_failures(using: str, failed: Sequence[tuple[AbstractJob, Failure, Run, bool]]) -> None:

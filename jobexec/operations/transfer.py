@@ -20,7 +20,7 @@ from .incidents import copy_incidents, resolve_incidents
 from .insert_select import Sql, insert_from
 from .locking import delete_rows
 from .ranking import rank, rank_sql
-from .task_ready import mark_ready
+from .task_attempts import mark_ready
 
 
 def is_possible(using: str) -> bool:
