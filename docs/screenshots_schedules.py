@@ -8,7 +8,7 @@ from typing import Any
 from jobexec import clock, job
 from jobexec.identifiers import uuid7
 from jobexec.models import Job, JobKey, ResultStatus, Schedule, ScheduleFiring, TaskResult, TimerJob
-from jobexec.operations.schedules import save_schedule, set_enabled, upcoming
+from jobexec.operations.schedules.manage import save_schedule, set_enabled, upcoming
 
 REPORT, STOCK, LEDGER = "shop.jobs.send_report", "shop.jobs.count_stock", "shop.jobs.export_to_ledger"
 INVOICE, THUMBNAIL = "shop.tasks.send_invoice", "shop.tasks.make_thumbnail"

@@ -32,9 +32,10 @@ from jobexec.models import (
     Suspension,
     TimerJob,
 )
-from jobexec.operations import meters, suspend
-from jobexec.operations.batch_jobs import MONITOR, enqueue_own
-from jobexec.operations.selections import describe
+from jobexec.operations import suspend
+from jobexec.operations.batches.jobs import MONITOR, enqueue_own
+from jobexec.operations.query.stored_filter import describe
+from jobexec.operations.reports import meters
 
 CHARGE, MAIL, REMIND = "shop.jobs.charge_card", "shop.jobs.send_confirmation", "shop.jobs.remind_of_payment"
 STOCK, LABEL, EXPORT = "shop.jobs.reserve_stock", "shop.jobs.print_label", "shop.jobs.export_to_ledger"

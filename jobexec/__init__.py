@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from .handlers.external import external_job, external_jobs
     from .handlers.history import history_handler
     from .handlers.schedules import schedule
-    from .operations.history_jobs import HistoryRecord
-    from .operations.record import record_history
+    from .operations.enqueue.record_history import record_history
+    from .operations.maintenance.history_jobs import HistoryRecord
     from .retry import RetryPlan
 
 __all__ = [
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "HistoryRecord": "operations.history_jobs",
+    "HistoryRecord": "operations.maintenance.history_jobs",
     "JobContext": "handlers.context",
     "RetryPlan": "retry",
     "external_job": "handlers.external",
@@ -60,7 +60,7 @@ _HOMES = {
     "history_handler": "handlers.history",
     "job": "handlers.decorator",
     "options": "backends.declare",
-    "record_history": "operations.record",
+    "record_history": "operations.enqueue.record_history",
     "schedule": "handlers.schedules",
 }
 

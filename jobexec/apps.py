@@ -29,11 +29,11 @@ class JobExecConfig(AppConfig):
         from .checks import register_checks  # models are loaded only now
         from .handlers.schedules import HandlerJobs
         from .models.labels import label_columns
-        from .operations import schedule_jobs
+        from .operations.schedules import jobs
 
         label_columns(self.get_models())
         register_checks()
-        schedule_jobs.use(HandlerJobs())
+        jobs.use(HandlerJobs())
         has_tasks = backends.installed()
         autodiscover_modules("jobs", *(["tasks"] if has_tasks else []))
         _import_others()

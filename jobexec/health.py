@@ -21,9 +21,9 @@ from django.http.response import HttpResponseBase
 
 from jobexec.conf import get_settings
 from jobexec.models import ExecutorNode, NodeState
-from jobexec.operations.counts import oldest_due
-from jobexec.operations.external_alerts import types_without_worker
-from jobexec.operations.server_time import time_of
+from jobexec.operations.reports.counts import oldest_due
+from jobexec.operations.reports.unserved_types import types_without_worker
+from jobexec.operations.sql.server_time import time_of
 from jobexec.tenancy import is_restricted
 
 _TYPES_NAMED = 10

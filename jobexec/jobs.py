@@ -9,27 +9,27 @@ from uuid import UUID
 from jobexec.exceptions import InvalidJob, UnreadableJob
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.decorator import job
-from jobexec.operations import batch_jobs, batch_work
+from jobexec.operations.batches import jobs, work
 
 
-@job(name=batch_jobs.SEED, exclusive=False, atomic=True)
+@job(name=jobs.SEED, exclusive=False, atomic=True)
 def seed_batch(context: JobContext, batch_id: str) -> None:
     """Make the execution jobs of a batch."""
     with _fatal():
-        batch_work.seed(context.using, UUID(batch_id))
+        work.seed(context.using, UUID(batch_id))
 
 
-@job(name=batch_jobs.EXECUTION, exclusive=False, atomic=True)
+@job(name=jobs.EXECUTION, exclusive=False, atomic=True)
 def execute_batch(context: JobContext, batch_id: str, ids: list[str], matching: bool) -> None:
     """Do what a batch is for to some of its jobs."""
     with _fatal():
-        batch_work.execute(context.using, UUID(batch_id), context.id, [UUID(id) for id in ids], matching)
+        work.execute(context.using, UUID(batch_id), context.id, [UUID(id) for id in ids], matching)
 
 
-@job(name=batch_jobs.MONITOR, exclusive=False, atomic=True)
+@job(name=jobs.MONITOR, exclusive=False, atomic=True)
 def monitor_batch(context: JobContext, batch_id: str, idle: int) -> None:
     """See to the end of a batch."""
-    batch_work.monitor(context.using, UUID(batch_id), idle)
+    work.monitor(context.using, UUID(batch_id), idle)
 
 
 @contextmanager

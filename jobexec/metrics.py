@@ -20,12 +20,12 @@ from django.views.decorators.http import require_safe
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.models import ExecutorNode, NodeState, Suspension
-from jobexec.operations import meters
-from jobexec.operations.counts import CappedCount, job_counts, open_incidents
-from jobexec.operations.external_alerts import external_counts, types_without_worker
-from jobexec.operations.external_workers import connected
-from jobexec.operations.histogram import BOUNDS, KEYS
-from jobexec.operations.meter_totals import MeterTotals
+from jobexec.operations.reports import meters
+from jobexec.operations.reports.counts import CappedCount, job_counts, open_incidents
+from jobexec.operations.reports.meter_totals import MeterTotals
+from jobexec.operations.reports.unserved_types import external_counts, types_without_worker
+from jobexec.operations.reports.worker_table import connected
+from jobexec.operations.values.histogram import BOUNDS, KEYS
 from jobexec.tenancy import is_restricted
 
 try:

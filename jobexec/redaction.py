@@ -10,8 +10,8 @@ from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import JobHandler, NamesArguments
 from jobexec.handlers.registry import get_handler
 from jobexec.models import AbstractJob
-from jobexec.operations.external_home import is_external
-from jobexec.operations.hidden import callbacks_of, hide_by_definition, named_by_definition
+from jobexec.operations.rows.redaction_by_definition import callbacks_of, hide_by_definition, named_by_definition
+from jobexec.operations.rows.routing import is_external
 from jobexec.sensitive import HIDDEN, hide, is_sensitive, may_be_within, values_below
 
 

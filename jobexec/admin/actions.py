@@ -57,7 +57,7 @@ class Action:
     dangerous = False
     do_not_call_in_templates = True
     operation: ClassVar[str | None] = None
-    """What a batch of it is called in ``jobexec.operations.batches``; None for what only runs in the request."""
+    """Its name in ``jobexec.operations.batches.operations``; None for what only runs in the request."""
     name_column = "pk"
     """The column besides the key that the text of a row needs."""
 

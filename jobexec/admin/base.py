@@ -21,7 +21,7 @@ from django.utils.translation import gettext as _
 
 from jobexec.models import AuditLog, OperatorType
 from jobexec.operations.audit import Operator, acting
-from jobexec.operations.unreadable import UNREADABLE
+from jobexec.operations.rows.bury_unreadable import UNREADABLE
 
 from .odd_rows import marking, sentence, surviving
 from .paging import CappedPaginator, LightChangeList

@@ -23,7 +23,7 @@ from jobexec.models import (
     Scope,
     Suspension,
 )
-from jobexec.operations.batches import batch_progress
+from jobexec.operations.batches.control import batch_progress
 
 from . import display, text_filters
 from .actions import Action

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from jobexec.exceptions import JobExecError
 from jobexec.models import Batch
-from jobexec.operations.batches import start_batch
+from jobexec.operations.batches.control import start_batch
 
 from .paging import CappedCount
 

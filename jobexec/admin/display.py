@@ -17,10 +17,10 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from jobexec import clock
-from jobexec.operations.wording import NONE as NONE
-from jobexec.operations.wording import absolute as absolute
-from jobexec.operations.wording import distance
-from jobexec.operations.wording import duration as duration
+from jobexec.operations.values.humanize import NONE as NONE
+from jobexec.operations.values.humanize import absolute as absolute
+from jobexec.operations.values.humanize import distance
+from jobexec.operations.values.humanize import duration as duration
 
 MAX_TEXT = 100_000
 

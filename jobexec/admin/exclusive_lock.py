@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy
 
 from jobexec.models import ExclusiveLock, ExternalWorkerJob, Job
 from jobexec.models.exclusive_lock import locks_of
-from jobexec.operations.external_home import job_of_instance
+from jobexec.operations.rows.routing import job_of_instance
 
 from . import display
 from .base import TableAdmin

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobexec import clock
 from jobexec.models import ExternalWorker, ExternalWorkerJob
-from jobexec.operations import external_home
+from jobexec.operations.rows import routing
 
 from .tenancy import is_restricted
 from .text_filters import CHOICES, TextFilter
@@ -35,7 +35,7 @@ class HoldFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         now = clock.now(queryset.db)
-        free, held = (which(ExternalWorkerJob, now) for which in (external_home.free, external_home.held))
+        free, held = (which(ExternalWorkerJob, now) for which in (routing.free, routing.held))
         conditions = {
             "free": free & (Q(available_at=None) | Q(available_at__lte=now)),
             "held": held,

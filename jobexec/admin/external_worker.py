@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy, pgettext
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.models import ExternalWorker, ExternalWorkerJob
-from jobexec.operations.external_workers import PRESENT_FOR, jobs_held
+from jobexec.operations.reports.worker_table import PRESENT_FOR, jobs_held
 
 from . import display, text_filters
 from .base import TableAdmin

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec.models import Batch, DeadLetterJob, FailureGroup, JobLog
-from jobexec.operations.batches import start_batch
+from jobexec.operations.batches.control import start_batch
 
 from . import display
 from .actions import Action, Outcome

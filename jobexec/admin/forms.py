@@ -10,8 +10,8 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from jobexec import clock
-from jobexec.operations.incidents import ANNOTATION_LENGTH
-from jobexec.operations.ranking import MAX_PRIORITY
+from jobexec.operations.history.incidents import ANNOTATION_LENGTH
+from jobexec.operations.values.ranking import MAX_PRIORITY
 
 MAX_RETRIES = 1_000
 

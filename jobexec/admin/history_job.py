@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec.models import HistoryJob
-from jobexec.operations.history_by_hand import delete_history_jobs, write_history_now
+from jobexec.operations.manage.history_by_hand import delete_history_jobs, write_history_now
 
 from . import display, filters, search, text_filters
 from .actions import Action, DeletingAction, Outcome

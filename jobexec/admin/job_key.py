@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext
 
 from jobexec.models import DeadLetterJob, JobKey
 from jobexec.operations import find_states
-from jobexec.operations.forget import release_keys
+from jobexec.operations.manage.purge import release_keys
 
 from . import display, filters, search
 from .actions import DeletingAction, Outcome

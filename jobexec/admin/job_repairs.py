@@ -11,9 +11,9 @@ from django.utils.translation import gettext_lazy, ngettext
 from jobexec.exceptions import JobExecError, JobStateError
 from jobexec.executor.execute_now import execute_by_hand
 from jobexec.operations import OperationResult
-from jobexec.operations.dead_letters import move_to_dead_letter
-from jobexec.operations.due_dates import recalculate_due_date
-from jobexec.operations.unlock import unlock
+from jobexec.operations.manage.dead_letters import move_to_dead_letter
+from jobexec.operations.manage.due_dates import recalculate_due_date
+from jobexec.operations.manage.unlock import unlock
 
 from .actions import Outcome
 from .forms import ConfirmForm, ReasonForm, RecalculateForm

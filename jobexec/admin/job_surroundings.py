@@ -30,9 +30,9 @@ from jobexec.models import (
     ScheduleFiring,
     TaskResult,
 )
-from jobexec.operations.external_exclusive import owner_of
-from jobexec.operations.why import why
-from jobexec.operations.why_facts import Reason
+from jobexec.operations.rows.external_exclusive import owner_of
+from jobexec.operations.why.explain import why
+from jobexec.operations.why.facts import Reason
 
 from . import display
 from .base import TableAdmin

@@ -1,6 +1,6 @@
 """Rows that cannot be read in full: a page shows what can be, and says what cannot.
 
-No code of ours writes such rows; see :mod:`jobexec.operations.unreadable`.
+No code of ours writes such rows; see :mod:`jobexec.operations.rows.bury_unreadable`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from django.db.models.query import ModelIterable
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from jobexec.operations.unreadable import UNREADABLE
+from jobexec.operations.rows.bury_unreadable import UNREADABLE
 
 from . import display
 

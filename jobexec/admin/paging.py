@@ -11,7 +11,7 @@ from django.db import DataError
 from django.db.models import QuerySet
 from django.utils.functional import cached_property
 
-from jobexec.operations.counts import CappedCount
+from jobexec.operations.reports.counts import CappedCount
 
 __all__ = ["CappedCount", "CappedPaginator", "LightChangeList"]
 

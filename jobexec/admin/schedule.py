@@ -15,8 +15,8 @@ from django.utils.translation import gettext_lazy
 from jobexec.exceptions import InvalidSchedule
 from jobexec.handlers.registry import OWN, all_handlers
 from jobexec.models import WITHDRAWN, JobDefinition, Schedule, ScheduleFiring
-from jobexec.operations.schedule_jobs import scheduled_jobs
-from jobexec.operations.schedules import save_schedule, schedule_problem
+from jobexec.operations.schedules.jobs import scheduled_jobs
+from jobexec.operations.schedules.manage import save_schedule, schedule_problem
 
 from . import display
 from .base import TableAdmin

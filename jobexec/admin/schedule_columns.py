@@ -13,8 +13,8 @@ from django.utils.translation import gettext_lazy
 
 from jobexec.exceptions import InvalidSchedule
 from jobexec.models import Schedule
-from jobexec.operations.schedule_words import in_words
-from jobexec.operations.schedules import upcoming
+from jobexec.operations.schedules.manage import upcoming
+from jobexec.operations.schedules.words import in_words
 from jobexec.recurrence.zones import find_zone
 from jobexec.redaction import redact
 from jobexec.sensitive import hide

@@ -15,8 +15,8 @@ from django.utils.translation import gettext_lazy
 
 from jobexec.exceptions import InvalidSchedule
 from jobexec.models import Schedule
-from jobexec.operations.schedule_fields import check_job, checked_values
-from jobexec.operations.schedules import upcoming
+from jobexec.operations.schedules.fields import check_job, checked_values
+from jobexec.operations.schedules.manage import upcoming
 from jobexec.redaction import redact
 from jobexec.sensitive import HIDDEN, hide
 
@@ -44,7 +44,7 @@ def _json(label: Any, help_text: Any, initial: Any, rows: int) -> IndentedJSONFi
 
 
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A schedule; saved by :func:`jobexec.operations.schedules.save_schedule`, which checks the same."""
+    """A schedule; saved by :func:`jobexec.operations.schedules.manage.save_schedule`, which checks the same."""
 
     #: Set by the admin for each request: where it is saved, and the tenants that its user is kept to.
     using: ClassVar[str] = "default"

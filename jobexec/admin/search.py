@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, SuspendedJob
-from jobexec.operations.query_values import as_key
+from jobexec.operations.query.values import as_key
 
 HELP = _("A job's id or key, a process instance, or how a handler's name begins.")
 

@@ -1,4 +1,4 @@
-"""Which jobs a batch means, in words: the description that ``jobexec.operations.selections`` writes."""
+"""Which jobs a batch means, in words: the description that ``jobexec.operations.query.stored_filter`` writes."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from rangefilter.filters import DateTimeRangeFilterBuilder
 
 from jobexec.models import Job, JobLog, ResultStatus, TaskResult
 from jobexec.operations import find_states
-from jobexec.operations.forget import delete_task_results
+from jobexec.operations.manage.purge import delete_task_results
 from jobexec.redaction import redact
 
 from . import display, filters, search, text_filters

@@ -14,7 +14,7 @@ from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import JobHandler, NamesArguments
 from jobexec.handlers.registry import get_handler
 from jobexec.models import ResultStatus, TaskResult
-from jobexec.operations.hidden import names_by_definitions
+from jobexec.operations.rows.redaction_by_definition import names_by_definitions
 from jobexec.redaction import secrets_of
 from jobexec.sensitive import hide, redact_text
 

@@ -96,7 +96,7 @@ class JobExecutorBackend(BaseTaskBackend):
         Raises TaskResultDoesNotExist: also for what is no id of a task of this alias, for a result that is older than
         RESULT_TTL, and for a task that is not known in this process.
         """
-        from jobexec.operations.task_results import find_task_result
+        from jobexec.operations.tasks.results import find_task_result
 
         sight = find_task_result(str(result_id), self.database)
         if sight is None or sight.backend != self.alias:

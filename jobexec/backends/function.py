@@ -27,8 +27,8 @@ from .task import rebuilt
 
 if TYPE_CHECKING:
     from jobexec.conf import Settings
-    from jobexec.operations.failure import Failure
-    from jobexec.operations.work import AcquiredJob
+    from jobexec.operations.values.acquired_job import AcquiredJob
+    from jobexec.operations.values.failure import Failure
 
 #: Beside ``args`` and ``kwargs`` in ``handler_configuration``, if a queue has another name than its category.
 QUEUE = "queue_name"
@@ -143,7 +143,7 @@ class TaskFunction(JobFunction[Any, Any]):
 
     def encode_result(self, value: Any) -> str:
         """The JSON of what the function returned, by the rules of django.tasks. Raises DoNotRetry if it is none."""
-        from jobexec.operations.return_values import encode_return_value
+        from jobexec.operations.tasks.return_values import encode_return_value
 
         try:
             normalised = normalize_json(value)
@@ -172,7 +172,7 @@ def _load(result: LiveTaskResult) -> None:
     try:
         result.load()
     except Exception as error:
-        from jobexec.operations.session import is_of_connection  # tasks are declared before models are loaded
+        from jobexec.operations.sql.session import is_of_connection  # tasks are declared before models are loaded
 
         if not is_of_connection(error):
             raise

@@ -97,7 +97,7 @@ def connect() -> None:
 
     May be called more than once.
     """
-    from jobexec.operations.task_attempts import task_ended
+    from jobexec.operations.history.task_attempts import task_ended
 
     registry.add_resolver(resolve)
     task_ended.connect(events.ended, dispatch_uid="jobexec.backends")

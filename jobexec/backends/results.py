@@ -10,7 +10,7 @@ from .compat import TaskError, TaskResult, TaskResultStatus
 from .task import rebuilt
 
 if TYPE_CHECKING:
-    from jobexec.operations.task_results import TaskSight
+    from jobexec.operations.tasks.results import TaskSight
 
 if TYPE_CHECKING:
     _TaskResult = TaskResult[..., Any]
@@ -93,7 +93,7 @@ class LiveTaskResult(_TaskResult):
 
     def load(self) -> None:
         """Ask the database for all that is not known."""
-        from jobexec.operations.task_results import find_task_result
+        from jobexec.operations.tasks.results import find_task_result
 
         sight = find_task_result(UUID(self.id), self._using)
         values: dict[str, Any] = _nothing(self.task) if sight is None else _values(sight, self.task)

@@ -8,13 +8,13 @@ from dataclasses import replace
 from jobexec import clock, signals
 from jobexec.conf import EngineSettings
 from jobexec.models import Job
-from jobexec.operations.acquire import acquire_jobs
-from jobexec.operations.categories import Turns
-from jobexec.operations.errors import is_conflict
-from jobexec.operations.recover import release_strays
-from jobexec.operations.release import release_jobs
-from jobexec.operations.walk import Walk
-from jobexec.operations.work import AcquiredJob, Acquisition, Scope, batches
+from jobexec.operations.acquire.acquire import acquire_jobs
+from jobexec.operations.acquire.cursor import Walk
+from jobexec.operations.settle.recover import release_strays
+from jobexec.operations.settle.release import release_jobs
+from jobexec.operations.sql.errors import is_conflict
+from jobexec.operations.values.acquired_job import AcquiredJob, Acquisition, Scope, batches
+from jobexec.operations.values.category_turns import Turns
 
 from .bell import Bell, Source
 from .node import Node

@@ -11,7 +11,7 @@ import jobexec
 from jobexec.broker.connection import broker_name
 from jobexec.conf import EngineSettings, Settings
 from jobexec.handlers.registry import all_handlers
-from jobexec.operations.locking import has_skip_locked
+from jobexec.operations.sql.locks import has_skip_locked
 
 from .commits import can_watch
 from .connection_count import can_listen, connections_by_alias

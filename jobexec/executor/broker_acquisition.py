@@ -5,8 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 from jobexec import clock
-from jobexec.operations.acquire_ids import acquire_ids
-from jobexec.operations.work import Acquisition, Scope
+from jobexec.operations.acquire.by_ids import acquire_ids
+from jobexec.operations.values.acquired_job import Acquisition, Scope
 
 from .acquisition import JobAcquisition
 from .broker_consumer import BrokerConsumer

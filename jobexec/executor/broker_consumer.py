@@ -9,7 +9,7 @@ from typing import Any
 from jobexec import clock
 from jobexec.broker import connection as broker
 from jobexec.broker.message import NORMAL, UnknownMessage, decode, queue_name
-from jobexec.operations.errors import one_line
+from jobexec.operations.sql.errors import one_line
 
 from .broker_inbox import Inbox
 from .node import Node

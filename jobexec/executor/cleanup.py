@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jobexec import clock
-from jobexec.operations.cleanup import Cleanup
-from jobexec.operations.cleanup_window import seconds_until_open
+from jobexec.operations.maintenance.cleanup import Cleanup
+from jobexec.operations.maintenance.cleanup_window import seconds_until_open
 
 from .node import Node
 from .service import Loop, logger

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 
 from jobexec.conf import EngineSettings
 from jobexec.models import HistoryJob, Job, TimerJob
-from jobexec.operations.wake import EVERYTHING, HISTORY, JOBS, TIMERS
+from jobexec.operations.notify.wake import EVERYTHING, HISTORY, JOBS, TIMERS
 
 from .node import Node
 

@@ -14,7 +14,7 @@ from django.db import connections
 from django.db.backends.signals import connection_created
 
 from jobexec.conf import get_settings
-from jobexec.operations.session import SessionWatch, in_transaction, is_closed, is_lost
+from jobexec.operations.sql.session import SessionWatch, in_transaction, is_closed, is_lost
 
 logger = logging.getLogger("jobexec.executor")
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from jobexec.conf import EngineSettings, Settings
-from jobexec.operations.look import DEAD_NODES, HISTORY_SOON, OVERRIDES, SCHEDULES_SOON, SUSPENSIONS, TIMERS_SOON
-from jobexec.operations.wake import EVERYTHING, HISTORY, JOBS, SCHEDULES, TIMERS, add_listener, remove_listener
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.maintenance.heartbeat_probes import (
+    DEAD_NODES,
+    HISTORY_SOON,
+    OVERRIDES,
+    SCHEDULES_SOON,
+    SUSPENSIONS,
+    TIMERS_SOON,
+)
+from jobexec.operations.notify.wake import EVERYTHING, HISTORY, JOBS, SCHEDULES, TIMERS, add_listener, remove_listener
+from jobexec.operations.values.acquired_job import AcquiredJob
 
 from .acquisition import JobAcquisition
 from .broker_acquisition import BrokerAcquisition

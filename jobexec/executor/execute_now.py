@@ -20,17 +20,17 @@ from jobexec.handlers.registry import get_handler
 from jobexec.identifiers import uuid7
 from jobexec.models import AbstractJob, DeadLetterJob, Job, JobType, SuspendedJob
 from jobexec.operations.audit import acting, audited, note_jobs
-from jobexec.operations.exclusive import lock_instances, lock_siblings
-from jobexec.operations.external_home import is_external
-from jobexec.operations.failure import Failure
-from jobexec.operations.log_fields import log_fields
-from jobexec.operations.lookup import find_job
-from jobexec.operations.move import move
-from jobexec.operations.recover import lock_for
-from jobexec.operations.run import Run
-from jobexec.operations.settle import fail_job
-from jobexec.operations.unique import take_back
-from jobexec.operations.work import AcquiredJob, columns, from_row
+from jobexec.operations.enqueue.unique import take_back
+from jobexec.operations.rows.exclusive import lock_instances, lock_siblings
+from jobexec.operations.rows.move import move
+from jobexec.operations.rows.routing import is_external
+from jobexec.operations.settle.fail import fail_job
+from jobexec.operations.settle.recover import lock_for
+from jobexec.operations.targets.lookup import find_job
+from jobexec.operations.values.acquired_job import AcquiredJob, columns, from_row
+from jobexec.operations.values.failure import Failure
+from jobexec.operations.values.log_fields import log_fields
+from jobexec.operations.values.run import Run
 
 from .execution import failure_of, run_handler
 from .meter_writing import write_counted

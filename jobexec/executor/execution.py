@@ -28,13 +28,13 @@ from jobexec.handlers.base import JobHandler, NotBegun
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.registry import get_handler
 from jobexec.models import Job
-from jobexec.operations.errors import is_conflict, one_line, storable
-from jobexec.operations.failure import MESSAGE_LENGTH, Failure
-from jobexec.operations.log_fields import log_fields
-from jobexec.operations.recover import mark_suspect_started
-from jobexec.operations.run import Run
-from jobexec.operations.session import is_lost, is_of_connection
-from jobexec.operations.work import ALONE_FROM, AcquiredJob
+from jobexec.operations.settle.recover import mark_suspect_started
+from jobexec.operations.sql.errors import is_conflict, one_line, storable
+from jobexec.operations.sql.session import is_lost, is_of_connection
+from jobexec.operations.values.acquired_job import ALONE_FROM, AcquiredJob
+from jobexec.operations.values.failure import MESSAGE_LENGTH, Failure
+from jobexec.operations.values.log_fields import log_fields
+from jobexec.operations.values.run import Run
 from jobexec.retry import RetryPlan
 
 from .connections import clean_connections, is_broken, note_loss, prepare_connections
@@ -279,7 +279,7 @@ class _Planned(Protocol):
 
 
 def failure_of(error: BaseException, using: str, handler: _Planned | None) -> Failure:
-    """What an exception says about the job: see :class:`~jobexec.operations.settle.Failure`. Never raises.
+    """What an exception says about the job: see :class:`~jobexec.operations.settle.fail.Failure`. Never raises.
 
     ``handler`` is None if it was not found.
     """

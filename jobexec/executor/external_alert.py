@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jobexec import clock
-from jobexec.operations.errors import one_line
-from jobexec.operations.external_alerts import types_without_worker
+from jobexec.operations.reports.unserved_types import types_without_worker
+from jobexec.operations.sql.errors import one_line
 
 from .node import Node
 from .service import logger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.values.acquired_job import AcquiredJob
 
 _EXIT_CODE = 70  # EX_SOFTWARE
 

@@ -7,9 +7,9 @@ import contextvars
 from jobexec import clock
 from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.registry import get_history_handler
-from jobexec.operations.failure import Failure
-from jobexec.operations.history_jobs import HistoryRecord, next_history_date, write_history
-from jobexec.operations.unreadable import UNREADABLE
+from jobexec.operations.maintenance.history_jobs import HistoryRecord, next_history_date, write_history
+from jobexec.operations.rows.bury_unreadable import UNREADABLE
+from jobexec.operations.values.failure import Failure
 
 from .execution import failure_of
 from .node import Node

@@ -11,9 +11,9 @@ from itertools import groupby
 from jobexec.conf import Settings, get_settings
 from jobexec.handlers.base import JobHandler
 from jobexec.handlers.context import JobContext
-from jobexec.operations.locking import is_single_writer
-from jobexec.operations.release import release_jobs
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.settle.release import release_jobs
+from jobexec.operations.sql.locks import is_single_writer
+from jobexec.operations.values.acquired_job import AcquiredJob
 
 from .acquisition import JobAcquisition
 from .engine import Engine

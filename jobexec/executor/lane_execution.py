@@ -12,8 +12,8 @@ from jobexec.exceptions import HandlerNotFound, JobCancelled, LockLost
 from jobexec.handlers.base import AsyncJobHandler
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.registry import async_handlers
-from jobexec.operations.recover import mark_suspect_started
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.settle.recover import mark_suspect_started
+from jobexec.operations.values.acquired_job import AcquiredJob
 
 from .execution import Host, caught, ended, interruption
 from .forks import end_if_forked, generation

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 from django.db import connections
 
 from jobexec.conf import EngineSettings
-from jobexec.operations.wake import CHANNEL, EVERYTHING
+from jobexec.operations.notify.wake import CHANNEL, EVERYTHING
 
 from .connections import is_behind_pooler
 from .service import Loop, logger

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from jobexec import clock
-from jobexec.operations.failure_groups import flush_failures
-from jobexec.operations.locking import atomic
-from jobexec.operations.meters import flush_meters, flushed
+from jobexec.operations.reports.failure_groups import flush_failures
+from jobexec.operations.reports.meters import flush_meters, flushed
+from jobexec.operations.sql.locks import atomic
 
 from .meters import Counted
 from .node import Node

@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 from jobexec import clock
 from jobexec.models import DeadLetterJob, FailureGroup, Job
-from jobexec.operations import meters as names
-from jobexec.operations.errors import storable
-from jobexec.operations.failure import Failure, fingerprint_of
-from jobexec.operations.failure_groups import OTHER, FailureCount
-from jobexec.operations.fingerprint import exception_name
-from jobexec.operations.histogram import counts_by_key
-from jobexec.operations.ranking import interval
-from jobexec.operations.run import Run
-from jobexec.operations.work import AcquiredJob, Acquisition
+from jobexec.operations.reports import meters as names
+from jobexec.operations.reports.failure_groups import OTHER, FailureCount
+from jobexec.operations.sql.errors import storable
+from jobexec.operations.values.acquired_job import AcquiredJob, Acquisition
+from jobexec.operations.values.failure import Failure, fingerprint_of
+from jobexec.operations.values.fingerprint import exception_name
+from jobexec.operations.values.histogram import counts_by_key
+from jobexec.operations.values.ranking import interval
+from jobexec.operations.values.run import Run
 
 from .outcomes import Outcome
 

@@ -8,9 +8,9 @@ from uuid import UUID
 
 from jobexec import signals
 from jobexec.models import AbstractJob
-from jobexec.operations.cancel import cancelled_among
-from jobexec.operations.progress import Progress, clear_progress, write_progress
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.manage.cancel import cancelled_among
+from jobexec.operations.rows.progress import Progress, clear_progress, write_progress
+from jobexec.operations.values.acquired_job import AcquiredJob
 
 from .connections import rest_connections
 from .node import Node

@@ -15,11 +15,14 @@ from jobexec.conf import EngineSettings, Settings
 from jobexec.handlers.registry import all_handlers, known_names
 from jobexec.handlers.schedules import declarations
 from jobexec.models import ExecutorNode, NodeState, OperatorType
-from jobexec.operations import deployments, leases, look, recover, schedule_sync
 from jobexec.operations.audit import Operator, acting
-from jobexec.operations.categories import Turns
-from jobexec.operations.locking import atomic, is_single_writer
-from jobexec.operations.work import Scope
+from jobexec.operations.maintenance import heartbeat_probes
+from jobexec.operations.nodes import deployments, leases
+from jobexec.operations.schedules import sync
+from jobexec.operations.settle import recover
+from jobexec.operations.sql.locks import atomic, is_single_writer
+from jobexec.operations.values.acquired_job import Scope
+from jobexec.operations.values.category_turns import Turns
 
 from .judging import Judging
 from .meters import Meters
@@ -64,7 +67,7 @@ class Node:
         self.declares = False
         #: What was counted on this engine, by whichever of its threads.
         self.meters = Meters(self.using)
-        #: Called after each heartbeat with the names of the questions (``operations.look``) that were answered by yes.
+        #: Called after each heartbeat with the names of the questions (``heartbeat_probes``) that were answered by yes.
         self.looked: Callable[[frozenset[str]], None] = lambda answers: None
 
     @property
@@ -128,9 +131,9 @@ class Node:
 
     def declare_schedules(self, lock_owner: str | None = None) -> None:
         """Write what the code of this process says of schedules; :attr:`declares` says whether to do so again."""
-        declared = [schedule_sync.Declared(*row) for row in declarations(self.using)]
+        declared = [sync.Declared(*row) for row in declarations(self.using)]
         owner = lock_owner or self.owner
-        self.declares = schedule_sync.sync_schedules(self.using, declared, known_names(), owner)
+        self.declares = sync.sync_schedules(self.using, declared, known_names(), owner)
 
     def _write_deployment(self, lock_owner: str) -> None:
         handlers = all_handlers()
@@ -185,15 +188,15 @@ class Node:
         self._heed(row, renewal.answers)
         return True
 
-    def _questions(self) -> look.Questions:
+    def _questions(self) -> heartbeat_probes.Questions:
         """What the other loops would ask, and whether the scope is still that of the deployments there are."""
         soon = clock.now(self.using) + 2 * self.settings.heartbeat_interval
         name = self.settings.node_name if self.engine.deployment_aware else None
-        deployments = look.questions_about_deployments(self.using, self.scope, name)
-        return look.questions(self.using, self.owner, soon) | deployments
+        deployments = heartbeat_probes.questions_about_deployments(self.using, self.scope, name)
+        return heartbeat_probes.questions(self.using, self.owner, soon) | deployments
 
     def _heed(self, row: ExecutorNode, answers: frozenset[str]) -> None:
-        others = any(name.startswith(look.DEPLOYMENTS) for name in answers)
+        others = any(name.startswith(heartbeat_probes.DEPLOYMENTS) for name in answers)
         if others or clock.monotonic() - self._scope_read >= _READ_SCOPE_EVERY:
             before, self.scope = self.scope, self._scope()
             if self.scope.deployments != before.deployments:

@@ -14,17 +14,17 @@ from jobexec import clock, signals
 from jobexec.exceptions import DoNotRetry
 from jobexec.handlers.base import JobHandler, ResultHandler
 from jobexec.models import AbstractJob, DeadLetterJob, Job
-from jobexec.operations.announce import failure_signal
-from jobexec.operations.complete import complete_or_lose, complete_with_results
-from jobexec.operations.errors import storable
-from jobexec.operations.failure import Failure
-from jobexec.operations.log_fields import log_fields
-from jobexec.operations.release import release_jobs
-from jobexec.operations.run import Run
-from jobexec.operations.session import is_of_connection
-from jobexec.operations.settle import fail_jobs
-from jobexec.operations.unreadable import bury
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.notify.signals import failure_signal
+from jobexec.operations.rows.bury_unreadable import bury
+from jobexec.operations.settle.complete import complete_or_lose, complete_with_results
+from jobexec.operations.settle.fail import fail_jobs
+from jobexec.operations.settle.release import release_jobs
+from jobexec.operations.sql.errors import storable
+from jobexec.operations.sql.session import is_of_connection
+from jobexec.operations.values.acquired_job import AcquiredJob
+from jobexec.operations.values.failure import Failure
+from jobexec.operations.values.log_fields import log_fields
+from jobexec.operations.values.run import Run
 
 from .connections import discard_broken_connections
 from .redacted import without_secrets

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from jobexec import clock
-from jobexec.operations.errors import is_conflict
-from jobexec.operations.overrides import apply_overrides
+from jobexec.operations.priority_overrides import apply_overrides
+from jobexec.operations.sql.errors import is_conflict
 
 from .node import Node
 from .service import logger

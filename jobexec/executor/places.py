@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from jobexec import clock
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.values.acquired_job import AcquiredJob
 
 from .boarding import Boarding
 from .chunk import Chunk

@@ -12,7 +12,7 @@ from django.db.migrations.executor import MigrationExecutor
 from jobexec.broker.connection import kombu
 from jobexec.conf import Settings
 from jobexec.exceptions import NodeRefused
-from jobexec.operations.locking import is_single_writer
+from jobexec.operations.sql.locks import is_single_writer
 
 from .connection_count import connections_by_alias
 from .connections import is_behind_pooler

@@ -7,12 +7,12 @@ from typing import cast
 
 from jobexec import clock
 from jobexec.models import AbstractJob, Job
-from jobexec.operations.failure import Failure
-from jobexec.operations.leases import declare_dead, declared_dead
-from jobexec.operations.progress import clear_old_progress
-from jobexec.operations.recover import recover_expired_locks, recover_node
-from jobexec.operations.run import Run
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.nodes.leases import declare_dead, declared_dead
+from jobexec.operations.rows.progress import clear_old_progress
+from jobexec.operations.settle.recover import recover_expired_locks, recover_node
+from jobexec.operations.values.acquired_job import AcquiredJob
+from jobexec.operations.values.failure import Failure
+from jobexec.operations.values.run import Run
 
 from .external_alert import ExternalAlert
 from .node import Node

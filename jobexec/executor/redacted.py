@@ -7,8 +7,8 @@ from dataclasses import replace
 from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import JobHandler
 from jobexec.handlers.registry import get_handler
-from jobexec.operations.failure import STACK_LENGTH, Failure
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.values.acquired_job import AcquiredJob
+from jobexec.operations.values.failure import STACK_LENGTH, Failure
 from jobexec.redaction import secrets_of
 from jobexec.sensitive import redact_text
 

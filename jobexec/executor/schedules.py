@@ -6,10 +6,10 @@ import logging
 from datetime import datetime
 
 from jobexec import clock
-from jobexec.operations.errors import is_conflict
-from jobexec.operations.schedule_firing import Fired, fire_due, next_schedule_time
-from jobexec.operations.schedule_jobs import scheduled_jobs
-from jobexec.operations.schedule_sync import EVERY
+from jobexec.operations.schedules.firing import Fired, fire_due, next_schedule_time
+from jobexec.operations.schedules.jobs import scheduled_jobs
+from jobexec.operations.schedules.sync import EVERY
+from jobexec.operations.sql.errors import is_conflict
 
 from .node import Node
 from .service import SELDOM

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from jobexec.operations.log_fields import log_fields
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.values.acquired_job import AcquiredJob
+from jobexec.operations.values.log_fields import log_fields
 
 from .connections import refresh_connections, rest_connections_outside
 from .node import Node

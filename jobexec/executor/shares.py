@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from jobexec.operations.work import ALONE_FROM, AcquiredJob
+from jobexec.operations.values.acquired_job import ALONE_FROM, AcquiredJob
 
 from .pace import Pace
 

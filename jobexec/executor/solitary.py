@@ -16,10 +16,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from jobexec import clock
-from jobexec.operations.log_fields import log_fields
-from jobexec.operations.release import release_jobs
-from jobexec.operations.take_over import is_held, take_over
-from jobexec.operations.work import ALONE_FROM, AcquiredJob, Acquisition, Scope
+from jobexec.operations.settle.release import release_jobs
+from jobexec.operations.settle.take_over import is_held, take_over
+from jobexec.operations.values.acquired_job import ALONE_FROM, AcquiredJob, Acquisition, Scope
+from jobexec.operations.values.log_fields import log_fields
 
 from .acquisition import JobAcquisition
 from .service import SELDOM, Deadline, Service, spawn

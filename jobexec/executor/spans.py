@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from jobexec import tracing
-from jobexec.operations.errors import storable
-from jobexec.operations.failure import Failure
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.sql.errors import storable
+from jobexec.operations.values.acquired_job import AcquiredJob
+from jobexec.operations.values.failure import Failure
 
 from .outcomes import Outcome
 

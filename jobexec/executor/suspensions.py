@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jobexec import clock
-from jobexec.operations.errors import is_conflict
-from jobexec.operations.sweep import next_suspension_date, sweep_suspensions
+from jobexec.operations.manage.suspension_sweep import next_suspension_date, sweep_suspensions
+from jobexec.operations.sql.errors import is_conflict
 
 from .node import Node
 from .overrides import PriorityOverrides

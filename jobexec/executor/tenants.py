@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from jobexec.operations.tenants import TenantRoom
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.values.acquired_job import AcquiredJob
+from jobexec.operations.values.tenant_room import TenantRoom
 
 
 class Tenants:

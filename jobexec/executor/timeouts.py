@@ -7,10 +7,10 @@ from collections.abc import Callable
 from jobexec import clock, signals
 from jobexec.exceptions import JobTimeout
 from jobexec.models import Job
-from jobexec.operations.errors import one_line
-from jobexec.operations.failure import Failure
-from jobexec.operations.log_fields import log_fields
-from jobexec.operations.run import Run
+from jobexec.operations.sql.errors import one_line
+from jobexec.operations.values.failure import Failure
+from jobexec.operations.values.log_fields import log_fields
+from jobexec.operations.values.run import Run
 
 from .outcomes import Outcome
 from .pool import Pool

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from jobexec import clock
-from jobexec.operations.timers import next_due_date, trigger_due_timers
-from jobexec.operations.unreadable import UNREADABLE
+from jobexec.operations.maintenance.timers import next_due_date, trigger_due_timers
+from jobexec.operations.rows.bury_unreadable import UNREADABLE
 
 from .node import Node
 from .schedules import Schedules

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobexec.exceptions import NotAllowed
-from jobexec.operations.external_types import Fetch
+from jobexec.operations.external.types import Fetch
 
 #: So many values a list in a request may have.
 MOST_VALUES = 1000

@@ -11,7 +11,7 @@ from jobexec.retry import RetryPlan
 from .context import JobContext
 
 if TYPE_CHECKING:
-    from jobexec.operations.failure import Failure
+    from jobexec.operations.values.failure import Failure
 
 
 class NotBegun(JobExecError):
@@ -92,7 +92,7 @@ class ResultHandler(JobHandler, Protocol):
         """The JSON of what the function returned, in the thread that ran it and before anything is committed.
 
         Raises :class:`~jobexec.exceptions.DoNotRetry` if it cannot be kept: to run again would only repeat what the
-        function did. See :func:`jobexec.operations.return_values.encode_return_value`.
+        function did. See :func:`jobexec.operations.tasks.return_values.encode_return_value`.
         """
         ...
 
@@ -100,6 +100,6 @@ class ResultHandler(JobHandler, Protocol):
         """Called by the executor after the commit of a success or of the last failure; an error in it is logged.
 
         ``work`` has the ``id`` and the ``handler_type`` of the job; ``failure`` is None after a success. What ends by
-        somebody's word, without a run, is told by :data:`jobexec.operations.task_attempts.task_ended`.
+        somebody's word, without a run, is told by :data:`jobexec.operations.history.task_attempts.task_ended`.
         """
         ...

@@ -15,7 +15,7 @@ from jobexec.exceptions import JobTimeout, LockLost
 
 if TYPE_CHECKING:
     from jobexec.models import Job
-    from jobexec.operations.work import AcquiredJob
+    from jobexec.operations.values.acquired_job import AcquiredJob
 
 
 class Host(Protocol):
@@ -77,7 +77,7 @@ class JobContext:
 
         The same in each attempt. Asks the database when it is first looked at, as :attr:`job` does.
         """
-        from jobexec.operations.schedules import scheduled_for  # it needs the models, which load later
+        from jobexec.operations.schedules.manage import scheduled_for  # it needs the models, which load later
 
         return scheduled_for(self.work.using, self.work.id)
 
@@ -140,6 +140,6 @@ class JobContext:
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
         """The logger ``jobexec.job``; its records carry ``job_id``, ``handler_type``, ``attempt`` and what else all
         records about a job carry."""
-        from jobexec.operations.log_fields import log_fields  # it needs the models, which load later
+        from jobexec.operations.values.log_fields import log_fields  # it needs the models, which load later
 
         return logging.LoggerAdapter(logging.getLogger("jobexec.job"), log_fields(self.work))

@@ -52,7 +52,7 @@ class DeferredJob:
         try:
             self.create(json.loads(self.encoded), self.encoded, due_date=self.due_date, id=self.id)
         except Exception:
-            from jobexec.operations.errors import one_line  # its package loads models
+            from jobexec.operations.sql.errors import one_line  # its package loads models
 
             # Also said here, because whoever catches it may not know which job it was. Without the arguments.
             logger.error(

@@ -85,7 +85,7 @@ def external_jobs(
 
     All else is the same for all of them; see :func:`external_job`.
     """
-    from jobexec.operations.external_create import create_external_jobs
+    from jobexec.operations.external.create import create_external_jobs
 
     _check_names(options)
     using = options.get("using") or _database()

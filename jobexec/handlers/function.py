@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from jobexec.operations.create import Pattern
-    from jobexec.operations.created import AnyJob
+    from jobexec.operations.enqueue.create import Pattern
+    from jobexec.operations.values.inserted_rows import AnyJob
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -139,13 +139,13 @@ class JobFunction(Generic[P, R]):
         """What all jobs of this function have in common, made once for these settings and this database."""
         settings, database, made = get_settings(), self._database(), self._made
         if made is None or made[0] is not settings or made[1] != database:
-            from jobexec.operations.create import Pattern
+            from jobexec.operations.enqueue.create import Pattern
 
             self._made = made = settings, database, Pattern(database, self._columns(settings))
         return made[2]
 
     def _columns(self, settings: Settings) -> dict[str, Any]:
-        from jobexec.operations.created import without_defaults
+        from jobexec.operations.values.inserted_rows import without_defaults
 
         columns = {"atomic": settings.atomic_jobs} | to_columns(self.options)
         if "retries" not in columns:

@@ -14,7 +14,7 @@ from jobexec.retry import RetryPlan
 from . import registry
 
 if TYPE_CHECKING:
-    from jobexec.operations.history_jobs import HistoryRecord
+    from jobexec.operations.maintenance.history_jobs import HistoryRecord
 
     Write = Callable[[list[HistoryRecord]], object]
 
@@ -41,10 +41,10 @@ class HistoryHandler:
 def history_handler(name: str) -> Callable[[Write], Write]:
     """Let a function write the records of ``record_history(name, ...)``; for a module ``jobs``, as ``@job``.
 
-    It gets a list of :class:`~jobexec.operations.history_jobs.HistoryRecord`, of one call or of several, and runs in
-    the transaction that deletes them: what it writes to their database (``record.using``) is written exactly once, and
-    anything else at least once. It must not commit. What it raises is rolled back and costs a retry; ``DoNotRetry``
-    makes a dead letter at once. The function itself stays as it is.
+    It gets a list of :class:`~jobexec.operations.maintenance.history_jobs.HistoryRecord`, of one call or of several,
+    and runs in the transaction that deletes them: what it writes to their database (``record.using``) is written
+    exactly once, and anything else at least once. It must not commit. What it raises is rolled back and costs a retry;
+    ``DoNotRetry`` makes a dead letter at once. The function itself stays as it is.
 
     Raises :class:`~jobexec.exceptions.DuplicateHandler` if the name is taken.
     """

@@ -14,7 +14,7 @@ from . import unique
 from .calls import Call, split
 
 if TYPE_CHECKING:
-    from jobexec.operations.created import AnyJob
+    from jobexec.operations.values.inserted_rows import AnyJob
 
     from .function import JobFunction
 
@@ -37,8 +37,8 @@ def enqueue_many(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Seque
     first, second = next(pages, Page([], [])), next(pages, None)
     if second is None and not handler.options.get("unique"):
         return pattern.create_many(first.encoded, due_date=due_date)
-    from jobexec.operations.created_pages import CreatedPages
-    from jobexec.operations.watching import told_afterwards
+    from jobexec.operations.enqueue.pages import CreatedPages
+    from jobexec.operations.notify.observers import told_afterwards
 
     created = CreatedPages(pattern.using, handler.name, known=handler.options.get("on_conflict") != "ignore")
     pages = chain([first] if second is None else [first, second], pages)
@@ -54,7 +54,7 @@ def enqueue_many(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Seque
 
 
 def _insert_unique(handler: JobFunction[..., Any], page: Page, created: Any, due_date: Any) -> None:
-    from jobexec.operations.create_unique import create_unique_jobs
+    from jobexec.operations.enqueue.create_unique import create_unique_jobs
 
     rule = unique.rule_of(handler)
     created.add(*create_unique_jobs(handler._pattern(), rule, page.keys, page.encoded, due_date=due_date))

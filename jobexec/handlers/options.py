@@ -207,7 +207,7 @@ _COPIED = (
 
 def now_of(using: str) -> datetime:
     """The time of a database, from which delays count: the clock of whoever enqueues may be wrong."""
-    from jobexec.operations.server_time import keep_time  # models load later than functions are decorated
+    from jobexec.operations.sql.server_time import keep_time  # models load later than functions are decorated
 
     keep_time(using)
     return clock.now(using)

@@ -108,7 +108,7 @@ def databases() -> dict[str, str]:
 
 
 class HandlerJobs:
-    """The handlers of this process as :class:`jobexec.operations.schedule_jobs.ScheduledJobs`."""
+    """The handlers of this process as :class:`jobexec.operations.schedules.jobs.ScheduledJobs`."""
 
     def names(self) -> Collection[str]:
         """All their names and aliases."""

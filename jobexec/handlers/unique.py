@@ -10,15 +10,15 @@ from .keys import key_of
 from .options import seconds
 
 if TYPE_CHECKING:
-    from jobexec.operations.created import AnyJob
-    from jobexec.operations.unique import Rule
+    from jobexec.operations.enqueue.unique import Rule
+    from jobexec.operations.values.inserted_rows import AnyJob
 
     from .function import JobFunction
 
 
 def creating(handler: JobFunction[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., AnyJob]:
     """What inserts the job of a call as ``Pattern.create`` does, unless its key is taken. The key is made now."""
-    from jobexec.operations.create_unique import create_unique_job
+    from jobexec.operations.enqueue.create_unique import create_unique_job
 
     return partial(create_unique_job, handler._pattern(), rule_of(handler), key_for(handler, args, kwargs))
 
@@ -30,7 +30,7 @@ def key_for(handler: JobFunction[..., Any], args: Sequence[Any], kwargs: Mapping
 
 def rule_of(handler: JobFunction[..., Any]) -> Rule:
     """What its options say of keys."""
-    from jobexec.operations.unique import Rule
+    from jobexec.operations.enqueue.unique import Rule
 
     options = handler.options
     lasts = seconds("unique_for", options["unique_for"]) if "unique_for" in options else None

@@ -4,10 +4,9 @@ Every function takes ``using`` (a database alias), rows, ids or a queryset, work
 of its own, and knows nothing of handlers or threads.
 """
 
-from .acquire import acquire_jobs
-from .adjust import delete_jobs, requeue, retry_now, set_due_date, set_priority, set_retries
+from .acquire.acquire import acquire_jobs
 from .audit import Operator, acting
-from .batches import (
+from .batches.control import (
     BatchProgress,
     activate_batch,
     batch_progress,
@@ -16,13 +15,20 @@ from .batches import (
     start_batch,
     suspend_batch,
 )
-from .cancel import cancel
-from .cleanup import clean_up_history
-from .complete import complete_jobs
-from .create import create_job, create_jobs
-from .dead_letters import move_to_dead_letter
 from .definitions import clear_overriding_priority, override_priority, set_retries_by_definition
-from .deployments import (
+from .enqueue.create import create_job, create_jobs
+from .history.incidents import annotate_incident
+from .history.job_log import job_log, stack_trace
+from .maintenance.cleanup import clean_up_history
+from .maintenance.timers import next_due_date, trigger_due_timers
+from .manage.adjust import delete_jobs, requeue, retry_now, set_due_date, set_priority, set_retries
+from .manage.cancel import cancel
+from .manage.dead_letters import move_to_dead_letter
+from .manage.due_dates import recalculate_due_date
+from .manage.suspend import activate, lift, suspend
+from .manage.suspension_sweep import next_suspension_date, sweep_suspensions
+from .manage.unlock import unlock
+from .nodes.deployments import (
     deploy,
     register_deployment,
     register_own_deployment,
@@ -31,18 +37,12 @@ from .deployments import (
     retire_registrations,
     unregister_deployment,
 )
-from .due_dates import recalculate_due_date
-from .history import job_log, stack_trace
-from .incidents import annotate_incident
-from .lookup import find_job, find_states
-from .recover import recover_expired_locks, recover_node
-from .release import release_jobs
-from .selection import OperationResult
-from .settle import fail_job, fail_jobs
-from .suspend import activate, lift, suspend
-from .sweep import next_suspension_date, sweep_suspensions
-from .timers import next_due_date, trigger_due_timers
-from .unlock import unlock
+from .settle.complete import complete_jobs
+from .settle.fail import fail_job, fail_jobs
+from .settle.recover import recover_expired_locks, recover_node
+from .settle.release import release_jobs
+from .targets.for_each import OperationResult
+from .targets.lookup import find_job, find_states
 
 __all__ = [
     "BatchProgress",

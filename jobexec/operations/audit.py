@@ -25,7 +25,7 @@ from jobexec import clock
 from jobexec.models import AbstractJob, AuditLog, Job, OperatorType
 from jobexec.sensitive import hide
 
-from .errors import storable
+from .sql.errors import storable
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -8,14 +8,14 @@ from jobexec import clock
 from jobexec.exceptions import InvalidJob
 from jobexec.models import Batch, DeadLetterJob, JobDefinition
 
-from .adjust import set_retries
 from .audit import audited, count_more, note
-from .batches import start_batch
-from .locking import atomic, lock_rows
-from .moments import check_retries
-from .overrides import apply_overrides, apply_to_all
-from .ranking import check_priority
-from .selection import OperationResult, database_of
+from .batches.control import start_batch
+from .manage.adjust import set_retries
+from .priority_overrides import apply_overrides, apply_to_all
+from .sql.locks import atomic, lock_rows
+from .targets.for_each import OperationResult, database_of
+from .values.arguments import check_retries
+from .values.ranking import check_priority
 
 #: So many dead letters are requeued by the caller's thread, more by a batch.
 _FEW = 500

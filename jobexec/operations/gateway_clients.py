@@ -17,8 +17,8 @@ from jobexec.exceptions import ClientNotFound, InvalidClient
 from jobexec.models import GatewayClient
 
 from .audit import audited, is_on, note
-from .gateway_secrets import digest, new_secret
-from .locking import atomic, lock_rows
+from .sql.locks import atomic, lock_rows
+from .values.client_secrets import digest, new_secret
 
 #: What a client may be allowed: to fetch and finish jobs, and change their deadlines; to look for jobs and incidents;
 #: to change retries and priority; to resolve incidents.

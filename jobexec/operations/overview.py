@@ -14,14 +14,14 @@ from django.db.models import Q
 from jobexec.conf import get_settings
 from jobexec.models import Batch, BatchState, ExecutorNode, NodeState, Schedule, Scope, Suspension, TimerJob
 
-from .counts import COUNT_LIMIT, CappedCount, JobCounts, job_counts, open_incidents
-from .external_alerts import TypeWithoutWorker, types_without_worker
-from .failure_groups import GroupOfFailures, failure_groups
-from .server_time import time_of
-from .traffic import Traffic, traffic
+from .reports.counts import COUNT_LIMIT, CappedCount, JobCounts, job_counts, open_incidents
+from .reports.failure_groups import GroupOfFailures, failure_groups
+from .reports.throughput import Traffic, traffic
+from .reports.unserved_types import TypeWithoutWorker, types_without_worker
+from .sql.server_time import time_of
 
 if TYPE_CHECKING:
-    from .batches import BatchProgress
+    from .batches.control import BatchProgress
 
 TIMERS_SHOWN = 10
 SCHEDULES_SHOWN = 10
@@ -97,7 +97,7 @@ class RunningBatch:
 class Overview:
     """The state of one engine at ``now``; None for what was not asked for or is not for the tenants' eyes.
 
-    Lists are cut off at the numbers above; ``counts`` at :data:`~jobexec.operations.counts.COUNT_LIMIT`.
+    Lists are cut off at the numbers above; ``counts`` at :data:`~jobexec.operations.reports.counts.COUNT_LIMIT`.
     """
 
     using: str
@@ -228,7 +228,7 @@ def _suspensions(ask: _Question) -> dict[str, Any]:
 
 
 def _batches(ask: _Question) -> dict[str, Any]:
-    from .batches import batch_progress
+    from .batches.control import batch_progress
 
     states = (BatchState.SEEDING, BatchState.RUNNING)
     rows = Batch.objects.using(ask.using).filter(ask.ours(), state__in=states).order_by("-create_time")[:BATCHES_SHOWN]

@@ -13,7 +13,7 @@ from django.utils.translation import ngettext
 from jobexec.models import NodeState
 
 from .overview import NodeStatus, Overview
-from .wording import duration
+from .values.humanize import duration
 
 LATE = timedelta(minutes=1)
 """A job that has been due for longer is a problem."""

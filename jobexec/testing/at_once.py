@@ -12,8 +12,8 @@ from uuid import UUID
 from django.db import connections
 
 from jobexec.models import Job, TimerJob
-from jobexec.operations.watching import unwatch, watch
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.notify.observers import unwatch, watch
+from jobexec.operations.values.acquired_job import AcquiredJob
 
 from .results import JobResult, JobsDoNotEnd
 

@@ -12,7 +12,7 @@ from django.db import connections
 from django.test.testcases import TestCase
 
 from jobexec.models import Job, TimerJob
-from jobexec.operations.watching import unwatch, watch
+from jobexec.operations.notify.observers import unwatch, watch
 
 from .assertions import check_enqueued, check_not_enqueued
 from .enqueued import EnqueuedJob

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 
-from jobexec.operations.work import AcquiredJob, batches
+from jobexec.operations.values.acquired_job import AcquiredJob, batches
 
 from .assertions import Assertions
 from .at_once import immediate

@@ -17,9 +17,9 @@ from django.db import OperationalError, connections
 from jobexec.conf import get_settings
 from jobexec.identifiers import uuid7
 from jobexec.models import AbstractJob, Job
-from jobexec.operations.exclusive import lock_instances
-from jobexec.operations.recover import lock_for, recover_job, release_owned
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.rows.exclusive import lock_instances
+from jobexec.operations.settle.recover import lock_for, recover_job, release_owned
+from jobexec.operations.values.acquired_job import AcquiredJob
 
 from .commits import own_transaction
 from .targets import Target, handler_name

@@ -11,8 +11,8 @@ from jobexec import clock
 from jobexec.executor.outcomes import Outcome, unreachable, write, write_alone
 from jobexec.handlers.base import JobHandler
 from jobexec.handlers.context import JobContext
-from jobexec.operations.release import release_jobs
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.settle.release import release_jobs
+from jobexec.operations.values.acquired_job import AcquiredJob
 
 from . import faults
 from .commits import own_transaction

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from jobexec.executor.outcomes import Outcome
 from jobexec.models import AbstractJob, DeadLetterJob
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.values.acquired_job import AcquiredJob
 
 if TYPE_CHECKING:
     from jobexec.handlers.base import JobHandler

@@ -10,15 +10,15 @@ from jobexec.exceptions import HandlerNotFound
 from jobexec.executor.execution import failure_of
 from jobexec.handlers.registry import get_history_handler, known_names
 from jobexec.handlers.schedules import declarations
-from jobexec.operations.failure import Failure
-from jobexec.operations.history_jobs import HistoryRecord, next_history_date, write_history
-from jobexec.operations.leases import declare_dead
-from jobexec.operations.recover import recover_expired_locks, recover_node
-from jobexec.operations.schedule_firing import fire_due
-from jobexec.operations.schedule_jobs import scheduled_jobs
-from jobexec.operations.schedule_sync import Declared, sync_schedules
-from jobexec.operations.sweep import sweep_suspensions
-from jobexec.operations.timers import next_due_date, trigger_due_timers
+from jobexec.operations.maintenance.history_jobs import HistoryRecord, next_history_date, write_history
+from jobexec.operations.maintenance.timers import next_due_date, trigger_due_timers
+from jobexec.operations.manage.suspension_sweep import sweep_suspensions
+from jobexec.operations.nodes.leases import declare_dead
+from jobexec.operations.schedules.firing import fire_due
+from jobexec.operations.schedules.jobs import scheduled_jobs
+from jobexec.operations.schedules.sync import Declared, sync_schedules
+from jobexec.operations.settle.recover import recover_expired_locks, recover_node
+from jobexec.operations.values.failure import Failure
 
 from .clocks import follow_the_process
 from .commits import own_transaction

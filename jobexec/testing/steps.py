@@ -19,12 +19,12 @@ from jobexec.executor.outcomes import Outcome
 from jobexec.handlers.registry import get_handler
 from jobexec.identifiers import uuid7
 from jobexec.models import ExecutorNode, Job
-from jobexec.operations.acquire import acquire_jobs
-from jobexec.operations.cancel import cancelled_among
-from jobexec.operations.categories import Turns
-from jobexec.operations.deployments import all_deployments
-from jobexec.operations.failure import Failure
-from jobexec.operations.work import AcquiredJob, Scope
+from jobexec.operations.acquire.acquire import acquire_jobs
+from jobexec.operations.manage.cancel import cancelled_among
+from jobexec.operations.nodes.deployments import all_deployments
+from jobexec.operations.values.acquired_job import AcquiredJob, Scope
+from jobexec.operations.values.category_turns import Turns
+from jobexec.operations.values.failure import Failure
 
 from . import faults
 from .clocks import follow_the_process

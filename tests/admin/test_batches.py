@@ -19,8 +19,8 @@ from jobexec.models import (
     Suspension,
     TimerJob,
 )
-from jobexec.operations.batches import start_batch
-from jobexec.operations.selections import describe, resolve
+from jobexec.operations.batches.control import start_batch
+from jobexec.operations.query.stored_filter import describe, resolve
 from tests.support.audit import audit_log
 
 from . import data

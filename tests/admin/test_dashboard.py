@@ -23,7 +23,8 @@ from jobexec.models import (
     SuspendedJob,
     TimerJob,
 )
-from jobexec.operations import counts, meters, suspend
+from jobexec.operations import suspend
+from jobexec.operations.reports import counts, meters
 from tests.support import databases
 
 from . import data

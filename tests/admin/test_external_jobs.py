@@ -13,7 +13,7 @@ from jobexec.models import (
     Job,
     SuspendedJob,
 )
-from jobexec.operations.external_exclusive import owner_of
+from jobexec.operations.rows.external_exclusive import owner_of
 from tests.support.outside import seen
 
 from . import data

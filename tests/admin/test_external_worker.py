@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from jobexec.clock import FrozenClock
 from jobexec.models import ExternalWorker, ExternalWorkerJob
-from jobexec.operations.ranking import rank
+from jobexec.operations.values.ranking import rank
 from tests.support.factories import make_node
 
 from . import data

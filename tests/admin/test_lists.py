@@ -22,7 +22,7 @@ from jobexec.models import (
     TaskResult,
     TimerJob,
 )
-from jobexec.operations import counts
+from jobexec.operations.reports import counts
 from tests.support.tiers import some
 
 from . import data

@@ -12,7 +12,7 @@ from jobexec.admin.schedule_form import restored
 from jobexec.exceptions import InvalidSchedule
 from jobexec.handlers.registry import isolated
 from jobexec.models import Job, JobDefinition, Schedule, ScheduleFiring
-from jobexec.operations.schedule_words import in_words
+from jobexec.operations.schedules.words import in_words
 from jobexec.sensitive import HIDDEN
 from tests.support.audit import audit_log
 

@@ -35,7 +35,7 @@ from jobexec.models import (
     TaskResult,
     TimerJob,
 )
-from jobexec.operations.selections import resolve
+from jobexec.operations.query.stored_filter import resolve
 from tests.support.tiers import some
 
 from . import data, tenants

@@ -16,7 +16,7 @@ from jobexec.exceptions import DoNotRetry
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import DeadLetterJob, Job, SuspendedJob
 from jobexec.operations import delete_jobs, requeue, suspend
-from jobexec.operations.timers import trigger_due_timers
+from jobexec.operations.maintenance.timers import trigger_due_timers
 from tests.support.executor import run_one
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -152,7 +152,7 @@ def test_the_context_knows_earlier_errors(alias, shop, frozen):
 @sqlite
 def test_the_context_asks_the_database_only_when_it_must(alias, shop, monkeypatch):
     asked = []
-    monkeypatch.setattr("jobexec.operations.task_results.find_task_result", lambda *args: asked.append(args))
+    monkeypatch.setattr("jobexec.operations.tasks.results.find_task_result", lambda *args: asked.append(args))
 
     def look(context):
         assert context.attempt == 1 and context.task_result.args == [context.task_result.id and 7]

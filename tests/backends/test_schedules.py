@@ -12,8 +12,8 @@ from jobexec.executor.node import Node
 from jobexec.handlers import registry
 from jobexec.handlers.schedules import declare
 from jobexec.models import Job, Schedule
-from jobexec.operations.schedule_firing import fire_due
-from jobexec.operations.schedule_jobs import scheduled_jobs
+from jobexec.operations.schedules.firing import fire_due
+from jobexec.operations.schedules.jobs import scheduled_jobs
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

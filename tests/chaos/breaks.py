@@ -10,19 +10,14 @@ from typing import Any
 from jobexec import clock
 from jobexec.executor import execution, job_executor, node, recovery
 from jobexec.models import ExecutorNode, Job, NodeState, ResultStatus, ScheduleFiring
-from jobexec.operations import (
-    acquire,
-    complete,
-    job_keys,
-    page,
-    recover,
-    result_rows,
-    schedule_firing,
-    settle,
-    unique,
-)
-from jobexec.operations.exclusive import unlock_instances
-from jobexec.operations.locking import atomic, lock_rows
+from jobexec.operations.acquire import acquire
+from jobexec.operations.acquire import candidates as page
+from jobexec.operations.enqueue import unique, unique_keys
+from jobexec.operations.history import task_rows
+from jobexec.operations.rows.exclusive import unlock_instances
+from jobexec.operations.schedules import firing as schedule_firing
+from jobexec.operations.settle import complete, fail, recover
+from jobexec.operations.sql.locks import atomic, lock_rows
 
 
 def fencing() -> None:
@@ -40,7 +35,7 @@ def fencing() -> None:
 
     complete.returns_rows = lambda using: False  # the statement that looks and deletes at once cannot be broken
     complete._still_ours = still_ours
-    settle._lock_ours = lock_ours
+    fail._lock_ours = lock_ours
 
 
 def atomic_fence() -> None:
@@ -133,7 +128,7 @@ def unique_key() -> None:
     def take_over(self: Any) -> None:
         rows = {holder.row: self.open.pop(key) for key, holder in self._seen.items()}
         if rows:
-            job_keys.hand_over(self.using, rows, self._expiration)
+            unique_keys.hand_over(self.using, rows, self._expiration)
 
     unique.Claim._take_over = take_over  # type: ignore[method-assign]
 
@@ -148,10 +143,9 @@ def task_fence() -> None:
             complete._write_successes(using, {pk: run for pk, run in runs.items() if pk in ours})
             done = ResultStatus.SUCCESSFUL
             ends = {
-                pk: result_rows.End(done, clock.now(using), run, (), json.loads(results[pk]))
-                for pk, run in runs.items()
+                pk: task_rows.End(done, clock.now(using), run, (), json.loads(results[pk])) for pk, run in runs.items()
             }
-            result_rows.write_ends(using, rows, ends)
+            task_rows.write_ends(using, rows, ends)
             Job.objects.using(using).filter(pk__in=ours).delete()
         return {job.id for job in jobs} - ours
 

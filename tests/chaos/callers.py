@@ -55,7 +55,7 @@ class Caller:
         """One call, which asks for a key or for several; each is told as if it were a call of its own."""
         from django.db import connection, transaction
 
-        from jobexec.operations.errors import is_conflict
+        from jobexec.operations.sql.errors import is_conflict
 
         conflict = self._own.choice(CONFLICTS)
         self._calls = {key: {"call": self._own.getrandbits(60), "key": key, "on_conflict": conflict} for key in keys}

@@ -9,8 +9,8 @@ from typing import Any
 from jobexec import clock, signals
 from jobexec.executor import settlement
 from jobexec.handlers.schedules import HandlerJobs
-from jobexec.operations import leases
-from jobexec.operations.create import Pattern
+from jobexec.operations.enqueue.create import Pattern
+from jobexec.operations.nodes import leases
 
 from . import breaks
 from .journal import Journal, now

@@ -14,8 +14,8 @@ from django.db import connection
 
 from jobexec import DoNotRetry, JobContext, LockLost, RetryIn, history_handler, job
 from jobexec.exceptions import JobTimeout
-from jobexec.operations.history_jobs import HistoryRecord
-from jobexec.operations.record import record_history
+from jobexec.operations.enqueue.record_history import record_history
+from jobexec.operations.maintenance.history_jobs import HistoryRecord
 
 from . import instrument
 from .journal import Journal, now

@@ -12,7 +12,7 @@ from django.db import transaction
 from jobexec import operations
 from jobexec.exceptions import BatchNotFound, BatchOver
 from jobexec.models import JOB_TABLES, JobDefinition
-from jobexec.operations.record import record_history
+from jobexec.operations.enqueue.record_history import record_history
 
 from .journal import Journal
 from .mixtures import LEDGER, NEVER

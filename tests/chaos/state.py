@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from jobexec import clock
 from jobexec.models import JOB_TABLES, ExclusiveLock, ExecutorNode, HistoryJob, JobLog, NodeState, Suspension
-from jobexec.operations.server_time import database_time
+from jobexec.operations.sql.server_time import database_time
 
 from . import state_of_operators, state_of_tasks
 

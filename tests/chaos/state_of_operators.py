@@ -18,7 +18,7 @@ from jobexec.models import (
     JobLog,
     MeterLog,
 )
-from jobexec.operations.meters import JOB_FAILED, JOB_SUCCESSFUL
+from jobexec.operations.reports.meters import JOB_FAILED, JOB_SUCCESSFUL
 
 
 def look() -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from jobexec.models import Schedule, ScheduleFiring, TaskResult
-from jobexec.operations.task_results import find_task_result
+from jobexec.operations.tasks.results import find_task_result
 
 
 def look() -> dict[str, Any]:

@@ -7,10 +7,11 @@ import pytest
 from django.db import connections, transaction
 
 from jobexec.models import ExclusiveLock, Job
-from jobexec.operations import acquire as acquire_module
-from jobexec.operations import acquire_jobs, complete_jobs, global_lock
-from jobexec.operations.exclusive import lock_instances
-from jobexec.operations.work import Scope
+from jobexec.operations import acquire_jobs, complete_jobs
+from jobexec.operations.acquire import acquire as acquire_module
+from jobexec.operations.nodes import cluster_lock
+from jobexec.operations.rows.exclusive import lock_instances
+from jobexec.operations.values.acquired_job import Scope
 from tests.support.factories import LOCK_TIME, a_run, acquire, make_job, make_row
 from tests.support.threads import finish, held, start, together, undo, wait_until_waiting
 
@@ -154,11 +155,11 @@ def test_one_has_the_global_lock(alias):
     def take_often(owner):
         taken = 0
         while taken < 10:
-            if (token := global_lock.take(alias, owner, timedelta(minutes=1))) is not None:
+            if (token := cluster_lock.take(alias, owner, timedelta(minutes=1))) is not None:
                 tokens.append(token)
                 with transaction.atomic(alias):
-                    assert global_lock.confirm(alias, owner, token)
-                assert global_lock.release(alias, owner, token)
+                    assert cluster_lock.confirm(alias, owner, token)
+                assert cluster_lock.release(alias, owner, token)
                 taken += 1
 
     together(alias, *(lambda o=owner: take_often(o) for owner in OWNERS))
@@ -168,11 +169,11 @@ def test_one_has_the_global_lock(alias):
 @servers
 def test_a_look_at_the_global_lock_never_waits(alias):
     """Who is just using it has its row locked; others turn away at once."""
-    token = global_lock.take(alias, "one", timedelta(minutes=1))
+    token = cluster_lock.take(alias, "one", timedelta(minutes=1))
     with held(alias) as inside:
-        assert inside(lambda: global_lock.confirm(alias, "one", token))
-        assert global_lock.take(alias, "two", timedelta(0)) is None
-    assert global_lock.take(alias, "two", timedelta(0)) is None
+        assert inside(lambda: cluster_lock.confirm(alias, "one", token))
+        assert cluster_lock.take(alias, "two", timedelta(0)) is None
+    assert cluster_lock.take(alias, "two", timedelta(0)) is None
 
 
 @servers

@@ -5,8 +5,8 @@ from django.db import connections
 
 from jobexec.identifiers import uuid7
 from jobexec.models import Batch, BatchFailure
-from jobexec.operations.batch_work import lock_batch
-from jobexec.operations.locking import atomic
+from jobexec.operations.batches.work import lock_batch
+from jobexec.operations.sql.locks import atomic
 from tests.support.threads import finish, held, start
 
 pytestmark = pytest.mark.transactional

@@ -5,7 +5,7 @@ from django.db import OperationalError, connections, transaction
 
 from jobexec.models import Job
 from jobexec.operations import complete_jobs, fail_job, set_priority
-from jobexec.operations.errors import is_conflict
+from jobexec.operations.sql.errors import is_conflict
 from tests.support.factories import a_failure, a_run, acquire, make_job, work
 from tests.support.threads import finish, held, start
 

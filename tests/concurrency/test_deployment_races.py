@@ -13,8 +13,8 @@ from jobexec.operations import (
     retire_deployments,
     retire_registrations,
 )
-from jobexec.operations.deployments import write_job_definitions
-from jobexec.operations.leases import NodeProfile, register_node
+from jobexec.operations.nodes.deployments import write_job_definitions
+from jobexec.operations.nodes.leases import NodeProfile, register_node
 from tests.support.threads import together
 
 pytestmark = pytest.mark.transactional

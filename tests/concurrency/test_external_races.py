@@ -21,7 +21,7 @@ from jobexec.models import (
     JobLog,
     SuspendedJob,
 )
-from jobexec.operations import activate, external_keys, suspend
+from jobexec.operations import activate, suspend
 from jobexec.operations.external import (
     complete_external_job,
     extend_external_deadline,
@@ -32,7 +32,8 @@ from jobexec.operations.external import (
     throw_external_error,
     unlock_external_job,
 )
-from jobexec.operations.external_find import in_transaction
+from jobexec.operations.external.find import in_transaction
+from jobexec.operations.history import keys as external_keys
 from tests.support.factories import fetch, in_hands, make_external, tables_of
 from tests.support.threads import finish, held, start, together, undo, wait_until_waiting
 

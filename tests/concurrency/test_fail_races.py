@@ -9,7 +9,7 @@ import pytest
 from jobexec import clock
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog, SuspendedJob, TimerJob
 from jobexec.operations import fail_jobs, recover_node, release_jobs, set_priority, suspend
-from jobexec.operations.leases import declare_dead
+from jobexec.operations.nodes.leases import declare_dead
 from tests.support import forms
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_node, tables_of
 from tests.support.threads import finish, held, start, together, undo, wait_until_waiting

@@ -6,9 +6,9 @@ import pytest
 
 from jobexec.clock import FrozenClock
 from jobexec.models import FailureGroup, MeterLog
-from jobexec.operations import meter_roll_up, meters
-from jobexec.operations.failure_groups import FailureCount, flush_failures
-from jobexec.operations.locking import atomic
+from jobexec.operations.reports import meter_roll_up, meters
+from jobexec.operations.reports.failure_groups import FailureCount, flush_failures
+from jobexec.operations.sql.locks import atomic
 from tests.support.killed import Killed, killed_at
 from tests.support.threads import finish, held, start, together, wait_until_waiting
 

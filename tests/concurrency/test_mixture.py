@@ -23,9 +23,9 @@ from jobexec.operations import (
     suspend,
     trigger_due_timers,
 )
-from jobexec.operations.errors import is_conflict
-from jobexec.operations.leases import NodeProfile, declare_dead, register_node
-from jobexec.operations.recover import recover_node
+from jobexec.operations.nodes.leases import NodeProfile, declare_dead, register_node
+from jobexec.operations.settle.recover import recover_node
+from jobexec.operations.sql.errors import is_conflict
 from tests.support.factories import a_failure, a_run, acquire, make_job, tables_of
 from tests.support.threads import TIMEOUT, together
 

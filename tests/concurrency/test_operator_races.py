@@ -7,7 +7,7 @@ import pytest
 from jobexec import clock
 from jobexec.models import DeadLetterJob, ExecutorNode, Incident, Job
 from jobexec.operations import complete_jobs, delete_jobs, fail_job, override_priority, requeue, unlock
-from jobexec.operations.deployments import write_job_definitions
+from jobexec.operations.nodes.deployments import write_job_definitions
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_node, reload, table_of, work
 from tests.support.threads import finish, held, start, together, wait_until_waiting
 

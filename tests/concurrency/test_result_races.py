@@ -6,8 +6,8 @@ import pytest
 
 from jobexec.models import JOB_TABLES, DeadLetterJob, Job, JobLog, TaskResult
 from jobexec.operations import delete_jobs, fail_jobs, release_jobs, requeue
-from jobexec.operations.complete import complete_with_results
-from jobexec.operations.task_results import find_task_result
+from jobexec.operations.settle.complete import complete_with_results
+from jobexec.operations.tasks.results import find_task_result
 from tests.concurrency.test_settle_races import servers
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, tables_of, work
 from tests.support.killed import Killed, killed_at

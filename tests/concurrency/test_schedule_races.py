@@ -11,13 +11,13 @@ from jobexec import job
 from jobexec.clock import FrozenClock
 from jobexec.handlers import registry
 from jobexec.models import Job, Schedule, ScheduleFiring
-from jobexec.operations import schedule_firing, schedule_sync
-from jobexec.operations.errors import is_conflict
-from jobexec.operations.locking import waiting_at_most
-from jobexec.operations.schedule_firing import fire_due
-from jobexec.operations.schedule_jobs import scheduled_jobs
-from jobexec.operations.schedule_sync import Declared, sync_schedules
-from jobexec.operations.schedules import delete_schedule, fire_now, save_schedule, set_enabled
+from jobexec.operations.schedules import firing, sync
+from jobexec.operations.schedules.firing import fire_due
+from jobexec.operations.schedules.jobs import scheduled_jobs
+from jobexec.operations.schedules.manage import delete_schedule, fire_now, save_schedule, set_enabled
+from jobexec.operations.schedules.sync import Declared, sync_schedules
+from jobexec.operations.sql.errors import is_conflict
+from jobexec.operations.sql.locks import waiting_at_most
 from tests.support.threads import finish, held, start, together
 
 pytestmark = pytest.mark.transactional
@@ -74,14 +74,14 @@ def test_releases_that_start_at_once_and_withdraw_each_others_schedules_do_not_w
     for name in ("both", "new", "old"):
         sync_schedules(alias, [Declared(name, "R/PT1M", "UTC", "skip")], set())
     Schedule.objects.using(alias).update(declared_time=None)
-    says, barrier = schedule_sync._say, threading.Barrier(2)
+    says, barrier = sync._say, threading.Barrier(2)
 
     def say(*args):
         says(*args)
         with suppress(threading.BrokenBarrierError):
             barrier.wait(2)
 
-    monkeypatch.setattr(schedule_sync, "_say", say)
+    monkeypatch.setattr(sync, "_say", say)
 
     def begin(release):
         with transaction.atomic(alias):
@@ -92,7 +92,7 @@ def test_releases_that_start_at_once_and_withdraw_each_others_schedules_do_not_w
 
 
 def test_nodes_that_share_a_long_backlog(alias, frozen, monkeypatch):
-    monkeypatch.setattr(schedule_firing, "TIMES", 3)
+    monkeypatch.setattr(firing, "TIMES", 3)
     save(alias, misfire="all")
     frozen.tick(timedelta(minutes=40))
 
@@ -136,7 +136,7 @@ def test_two_nodes_of_which_one_is_rolled_back(alias, frozen):
 
 @pytest.mark.databases(*TWO)
 def test_a_key_in_an_open_transaction_holds_up_no_other_schedule(alias, frozen, monkeypatch):
-    monkeypatch.setattr(schedule_firing, "PATIENCE", 1)
+    monkeypatch.setattr(firing, "PATIENCE", 1)
     indexing = job(name="tests.index", unique=True)(lambda: None).using(database=alias)
     save_schedule(alias, name="index", handler_type="tests.index", expression="R/PT1M")
     save(alias)

@@ -19,8 +19,8 @@ from jobexec.operations import (
     set_priority,
     trigger_due_timers,
 )
-from jobexec.operations.leases import Renewal, declare_dead, renew_lease
-from jobexec.operations.move import move, move_to_dead_letter, move_to_timer
+from jobexec.operations.nodes.leases import Renewal, declare_dead, renew_lease
+from jobexec.operations.rows.move import move, move_to_dead_letter, move_to_timer
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_node, make_row, tables_of, work
 from tests.support.threads import finish, held, start, together, undo, wait_until_waiting
 

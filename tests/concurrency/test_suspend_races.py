@@ -10,7 +10,7 @@ from django.db import OperationalError
 from jobexec import clock
 from jobexec.models import Job, SuspendedJob, Suspension, TimerJob
 from jobexec.operations import activate, fail_job, release_jobs, suspend, trigger_due_timers
-from jobexec.operations.errors import is_conflict
+from jobexec.operations.sql.errors import is_conflict
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, tables_of, work
 from tests.support.threads import finish, held, start, together, wait_until_waiting
 
@@ -71,7 +71,7 @@ def test_activating_waits_for_a_failure(alias):
 @pytest.mark.parametrize("verb", ["acquire", "timers", "fail"])
 def test_a_suspension_that_is_lifted_between_look_and_move_does_not_hold(alias, verb, monkeypatch):
     """Without the look under lock the row would be suspended for good: the sweep of the activation is over."""
-    from jobexec.operations import suspensions
+    from jobexec.operations.rows import suspension_cover
 
     job = work(alias, tenant_id="t")
     if verb == "acquire":
@@ -80,14 +80,14 @@ def test_a_suspension_that_is_lifted_between_look_and_move_does_not_hold(alias, 
         Job.objects.using(alias).all().delete()
         make_row(TimerJob, alias, tenant_id="t", due_date=clock.now(alias))
     Suspension.objects.using(alias).create(scope="tenant_id", value="t")
-    look = suspensions.Suspensions.held.__func__
+    look = suspension_cover.Suspensions.held.__func__
 
     def lift_and_look(cls, using, jobs):
         monkeypatch.undo()
         finish(start(alias, lambda: activate(tenant_id="t", using=alias)))
         return look(cls, using, jobs)
 
-    monkeypatch.setattr(suspensions.Suspensions, "held", classmethod(lift_and_look))
+    monkeypatch.setattr(suspension_cover.Suspensions, "held", classmethod(lift_and_look))
     if verb == "acquire":
         acquire(alias)
         assert len(acquire(alias)) <= 1

@@ -9,16 +9,9 @@ from django.db import OperationalError, connections
 from jobexec import clock
 from jobexec.clock import FrozenClock
 from jobexec.models import Job, SuspendedJob, Suspension, TimerJob
-from jobexec.operations import (
-    activate,
-    fail_job,
-    release_jobs,
-    suspend,
-    sweep,
-    sweep_suspensions,
-    trigger_due_timers,
-)
-from jobexec.operations.errors import is_conflict
+from jobexec.operations import activate, fail_job, release_jobs, suspend, sweep_suspensions, trigger_due_timers
+from jobexec.operations.manage import suspension_sweep
+from jobexec.operations.sql.errors import is_conflict
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, table_of, tables_of
 from tests.support.killed import Killed, killed_at
 from tests.support.threads import finish, held, start, together, wait_until_waiting
@@ -72,7 +65,7 @@ def a_due_one_and_a_timer(alias, **columns):
 
 @slow
 def test_a_sweep_that_begins_is_killed_anywhere(alias, monkeypatch, frozen):
-    monkeypatch.setattr(sweep, "_PAGE", 1)
+    monkeypatch.setattr(suspension_sweep, "_PAGE", 1)
     frozen.tick(SOON - NOW)
 
     def prepare():
@@ -93,7 +86,7 @@ def test_a_sweep_that_begins_is_killed_anywhere(alias, monkeypatch, frozen):
 @pytest.mark.nightly
 @slow
 def test_a_sweep_that_ends_is_killed_anywhere(alias, monkeypatch, frozen):
-    monkeypatch.setattr(sweep, "_PAGE", 1)
+    monkeypatch.setattr(suspension_sweep, "_PAGE", 1)
 
     def prepare():
         jobs = a_due_one_and_a_timer(alias)
@@ -113,7 +106,7 @@ def test_a_sweep_that_ends_is_killed_anywhere(alias, monkeypatch, frozen):
 
 @slow
 def test_who_activates_is_killed_anywhere(alias, monkeypatch):
-    monkeypatch.setattr(sweep, "_PAGE", 1)
+    monkeypatch.setattr(suspension_sweep, "_PAGE", 1)
 
     def prepare():
         jobs = a_due_one_and_a_timer(alias)
@@ -133,7 +126,7 @@ def test_who_activates_is_killed_anywhere(alias, monkeypatch):
 
 @slow
 def test_who_suspends_is_killed_anywhere(alias, monkeypatch):
-    monkeypatch.setattr(sweep, "_PAGE", 1)
+    monkeypatch.setattr(suspension_sweep, "_PAGE", 1)
 
     def check(due, timer):
         moved = sweep_suspensions(alias)
@@ -167,7 +160,7 @@ def test_a_sweep_over_single_jobs_is_killed_anywhere(alias, frozen):
 
 
 def test_several_nodes_sweep_at_once(alias, monkeypatch, frozen):
-    monkeypatch.setattr(sweep, "_PAGE", 2)
+    monkeypatch.setattr(suspension_sweep, "_PAGE", 2)
     jobs = [make_job(alias, tenant_id="x") for _ in range(9)]
     single = make_job(alias)
     suspend(tenant_id="x", at=SOON, until=LATER, using=alias)
@@ -218,9 +211,9 @@ def test_a_row_that_was_passed_over_when_it_ended_is_found_by_the_next_sweep(ali
 @servers
 def test_who_lifts_it_while_a_sweep_is_under_way_leaves_nothing_behind(alias, monkeypatch):
     """The walk that moves jobs away must not go on when the walk that brings them back has passed."""
-    monkeypatch.setattr(sweep, "_PAGE", 1)
+    monkeypatch.setattr(suspension_sweep, "_PAGE", 1)
     jobs = [make_job(alias, tenant_id="x") for _ in range(3)]
-    real, lifted = sweep.lock_rows, []
+    real, lifted = suspension_sweep.lock_rows, []
 
     def lift_after_the_first_page(rows, **how):
         if not lifted and SuspendedJob.objects.using(alias).exists():
@@ -228,7 +221,7 @@ def test_who_lifts_it_while_a_sweep_is_under_way_leaves_nothing_behind(alias, mo
             lifted.append(finish(start(alias, lambda: activate(tenant_id="x", using=alias))))
         return real(rows, **how)
 
-    monkeypatch.setattr(sweep, "lock_rows", lift_after_the_first_page)
+    monkeypatch.setattr(suspension_sweep, "lock_rows", lift_after_the_first_page)
     assert suspend(tenant_id="x", using=alias) == 1
     assert lifted == [None, 1]
     assert {table_of(alias, job) for job in jobs} == {Job}

@@ -12,9 +12,11 @@ from jobexec import clock, job
 from jobexec.exceptions import DuplicateJob
 from jobexec.handlers import registry
 from jobexec.models import JOB_TABLES, Job, JobKey, TimerJob
-from jobexec.operations import complete_jobs, job_keys, key_cleanup, set_due_date, trigger_due_timers
-from jobexec.operations.errors import is_conflict
-from jobexec.operations.key_cleanup import freeing_keys
+from jobexec.operations import complete_jobs, set_due_date, trigger_due_timers
+from jobexec.operations.enqueue import unique_keys
+from jobexec.operations.maintenance import key_cleanup
+from jobexec.operations.maintenance.key_cleanup import freeing_keys
+from jobexec.operations.sql.errors import is_conflict
 from tests.support.factories import a_run, acquire
 from tests.support.threads import TIMEOUT, finish, held, start, together, undo, wait_until_waiting
 
@@ -157,7 +159,7 @@ class Pause:
 
 def test_a_holder_that_ends_before_its_row_is_fetched_leaves_its_key(alias, unique, monkeypatch):
     first = unique().enqueue()
-    pause = Pause(monkeypatch, job_keys, "holders")
+    pause = Pause(monkeypatch, unique_keys, "holders")
     other = start(alias, unique().enqueue)
     pause.reached()
     (work,) = acquire(alias)
@@ -170,7 +172,7 @@ def test_a_holder_that_ends_before_its_row_is_fetched_leaves_its_key(alias, uniq
 
 def test_a_holder_that_moves_before_its_row_is_fetched_is_found(alias, unique, monkeypatch):
     first = unique().enqueue()
-    pause = Pause(monkeypatch, job_keys, "holders")
+    pause = Pause(monkeypatch, unique_keys, "holders")
     other = start(alias, unique().enqueue)
     pause.reached()
     set_due_date(first, first.create_time + timedelta(days=1), using=alias)
@@ -181,7 +183,7 @@ def test_a_holder_that_moves_before_its_row_is_fetched_is_found(alias, unique, m
 
 def test_a_key_that_is_taken_over_between_look_and_lock_is_taken(alias, unique, monkeypatch):
     over(alias, unique())
-    pause = Pause(monkeypatch, job_keys, "holders")
+    pause = Pause(monkeypatch, unique_keys, "holders")
     other = start(alias, unique().enqueue)
     pause.reached()
     first = unique().enqueue()
@@ -191,7 +193,7 @@ def test_a_key_that_is_taken_over_between_look_and_lock_is_taken(alias, unique, 
 
 def test_a_key_that_is_cleaned_up_between_look_and_lock_is_taken_anew(alias, unique, monkeypatch):
     over(alias, unique())
-    pause = Pause(monkeypatch, job_keys, "holders")
+    pause = Pause(monkeypatch, unique_keys, "holders")
     other = start(alias, unique().enqueue)
     pause.reached()
     assert list(freeing_keys(alias)) == [1]
@@ -200,7 +202,7 @@ def test_a_key_that_is_cleaned_up_between_look_and_lock_is_taken_anew(alias, uni
 
 
 def test_a_key_that_is_inserted_between_look_and_insert_is_taken(alias, unique, monkeypatch):
-    pause = Pause(monkeypatch, job_keys, "holders")
+    pause = Pause(monkeypatch, unique_keys, "holders")
     other = start(alias, unique().enqueue)
     pause.reached()
     first = unique().enqueue()
@@ -277,7 +279,7 @@ def test_a_timer_that_is_just_moved_is_not_replaced(alias, unique):
 
 @pytest.mark.databases("mariadb")
 def test_under_repeatable_read_a_key_that_is_younger_than_the_snapshot_is_a_conflict(alias, unique):
-    from jobexec.operations.errors import is_conflict
+    from jobexec.operations.sql.errors import is_conflict
 
     with connections[alias].cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

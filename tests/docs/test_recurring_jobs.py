@@ -13,7 +13,7 @@ from jobexec.conf import get_settings
 from jobexec.executor.node import Node
 from jobexec.handlers import registry
 from jobexec.models import Job, Schedule
-from jobexec.operations.schedules import upcoming
+from jobexec.operations.schedules.manage import upcoming
 from jobexec.recurrence import parse
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "recurring-jobs.md"

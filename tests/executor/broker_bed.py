@@ -47,9 +47,10 @@ def start(alias, broker, configure):
 
 def listens(executor, alias):
     engine = executor.engines[alias]
-    until(lambda: engine.consumer._consumer is not None and not engine.acquisition._asked)
-    until(lambda: engine.acquisition.round_began is None)  # that look has ended, too
-    until(lambda: engine.acquisition._look_at > clock.monotonic() + 1)
+    acquisition = engine.acquisitions[alias]
+    until(lambda: engine.consumer._consumer is not None and not acquisition._asked)
+    until(lambda: acquisition.round_began is None)  # that look has ended, too
+    until(lambda: acquisition._look_at > clock.monotonic() + 1)
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from jobexec.executor.acquisition import JobAcquisition
 from jobexec.executor.node import Node
 from jobexec.executor.pool import Pool
 from jobexec.models import ExclusiveLock, Job
-from jobexec.operations.acquire import acquire_jobs
-from jobexec.operations.release import release_jobs
-from jobexec.operations.walk import Walk
+from jobexec.operations.acquire.acquire import acquire_jobs
+from jobexec.operations.acquire.cursor import Walk
+from jobexec.operations.settle.release import release_jobs
 from tests.support.factories import locked_ids, make_job
 
 
@@ -186,7 +186,7 @@ def test_what_could_not_be_given_back_is_neither_queued_nor_locked_for_ever(alia
 
 
 def test_a_job_that_ends_while_strays_are_looked_for_is_let_alone(alias, build):
-    from jobexec.operations.recover import release_strays
+    from jobexec.operations.settle.recover import release_strays
 
     loop = build()
     make_job(alias)

@@ -8,8 +8,9 @@ from django.db import connections
 
 from jobexec.exceptions import InvalidJob
 from jobexec.models import DeadLetterJob, ExclusiveLock, Job, TimerJob
-from jobexec.operations import transfer, trigger_due_timers
-from jobexec.operations.recover import recover_node
+from jobexec.operations import trigger_due_timers
+from jobexec.operations.rows import move_statement
+from jobexec.operations.settle.recover import recover_node
 from tests.support.executor import run_one
 from tests.support.factories import acquire, make_job, make_node, tables_of
 from tests.support.waiting import until
@@ -119,7 +120,7 @@ def test_absurd_values_do_not_stop_acquisition(alias):
 
 @pytest.mark.databases("sqlite", "postgresql")
 def test_absurd_values_do_not_stop_the_timers(alias, monkeypatch):
-    monkeypatch.setattr(transfer, "is_possible", lambda using: False)  # what is not read is moved as it is
+    monkeypatch.setattr(move_statement, "is_possible", lambda using: False)  # what is not read is moved as it is
     past = datetime(2026, 1, 1, tzinfo=UTC)
     for columns in absurd(alias):
         if "due_date" in columns:

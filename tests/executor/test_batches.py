@@ -24,8 +24,8 @@ from jobexec.operations import (
     start_batch,
     suspend_batch,
 )
-from jobexec.operations.batch_jobs import EXECUTION, MONITOR, SEED
-from jobexec.operations.batches import OPERATIONS
+from jobexec.operations.batches.control import OPERATIONS
+from jobexec.operations.batches.jobs import EXECUTION, MONITOR, SEED
 from tests.support.batches import dead_letters
 from tests.support.factories import make_job
 from tests.support.waiting import TIMEOUT, passed, until

@@ -11,7 +11,7 @@ SYNC, ASYNC = "tests.sync", "tests.async"
 
 
 def batch(handler_type=ASYNC, using="a", lost_runs=0, atomic=False):
-    return [SimpleNamespace(using=using, handler_type=handler_type, lost_runs=lost_runs, atomic=atomic)]
+    return [SimpleNamespace(share=using, handler_type=handler_type, lost_runs=lost_runs, atomic=atomic)]
 
 
 class FakeLane:

@@ -81,7 +81,7 @@ def test_a_job_that_waited_before_the_node_came_is_found_at_its_start(alias, bro
 
 def test_a_lost_message_is_found_by_the_slow_poll(alias, broker, start, looks, ran, monkeypatch):
     executor = start()
-    loop, before = executor.engines[alias].acquisition, looks.count
+    loop, before = executor.engines[alias].acquisitions[alias], looks.count
     monkeypatch.setattr(publisher(), "announce", lambda announcements: list(announcements))
     note(alias, 1)
     assert Job.objects.using(alias).get().lock_owner is None

@@ -11,13 +11,13 @@ from tests.support.waiting import TIMEOUT
 
 
 def batch(size=1):
-    return [SimpleNamespace(using="default") for _ in range(size)]
+    return [SimpleNamespace(share="default") for _ in range(size)]
 
 
 def test_batches_are_begun_in_order_and_counted():
     first, second = batch(2), batch()
     chunk = Chunk([first, second])
-    assert (chunk.using, chunk.jobs, chunk.waiting_jobs, chunk.begun) == ("default", 3, 3, 0)
+    assert (chunk.share, chunk.jobs, chunk.waiting_jobs, chunk.begun) == ("default", 3, 3, 0)
     assert chunk.batches() == [first, second]
     assert chunk.next() is first
     assert chunk.runs(first[1])

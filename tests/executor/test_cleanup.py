@@ -16,8 +16,8 @@ from jobexec.executor.node import Node
 from jobexec.executor.service import call_in_thread
 from jobexec.models import AcquisitionLock, JobLog, LogState
 from jobexec.operations import clean_up_history
-from jobexec.operations.cleanup import Cleanup
-from jobexec.operations.leases import declare_dead
+from jobexec.operations.maintenance.cleanup import Cleanup
+from jobexec.operations.nodes.leases import declare_dead
 from tests.support.waiting import TIMEOUT, until
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -148,7 +148,7 @@ def test_goes_on_after_an_error(alias, make_loop, monkeypatch):
     loop = make_loop()
     log(alias, 3)
     loop.run_once()
-    monkeypatch.setattr("jobexec.operations.cleanup.delete_rows", lambda rows: 1 / 0)
+    monkeypatch.setattr("jobexec.operations.maintenance.cleanup.delete_rows", lambda rows: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         loop.run_once()
     monkeypatch.undo()

@@ -17,7 +17,7 @@ from jobexec.executor.commits import CommitWatch, can_watch
 from jobexec.executor.node import Node
 from jobexec.executor.service import call_in_thread
 from jobexec.models import Job
-from jobexec.operations.wake import EVERYTHING, JOBS, TIMERS, remove_listener
+from jobexec.operations.notify.wake import EVERYTHING, JOBS, TIMERS, remove_listener
 from tests.support.executor import all_gone
 from tests.support.factories import acquire, make_job
 from tests.support.rerouted import rerouted
@@ -169,8 +169,8 @@ def test_an_executor_hears_of_jobs_from_elsewhere_and_sleeps_otherwise(
     until(lambda: all_gone(alias))
     until(lambda: not executor.pool.load()["busy_threads"])  # the places that became free have been told
     rounds = []
-    monkeypatch.setattr(engine.acquisition, "run_once", lambda: rounds.append(1) or 300.0)
-    engine.acquisition.wake()  # who had been woken before, has gone
+    monkeypatch.setattr(engine.acquisitions[alias], "run_once", lambda: rounds.append(1) or 300.0)
+    engine.acquisitions[alias].wake()  # who had been woken before, has gone
     until(lambda: rounds)
     rounds.clear()
     engine.heartbeat.wake()  # our own commits, and those of others that bring no jobs

@@ -155,7 +155,8 @@ def test_the_number_in_the_documentation_is_right():
     docs = Path(__file__).parents[2] / "docs"
     pages = ["tutorial/first-job.md", "how-to/run-in-production.md", "how-to/use-pgbouncer.md"]
     said = [re.findall(r"connections: up to (\d+)\s+on\s+default", (docs / page).read_text()) for page in pages]
-    ordinary = ordinary_connections(get_settings().replace(threads=10))
+    settings = get_settings().replace(threads=10)
+    ordinary = ordinary_connections(settings, settings.engine("default"))
     assert said == [[str(ordinary)], [str(ordinary + 1)], [str(ordinary + 1)]], "SQLite, and PostgreSQL with a listener"
 
 

@@ -8,7 +8,7 @@ from django.db import connections
 from jobexec.executor import acquisition
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.models import ExecutorNode, Job
-from jobexec.operations.acquire import acquire_jobs
+from jobexec.operations.acquire.acquire import acquire_jobs
 from tests.support import databases
 from tests.support.executor import all_gone
 from tests.support.factories import make_job

@@ -22,7 +22,7 @@ from jobexec.exceptions import (
 from jobexec.executor.execute_now import execute_by_hand, execute_now
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExternalWorkerJob, Job, JobLog, JobType, SuspendedJob, TimerJob
 from jobexec.operations import acquire_jobs, delete_jobs, find_job, move_to_dead_letter
-from jobexec.operations.work import Scope
+from jobexec.operations.values.acquired_job import Scope
 from tests.support.factories import LOCK_TIME, acquire, make_job, tables_of
 from tests.support.factories import make_row as insert
 from tests.support.threads import finish, held, start, wait_until_waiting

@@ -11,7 +11,7 @@ from jobexec import JobContext
 from jobexec.clock import FrozenClock
 from jobexec.exceptions import DoNotRetry, RetryAt, RetryIn
 from jobexec.models import DeadLetterJob, Job, JobLog, TimerJob
-from jobexec.operations.timers import trigger_due_timers
+from jobexec.operations.maintenance.timers import trigger_due_timers
 from tests.support.executor import Host, run_one
 from tests.support.factories import make_job, tables_of
 

@@ -7,7 +7,7 @@ import pytest
 from jobexec.executor.external_alert import ExternalAlert
 from jobexec.executor.recovery import Recovery
 from jobexec.models import ExternalWorker, ExternalWorkerJob
-from jobexec.operations.ranking import rank
+from jobexec.operations.values.ranking import rank
 from tests.support.factories import make_row
 
 from .test_loops import frozen, node  # noqa: F401 (fixtures)

@@ -92,7 +92,7 @@ def test_a_loop_that_stands_still_while_others_get_answers(alias, began, answere
     engine = SimpleNamespace(
         using=alias,
         heartbeat=loop("heartbeat", succeeded=answered),
-        acquisition=loop("acquisition", began, succeeded=50.0),
+        acquisitions={"default": loop("acquisition", began, succeeded=50.0)},
         timers=loop("timers"),
         recovery=loop("recovery"),
         suspensions=loop("suspensions"),
@@ -108,7 +108,7 @@ def test_a_loop_that_stands_still_while_others_get_answers(alias, began, answere
 
 def test_rounds_of_loops_leave_their_times(alias, running):
     executor, _ = running
-    acquisition = executor.engines[alias].acquisition
+    acquisition = executor.engines[alias].acquisitions[alias]
     until(lambda: acquisition.succeeded_at > 0)
     until(lambda: acquisition.round_began is None)
     before = acquisition.succeeded_at

@@ -18,8 +18,8 @@ from jobexec.executor.service import call_in_thread
 from jobexec.handlers import registry
 from jobexec.models import DeadLetterJob, HistoryJob
 from jobexec.operations import requeue
+from jobexec.operations.notify.wake import EVERYTHING, HISTORY, JOBS, TIMERS
 from jobexec.operations.pending import pending
-from jobexec.operations.wake import EVERYTHING, HISTORY, JOBS, TIMERS
 from tests.support.factories import make_job
 from tests.support.waiting import TIMEOUT, passed, until
 
@@ -157,7 +157,7 @@ def test_a_handler_that_fails_is_tried_again_as_the_settings_say(alias, loop, fr
 
 def test_what_is_recorded_is_due_until_it_is_written(alias, loop, frozen):
     def empty():
-        return pending(alias, loop.node.scope).empty
+        return pending(alias, loop.node.scopes).empty
 
     assert empty()
     record_history("tests.audit", "a", using=alias)
@@ -172,8 +172,9 @@ def test_what_is_recorded_is_due_until_it_is_written(alias, loop, frozen):
 def test_word_of_history_concerns_its_loop_alone(alias, frozen):
     engine = JobExecutor().engines[alias]
     woken = set()
-    for name in ("acquisition", "timers", "history"):
-        getattr(engine, name).wake = lambda name=name: woken.add(name)
+    loops = {"acquisition": engine.acquisitions[alias], "timers": engine.timers, "history": engine.history}
+    for name, loop in loops.items():
+        loop.wake = lambda name=name: woken.add(name)
 
     def heard(content):
         woken.clear()

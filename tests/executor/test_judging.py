@@ -11,7 +11,7 @@ from jobexec.executor.judging import Judging
 from jobexec.executor.node import Node
 from jobexec.executor.recovery import Recovery
 from jobexec.models import ExecutorNode, Job, NodeState
-from jobexec.operations import leases
+from jobexec.operations.nodes import leases
 from tests.support.factories import acquire, make_job
 
 pytestmark = pytest.mark.databases("postgresql", "mariadb")  # SQLite bears one node

@@ -16,7 +16,7 @@ from jobexec import signals
 from jobexec.exceptions import DoNotRetry, RetryIn
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog, JobProgress, TimerJob
 from jobexec.operations import cancel
-from jobexec.operations.work import LONG
+from jobexec.operations.values.acquired_job import LONG
 from tests.support.executor import all_gone
 from tests.support.factories import make_job, tables_of
 from tests.support.gate import Gate

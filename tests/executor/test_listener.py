@@ -12,7 +12,7 @@ from jobexec.executor.bell import Bell
 from jobexec.executor.listener import Listener
 from jobexec.executor.node import Node
 from jobexec.executor.service import Loop
-from jobexec.operations.wake import CHANNEL
+from jobexec.operations.notify.wake import CHANNEL
 from tests.support.factories import make_job
 from tests.support.waiting import TIMEOUT, passed, threads, until
 
@@ -136,7 +136,7 @@ def test_an_executor_that_listens_hears_of_jobs_from_elsewhere(alias, make_execu
     executor.start()
     engine = executor.engines[alias]
     until(engine._listening)
-    from jobexec.operations import wake
+    from jobexec.operations.notify import wake
 
     wake.remove_listener(engine.hear)  # as if the job came from another process
     make_job(alias, handler_type="tests.done")

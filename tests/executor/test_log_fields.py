@@ -10,8 +10,8 @@ import pytest
 from jobexec.exceptions import JobCancelled
 from jobexec.executor.execute_now import execute_now
 from jobexec.operations import acquire_jobs
-from jobexec.operations.errors import one_line
-from jobexec.operations.work import Scope
+from jobexec.operations.sql.errors import one_line
+from jobexec.operations.values.acquired_job import Scope
 from tests.support.executor import Host, run_one
 from tests.support.factories import LOCK_TIME, make_job
 

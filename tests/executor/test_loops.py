@@ -10,6 +10,7 @@ from django.db import OperationalError, connections
 from jobexec import signals
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
+from jobexec.executor import acquisition
 from jobexec.executor.heartbeat import Heartbeat
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.executor.node import Node
@@ -18,7 +19,8 @@ from jobexec.executor.suspensions import SuspensionSweep
 from jobexec.executor.timers import TimerAcquisition
 from jobexec.models import ExecutorNode, Job, NodeState, SuspendedJob, TimerJob
 from jobexec.operations import suspend
-from jobexec.operations.leases import declare_dead
+from jobexec.operations.nodes.leases import declare_dead
+from jobexec.operations.values.acquired_job import Acquisition
 from tests.support.factories import acquire, make_job, table_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -304,8 +306,19 @@ def test_a_node_serves_categories_as_the_settings_say_and_keeps_their_turns(alia
     settings = get_settings().replace(categories=["default", "mail"])
     node = Node(settings, settings.engine(alias), dict)
     node.register()
-    scope = node.scope
+    (scope,) = node.scopes
     assert (scope.categories, scope.category_order, scope.priority_max) == (("default", "mail"), "weighted", -1)
-    assert scope.turns.merge({"default": [1, 2], "mail": [3, 4]}, 1) == [3]
-    assert node.renew()
-    assert node.scope.turns is scope.turns, "what a category is owed outlives a heartbeat"
+
+
+def test_what_a_category_is_owed_outlives_a_heartbeat(alias, configure, make_executor, monkeypatch):
+    executor = make_executor(CATEGORIES={"mail": 3, "default": 1}, CATEGORY_ORDER="weighted")
+    (engine,) = executor.engines.values()
+    engine.node.register()
+    executor.pool._places.closed = False
+    seen = []
+    monkeypatch.setattr(acquisition, "acquire_jobs", lambda *args, **options: seen.append(args[3]) or Acquisition())
+    engine.acquisitions[alias].run_once()
+    assert seen[0].turns.merge({"default": [1, 2], "mail": [3, 4]}, 1) == [3]
+    assert engine.node.renew()
+    engine.acquisitions[alias].run_once()
+    assert seen[1].turns is seen[0].turns

@@ -18,12 +18,13 @@ from jobexec.executor.node import Node
 from jobexec.executor.outcomes import Outcome
 from jobexec.executor.recovery import Recovery
 from jobexec.models import DeadLetterJob, FailureGroup, Job, MeterLog, TimerJob
-from jobexec.operations import cancel, meters
-from jobexec.operations.failure import Failure
-from jobexec.operations.histogram import KEYS
-from jobexec.operations.leases import declare_dead
-from jobexec.operations.run import Run
-from jobexec.operations.work import Acquisition
+from jobexec.operations import cancel
+from jobexec.operations.nodes.leases import declare_dead
+from jobexec.operations.reports import meters
+from jobexec.operations.values.acquired_job import Acquisition
+from jobexec.operations.values.failure import Failure
+from jobexec.operations.values.histogram import KEYS
+from jobexec.operations.values.run import Run
 from tests.support.executor import all_gone
 from tests.support.factories import make_job, make_node, make_row
 from tests.support.waiting import until

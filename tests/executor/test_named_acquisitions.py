@@ -16,8 +16,8 @@ from jobexec.executor.preflight import check_broker
 from jobexec.executor.progress import UntilEmpty
 from jobexec.executor.solitary import Held
 from jobexec.models import ExecutorNode, Job
-from jobexec.operations.acquire import acquire_jobs
-from jobexec.operations.wake import remove_listener
+from jobexec.operations.acquire.acquire import acquire_jobs
+from jobexec.operations.notify.wake import remove_listener
 from tests.support.executor import all_gone
 from tests.support.factories import make_job
 from tests.support.waiting import TIMEOUT, passed, until

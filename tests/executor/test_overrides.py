@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from jobexec import clock
 from jobexec.models import JobDefinition
 from jobexec.operations import clear_overriding_priority, find_job, override_priority
-from jobexec.operations.deployments import write_job_definitions
+from jobexec.operations.nodes.deployments import write_job_definitions
 from tests.support.factories import make_job
 from tests.support.waiting import until
 

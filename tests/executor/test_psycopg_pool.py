@@ -41,7 +41,9 @@ def pooled(alias, make_executor):
 
 
 def enough():
-    return ordinary_connections(get_settings().replace(threads=THREADS))
+    settings = get_settings().replace(threads=THREADS)
+    (engine,) = settings.engines.values()
+    return ordinary_connections(settings, engine)
 
 
 def stats(alias):

@@ -9,9 +9,9 @@ from django.db import connections
 from jobexec.admin.job_columns import JobColumns, arguments_of
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import DeadLetterJob, Job, JobDefinition, JobLog, TimerJob
-from jobexec.operations.deployments import write_job_definitions
-from jobexec.operations.hidden import hide_text_by_definition
-from jobexec.operations.unreadable import bury
+from jobexec.operations.nodes.deployments import write_job_definitions
+from jobexec.operations.rows.bury_unreadable import bury
+from jobexec.operations.rows.redaction_by_definition import hide_text_by_definition
 from jobexec.redaction import redact
 from jobexec.sensitive import HIDDEN
 from tests.support.executor import all_gone, run_one

@@ -11,9 +11,10 @@ from jobexec.executor.running import RunningJobs
 from jobexec.executor.timeouts import Timeouts
 from jobexec.handlers.context import JobContext
 from jobexec.models import DeadLetterJob, Job, TaskResult, TimerJob
-from jobexec.operations import cancel, complete
-from jobexec.operations.return_values import encode_return_value
-from jobexec.operations.task_results import find_task_result
+from jobexec.operations import cancel
+from jobexec.operations.settle import complete
+from jobexec.operations.tasks.results import find_task_result
+from jobexec.operations.tasks.return_values import encode_return_value
 from tests.support.executor import Host, run_one
 from tests.support.factories import a_run, make_job, table_of
 from tests.support.waiting import until
@@ -219,7 +220,7 @@ def test_tasks_and_jobs_in_one_group(alias, keep, jobs):
 
 def test_jobs_take_the_way_they_always_took(alias, jobs, monkeypatch):
     monkeypatch.setattr(complete, "complete_with_results", None)
-    monkeypatch.setattr("jobexec.operations.result_rows.write_ends", None)
+    monkeypatch.setattr("jobexec.operations.history.task_rows.write_ends", None)
     outcomes = [Outcome(work, a_run(alias)) for work in jobs(2)]
     write(alias, outcomes)
     assert all(outcome.counted for outcome in outcomes)

@@ -14,7 +14,8 @@ from django.db import transaction
 
 from jobexec import clock
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog, TimerJob
-from jobexec.operations import delete_jobs, wake
+from jobexec.operations import delete_jobs
+from jobexec.operations.notify import wake
 from tests.support.executor import all_gone
 from tests.support.factories import make_job, tables_of
 from tests.support.waiting import TIMEOUT, passed, until

@@ -18,9 +18,9 @@ from jobexec.executor.timers import TimerAcquisition
 from jobexec.handlers import registry
 from jobexec.handlers.schedules import schedule
 from jobexec.models import Job, Schedule
-from jobexec.operations import schedule_firing
-from jobexec.operations.schedules import save_schedule, set_enabled
-from jobexec.operations.wake import EVERYTHING, HISTORY, JOBS, SCHEDULES, TIMERS
+from jobexec.operations.notify.wake import EVERYTHING, HISTORY, JOBS, SCHEDULES, TIMERS
+from jobexec.operations.schedules import firing
+from jobexec.operations.schedules.manage import save_schedule, set_enabled
 from tests.support.executor import run_one
 from tests.support.factories import make_job
 from tests.support.waiting import until
@@ -188,14 +188,14 @@ class TestTheLoop:
         save(alias, "R/PT1M")
         loop.run_once()
         frozen.tick(60)
-        real = schedule_firing.due_times
+        real = firing.due_times
 
         def lose(*arguments):
             connections[alias].connection.close()
             return real(*arguments)
 
         with monkeypatch.context() as patch:
-            patch.setattr(schedule_firing, "due_times", lose)
+            patch.setattr(firing, "due_times", lose)
             with pytest.raises(Error):
                 loop.run_once()
         assert connections[alias].is_usable() or connections[alias].connection is None
@@ -209,8 +209,9 @@ class TestTheEngine:
         engine = JobExecutor().engines[alias]
         engine.node.register()
         engine.woken = []
-        for name in ("acquisition", "timers", "history"):
-            getattr(engine, name).wake = lambda name=name: engine.woken.append(name)
+        loops = {"acquisition": engine.acquisitions[alias], "timers": engine.timers, "history": engine.history}
+        for name, loop in loops.items():
+            loop.wake = lambda name=name: engine.woken.append(name)
         return engine
 
     def asks(self, alias, engine: Engine):
@@ -246,7 +247,7 @@ class TestTheEngine:
 
     @pytest.mark.transactional
     def test_saving_tells_the_engines_of_this_process(self, alias, frozen, engine, monkeypatch):
-        from jobexec.operations import wake
+        from jobexec.operations.notify import wake
 
         told = []
         wake.add_listener(lambda using, content: told.append(content))

@@ -27,7 +27,7 @@ def serve(alias, configure):
 
 def taken(node):
     """The ids that the node acquires now; they are given back."""
-    jobs = acquire_jobs(node.using, node.owner, 99, node.scope, lock_time=LOCK_TIME).jobs
+    jobs = acquire_jobs(node.using, node.owner, 99, node.scopes[0], lock_time=LOCK_TIME).jobs
     release_jobs(node.using, jobs)
     return {job.id for job in jobs}
 

@@ -10,7 +10,7 @@ from jobexec.executor.shares import Shares, runs_alone
 
 
 def batch(using, size=1, lost_runs=0):
-    return [SimpleNamespace(using=using, lost_runs=lost_runs) for _ in range(size)]
+    return [SimpleNamespace(using=using, share=using, lost_runs=lost_runs) for _ in range(size)]
 
 
 def fill(shares, using, count):

@@ -11,9 +11,9 @@ from jobexec.clock import FrozenClock
 from jobexec.executor.solitary import Held, Solitude
 from jobexec.models import ExclusiveLock, Job
 from jobexec.operations import complete_jobs
-from jobexec.operations.release import release_jobs
-from jobexec.operations.take_over import take_over
-from jobexec.operations.work import batches
+from jobexec.operations.settle.release import release_jobs
+from jobexec.operations.settle.take_over import take_over
+from jobexec.operations.values.acquired_job import batches
 from tests.support.factories import a_run, acquire, make_job
 from tests.support.waiting import threads, until
 

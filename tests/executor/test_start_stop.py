@@ -137,7 +137,8 @@ def test_stops_acquisition_first_and_the_lease_last(alias, make_executor, monkey
         real = getattr(service, method)
         monkeypatch.setattr(service, method, lambda *args: (order.append(name), real(*args))[1])
 
-    for name in ("acquisition", "timers", "recovery", "heartbeat", "settlement"):
+    note("acquisition", engine.acquisitions[alias])
+    for name in ("timers", "recovery", "heartbeat", "settlement"):
         note(name, getattr(engine, name))
     note("pool", executor.pool)
     note("row", engine.node, "leave")

@@ -8,9 +8,9 @@ import pytest
 
 from jobexec.models import Job
 from jobexec.operations import acquire_jobs
-from jobexec.operations.tenants import TenantRoom
-from jobexec.operations.walk import Walk
-from jobexec.operations.work import Scope
+from jobexec.operations.acquire.cursor import Walk
+from jobexec.operations.values.acquired_job import Scope
+from jobexec.operations.values.tenant_room import TenantRoom
 from tests.support.executor import all_gone
 from tests.support.factories import LOCK_TIME, make_job
 from tests.support.waiting import TIMEOUT, until

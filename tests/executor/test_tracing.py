@@ -14,8 +14,8 @@ from jobexec.exceptions import JobCancelled
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import Job, TimerJob
 from jobexec.operations import acquire_jobs
-from jobexec.operations.create import create_jobs
-from jobexec.operations.work import Scope
+from jobexec.operations.enqueue.create import create_jobs
+from jobexec.operations.values.acquired_job import Scope
 from tests.support.executor import Host, all_gone, run_one
 from tests.support.factories import LOCK_TIME, make_job
 from tests.support.gate import Gate

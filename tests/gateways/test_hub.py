@@ -15,9 +15,9 @@ from jobexec.exceptions import InvalidSettings
 from jobexec.gateways import hub
 from jobexec.gateways.hub import ears, polling, watch
 from jobexec.models import ExternalWorkerJob
-from jobexec.operations import external_wake
 from jobexec.operations.external import fail_external_job
-from jobexec.operations.external_types import Fetch
+from jobexec.operations.external.types import Fetch
+from jobexec.operations.notify import wake_workers
 from tests.support.waiting import TIMEOUT, threads, until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.usefixtures("engine")]
@@ -70,7 +70,7 @@ def create(alias, type="pay", **options):
 def elsewhere(alias, action):
     """Do it in a way that nobody in this process is told of, as another process would."""
     ours = hub.of(alias)
-    external_wake.remove_worker_listener(ours.notify)
+    wake_workers.remove_worker_listener(ours.notify)
     action()
 
 
@@ -299,7 +299,7 @@ def test_jobs_that_could_not_be_sent_are_given_back_also_in_an_overload(alias, m
 
 def test_who_gets_less_than_he_asked_for_since_that_was_too_much_wakes_others(alias, monkeypatch):
     monkeypatch.setattr(polling, "MAX_JOBS", 2)
-    monkeypatch.setattr("jobexec.operations.external_fetch.MAX_JOBS", 2)
+    monkeypatch.setattr("jobexec.operations.external.fetch.MAX_JOBS", 2)
     monkeypatch.setattr(watch, "PROBE", 2 * TIMEOUT)
     polls = [Polling(alias, fetch(max_jobs=1_000_000)) for _ in range(2)]
     waiting(alias, 2)

@@ -13,7 +13,7 @@ from jobexec.handlers import registry
 from jobexec.handlers.decorator import job
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Job
 from jobexec.operations import cancel, external
-from jobexec.operations.external_types import Fetch
+from jobexec.operations.external.types import Fetch
 
 pytestmark = pytest.mark.transactional
 

@@ -13,8 +13,9 @@ from jobexec.gateways.seen import writing as writing_module
 from jobexec.gateways.seen.workers import Registry
 from jobexec.gateways.seen.writing import Writing
 from jobexec.models import ExternalWorker
-from jobexec.operations import external_events, external_workers
-from jobexec.operations.external_workers import connected
+from jobexec.operations.notify import external_observers
+from jobexec.operations.reports import worker_table
+from jobexec.operations.reports.worker_table import connected
 
 ME = ("grpc", "shop", "worker-1", "payment")
 
@@ -89,7 +90,7 @@ def test_who_waits_is_seen_all_the_time(alias, seen, writing, frozen):
 
 
 def test_many_workers_take_few_statements(alias, seen, writing, monkeypatch):
-    monkeypatch.setattr(external_workers, "_PAGE", 20)
+    monkeypatch.setattr(worker_table, "_PAGE", 20)
     for number in range(50):
         seen.polled("rest", "", f"worker {number:02}", "t")
     with CaptureQueriesContext(connections[alias]) as captured:
@@ -193,7 +194,7 @@ def test_the_thread_starts_with_the_first_sight(started):
 def listening():
     """How many listen to what becomes of external jobs."""
     told = (signals.job_created, signals.job_cancelled, signals.job_failed, signals.job_dead_lettered)
-    return sum(len(signal.receivers) for signal in told) + len(external_events._listeners)
+    return sum(len(signal.receivers) for signal in told) + len(external_observers._listeners)
 
 
 def test_a_gateway_that_has_ended_counts_nothing_more(started):

@@ -7,8 +7,7 @@ import pytest
 from jobexec import clock, external_job
 from jobexec.gateways.rest.v2 import openapi, schemas, searches
 from jobexec.gateways.rest.v2.urls import urlpatterns
-from jobexec.operations import external_search
-from jobexec.operations.external import complete_external_job, fail_external_job, throw_external_error
+from jobexec.operations.external import complete_external_job, fail_external_job, search, throw_external_error
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -131,9 +130,9 @@ def test_headers_are_shown_without_what_is_sensitive(alias, v2):
 
 
 def test_more_jobs_than_a_page_of_the_database(alias, v2, jobs, monkeypatch):
-    monkeypatch.setattr(external_search, "_PAGE", 1)
+    monkeypatch.setattr(search, "_PAGE", 1)
     assert keys(v2.post("/jobs/search")) == [row.job_key for row in jobs]
-    monkeypatch.setattr(external_search, "MOST", 2)
+    monkeypatch.setattr(search, "MOST", 2)
     found = v2.post("/jobs/search", {"filter": {"type": {"$in": ["pay"]}}})
     assert keys(found) == [jobs[0].job_key, jobs[1].job_key]
     assert len(v2.post("/incidents/search")["items"]) == 2

@@ -12,7 +12,7 @@ from jobexec.management.bench import external
 from jobexec.management.bench.external_raw import RawWorker
 from jobexec.management.bench.noop import CATEGORY, HANDLER
 from jobexec.models import ExternalWorkerJob, Job
-from jobexec.operations.external_create import create_external_jobs
+from jobexec.operations.external.create import create_external_jobs
 from tests.support import databases
 from tests.support.processes import Process
 

@@ -20,7 +20,7 @@ from jobexec.models import (
     TimerJob,
 )
 from jobexec.operations import suspend
-from jobexec.operations.batches import OPERATIONS
+from jobexec.operations.batches.control import OPERATIONS
 from tests.support.audit import audit_log
 from tests.support.factories import make_job, make_row, reload, table_of, work
 from tests.support.jobs_command import jobs, objects

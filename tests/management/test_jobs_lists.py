@@ -6,7 +6,7 @@ import pytest
 
 from jobexec.models import DeadLetterJob, Incident
 from jobexec.operations import fail_job, requeue
-from jobexec.operations.batches import start_batch
+from jobexec.operations.batches.control import start_batch
 from tests.support.factories import HANDLER, a_failure, a_run, work
 from tests.support.jobs_command import jobs, objects
 

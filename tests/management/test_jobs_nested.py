@@ -15,7 +15,7 @@ from jobexec.operations import (
     register_deployment,
     start_batch,
 )
-from jobexec.operations.batch_jobs import SEED
+from jobexec.operations.batches.jobs import SEED
 from tests.support.batches import left, own_jobs
 from tests.support.factories import a_failure, a_run, make_row, reload, work
 from tests.support.jobs_command import jobs, objects

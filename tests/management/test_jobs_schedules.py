@@ -8,7 +8,7 @@ from django.core.management import CommandError
 from jobexec import job
 from jobexec.handlers.registry import isolated
 from jobexec.models import Job, JobDefinition, Schedule, ScheduleFiring
-from jobexec.operations.schedules import save_schedule
+from jobexec.operations.schedules.manage import save_schedule
 from tests.support.jobs_command import jobs, objects
 
 pytestmark = pytest.mark.usefixtures("engines", "frozen")

@@ -13,9 +13,9 @@ from jobexec.management.jobs.screen import Screen
 from jobexec.management.jobs.stats_text import number
 from jobexec.models import JOB_TABLES, DeadLetterJob, ExecutorNode, FailureGroup, MeterLog, TimerJob
 from jobexec.operations import suspend
-from jobexec.operations.batches import start_batch
-from jobexec.operations.counts import CappedCount
-from jobexec.operations.meters import JOB_FAILED, JOB_SUCCESSFUL
+from jobexec.operations.batches.control import start_batch
+from jobexec.operations.reports.counts import CappedCount
+from jobexec.operations.reports.meters import JOB_FAILED, JOB_SUCCESSFUL
 from tests.support.factories import make_node, make_row
 from tests.support.jobs_command import jobs, objects
 

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from jobexec.models import DeadLetterJob, Job, SuspendedJob, Suspension, TimerJob
 from jobexec.operations import acquire_jobs, release_jobs, trigger_due_timers
-from jobexec.operations.work import AcquiredJob, Scope
+from jobexec.operations.values.acquired_job import AcquiredJob, Scope
 from tests.support.factories import LOCK_TIME, acquire, make_job, make_row, table_of, tables_of, work
 
 pytestmark = pytest.mark.every_database
@@ -210,7 +210,7 @@ def test_a_job_that_is_gone_cannot_be_loaded(alias):
 
 
 def test_optimistic_leaves_what_changed_between_reading_and_locking(alias, monkeypatch):
-    from jobexec.operations import page as module
+    from jobexec.operations.acquire import candidates as module
 
     rows = [make_job(alias) for _ in range(3)]
     read = module._candidates

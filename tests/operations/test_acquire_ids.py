@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from jobexec.models import ExclusiveLock, Job, SuspendedJob, Suspension
 from jobexec.operations import acquire_jobs
-from jobexec.operations.acquire_ids import acquire_ids
-from jobexec.operations.work import Scope
+from jobexec.operations.acquire.by_ids import acquire_ids
+from jobexec.operations.values.acquired_job import Scope
 from tests.operations.test_one_statement import EXAMPLES, ROWS, SCOPES, SUSPENSIONS, tried
 from tests.support.factories import LOCK_TIME, locked_ids, make_job, reload, table_of
 

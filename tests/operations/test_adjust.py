@@ -19,7 +19,7 @@ from jobexec.operations import (
     set_retries,
     suspend,
 )
-from jobexec.operations.ranking import rank
+from jobexec.operations.values.ranking import rank
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, reload, table_of, tables_of, work
 from tests.support.forms import VERBS, verbs
 from tests.support.outside import fetch, make_external
@@ -203,7 +203,7 @@ def test_a_text_that_is_no_id_changes_nothing(alias):
 
 
 def test_many_pages(alias, monkeypatch):
-    monkeypatch.setattr("jobexec.operations.selection._PAGE", 4)
+    monkeypatch.setattr("jobexec.operations.targets.for_each._PAGE", 4)
     DeadLetterJob.objects.using(alias).bulk_create([DeadLetterJob(handler_type="h") for _ in range(10)])
     assert len(requeue(DeadLetterJob.objects.using(alias).all(), using=alias).changed) == 10
     assert Job.objects.using(alias).count() == 10

@@ -12,11 +12,11 @@ from jobexec.handlers import registry
 from jobexec.models import AuditLog, DeadLetterJob, Deployment, Incident, IncidentState, Job, OperatorType, TimerJob
 from jobexec.operations import audit, batches, gateway_clients
 from jobexec.operations.audit import LONGEST, MOST_IDS, Operator, acting
-from jobexec.operations.cleanup import clean_up_history
-from jobexec.operations.deployments import deploy
 from jobexec.operations.external import resolve_external_incident, set_external_priority, set_external_retries
-from jobexec.operations.forget import release_keys
-from jobexec.operations.schedules import delete_schedule, fire_now, save_schedule, set_enabled
+from jobexec.operations.maintenance.cleanup import clean_up_history
+from jobexec.operations.manage.purge import release_keys
+from jobexec.operations.nodes.deployments import deploy
+from jobexec.operations.schedules.manage import delete_schedule, fire_now, save_schedule, set_enabled
 from tests.support.audit import audit_log
 from tests.support.factories import make_job, make_row, work
 from tests.support.outside import make_external
@@ -138,7 +138,7 @@ def test_a_page_that_fails_is_noted_once(alias, monkeypatch):
         table._base_manager.using(using).filter(pk__in=ids).update(priority=1)
         raise ArithmeticError
 
-    monkeypatch.setattr("jobexec.operations.adjust.set_priority_page", fail)
+    monkeypatch.setattr("jobexec.operations.manage.adjust.set_priority_page", fail)
     operations.set_priority(jobs, 2, using=alias)
     assert [entry.count for entry in audit_log(alias)] == [3]
 

@@ -20,17 +20,11 @@ from jobexec.models import (
     SuspendedJob,
     TimerJob,
 )
-from jobexec.operations import (
-    batch_progress,
-    delete_jobs,
-    requeue,
-    server_time,
-    start_batch,
-    trigger_due_timers,
-)
-from jobexec.operations import selections as selections_module
-from jobexec.operations.batch_jobs import EXECUTION, MONITOR, SEED
-from jobexec.operations.batches import OPERATIONS, BatchProgress
+from jobexec.operations import batch_progress, delete_jobs, requeue, start_batch, trigger_due_timers
+from jobexec.operations.batches.control import OPERATIONS, BatchProgress
+from jobexec.operations.batches.jobs import EXECUTION, MONITOR, SEED
+from jobexec.operations.query import stored_filter as selections_module
+from jobexec.operations.sql import server_time
 from tests.support.batches import dead, dead_letters, left, own_jobs, run_due, run_next, run_to_the_end
 from tests.support.factories import make_job, make_row, reload, table_of, tables_of, work
 from tests.support.threads import Undo
@@ -159,7 +153,7 @@ def test_rows_and_ids_in_any_order_walk_in_pieces(alias, small, frozen):
 
 def test_too_many_ids_are_refused(alias, monkeypatch):
     rows = dead_letters(alias, 4)
-    monkeypatch.setattr("jobexec.operations.batches.MAX_IDS", 3)
+    monkeypatch.setattr("jobexec.operations.batches.control.MAX_IDS", 3)
     with pytest.raises(InvalidJob, match="at most 3 jobs, or a queryset; got 4"):
         start_batch("requeue", rows, using=alias)
     with pytest.raises(InvalidJob, match=r"an expression compared with priority\. Without that, expected at most 3"):
@@ -287,7 +281,7 @@ def test_what_has_died_is_meant_also_by_a_process_whose_clock_is_behind(alias, f
 
 
 def test_of_very_many_refusals_the_first_are_told_and_all_are_counted(alias, frozen, small, monkeypatch):
-    monkeypatch.setattr("jobexec.operations.batch_results.MAX_FAILURES", 3)
+    monkeypatch.setattr("jobexec.operations.batches.results.MAX_FAILURES", 3)
     batch = start_batch("delete", [uuid7() for _ in range(6)] + [make_job(alias)], using=alias)
     batch = run_to_the_end(alias, frozen, batch)
     assert (batch.state, batch.changed, batch.skipped) == ("completed", 1, 6)

@@ -13,7 +13,7 @@ from jobexec.operations import (
     start_batch,
     suspend_batch,
 )
-from jobexec.operations.batch_jobs import EXECUTION, MONITOR, SEED
+from jobexec.operations.batches.jobs import EXECUTION, MONITOR, SEED
 from tests.support.batches import dead, dead_letters, left, own_jobs, run_next, run_to_the_end
 
 

@@ -19,7 +19,7 @@ from jobexec.operations import (
     start_batch,
     trigger_due_timers,
 )
-from jobexec.operations.batch_jobs import EXECUTION, MONITOR, SEED
+from jobexec.operations.batches.jobs import EXECUTION, MONITOR, SEED
 from tests.support.batches import dead, dead_letters, own_jobs
 from tests.support.factories import make_row
 from tests.support.killed import Killed, killed_at
@@ -35,7 +35,7 @@ def written(alias):
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["conditions", "ids"])
 def test_a_job_of_a_batch_that_is_killed_before_any_statement_leaves_all_as_it_was(alias, frozen, small, way):
-    from jobexec.operations import batch_work
+    from jobexec.operations.batches import work
 
     rows = dead_letters(alias, 5)
     make_row(DeadLetterJob, alias, pk=uuid7(), died_at=NOW + timedelta(days=1))
@@ -50,15 +50,15 @@ def test_a_job_of_a_batch_that_is_killed_before_any_statement_leaves_all_as_it_w
             try:
                 with transaction.atomic(alias), killed_at(alias, number):
                     {
-                        SEED: lambda job=job: batch_work.seed(alias, batch.pk),
-                        EXECUTION: lambda job=job: batch_work.execute(
+                        SEED: lambda job=job: work.seed(alias, batch.pk),
+                        EXECUTION: lambda job=job: work.execute(
                             alias,
                             batch.pk,
                             job.pk,
                             [UUID(id) for id in job.handler_configuration["args"][1]],
                             job.handler_configuration["args"][2],
                         ),
-                        MONITOR: lambda job=job: batch_work.monitor(alias, batch.pk, 0),
+                        MONITOR: lambda job=job: work.monitor(alias, batch.pk, 0),
                     }[job.handler_type]()
                     Job.objects.using(alias).filter(pk=job.pk).delete()
                     done = True

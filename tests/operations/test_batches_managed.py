@@ -27,8 +27,8 @@ from jobexec.operations import (
     start_batch,
     suspend_batch,
 )
-from jobexec.operations.batch_jobs import EXECUTION, MONITOR, SEED
-from jobexec.operations.batches import BatchProgress
+from jobexec.operations.batches.control import BatchProgress
+from jobexec.operations.batches.jobs import EXECUTION, MONITOR, SEED
 from tests.support.batches import dead, dead_letters, left, own_jobs, run_due, run_next, run_to_the_end
 from tests.support.factories import acquire, make_job, table_of
 
@@ -67,8 +67,8 @@ def test_cancel(alias, frozen, small):
 
 def test_cancel_goes_through_large_ones_in_pages(alias, configure, monkeypatch):
     configure(INVOCATIONS_PER_BATCH_JOB=1)
-    monkeypatch.setattr("jobexec.operations.batch_work._PAGE", 4)
-    monkeypatch.setattr("jobexec.operations.batch_work._FOLD", 3)
+    monkeypatch.setattr("jobexec.operations.batches.work._PAGE", 4)
+    monkeypatch.setattr("jobexec.operations.batches.work._FOLD", 3)
     batch = start_batch("requeue", dead_letters(alias, 10), using=alias)
     for _ in range(4):
         run_next(alias)
@@ -96,7 +96,7 @@ def test_a_cancellation_that_was_interrupted_is_finished_by_its_jobs(alias, froz
     batch = start_batch("requeue", dead_letters(alias, 3), using=alias)
     run_next(alias)
     with monkeypatch.context() as patch:
-        patch.setattr("jobexec.operations.batches.clear_some", lambda using, id: False)
+        patch.setattr("jobexec.operations.batches.control.clear_some", lambda using, id: False)
         cancel_batch(batch.pk, using=alias)
     assert left(alias, batch) == {EXECUTION: 2, MONITOR: 1}
     execute_now(own_jobs(alias).get(handler_type=MONITOR).pk, using=alias)
@@ -108,7 +108,7 @@ def test_cancelling_twice_does_what_an_interrupted_call_has_left(alias, small, m
     batch = start_batch("requeue", dead_letters(alias, 3), using=alias)
     run_next(alias)
     with monkeypatch.context() as patch:
-        patch.setattr("jobexec.operations.batches.clear_some", lambda using, id: False)
+        patch.setattr("jobexec.operations.batches.control.clear_some", lambda using, id: False)
         cancel_batch(batch.pk, using=alias)
     cancel_batch(batch.pk, using=alias)
     assert left(alias, batch) == {}

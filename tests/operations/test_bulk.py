@@ -29,7 +29,7 @@ from jobexec.operations import (
     set_retries,
     suspend,
 )
-from jobexec.operations.incidents import open_incidents
+from jobexec.operations.history.incidents import open_incidents
 from tests.support.columns import NOW, VALUES
 from tests.support.factories import make_row
 from tests.support.forms import VERBS, verbs
@@ -152,7 +152,7 @@ def test_if_the_fast_form_fails_the_page_goes_one_by_one(alias, monkeypatch, cap
         Job.objects.using(alias).create(handler_type="undone")
         raise ValueError("no")
 
-    monkeypatch.setattr("jobexec.operations.adjust.delete_page", broken)
+    monkeypatch.setattr("jobexec.operations.manage.adjust.delete_page", broken)
     assert len(delete_jobs(rows, using=alias).changed) == 3
     assert not Job.objects.using(alias).exists()
     assert "3 jobs could not be changed at once" in caplog.text
@@ -171,9 +171,9 @@ def test_an_end_of_the_callers_transaction_is_told(alias, monkeypatch):
 
     for place in ("delete_page", "remove_deleted"):
         with monkeypatch.context() as patch:
-            patch.setattr(f"jobexec.operations.adjust.{place}", deadlock)
+            patch.setattr(f"jobexec.operations.manage.adjust.{place}", deadlock)
             patch.setattr(connections[alias], "_savepoint_rollback", no_such_savepoint)
-            patch.setattr("jobexec.operations.selection._FEWEST", 1 if place == "delete_page" else 9)
+            patch.setattr("jobexec.operations.targets.for_each._FEWEST", 1 if place == "delete_page" else 9)
             with pytest.raises(OperationalError, match="Deadlock"), transaction.atomic(alias):
                 delete_jobs(rows, using=alias)
     assert DeadLetterJob.objects.using(alias).count() == 3

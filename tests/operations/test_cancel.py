@@ -8,12 +8,12 @@ from jobexec import clock, signals
 from jobexec.identifiers import uuid7
 from jobexec.models import DeadLetterJob, ExclusiveLock, Job, JobLog, JobProgress, SuspendedJob, TimerJob
 from jobexec.operations import cancel, complete_jobs, fail_job, release_jobs
-from jobexec.operations.cancel import cancelled_among
-from jobexec.operations.failure import Failure
-from jobexec.operations.leases import NodeProfile, register_node
-from jobexec.operations.progress import Progress, clear_old_progress, write_progress
-from jobexec.operations.recover import mark_suspect_started, recover_node
-from jobexec.operations.work import ALONE_FROM
+from jobexec.operations.manage.cancel import cancelled_among
+from jobexec.operations.nodes.leases import NodeProfile, register_node
+from jobexec.operations.rows.progress import Progress, clear_old_progress, write_progress
+from jobexec.operations.settle.recover import mark_suspect_started, recover_node
+from jobexec.operations.values.acquired_job import ALONE_FROM
+from jobexec.operations.values.failure import Failure
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, tables_of
 
 

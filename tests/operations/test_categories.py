@@ -8,7 +8,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from jobexec.models import Job
-from jobexec.operations.categories import Turns
+from jobexec.operations.values.category_turns import Turns
 from tests.support.factories import acquire, make_job
 
 NAMES = ["a", "b", "c"]

@@ -24,9 +24,9 @@ from jobexec.models import (
     MeterLog,
 )
 from jobexec.operations import clean_up_history
-from jobexec.operations.cleanup import FORCE_AFTER, Cleanup
-from jobexec.operations.cleanup_window import seconds_until_open
-from jobexec.operations.global_lock import ACQUIRE_JOBS, release_of, take
+from jobexec.operations.maintenance.cleanup import FORCE_AFTER, Cleanup
+from jobexec.operations.maintenance.cleanup_window import seconds_until_open
+from jobexec.operations.nodes.cluster_lock import ACQUIRE_JOBS, release_of, take
 from tests.support.factories import make_row
 
 pytestmark = pytest.mark.every_database
@@ -148,7 +148,7 @@ def test_the_meters_are_rolled_up_on_the_way(alias, ago):
 
 
 def test_a_step_merges_a_page_of_meters_and_prolongs_the_lock(alias, ago, frozen, monkeypatch):
-    monkeypatch.setattr("jobexec.operations.meter_roll_up._PAGE", 3)
+    monkeypatch.setattr("jobexec.operations.reports.meter_roll_up._PAGE", 3)
     for number in range(8):
         MeterLog.objects.using(alias).create(name=f"x{number % 2}", reporter="here", timestamp=ago(1), value=1)
     cleanup = Cleanup.begin(alias, "here")
@@ -231,7 +231,7 @@ def test_recovery_frees_the_lock_of_a_dead_node(alias):
 def test_a_piece_that_fails_is_rolled_back_and_the_same_node_begins_again(alias, ago, monkeypatch):
     rows = log(alias, ago(31))
     cleanup = Cleanup.begin(alias, "a")
-    monkeypatch.setattr("jobexec.operations.cleanup.delete_rows", lambda rows: 1 / 0)
+    monkeypatch.setattr("jobexec.operations.maintenance.cleanup.delete_rows", lambda rows: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         cleanup.step()
     assert left(alias) == rows

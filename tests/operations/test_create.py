@@ -9,7 +9,7 @@ from jobexec import signals
 from jobexec.exceptions import InvalidJob, InvalidSettings
 from jobexec.models import Job, JobLog, TimerJob
 from jobexec.operations import create_job, create_jobs
-from jobexec.operations.ranking import MAX_PRIORITY, rank
+from jobexec.operations.values.ranking import MAX_PRIORITY, rank
 from tests.support.factories import HANDLER, make_job
 
 pytestmark = [pytest.mark.every_database, pytest.mark.smoke]

@@ -14,7 +14,7 @@ from jobexec import external_job, job, operations
 from jobexec.handlers import registry
 from jobexec.models import DeadLetterJob, GatewayClient, Job, JobLog, SuspendedJob, TimerJob
 from jobexec.operations.overview import overview
-from jobexec.operations.why import why
+from jobexec.operations.why.explain import why
 from jobexec.testing import ManualExecutor
 
 pytestmark = [pytest.mark.transactional, pytest.mark.every_database, pytest.mark.databases("postgresql", "mariadb")]

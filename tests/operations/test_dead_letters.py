@@ -9,7 +9,7 @@ from jobexec.exceptions import DoNotRetry, InvalidJob, JobNotFound
 from jobexec.identifiers import uuid7
 from jobexec.models import DeadLetterJob, Incident, Job, SuspendedJob, TimerJob
 from jobexec.operations import complete_jobs, fail_job, job_log, move_to_dead_letter, requeue, stack_trace
-from jobexec.operations.fingerprint import fingerprint
+from jobexec.operations.values.fingerprint import fingerprint
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, reload, table_of, work
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -14,15 +14,15 @@ from jobexec.operations import (
     complete_jobs,
     definitions,
     fail_job,
-    locking,
     override_priority,
-    overrides,
+    priority_overrides,
     set_priority,
     set_retries_by_definition,
 )
-from jobexec.operations.deployments import write_job_definitions
-from jobexec.operations.overrides import OVERLAP, apply_overrides
-from jobexec.operations.ranking import rank
+from jobexec.operations.nodes.deployments import write_job_definitions
+from jobexec.operations.priority_overrides import OVERLAP, apply_overrides
+from jobexec.operations.sql import locks
+from jobexec.operations.values.ranking import rank
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, reload, tables_of, work
 from tests.support.threads import Undo, undo
 
@@ -101,12 +101,12 @@ class TestOverriding:
         override_priority("a", 9, using=alias)
         job = a_job(alias, id=least_uuid7(NOW - timedelta(days=1)))
         assert apply_overrides(alias, NOW) == 0
-        monkeypatch.setattr(overrides, "ids_sort_by_time", lambda using: False)
+        monkeypatch.setattr(priority_overrides, "ids_sort_by_time", lambda using: False)
         assert apply_overrides(alias, NOW) == 1
         assert priority_of(alias, job) == 9
 
     def test_many_pages(self, alias, definition, monkeypatch):
-        monkeypatch.setattr(overrides, "_PAGE", 3)
+        monkeypatch.setattr(priority_overrides, "_PAGE", 3)
         override_priority("a", 9, using=alias)
         jobs = [a_job(alias) for _ in range(8)]
         assert apply_overrides(alias) == 8
@@ -218,7 +218,7 @@ class TestCascade:
     def test_one_that_moves_between_the_tables_is_not_missed(self, alias, definition, monkeypatch):
         """It was acquired and failed while the other tables were walked through."""
         timer = a_job(alias, due_date=NOW + timedelta(days=1))
-        walk, moved = overrides._walk, []
+        walk, moved = priority_overrides._walk, []
 
         def walk_and_move(table, *arguments):
             if table is TimerJob and not moved:
@@ -230,8 +230,8 @@ class TestCascade:
                 return 0, []
             return walk(table, *arguments)
 
-        monkeypatch.setattr(overrides, "_walk", walk_and_move)
-        monkeypatch.setattr(overrides, "JOB_TABLES", (TimerJob, SuspendedJob, DeadLetterJob, Job))
+        monkeypatch.setattr(priority_overrides, "_walk", walk_and_move)
+        monkeypatch.setattr(priority_overrides, "JOB_TABLES", (TimerJob, SuspendedJob, DeadLetterJob, Job))
         assert override_priority("a", 9, cascade=True, using=alias) == 2
         assert (priority_of(alias, timer), priority_of(alias, moved[0])) == (9, 9)
 
@@ -275,10 +275,10 @@ class TestRetries:
 
 
 def test_whether_ids_sort_by_time_is_true_of_this_database(alias):
-    locking.ids_sort_by_time.cache_clear()
+    locks.ids_sort_by_time.cache_clear()
     moments = [NOW + timedelta(seconds=number) for number in range(5)]
     ids = [least_uuid7(moment) for moment in moments] + [uuid7()]
     for id in ids[::-1]:
         make_row(Job, alias, id=id)
     in_order = list(Job.objects.using(alias).order_by("pk").values_list("pk", flat=True)) == ids
-    assert locking.ids_sort_by_time(alias) == in_order
+    assert locks.ids_sort_by_time(alias) == in_order

@@ -7,8 +7,9 @@ import pytest
 from django.db import transaction
 
 from jobexec.models import Job, JobLog
-from jobexec.operations import complete, complete_jobs, delete_statement, release_jobs, result_statement
-from jobexec.operations.run import Run
+from jobexec.operations import complete_jobs, release_jobs
+from jobexec.operations.settle import complete, complete_statement, result_statement
+from jobexec.operations.values.run import Run
 from tests.support.columns import VALUES
 from tests.support.factories import acquire, make_row
 
@@ -127,9 +128,11 @@ def test_revisions_that_are_all_different(alias, monkeypatch):
 def test_revisions_make_no_new_statements(jobs):
     """Retried jobs have any revision: with it in the text, each group of outcomes was kept as another statement."""
     texts = {
-        delete_statement.ours([replace(job, revision=first + at) for at, job in enumerate(jobs[:3])], {}, "postgresql")
+        complete_statement.ours(
+            [replace(job, revision=first + at) for at, job in enumerate(jobs[:3])], {}, "postgresql"
+        )
         for first in range(50)
     }
     assert len(texts) == 1
-    for cached in (delete_statement._logged_on_postgresql, result_statement._statement):
-        assert cached.cache_info().maxsize == delete_statement.KEPT
+    for cached in (complete_statement._logged_on_postgresql, result_statement._statement):
+        assert cached.cache_info().maxsize == complete_statement.KEPT

@@ -28,9 +28,9 @@ from jobexec.operations import (
     retire_registrations,
     unregister_deployment,
 )
-from jobexec.operations.deployments import all_deployments, write_job_definitions
-from jobexec.operations.leases import NodeProfile, register_node
-from jobexec.operations.move import move
+from jobexec.operations.nodes.deployments import all_deployments, write_job_definitions
+from jobexec.operations.nodes.leases import NodeProfile, register_node
+from jobexec.operations.rows.move import move
 from tests.support.factories import make_external, make_row
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -7,8 +7,8 @@ import pytest
 from jobexec import clock
 from jobexec.models import ExclusiveLock, Job
 from jobexec.operations import acquire_jobs, complete_jobs, fail_job, release_jobs, trigger_due_timers
-from jobexec.operations.exclusive import lock_instances, unlock_all, unlock_instances
-from jobexec.operations.work import Scope, batches
+from jobexec.operations.rows.exclusive import lock_instances, unlock_all, unlock_instances
+from jobexec.operations.values.acquired_job import Scope, batches
 from tests.support.factories import LOCK_TIME, a_failure, a_run, acquire, make_job, work
 
 pytestmark = pytest.mark.every_database
@@ -75,7 +75,7 @@ def test_every_end_gives_the_instance_up(alias, strategy, end):
 
 def test_an_instance_that_is_locked_between_the_look_and_the_insert_costs_nothing(alias, strategy, monkeypatch):
     """The filter is only a help; the primary key decides."""
-    from jobexec.operations import page as module
+    from jobexec.operations.acquire import candidates as module
 
     rows = [make_job(alias, process_instance_id="p"), make_job(alias, process_instance_id="q"), make_job(alias)]
     read = module._candidates

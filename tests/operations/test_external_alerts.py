@@ -8,9 +8,9 @@ from django.test.utils import CaptureQueriesContext
 
 from jobexec.clock import FrozenClock
 from jobexec.models import ExternalWorker, ExternalWorkerJob
-from jobexec.operations import counts
-from jobexec.operations.external_alerts import external_counts, external_types, types_without_worker
-from jobexec.operations.ranking import rank
+from jobexec.operations.reports import counts
+from jobexec.operations.reports.unserved_types import external_counts, external_types, types_without_worker
+from jobexec.operations.values.ranking import rank
 from tests.support.factories import make_row
 
 MINUTE = timedelta(minutes=1)

@@ -30,19 +30,19 @@ from jobexec.operations import (
     set_retries,
     suspend,
     sweep_suspensions,
-    wake,
 )
-from jobexec.operations.counts import job_counts
 from jobexec.operations.external import (
     complete_external_job,
     fail_external_job,
     find_external_job,
     throw_external_error,
 )
-from jobexec.operations.external_callbacks import on_error
-from jobexec.operations.external_search import TABLES, external_rows, external_types
-from jobexec.operations.query import JobQuery
-from jobexec.operations.why import why
+from jobexec.operations.external.callbacks import on_error
+from jobexec.operations.external.search import TABLES, external_rows, external_types
+from jobexec.operations.notify import wake
+from jobexec.operations.query.job_query import JobQuery
+from jobexec.operations.reports.counts import job_counts
+from jobexec.operations.why.explain import why
 from jobexec.redaction import redact_job
 from tests.support.factories import (
     a_failure,

@@ -13,7 +13,7 @@ from jobexec.exceptions import (
     WrongWorker,
 )
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExternalWorkerJob, JobLog, SuspendedJob
-from jobexec.operations import cancel, external_wake, suspend
+from jobexec.operations import cancel, suspend
 from jobexec.operations.external import (
     Caller,
     complete_external_job,
@@ -25,6 +25,7 @@ from jobexec.operations.external import (
     set_external_retries,
     unlock_external_job,
 )
+from jobexec.operations.notify import wake_workers
 from tests.support.factories import fetch, in_hands, make_external, make_job, tables_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -58,7 +59,7 @@ def woken(alias, django_capture_on_commit_callbacks):
     def listen(using, types):
         found.append(set(types))
 
-    external_wake.add_worker_listener(listen)
+    wake_workers.add_worker_listener(listen)
 
     def during(call):
         found.clear()
@@ -67,7 +68,7 @@ def woken(alias, django_capture_on_commit_callbacks):
         return list(found)
 
     yield during
-    external_wake.remove_worker_listener(listen)
+    wake_workers.remove_worker_listener(listen)
 
 
 @verbs

@@ -11,8 +11,7 @@ import jobexec
 from jobexec import signals
 from jobexec.exceptions import JobExecError
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExternalWorkerJob, Job, JobLog
-from jobexec.operations import external_settle
-from jobexec.operations.external import Caller, Fetch, activate_jobs, complete_external_job
+from jobexec.operations.external import Caller, Fetch, activate_jobs, complete_external_job, settle
 
 pytestmark = [pytest.mark.databases("postgresql"), pytest.mark.every_database]
 
@@ -76,7 +75,7 @@ def test_both_forms_do_the_same(alias, options, with_callback, level, ship, monk
     for call in CALLS:
         quick = ends(alias, options, call, frozen)
         with monkeypatch.context() as patch:
-            patch.setattr(external_settle, "complete_at_once", lambda *arguments: False)
+            patch.setattr(settle, "complete_at_once", lambda *arguments: False)
             portable = ends(alias, options, call, frozen)
         assert quick == portable
 
@@ -97,7 +96,7 @@ def test_whoever_listens_is_given_the_row_by_both(alias, ship, monkeypatch, djan
     try:
         for quick in (True, False):
             if not quick:
-                monkeypatch.setattr(external_settle, "complete_at_once", lambda *arguments: False)
+                monkeypatch.setattr(settle, "complete_at_once", lambda *arguments: False)
             jobexec.external_job("payment", variables={"a": 1}, headers={"x": 2}, on_complete=ship_with(5), using=alias)
             stored = ExternalWorkerJob.objects.using(alias).get()
             with django_capture_on_commit_callbacks(using=alias, execute=True):
@@ -116,20 +115,21 @@ def ship_with(order: int) -> Any:
 
 
 def test_the_broker_is_told_by_both(alias, ship, monkeypatch):
-    from jobexec.operations import external_complete_statement, external_home
+    from jobexec.operations.external import complete_statement
+    from jobexec.operations.rows import routing
 
-    for module in (external_complete_statement, external_home):
+    for module in (complete_statement, routing):
         announced: list[Any] = []
         monkeypatch.setattr(module, "announce_ids", lambda using, ids, seen=announced: seen.extend(ids))
-        if module is external_home:
-            monkeypatch.setattr(external_settle, "complete_at_once", lambda *arguments: False)
+        if module is routing:
+            monkeypatch.setattr(settle, "complete_at_once", lambda *arguments: False)
         job = jobexec.external_job("payment", on_complete=ship_with(5), using=alias)
         complete_external_job(alias, job.job_key or 0)
         assert announced == [job.pk]
 
 
 def test_what_has_changed_since_it_was_seen_is_left_to_the_portable_form(alias, monkeypatch):
-    from jobexec.operations import external_complete_statement as statement
+    from jobexec.operations.external import complete_statement as statement
 
     job = jobexec.external_job("payment", using=alias)
     write: Any = statement._write

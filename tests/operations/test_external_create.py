@@ -13,7 +13,8 @@ import jobexec
 from jobexec import clock, signals
 from jobexec.exceptions import InvalidJob
 from jobexec.models import ExternalWorkerJob, JobLog, JobType, KeyBlock
-from jobexec.operations import external_keys, external_wake
+from jobexec.operations.history import keys as external_keys
+from jobexec.operations.notify import wake_workers
 
 pytestmark = pytest.mark.every_database
 
@@ -37,9 +38,9 @@ def woken():
     def listen(using: str, types: frozenset[str]) -> None:
         heard.append((using, types))
 
-    external_wake.add_worker_listener(listen)
+    wake_workers.add_worker_listener(listen)
     yield heard
-    external_wake.remove_worker_listener(listen)
+    wake_workers.remove_worker_listener(listen)
 
 
 def stored(job: Any, alias: str) -> ExternalWorkerJob:

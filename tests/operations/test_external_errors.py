@@ -14,7 +14,7 @@ from jobexec.exceptions import (
     WrongWorker,
 )
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExternalWorkerJob, Incident, JobLog, SuspendedJob
-from jobexec.operations import cancel, delete_jobs, external_wake, requeue, suspend
+from jobexec.operations import cancel, delete_jobs, requeue, suspend
 from jobexec.operations.external import (
     Caller,
     complete_external_job,
@@ -24,6 +24,7 @@ from jobexec.operations.external import (
     set_external_retries,
     throw_external_error,
 )
+from jobexec.operations.notify import wake_workers
 from tests.support.factories import fetch, in_hands, reload, tables_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -117,12 +118,12 @@ def test_retries_first_and_then_the_job_is_there_again(alias, django_capture_on_
     set_external_retries(alias, job.key, 2)
     assert tables_of(alias) == {job.id: [DeadLetterJob]}, "it is not requeued"
     assert incident_of(alias).state == "open"
-    external_wake.add_worker_listener(listen)
+    wake_workers.add_worker_listener(listen)
     try:
         with django_capture_on_commit_callbacks(using=alias, execute=True):
             resolve_external_incident(alias, key)
     finally:
-        external_wake.remove_worker_listener(listen)
+        wake_workers.remove_worker_listener(listen)
     assert heard == [{"payment"}]
     assert (incident_of(alias).state, incident_of(alias).end_time) == ("resolved", NOW)
     (again,) = fetch(alias)

@@ -8,7 +8,7 @@ from typing import Any
 import jobexec
 from jobexec.models import FailureGroup
 from jobexec.operations.external import Fetch, activate_jobs, fail_external_job, throw_external_error
-from jobexec.operations.failure_groups import failure_groups
+from jobexec.operations.reports.failure_groups import failure_groups
 
 MINUTE = timedelta(minutes=1)
 

@@ -11,8 +11,8 @@ import jobexec
 from jobexec.exceptions import InvalidJob, NotAllowed
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExternalWorkerJob, Incident, SuspendedJob
 from jobexec.operations import suspend
-from jobexec.operations.external_fetch import activate_jobs, next_available, yield_jobs
-from jobexec.operations.external_types import Caller, Fetch
+from jobexec.operations.external.fetch import activate_jobs, next_available, yield_jobs
+from jobexec.operations.external.types import Caller, Fetch
 from tests.support.factories import make_job
 
 pytestmark = pytest.mark.every_database

@@ -12,9 +12,10 @@ import pytest
 import jobexec
 from jobexec import clock
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExternalWorkerJob, SuspendedJob
-from jobexec.operations import activate, external_fetch_statement, suspend
-from jobexec.operations.external_fetch import activate_jobs
-from jobexec.operations.external_types import Caller, Fetch
+from jobexec.operations import activate, suspend
+from jobexec.operations.external import fetch_statement
+from jobexec.operations.external.fetch import activate_jobs
+from jobexec.operations.external.types import Caller, Fetch
 
 pytestmark = [pytest.mark.databases("sqlite", "postgresql"), pytest.mark.every_database]
 
@@ -42,7 +43,7 @@ def outcome(alias: str, seed: int, disturb: Any, portable: bool, monkeypatch: An
 
 def story(alias: str, seed: int, disturb: Any, portable: bool, monkeypatch: Any, frozen: Any) -> Any:
     if portable:
-        monkeypatch.setattr(external_fetch_statement, "is_possible", lambda using, fetch: False)
+        monkeypatch.setattr(fetch_statement, "is_possible", lambda using, fetch: False)
     chance = random.Random(seed)
     made = [
         jobexec.external_job("payment", variables={"n": n}, using=alias, **chance.choice(OPTIONS)) for n in range(9)

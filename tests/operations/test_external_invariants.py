@@ -26,16 +26,7 @@ from jobexec.models import (
     JobType,
     SuspendedJob,
 )
-from jobexec.operations import (
-    activate,
-    cancel,
-    delete_jobs,
-    external_keys,
-    move_to_dead_letter,
-    requeue,
-    suspend,
-    sweep_suspensions,
-)
+from jobexec.operations import activate, cancel, delete_jobs, move_to_dead_letter, requeue, suspend, sweep_suspensions
 from jobexec.operations.external import (
     complete_external_job,
     extend_external_deadline,
@@ -47,6 +38,7 @@ from jobexec.operations.external import (
     unlock_external_job,
     yield_jobs,
 )
+from jobexec.operations.history import keys as external_keys
 from tests.support import tiers
 from tests.support.factories import fetch, make_external
 

@@ -26,8 +26,7 @@ from jobexec.models import (
     JobLog,
     SuspendedJob,
 )
-from jobexec.operations import activate, cancel, external_wake, failure_groups, move_to_dead_letter, suspend
-from jobexec.operations.deployments import write_job_definitions
+from jobexec.operations import activate, cancel, move_to_dead_letter, suspend
 from jobexec.operations.external import (
     Caller,
     complete_external_job,
@@ -37,6 +36,9 @@ from jobexec.operations.external import (
     unlock_external_job,
     yield_jobs,
 )
+from jobexec.operations.nodes.deployments import write_job_definitions
+from jobexec.operations.notify import wake_workers
+from jobexec.operations.reports import failure_groups
 from tests.support.factories import fetch, in_hands, make_external, reload, tables_of
 
 pytestmark = pytest.mark.every_database
@@ -82,7 +84,7 @@ def woken(alias, django_capture_on_commit_callbacks):
     def listen(using, types):
         found.append(set(types))
 
-    external_wake.add_worker_listener(listen)
+    wake_workers.add_worker_listener(listen)
 
     def during(call):
         found.clear()
@@ -91,7 +93,7 @@ def woken(alias, django_capture_on_commit_callbacks):
         return list(found)
 
     yield during
-    external_wake.remove_worker_listener(listen)
+    wake_workers.remove_worker_listener(listen)
 
 
 # Completing.

@@ -32,8 +32,8 @@ from jobexec.operations import (
     unlock,
 )
 from jobexec.operations.external import complete_external_job, fail_external_job
-from jobexec.operations.external_wake import add_worker_listener, remove_worker_listener
-from jobexec.operations.ranking import rank
+from jobexec.operations.notify.wake_workers import add_worker_listener, remove_worker_listener
+from jobexec.operations.values.ranking import rank
 from tests.support.factories import a_run, acquire, make_job, make_node, make_row, reload, table_of
 from tests.support.outside import MINUTE, fetch, held_by_worker, make_external, missed_by_worker
 

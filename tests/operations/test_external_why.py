@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from jobexec.operations import cancel, move_to_dead_letter, suspend
 from jobexec.operations.external import fail_external_job
-from jobexec.operations.why import why
+from jobexec.operations.why.explain import why
 from tests.support.factories import acquire, make_job
 from tests.support.outside import MINUTE, fetch, held_by_worker, make_external, missed_by_worker, seen
 

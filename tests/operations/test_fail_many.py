@@ -20,8 +20,9 @@ from jobexec.models import (
     SuspendedJob,
     TimerJob,
 )
-from jobexec.operations import cancel, fail_job, fail_jobs, release_jobs, suspend, transfer
-from jobexec.operations.progress import Progress, write_progress
+from jobexec.operations import cancel, fail_job, fail_jobs, release_jobs, suspend
+from jobexec.operations.rows import move_statement
+from jobexec.operations.rows.progress import Progress, write_progress
 from jobexec.retry import RetryPlan
 from tests.support.factories import a_failure, a_run, acquire, make_job, table_of, tables_of, work
 from tests.support.threads import Undo
@@ -126,7 +127,7 @@ def test_inside_the_database_they_end_as_through_python(alias, mixture, monkeypa
     configure(HISTORY_LEVEL=level)
     fast, found = undone(alias, lambda: fail_jobs(alias, mixture))
     with monkeypatch.context() as patch:
-        patch.setattr(transfer, "is_possible", lambda using: False)
+        patch.setattr(move_statement, "is_possible", lambda using: False)
         slow, found_slowly = undone(alias, lambda: fail_jobs(alias, mixture))
     assert found == found_slowly
     assert [type(job) for job in fast] == [type(job) for job in slow]

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from jobexec.models import DeadLetterJob, FailureGroup
-from jobexec.operations import counts
-from jobexec.operations.failure_groups import FailureCount, failure_groups, flush_failures
+from jobexec.operations.reports import counts
+from jobexec.operations.reports.failure_groups import FailureCount, failure_groups, flush_failures
 from tests.support.factories import make_row
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -6,11 +6,13 @@ import pytest
 from django.db import transaction
 
 from jobexec.models import AcquisitionLock, ExecutorNode
-from jobexec.operations import acquire, global_lock, recover_node
-from jobexec.operations.acquire import acquire_jobs
-from jobexec.operations.leases import NodeProfile, register_node
-from jobexec.operations.recover import release_owned
-from jobexec.operations.work import Scope
+from jobexec.operations import recover_node
+from jobexec.operations.acquire import acquire
+from jobexec.operations.acquire.acquire import acquire_jobs
+from jobexec.operations.nodes import cluster_lock
+from jobexec.operations.nodes.leases import NodeProfile, register_node
+from jobexec.operations.settle.recover import release_owned
+from jobexec.operations.values.acquired_job import Scope
 from tests.support.factories import locked_ids, make_job
 
 pytestmark = pytest.mark.every_database
@@ -26,7 +28,7 @@ def acquire_under_lock(alias, owner, limit=10):
 
 def confirmed(alias, owner, token):
     with transaction.atomic(alias):
-        return global_lock.confirm(alias, owner, token)
+        return cluster_lock.confirm(alias, owner, token)
 
 
 def lock(alias):
@@ -34,58 +36,58 @@ def lock(alias):
 
 
 def test_the_first_one_makes_the_row(alias):
-    assert global_lock.take(alias, "a", MINUTE) == 1
+    assert cluster_lock.take(alias, "a", MINUTE) == 1
     row = lock(alias)
     assert (row.name, row.lock_owner, row.token) == ("acquire-jobs", "a", 1)
 
 
 def test_one_has_it_until_he_frees_it(alias):
-    token = global_lock.take(alias, "a", MINUTE)
-    assert global_lock.take(alias, "b", MINUTE) is None
-    assert global_lock.release(alias, "a", token)
+    token = cluster_lock.take(alias, "a", MINUTE)
+    assert cluster_lock.take(alias, "b", MINUTE) is None
+    assert cluster_lock.release(alias, "a", token)
     assert lock(alias).lock_owner is None
-    assert global_lock.take(alias, "b", MINUTE) == token + 1
+    assert cluster_lock.take(alias, "b", MINUTE) == token + 1
 
 
 def test_the_holder_himself_may_take_it_again(alias):
     """After an error he cannot know whether it was freed."""
-    first = global_lock.take(alias, "a", MINUTE)
-    second = global_lock.take(alias, "a", MINUTE)
+    first = cluster_lock.take(alias, "a", MINUTE)
+    second = cluster_lock.take(alias, "a", MINUTE)
     assert second == first + 1
     assert not confirmed(alias, "a", first)
     assert confirmed(alias, "a", second)
 
 
 def test_it_is_taken_over_after_a_while(alias, frozen, caplog):
-    old = global_lock.take(alias, "a", MINUTE)
+    old = cluster_lock.take(alias, "a", MINUTE)
     frozen.tick(59)
-    assert global_lock.take(alias, "b", MINUTE) is None
+    assert cluster_lock.take(alias, "b", MINUTE) is None
     frozen.tick(1)
-    new = global_lock.take(alias, "b", MINUTE)
+    new = cluster_lock.take(alias, "b", MINUTE)
     assert new == old + 1
     assert "taken over from a" in caplog.text
     assert not confirmed(alias, "a", old), "the fence"
-    assert not global_lock.release(alias, "a", old), "and the successor's lock is not freed"
+    assert not cluster_lock.release(alias, "a", old), "and the successor's lock is not freed"
     assert lock(alias).lock_owner == "b"
 
 
 def test_fractions_of_a_second_count(alias, frozen):
     for _ in range(2):  # the first time makes the row
-        token = global_lock.take(alias, "a", timedelta(milliseconds=500))
+        token = cluster_lock.take(alias, "a", timedelta(milliseconds=500))
         assert token
         frozen.tick(0.4)
-        assert global_lock.take(alias, "b", MINUTE) is None, "not rounded down to nothing"
+        assert cluster_lock.take(alias, "b", MINUTE) is None, "not rounded down to nothing"
         frozen.tick(0.1)
-        token = global_lock.take(alias, "b", MINUTE)
+        token = cluster_lock.take(alias, "b", MINUTE)
         assert token
-        assert global_lock.release(alias, "b", token)
+        assert cluster_lock.release(alias, "b", token)
 
 
 def test_who_does_not_have_it_frees_nothing(alias):
-    assert not global_lock.release(alias, "a", 1), "there is not even a row"
-    token = global_lock.take(alias, "a", MINUTE)
-    assert not global_lock.release(alias, "b", token)
-    global_lock.release_of(alias, "b")
+    assert not cluster_lock.release(alias, "a", 1), "there is not even a row"
+    token = cluster_lock.take(alias, "a", MINUTE)
+    assert not cluster_lock.release(alias, "b", token)
+    cluster_lock.release_of(alias, "b")
     assert confirmed(alias, "a", token)
 
 
@@ -99,7 +101,7 @@ def test_acquires_and_frees(alias):
 
 def test_acquires_nothing_while_another_has_it(alias):
     make_job(alias)
-    global_lock.take(alias, "a", MINUTE)
+    cluster_lock.take(alias, "a", MINUTE)
     result = acquire_under_lock(alias, "b")
     assert (result.jobs, result.found, result.lock_taken) == ([], 0, True)
     assert locked_ids(alias) == set()
@@ -108,7 +110,7 @@ def test_acquires_nothing_while_another_has_it(alias):
 def test_one_who_stalled_acquires_nothing(alias, frozen, monkeypatch):
     """Between taking the lock and using it the holder is paused for longer than others wait."""
     make_job(alias)
-    take = global_lock.take
+    take = cluster_lock.take
 
     def stalled(using, owner, force_after):
         token = take(using, owner, force_after)
@@ -116,7 +118,7 @@ def test_one_who_stalled_acquires_nothing(alias, frozen, monkeypatch):
         assert take(using, "b", force_after) == token + 1
         return token
 
-    monkeypatch.setattr(acquire.global_lock, "take", stalled)
+    monkeypatch.setattr(acquire.cluster_lock, "take", stalled)
     result = acquire_under_lock(alias, "a")
     assert (result.jobs, result.lock_taken) == ([], True)
     assert locked_ids(alias) == set()
@@ -136,13 +138,13 @@ def test_an_error_frees_it(alias, monkeypatch):
 
 def test_a_dead_holder_frees_it_with_the_recovery(alias):
     node = register_node(alias, NodeProfile(name="here", threads=1, queue_size=1), timedelta(seconds=30))
-    global_lock.take(alias, node.lock_owner, MINUTE)
+    cluster_lock.take(alias, node.lock_owner, MINUTE)
     recover_node(alias, node)
     assert lock(alias).lock_owner is None
     assert not ExecutorNode.objects.using(alias).exists()
 
 
 def test_so_does_one_who_leaves(alias):
-    global_lock.take(alias, "a", MINUTE)
+    cluster_lock.take(alias, "a", MINUTE)
     release_owned(alias, "a")
     assert lock(alias).lock_owner is None

@@ -14,7 +14,7 @@ from django.urls import reverse
 from jobexec import clock, health
 from jobexec.models import ExecutorNode, Job, NodeState, TimerJob
 from jobexec.operations import acquire_jobs
-from jobexec.operations.work import Scope
+from jobexec.operations.values.acquired_job import Scope
 from tests.support.factories import LOCK_TIME, make_job, make_node, make_row
 
 

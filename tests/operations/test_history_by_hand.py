@@ -8,7 +8,7 @@ from django.db import transaction
 from jobexec import clock
 from jobexec.identifiers import uuid7
 from jobexec.models import HistoryJob, JobLog, LogState
-from jobexec.operations.history_by_hand import delete_history_jobs, write_history_now
+from jobexec.operations.manage.history_by_hand import delete_history_jobs, write_history_now
 from tests.support import threads
 
 

@@ -18,7 +18,7 @@ from jobexec.operations import (
     requeue,
     suspend,
 )
-from jobexec.operations.work import ALONE_FROM
+from jobexec.operations.values.acquired_job import ALONE_FROM
 from tests.support.factories import HANDLER, a_failure, a_run, acquire, make_job, make_node
 from tests.support.forms import MOVES, VERBS, move, verbs
 

@@ -22,8 +22,8 @@ from jobexec.operations import (
     suspend,
     trigger_due_timers,
 )
-from jobexec.operations.recover import mark_suspect_started, recover_node
-from jobexec.operations.unreadable import bury
+from jobexec.operations.rows.bury_unreadable import bury
+from jobexec.operations.settle.recover import mark_suspect_started, recover_node
 from tests.support.columns import VALUES
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_node, make_row, reload, table_of, work
 from tests.support.forms import MOVES, move

@@ -11,10 +11,11 @@ from django.test.utils import CaptureQueriesContext
 from jobexec import signals
 from jobexec.identifiers import uuid7
 from jobexec.models import SHARED_COLUMNS, Job, JobLog, JobType, TimerJob
-from jobexec.operations import create_job, create_jobs, insert
-from jobexec.operations.create import Pattern
-from jobexec.operations.insert import insert_rows, parameters
-from jobexec.operations.ranking import rank
+from jobexec.operations import create_job, create_jobs
+from jobexec.operations.enqueue.create import Pattern
+from jobexec.operations.sql import insert
+from jobexec.operations.sql.insert import insert_rows, parameters
+from jobexec.operations.values.ranking import rank
 from tests.support.columns import VALUES
 from tests.support.factories import HANDLER, make_job, make_row
 from tests.support.rerouted import rerouted

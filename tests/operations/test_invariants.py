@@ -38,7 +38,6 @@ from jobexec.operations import (
     activate,
     activate_batch,
     batch_progress,
-    batch_work,
     cancel,
     cancel_batch,
     complete_jobs,
@@ -59,11 +58,12 @@ from jobexec.operations import (
     trigger_due_timers,
     unlock,
 )
-from jobexec.operations.complete import complete_with_results
-from jobexec.operations.leases import declare_dead
-from jobexec.operations.recover import mark_suspect_started
-from jobexec.operations.suspensions import Suspensions
-from jobexec.operations.work import batches
+from jobexec.operations.batches import work as batch_work
+from jobexec.operations.nodes.leases import declare_dead
+from jobexec.operations.rows.suspension_cover import Suspensions
+from jobexec.operations.settle.complete import complete_with_results
+from jobexec.operations.settle.recover import mark_suspect_started
+from jobexec.operations.values.acquired_job import batches
 from tests.support import tiers
 from tests.support.factories import HANDLER, LEASE_TIME, a_failure, a_run, acquire, make_job, make_node
 

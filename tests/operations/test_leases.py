@@ -12,7 +12,7 @@ from django.db.models import Exists, Value
 from jobexec import clock, signals
 from jobexec.exceptions import NodeRefused
 from jobexec.models import ExecutorNode, NodeState
-from jobexec.operations.leases import (
+from jobexec.operations.nodes.leases import (
     NodeProfile,
     Renewal,
     declare_dead,
@@ -22,7 +22,7 @@ from jobexec.operations.leases import (
     renew_lease,
     synchronise_clock,
 )
-from jobexec.operations.server_time import database_time
+from jobexec.operations.sql.server_time import database_time
 from tests.support.factories import LEASE_TIME, make_node
 
 pytestmark = pytest.mark.every_database
@@ -164,7 +164,7 @@ def test_the_time_is_the_databases(alias, frozen):
 @servers
 def test_a_pause_on_the_way_to_the_database_puts_no_clock_ahead(alias, monkeypatch, frozen):
     """Counting half of the round trip, a node that was paused for a minute would take others for dead too soon."""
-    from jobexec.operations import server_time
+    from jobexec.operations.sql import server_time
 
     frozen.__exit__(None, None, None)
     passed = [100.0]
@@ -184,7 +184,7 @@ def test_a_pause_on_the_way_to_the_database_puts_no_clock_ahead(alias, monkeypat
 
 @servers
 def test_a_wrong_clock_of_the_node_does_not_matter(alias, monkeypatch, frozen):
-    from jobexec.operations import server_time
+    from jobexec.operations.sql import server_time
 
     frozen.__exit__(None, None, None)
     wrong = datetime(2031, 1, 1, tzinfo=UTC)

@@ -10,8 +10,8 @@ import pytest
 from jobexec.exceptions import JobNotFound
 from jobexec.models import Job
 from jobexec.operations import acquire_jobs, release_jobs
-from jobexec.operations.walk import Walk
-from jobexec.operations.work import LONG, Scope
+from jobexec.operations.acquire.cursor import Walk
+from jobexec.operations.values.acquired_job import LONG, Scope
 from tests.support import databases
 from tests.support.factories import LOCK_TIME, make_row
 
@@ -66,7 +66,7 @@ import django
 django.setup()
 from datetime import timedelta
 from jobexec.operations import acquire_jobs
-from jobexec.operations.work import Scope
+from jobexec.operations.values.acquired_job import Scope
 acquire_jobs("default", "nobody", 1, Scope(categories=("none",)), lock_time=timedelta(minutes=5))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 jobs = acquire_jobs("default", "one", 200, Scope(), lock_time=timedelta(minutes=5)).jobs

@@ -6,8 +6,8 @@ import pytest
 
 from jobexec.clock import FrozenClock
 from jobexec.models import MeterLog
-from jobexec.operations import meters
-from jobexec.operations.meter_totals import MeterTotals
+from jobexec.operations.reports import meters
+from jobexec.operations.reports.meter_totals import MeterTotals
 
 NOW = datetime(2026, 3, 1, 12, 7, tzinfo=UTC)
 KEY = (meters.JOB_SUCCESSFUL, "a")

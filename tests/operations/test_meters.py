@@ -8,9 +8,9 @@ from django.db import transaction
 
 from jobexec.clock import FrozenClock
 from jobexec.models import MeterLog
-from jobexec.operations import meters
-from jobexec.operations.histogram import BOUNDS, KEYS, counts_by_key, quantile
-from jobexec.operations.meter_roll_up import BEGINNING
+from jobexec.operations.reports import meters
+from jobexec.operations.reports.meter_roll_up import BEGINNING
+from jobexec.operations.values.histogram import BOUNDS, KEYS, counts_by_key, quantile
 
 pytestmark = pytest.mark.every_database
 
@@ -135,7 +135,7 @@ def test_what_is_older_than_its_time_to_live_becomes_one_row(alias, settings):
 
 
 def test_many_rows_are_rolled_up_in_pages(alias, monkeypatch):
-    monkeypatch.setattr("jobexec.operations.meter_roll_up._PAGE", 3)
+    monkeypatch.setattr("jobexec.operations.reports.meter_roll_up._PAGE", 3)
     for minutes in range(10):
         flush(alias, 4 * HOUR + minutes * MINUTE, 2**minutes, key=str(minutes % 2))
     meters.roll_up(alias)
@@ -150,7 +150,7 @@ def test_who_is_killed_while_he_rolls_up_changes_no_sum(alias, monkeypatch):
 
     flush(alias, 3 * HOUR, 1)
     flush(alias, 3 * HOUR, 2, reporter="two")
-    monkeypatch.setattr("jobexec.operations.meter_roll_up.delete_rows", killed)
+    monkeypatch.setattr("jobexec.operations.reports.meter_roll_up.delete_rows", killed)
     with pytest.raises(KeyboardInterrupt), transaction.atomic(using=alias):
         meters.roll_up(alias)
     assert meters.total(alias, meters.JOB_SUCCESSFUL) == 3

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from jobexec import metrics
 from jobexec.clock import FrozenClock
 from jobexec.models import DeadLetterJob, ExecutorNode, Incident, Job, NodeState, Scope, Suspension, TimerJob
-from jobexec.operations import counts, meters
+from jobexec.operations.reports import counts, meters
 from tests.support.databases import ROOT
 from tests.support.factories import make_row
 

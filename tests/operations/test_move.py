@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from jobexec.models import JOB_TABLES, SHARED_COLUMNS, DeadLetterJob, Job, SuspendedJob, TimerJob
-from jobexec.operations.move import (
+from jobexec.operations.rows.move import (
     move,
     move_all,
     move_to_dead_letter,
@@ -13,7 +13,7 @@ from jobexec.operations.move import (
     move_to_suspended,
     move_to_timer,
 )
-from jobexec.operations.ranking import rank
+from jobexec.operations.values.ranking import rank
 from tests.support.columns import CHANGED_BY_MOVES, LATER, NOW, VALUES
 from tests.support.factories import make_row, tables_of
 

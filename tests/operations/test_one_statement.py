@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from jobexec import clock
 from jobexec.models import JOB_TABLES, ExclusiveLock, Job, Suspension
 from jobexec.operations import acquire_jobs
-from jobexec.operations.one_statement import lock_plain_page
-from jobexec.operations.walk import Position, Walk
-from jobexec.operations.work import Scope, batches
+from jobexec.operations.acquire.cursor import Position, Walk
+from jobexec.operations.acquire.statement import lock_plain_page
+from jobexec.operations.values.acquired_job import Scope, batches
 from tests.support import tiers
 from tests.support.factories import LOCK_TIME, make_row
 

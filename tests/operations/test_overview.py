@@ -19,10 +19,12 @@ from jobexec.models import (
     SuspendedJob,
     TimerJob,
 )
-from jobexec.operations import counts, requeue, server_time, suspend
-from jobexec.operations.leases import declare_dead
+from jobexec.operations import requeue, suspend
+from jobexec.operations.nodes.leases import declare_dead
 from jobexec.operations.overview import overview
 from jobexec.operations.problems import problems
+from jobexec.operations.reports import counts
+from jobexec.operations.sql import server_time
 from tests.support.factories import HANDLER, acquire, make_job, make_node, make_row
 
 MINUTE = timedelta(minutes=1)

@@ -10,9 +10,9 @@ from django.test.utils import CaptureQueriesContext
 
 from jobexec.exceptions import InvalidQuery
 from jobexec.models import JOB_TABLES, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
-from jobexec.operations.query import STATES, JobQuery
-from jobexec.operations.query_find import ORDERS, walk
-from jobexec.operations.selections import describe, resolve
+from jobexec.operations.query.job_query import STATES, JobQuery
+from jobexec.operations.query.search import ORDERS, walk
+from jobexec.operations.query.stored_filter import describe, resolve
 from tests.support.factories import make_row
 
 pytestmark = pytest.mark.every_database
@@ -227,7 +227,7 @@ class TestOrder:
 
 class TestWalk:
     def test_reads_in_pages_in_the_order_of_age(self, alias, monkeypatch):
-        monkeypatch.setattr("jobexec.operations.query_find._PAGE", 2)
+        monkeypatch.setattr("jobexec.operations.query.search._PAGE", 2)
         rows = [make_row(table, alias) for table in (Job, TimerJob, Job, TimerJob, Job, Job)]
         found = walk([JobQuery().queryset(table, alias) for table in JOB_TABLES])
         assert [row.pk for row in found] == [row.pk for row in rows]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobexec.exceptions import InvalidJob
-from jobexec.operations.ranking import MAX_PRIORITY, check_priority, rank, reranked
+from jobexec.operations.values.ranking import MAX_PRIORITY, check_priority, rank, reranked
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 moments = st.integers(-(10**9), 10**9).map(lambda ms: NOW + timedelta(milliseconds=ms))

@@ -12,8 +12,8 @@ from jobexec.executor.execute_now import execute_now
 from jobexec.executor.execution import failure_of
 from jobexec.models import DeadLetterJob, HistoryJob, Incident, Job, JobLog, JobType, LogState
 from jobexec.operations import delete_jobs, find_job, requeue, retry_now, set_due_date, set_retries
-from jobexec.operations.history_jobs import next_history_date, write_history
-from jobexec.operations.wake import HISTORY, add_listener, remove_listener
+from jobexec.operations.maintenance.history_jobs import next_history_date, write_history
+from jobexec.operations.notify.wake import HISTORY, add_listener, remove_listener
 from jobexec.retry import RetryPlan
 from tests.support.factories import make_row, table_of
 
@@ -318,7 +318,7 @@ def test_a_handler_that_loses_the_connection_costs_only_its_own_records(alias, w
 @pytest.mark.transactional
 def test_a_death_on_the_way_leaves_the_rows_as_they_were(alias, writer, monkeypatch):
     record(alias, "a")
-    monkeypatch.setattr("jobexec.operations.history_jobs.delete_rows", lambda rows: 1 / 0)
+    monkeypatch.setattr("jobexec.operations.maintenance.history_jobs.delete_rows", lambda rows: 1 / 0)
     write_history(alias, 10, writer)
     assert written(alias) == []
     monkeypatch.undo()

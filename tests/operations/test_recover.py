@@ -17,9 +17,9 @@ from jobexec.operations import (
     suspend,
     trigger_due_timers,
 )
-from jobexec.operations.leases import declare_dead
-from jobexec.operations.recover import lock_for, mark_suspect_started, release_owned
-from jobexec.operations.work import ALONE_FROM
+from jobexec.operations.nodes.leases import declare_dead
+from jobexec.operations.settle.recover import lock_for, mark_suspect_started, release_owned
+from jobexec.operations.values.acquired_job import ALONE_FROM
 from tests.support.factories import (
     LEASE_TIME,
     LOCK_TIME,
@@ -183,7 +183,7 @@ def test_other_nodes_jobs_are_left_alone(alias, frozen):
 
 
 def test_more_than_a_page_is_recovered(alias, frozen, monkeypatch):
-    from jobexec.operations import recover
+    from jobexec.operations.settle import recover
 
     monkeypatch.setattr(recover, "_PAGE", 3)
     node = make_node(alias)

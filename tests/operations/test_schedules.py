@@ -10,13 +10,13 @@ from jobexec.clock import FrozenClock
 from jobexec.exceptions import HandlerNotFound, InvalidJob, InvalidSchedule, ScheduleNotFound
 from jobexec.handlers import registry
 from jobexec.models import WITHDRAWN, DeadLetterJob, Job, JobDefinition, Schedule, ScheduleFiring, TimerJob
-from jobexec.operations import clean_up_history, fail_job, schedule_firing, schedules, trigger_due_timers
-from jobexec.operations.batch_jobs import EXECUTION
-from jobexec.operations.leases import NodeProfile, register_node
-from jobexec.operations.schedule_firing import fire_due, next_schedule_time
-from jobexec.operations.schedule_jobs import scheduled_jobs
-from jobexec.operations.schedule_sync import FORGOTTEN, Declared, sync_schedules
-from jobexec.operations.schedules import (
+from jobexec.operations import clean_up_history, fail_job, trigger_due_timers
+from jobexec.operations.batches.jobs import EXECUTION
+from jobexec.operations.nodes.leases import NodeProfile, register_node
+from jobexec.operations.schedules import firing, manage
+from jobexec.operations.schedules.firing import fire_due, next_schedule_time
+from jobexec.operations.schedules.jobs import scheduled_jobs
+from jobexec.operations.schedules.manage import (
     delete_schedule,
     fire_now,
     save_schedule,
@@ -25,6 +25,7 @@ from jobexec.operations.schedules import (
     set_enabled,
     upcoming,
 )
+from jobexec.operations.schedules.sync import FORGOTTEN, Declared, sync_schedules
 from tests.support.factories import a_failure, a_run, acquire, make_job
 from tests.support.killed import Killed, killed_at
 
@@ -149,7 +150,7 @@ class TestSaving:
         assert "No handler 'elsewhere'" in schedule_problem(reload(alias))
 
     def test_of_two_who_save_the_same_name_at_once_the_last_wins(self, alias, monkeypatch):
-        look, others = schedules._locked_or_new, iter(["R/PT2H"])
+        look, others = manage._locked_or_new, iter(["R/PT2H"])
 
         def look_too_early(using, name):
             found = look(using, name)
@@ -157,7 +158,7 @@ class TestSaving:
                 save(alias, expression)
             return found
 
-        monkeypatch.setattr(schedules, "_locked_or_new", look_too_early)
+        monkeypatch.setattr(manage, "_locked_or_new", look_too_early)
         save(alias, "R/PT3H")
         assert [row.expression for row in Schedule.objects.using(alias)] == ["R/PT3H"]
 
@@ -324,7 +325,7 @@ class TestFiring:
         assert "what is missed is treated as its misfire policy says: skip" in caplog.text
 
     def test_all_goes_on_in_the_next_transaction(self, alias, frozen, monkeypatch):
-        monkeypatch.setattr(schedule_firing, "TIMES", 4)
+        monkeypatch.setattr(firing, "TIMES", 4)
         save(alias, misfire="all")
         frozen.tick(timedelta(hours=10))
         rounds = [fire(alias) for _ in range(4)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jobexec.exceptions import InvalidJob
 from jobexec.models import JOB_TABLES, DeadLetterJob, HistoryJob, Job, Suspension, TimerJob
-from jobexec.operations.selections import MAX_VALUES, describe, described_ids, resolve, tenant_of
+from jobexec.operations.query.stored_filter import MAX_VALUES, describe, described_ids, resolve, tenant_of
 from tests.support.factories import make_row
 
 pytestmark = pytest.mark.every_database

@@ -9,7 +9,8 @@ import pytest
 from jobexec import clock, external_job, job
 from jobexec.handlers import registry
 from jobexec.models import ExternalWorkerJob, Job, TimerJob
-from jobexec.operations import server_time, set_due_date
+from jobexec.operations import set_due_date
+from jobexec.operations.sql import server_time
 
 pytestmark = pytest.mark.databases("postgresql", "mariadb")
 

@@ -17,8 +17,8 @@ from jobexec.operations import (
     sweep_suspensions,
     trigger_due_timers,
 )
-from jobexec.operations.suspend import lift
-from jobexec.operations.why import why
+from jobexec.operations.manage.suspend import lift
+from jobexec.operations.why.explain import why
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, reload, table_of, tables_of, work
 
 pytestmark = pytest.mark.every_database
@@ -161,7 +161,7 @@ def test_names_that_differ_only_in_case_are_different(alias):
 
 
 def test_many_pages(alias, monkeypatch):
-    monkeypatch.setattr(sys.modules["jobexec.operations.sweep"], "_PAGE", 3)
+    monkeypatch.setattr(sys.modules["jobexec.operations.manage.suspension_sweep"], "_PAGE", 3)
     for number in range(10):
         make_job(alias, tenant_id="t", due_date=LATER if number % 3 else None)
     assert suspend(tenant_id="t", using=alias) == 10

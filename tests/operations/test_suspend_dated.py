@@ -17,10 +17,10 @@ from jobexec.operations import (
     release_jobs,
     requeue,
     suspend,
-    suspensions,
     sweep_suspensions,
     trigger_due_timers,
 )
+from jobexec.operations.rows import suspension_cover
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, reload, table_of, tables_of, work
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -342,13 +342,13 @@ def test_what_is_said_of_a_single_job(alias):
 
 
 def test_dates_of_many_single_jobs_are_not_all_read_for_every_page(alias, monkeypatch, frozen):
-    monkeypatch.setattr(suspensions, "_FEW", 1)
+    monkeypatch.setattr(suspension_cover, "_FEW", 1)
     suspend([make_job(alias).pk for _ in range(3)], until=SOON, using=alias)
     suspend(tenant_id="x", using=alias)
     ours, tenants = make_job(alias), make_job(alias, tenant_id="x")
     Suspension.objects.using(alias).create(scope=Scope.JOB, value=str(ours.pk))
     free = make_job(alias)
-    seen = suspensions.Suspensions.of(alias, [ours.pk, free.pk])
+    seen = suspension_cover.Suspensions.of(alias, [ours.pk, free.pk])
     assert (seen.cover(ours), seen.cover(tenants), seen.cover(free)) == (True, True, False)
     assert taken(alias) == {free.pk}
 

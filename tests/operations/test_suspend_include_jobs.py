@@ -119,7 +119,7 @@ def test_it_is_widened_and_never_narrowed(alias, frozen):
 
 def test_a_sweep_that_is_overtaken_by_the_widening_leaves_the_rest_to_the_next(alias, frozen):
     """A node has read the narrow suspension, and says that it is done with the wide one."""
-    from jobexec.operations.sweep import begin
+    from jobexec.operations.manage.suspension_sweep import begin
 
     old = make_job(alias, tenant_id="x")
     frozen.tick()

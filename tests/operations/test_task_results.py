@@ -17,16 +17,16 @@ from jobexec.operations import (
     recover_node,
     release_jobs,
     requeue,
-    task_attempts,
     trigger_due_timers,
-    unreadable,
 )
-from jobexec.operations.complete import complete_with_results
-from jobexec.operations.failure import Failure
-from jobexec.operations.leases import declare_dead
-from jobexec.operations.return_values import encode_return_value
-from jobexec.operations.run import Run
-from jobexec.operations.task_results import find_task_result
+from jobexec.operations.history import task_attempts
+from jobexec.operations.nodes.leases import declare_dead
+from jobexec.operations.rows import bury_unreadable
+from jobexec.operations.settle.complete import complete_with_results
+from jobexec.operations.tasks.results import find_task_result
+from jobexec.operations.tasks.return_values import encode_return_value
+from jobexec.operations.values.failure import Failure
+from jobexec.operations.values.run import Run
 from tests.support import forms
 from tests.support.factories import LEASE_TIME, LOCK_TIME, a_run, acquire, make_job, make_node, make_row, work
 
@@ -151,7 +151,7 @@ def test_a_job_of_no_backend_keeps_nothing(alias, form):
 
 
 def test_large_results_go_in_several_statements_and_one_transaction(alias, monkeypatch):
-    monkeypatch.setattr("jobexec.operations.complete._LETTERS", 10)
+    monkeypatch.setattr("jobexec.operations.settle.complete._LETTERS", 10)
     jobs = [task(alias) for _ in range(3)]
     with pytest.raises((DataError, ValueError)), transaction.atomic(using=alias):
         complete(alias, (jobs[0], '"1234567890"'), (jobs[1], '"1234567890"'), (jobs[2], "no JSON"))
@@ -250,7 +250,7 @@ def test_conflicts_count_as_attempts_and_an_unknown_handler_does_not(alias, form
 
 def test_errors_are_bounded_and_no_text_is_too_strange(alias, form, monkeypatch, frozen):
     for name, most in (("FIRST_ERRORS", 1), ("LAST_ERRORS", 2), ("WORKERS", 4)):
-        monkeypatch.setattr(f"jobexec.operations.result_rows.{name}", most)
+        monkeypatch.setattr(f"jobexec.operations.history.task_rows.{name}", most)
     job = task(alias, retries=99)
     for number in range(6):
         stack = f"{number}\x00\ud800" + "x" * 50_000
@@ -333,7 +333,7 @@ def test_moved_to_the_dead_letters_by_hand(alias, form, told, django_capture_on_
 def test_a_row_that_cannot_be_read(alias, told, django_capture_on_commit_callbacks):
     row = make_row(TimerJob, alias, **TASK, retry_plan="PT1S")
     with django_capture_on_commit_callbacks(using=alias, execute=True):
-        assert unreadable.bury(alias, TimerJob, row.pk, "It is broken.")
+        assert bury_unreadable.bury(alias, TimerJob, row.pk, "It is broken.")
     (error,) = find_task_result(row.pk, alias).errors
     assert error["exception_class_path"] == "jobexec.exceptions.UnreadableJob"
     assert TaskResult.objects.using(alias).get().status == "FAILED"
@@ -418,6 +418,6 @@ def test_a_result_that_cannot_be_read_keeps_no_job_from_its_end(alias):
     TaskResult.objects.using(alias).create(id=row.pk, **columns)
     with connections[alias].cursor() as cursor:  # more digits than Python reads
         cursor.execute(f"UPDATE {TaskResult._meta.db_table} SET errors = %s", [f"[{'1' * 5000}]"])
-    assert unreadable.bury(alias, TimerJob, row.pk)
+    assert bury_unreadable.bury(alias, TimerJob, row.pk)
     assert DeadLetterJob.objects.using(alias).get().task_backend == "default"
     assert find_task_result(row.pk, alias).status == "FAILED"

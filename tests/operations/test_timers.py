@@ -6,8 +6,9 @@ import pytest
 from django.db import OperationalError
 
 from jobexec.models import Job, SuspendedJob, TimerJob
-from jobexec.operations import next_due_date, suspend, transfer, trigger_due_timers
-from jobexec.operations.ranking import rank
+from jobexec.operations import next_due_date, suspend, trigger_due_timers
+from jobexec.operations.rows import move_statement
+from jobexec.operations.values.ranking import rank
 from tests.support.factories import acquire, make_job, make_row, tables_of
 
 pytestmark = pytest.mark.every_database
@@ -79,7 +80,7 @@ def test_a_move_that_fails_leaves_the_timers_for_the_next_round(alias, frozen, m
 
     with monkeypatch.context() as patch:
         patch.setattr(type(Job._base_manager.all()), "bulk_create", away)
-        patch.setattr(transfer, "delete_rows", away)
+        patch.setattr(move_statement, "delete_rows", away)
         with pytest.raises(OperationalError):
             trigger_due_timers(alias, 10)
     assert tables_of(alias) == {row.pk: [TimerJob] for row in rows}

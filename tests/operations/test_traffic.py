@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jobexec import clock
-from jobexec.operations import meters
 from jobexec.operations.overview import overview
-from jobexec.operations.traffic import traffic
+from jobexec.operations.reports import meters
+from jobexec.operations.reports.throughput import traffic
 
 HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)
 

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from jobexec.clock import FrozenClock
 from jobexec.models import JOB_TABLES, DeadLetterJob, Job, SuspendedJob, TimerJob
-from jobexec.operations import suspend, transfer, trigger_due_timers
-from jobexec.operations.locking import atomic
-from jobexec.operations.move import move_all
-from jobexec.operations.ranking import rank
+from jobexec.operations import suspend, trigger_due_timers
+from jobexec.operations.rows import move_statement
+from jobexec.operations.rows.move import move_all
+from jobexec.operations.sql.locks import atomic
+from jobexec.operations.values.ranking import rank
 from tests.support.columns import NOW, VALUES
 from tests.support.factories import make_job, make_row, tables_of
 from tests.support.threads import Undo
@@ -43,7 +44,7 @@ def both(alias, act, monkeypatch):
     """What `act` writes in each of the two ways."""
     fast = undone(alias, act)
     with monkeypatch.context() as patch:
-        patch.setattr(transfer, "is_possible", lambda using: False)
+        patch.setattr(move_statement, "is_possible", lambda using: False)
         slow = undone(alias, act)
     return fast, slow
 
@@ -63,7 +64,7 @@ def test_every_move(alias, frozen, source, to, columns):
 
     def fast():
         with atomic(alias):
-            transfer.transfer(alias, source, to, ids[:2], changes, {pk: each[pk] for pk in ids[:2]})
+            move_statement.transfer(alias, source, to, ids[:2], changes, {pk: each[pk] for pk in ids[:2]})
 
     found = undone(alias, fast)
     assert found == undone(alias, slowly)
@@ -72,7 +73,7 @@ def test_every_move(alias, frozen, source, to, columns):
 
 def test_nothing_is_moved_without_a_row(alias, django_assert_num_queries):
     with django_assert_num_queries(0, using=alias):
-        transfer.transfer(alias, TimerJob, Job, [])
+        move_statement.transfer(alias, TimerJob, Job, [])
 
 
 def test_texts_that_a_statement_could_take_for_something_else(alias):
@@ -85,7 +86,7 @@ def test_texts_that_a_statement_could_take_for_something_else(alias):
 
         def act(each=each):
             with atomic(alias):
-                transfer.transfer(alias, Job, TimerJob, list(each), {}, each)
+                move_statement.transfer(alias, Job, TimerJob, list(each), {}, each)
 
         found = undone(alias, act)
         assert found[row.pk][1]["exception_message"] == value
@@ -138,7 +139,7 @@ MOMENTS = st.datetimes(datetime(1800, 1, 1), datetime(9999, 1, 1), timezones=st.
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_rank_in_sql_is_the_rank(alias, configure, due, priority, ageing):
     configure(engine={"PRIORITY_AGEING": ageing})
-    text, parameters = transfer.rank_sql(alias, due)
+    text, parameters = move_statement.rank_sql(alias, due)
     for moment in (due, None):
         with transaction.atomic(alias), connections[alias].cursor() as cursor:
             moments = {"postgresql": "%s::timestamptz", "mariadb": "CAST(%s AS DATETIME(6))"}

@@ -21,7 +21,7 @@ from jobexec.operations import (
     set_retries,
     suspend,
 )
-from jobexec.operations.key_cleanup import freeing_keys
+from jobexec.operations.maintenance.key_cleanup import freeing_keys
 from tests.support.factories import a_failure, a_run, acquire, reload, table_of
 from tests.support.threads import finish, held, start, wait_until_waiting
 

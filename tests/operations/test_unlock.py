@@ -7,9 +7,10 @@ import pytest
 
 from jobexec import clock
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, NodeState, SuspendedJob, TimerJob
-from jobexec.operations import complete_jobs, recover_node, server_time, unlock
-from jobexec.operations.leases import renew_lease
-from jobexec.operations.recover import mark_suspect_started
+from jobexec.operations import complete_jobs, recover_node, unlock
+from jobexec.operations.nodes.leases import renew_lease
+from jobexec.operations.settle.recover import mark_suspect_started
+from jobexec.operations.sql import server_time
 from tests.support.factories import LEASE_TIME, a_run, acquire, make_job, make_node, make_row, reload, table_of, work
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -69,7 +70,7 @@ def test_of_a_node_that_is_declared_dead_and_of_one_that_has_no_row(alias, froze
 
 
 def test_a_node_that_comes_back_at_this_moment_keeps_its_jobs(alias, frozen, monkeypatch):
-    module = import_module("jobexec.operations.unlock")
+    module = import_module("jobexec.operations.manage.unlock")
     recover_job = module.recover_job
     node = make_node(alias)
     job = work(alias, node.lock_owner)

@@ -7,9 +7,10 @@ import pytest
 from django.db import connections
 
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, TimerJob
-from jobexec.operations import recover_node, transfer, trigger_due_timers
-from jobexec.operations.leases import declare_dead
-from jobexec.operations.recover import release_strays
+from jobexec.operations import recover_node, trigger_due_timers
+from jobexec.operations.nodes.leases import declare_dead
+from jobexec.operations.rows import move_statement
+from jobexec.operations.settle.recover import release_strays
 from tests.support.factories import LEASE_TIME, acquire, locked_ids, make_job, make_node, make_row, tables_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -40,7 +41,7 @@ def absurd(request, alias):
 
 @pytest.mark.transactional
 def test_timers_go_on(alias, absurd, frozen, monkeypatch):
-    monkeypatch.setattr(transfer, "is_possible", lambda using: False)
+    monkeypatch.setattr(move_statement, "is_possible", lambda using: False)
     good = make_job(alias, due_date=NOW + timedelta(seconds=2))
     broken = make_job(alias, due_date=NOW + timedelta(seconds=1), handler_type="broken")
     spoil(alias, broken, *absurd)

@@ -10,7 +10,15 @@ from django.db import connections, transaction
 from jobexec import clock, signals
 from jobexec.models import DeadLetterJob, Job, SuspendedJob, TimerJob
 from jobexec.operations import activate, complete_jobs, create_jobs, release_jobs, requeue, retry_now, set_due_date
-from jobexec.operations.wake import CHANNEL, EVERYTHING, JOBS, TIMERS, add_listener, remove_listener, wake_on_commit
+from jobexec.operations.notify.wake import (
+    CHANNEL,
+    EVERYTHING,
+    JOBS,
+    TIMERS,
+    add_listener,
+    remove_listener,
+    wake_on_commit,
+)
 from tests.support.factories import HANDLER, a_run, acquire, make_job, make_row, work
 from tests.support.waiting import TIMEOUT
 
@@ -225,7 +233,7 @@ def test_postgresql_is_notified(alias, configure, notify):
 
 @pytest.mark.databases("postgresql")
 def test_a_failing_notify_is_only_said(alias, monkeypatch, caplog):
-    monkeypatch.setattr("jobexec.operations.wake.CHANNEL", "not a channel")
+    monkeypatch.setattr("jobexec.operations.notify.wake.CHANNEL", "not a channel")
     with transaction.atomic(alias):
         make_job(alias)
     assert "executors will find the job by polling" in caplog.text

@@ -7,8 +7,8 @@ import pytest
 
 from jobexec.models import Job
 from jobexec.operations import acquire_jobs
-from jobexec.operations.walk import Position, Walk
-from jobexec.operations.work import Scope
+from jobexec.operations.acquire.cursor import Position, Walk
+from jobexec.operations.values.acquired_job import Scope
 from tests.support.factories import LOCK_TIME, make_row
 
 pytestmark = pytest.mark.every_database

@@ -36,10 +36,10 @@ from jobexec.operations import (
     suspend,
     unregister_deployment,
 )
-from jobexec.operations import why as why_module
-from jobexec.operations.global_lock import ACQUIRE_JOBS
-from jobexec.operations.recover import lock_for
-from jobexec.operations.why import why
+from jobexec.operations.nodes.cluster_lock import ACQUIRE_JOBS
+from jobexec.operations.settle.recover import lock_for
+from jobexec.operations.why import explain as why_module
+from jobexec.operations.why.explain import why
 from tests.support.databases import ROOT
 from tests.support.factories import HANDLER, a_failure, a_run, acquire, make_job, make_node, make_row, work
 
@@ -242,8 +242,8 @@ class TestInFront:
         assert "About 1 job of" in reason(second, alias).text
 
     def test_counting_ends(self, alias, monkeypatch):
-        monkeypatch.setattr("jobexec.operations.why_facts.MOST_IN_FRONT", 2)
-        monkeypatch.setattr("jobexec.operations.why_waiting.MOST_IN_FRONT", 2)
+        monkeypatch.setattr("jobexec.operations.why.facts.MOST_IN_FRONT", 2)
+        monkeypatch.setattr("jobexec.operations.why.waiting.MOST_IN_FRONT", 2)
         live(alias)
         for _ in range(5):
             job = make_job(alias)
@@ -600,7 +600,7 @@ def test_every_code_is_explained():
     text = (ROOT / "docs/reference/commands.md").read_text()
     rows = text.partition("(jobs-why)=")[2].partition("\n## ")[0]
     explained = set(re.findall(r"`([a-z_]+)`", "".join(re.findall(r"^\| (`.*?) \|", rows, re.MULTILINE))))
-    sources = "".join(path.read_text() for path in (ROOT / "jobexec/operations").glob("why_*.py"))
+    sources = "".join(path.read_text() for path in (ROOT / "jobexec/operations/why").glob("*.py"))
     assert explained - {"in_hand", "running", "suspended_by_scope"} == _codes(sources)
 
 

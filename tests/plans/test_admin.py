@@ -29,7 +29,7 @@ from jobexec.models import (
     TaskResult,
     TimerJob,
 )
-from jobexec.operations.counts import COUNT_LIMIT
+from jobexec.operations.reports.counts import COUNT_LIMIT
 
 # ANALYZE TABLE commits on MariaDB, so nothing here could be rolled back.
 pytestmark = [pytest.mark.transactional, pytest.mark.slow]

@@ -12,8 +12,7 @@ from django.db import connections, transaction
 
 from jobexec import clock
 from jobexec.models import ExternalWorkerJob
-from jobexec.operations import external_fetch_statement
-from jobexec.operations.external import Fetch, activate_jobs, next_available
+from jobexec.operations.external import Fetch, activate_jobs, fetch_statement, next_available
 from tests.support.factories import make_row
 
 from .test_plans import ANALYZE, ROWS, UUIDS, plans, quoted_column
@@ -87,7 +86,7 @@ def rows_read(alias: str) -> int:
 @pytest.mark.parametrize("form", ["any", "portable"])
 def test_a_fetch_reads_what_it_brings(alias: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if form == "portable":
-        monkeypatch.setattr(external_fetch_statement, "is_possible", lambda using, fetch: False)
+        monkeypatch.setattr(fetch_statement, "is_possible", lambda using, fetch: False)
     crowd(alias)
     expected = first_five(alias)
     with counted(alias) as read:
@@ -98,7 +97,7 @@ def test_a_fetch_reads_what_it_brings(alias: str, form: str, monkeypatch: pytest
 
 @pytest.mark.databases("sqlite")
 def test_the_plan_follows_the_index(alias: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(external_fetch_statement, "is_possible", lambda using, fetch: False)
+    monkeypatch.setattr(fetch_statement, "is_possible", lambda using, fetch: False)
     crowd(alias)
     first_five(alias)
     for plan in plans(alias, ExternalWorkerJob, lambda: activate_jobs(alias, FETCH)):

@@ -15,7 +15,8 @@ from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from jobexec.models import Job
-from jobexec.operations import one_statement, release_jobs
+from jobexec.operations import release_jobs
+from jobexec.operations.acquire import statement as one_statement
 from tests.support.factories import acquire, make_row
 
 from .test_plans import ANALYZE, ROWS, UUIDS, quoted, quoted_column

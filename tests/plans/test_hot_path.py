@@ -29,11 +29,11 @@ from jobexec.operations import (
     release_jobs,
     trigger_due_timers,
 )
-from jobexec.operations.leases import renew_lease
-from jobexec.operations.look import questions, questions_about_deployments
-from jobexec.operations.recover import recover_node, release_strays
-from jobexec.operations.walk import Walk
-from jobexec.operations.work import AcquiredJob, Scope
+from jobexec.operations.acquire.cursor import Walk
+from jobexec.operations.maintenance.heartbeat_probes import questions, questions_about_deployments
+from jobexec.operations.nodes.leases import renew_lease
+from jobexec.operations.settle.recover import recover_node, release_strays
+from jobexec.operations.values.acquired_job import AcquiredJob, Scope
 from tests.support.factories import HANDLER, LEASE_TIME, LOCK_TIME, a_failure, a_run, make_job, make_node, make_row
 
 from .test_foreign_rows import flat

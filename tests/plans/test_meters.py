@@ -8,8 +8,8 @@ from django.db import connections
 
 from jobexec import clock
 from jobexec.models import DeadLetterJob, FailureGroup, MeterLog
-from jobexec.operations import meters
-from jobexec.operations.failure_groups import failure_groups
+from jobexec.operations.reports import meters
+from jobexec.operations.reports.failure_groups import failure_groups
 from tests.support.factories import make_row
 
 from .test_plans import ANALYZE, ROWS, fill, plans

@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from jobexec import clock
 from jobexec.models import Job, TimerJob
 from jobexec.operations import next_due_date, trigger_due_timers
-from jobexec.operations.deployments import all_deployments
+from jobexec.operations.nodes.deployments import all_deployments
 from tests.support.factories import acquire, make_row
 
 # ANALYZE TABLE commits on MariaDB, so nothing here could be rolled back.

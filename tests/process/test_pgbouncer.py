@@ -17,12 +17,13 @@ from jobexec.executor.connections import is_behind_pooler
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.handlers import registry
 from jobexec.models import DeadLetterJob, ExecutorNode, Job, JobLog, SuspendedJob, TimerJob
-from jobexec.operations import activate, set_retries, suspend, wake
-from jobexec.operations.complete import complete_jobs
-from jobexec.operations.leases import declare_dead
-from jobexec.operations.recover import recover_node, release_owned
-from jobexec.operations.settle import fail_job
-from jobexec.operations.timers import trigger_due_timers
+from jobexec.operations import activate, set_retries, suspend
+from jobexec.operations.maintenance.timers import trigger_due_timers
+from jobexec.operations.nodes.leases import declare_dead
+from jobexec.operations.notify import wake
+from jobexec.operations.settle.complete import complete_jobs
+from jobexec.operations.settle.fail import fail_job
+from jobexec.operations.settle.recover import recover_node, release_owned
 from tests.support import processes
 from tests.support.executor import all_gone
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_node, table_of, tables_of

@@ -11,7 +11,7 @@ from jobexec.executor.outcomes import Outcome, write, write_alone
 from jobexec.executor.running import RunningJobs
 from jobexec.executor.service import call_in_thread
 from jobexec.models import JOB_TABLES
-from jobexec.operations.work import AcquiredJob
+from jobexec.operations.values.acquired_job import AcquiredJob
 from tests.support.factories import acquire
 from tests.support.waiting import TIMEOUT
 

@@ -8,11 +8,11 @@ from jobexec import clock
 from jobexec.models import JOB_TABLES, AbstractJob, Job
 from jobexec.operations import acquire_jobs, create_job
 from jobexec.operations.external import ActivatedJob, Fetch, activate_jobs
-from jobexec.operations.failure import Failure
-from jobexec.operations.leases import NodeProfile, register_node
-from jobexec.operations.lookup import find_states
-from jobexec.operations.run import Run
-from jobexec.operations.work import AcquiredJob, Scope
+from jobexec.operations.nodes.leases import NodeProfile, register_node
+from jobexec.operations.targets.lookup import find_states
+from jobexec.operations.values.acquired_job import AcquiredJob, Scope
+from jobexec.operations.values.failure import Failure
+from jobexec.operations.values.run import Run
 
 LOCK_TIME = timedelta(minutes=5)
 LEASE_TIME = timedelta(seconds=30)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobexec.operations import transfer
+from jobexec.operations.rows import move_statement
 
 #: How rows move from table to table.
 MOVES = ("inside", "through Python")
@@ -13,8 +13,8 @@ MOVES = ("inside", "through Python")
 def move(form: str, alias: str, monkeypatch: Any) -> None:
     """Let rows move in this form until the end of the test."""
     if form == "through Python":
-        monkeypatch.setattr(transfer, "is_possible", lambda using: False)
-    elif not transfer.is_possible(alias):
+        monkeypatch.setattr(move_statement, "is_possible", lambda using: False)
+    elif not move_statement.is_possible(alias):
         pytest.skip("MySQL moves rows through Python only")
 
 
@@ -24,6 +24,6 @@ VERBS = ("one by one", "at once", "at once, through Python")
 
 def verbs(form: str, alias: str, monkeypatch: Any) -> None:
     """Let verbs take this form until the end of the test, also for a single row."""
-    monkeypatch.setattr("jobexec.operations.selection._FEWEST", 10**9 if form == "one by one" else 1)
+    monkeypatch.setattr("jobexec.operations.targets.for_each._FEWEST", 10**9 if form == "one by one" else 1)
     if form != "one by one":
         move("through Python" if form.endswith("Python") else "inside", alias, monkeypatch)

@@ -222,10 +222,10 @@ _WATCHED = (
     _value("jobexec.clock", "_frozen"),
     _value("jobexec.gateways.seen.writing", "_writing"),
     _table("jobexec.handlers.registry", "_resolvers"),
-    _table("jobexec.operations.wake", "_listeners"),
-    _table("jobexec.operations.external_wake", "_listeners"),
-    _table("jobexec.operations.external_events", "_listeners"),
-    _table("jobexec.operations.watching", "_watchers"),
+    _table("jobexec.operations.notify.wake", "_listeners"),
+    _table("jobexec.operations.notify.wake_workers", "_listeners"),
+    _table("jobexec.operations.notify.external_observers", "_listeners"),
+    _table("jobexec.operations.notify.observers", "_watchers"),
     _table("jobexec.testing.faults", "_active"),
     _table("time_machine", "coordinates_stack"),
 )
@@ -243,7 +243,7 @@ def _all_signals() -> list[tuple[str, Any]]:
 
     from jobexec import signals
     from jobexec.backends import compat
-    from jobexec.operations import task_attempts
+    from jobexec.operations.history import task_attempts
 
     modules = (signals, core, backends, models, compat, task_attempts)
     return [(name, value) for module in modules for name, value in vars(module).items() if isinstance(value, Signal)]
@@ -347,15 +347,15 @@ def _forget() -> Iterator[str]:
 
     from jobexec import clock, identifiers
     from jobexec.executor import connections
-    from jobexec.operations import external_keys
+    from jobexec.operations.history import keys
 
     timezone.deactivate()
     translation.deactivate()
     clock.forget()
     if identifiers._last_ms > time.time_ns() // 1_000_000 + 1000:  # a test was in the future
         identifiers._last_ms, identifiers._counter = 0, identifiers._COUNTER_MAX
-    if external_keys._store.left:
-        external_keys.forget_keys()
+    if keys._store.left:
+        keys.forget_keys()
     connections._thread.connections = None
     _forget_figures()
     if access := _module("jobexec.gateways.access"):
@@ -372,7 +372,7 @@ def _forget() -> Iterator[str]:
 def _forget_figures() -> None:
     if metrics := _module("jobexec.metrics"):
         metrics._registry.cache_clear()
-    if failure_groups := _module("jobexec.operations.failure_groups"):
+    if failure_groups := _module("jobexec.operations.reports.failure_groups"):
         failure_groups.groups_by_text.clear()
 
 

@@ -22,7 +22,7 @@ class Bench:
 
     def batch(self, *lost_runs: int, using: str = "default") -> Any:
         """Siblings; one by default. They run until :meth:`let_go`."""
-        batch = [SimpleNamespace(id=uuid4(), lost_runs=count, using=using) for count in lost_runs or (0,)]
+        batch = [SimpleNamespace(id=uuid4(), lost_runs=count, using=using, share=using) for count in lost_runs or (0,)]
         self.go[batch[0].id] = threading.Event()
         return batch
 

@@ -7,7 +7,7 @@ import pytest
 from jobexec import InvalidJob
 from jobexec.handlers import schedules
 from jobexec.models import Job, Schedule
-from jobexec.operations.schedules import save_schedule
+from jobexec.operations.schedules.manage import save_schedule
 from jobexec.testing import ManualExecutor
 
 

@@ -192,7 +192,7 @@ def test_no_row_waits_for_what_has_been_built():
         ("keys", "@job(unique)"),
         ("keys", "jobexec.models.JobKey"),
         ("recurring jobs", "jobexec.schedule"),
-        ("recurring jobs", "jobexec.operations.schedules"),
+        ("recurring jobs", "jobexec.operations.schedules.manage"),
     ],
 )
 def test_the_finder_finds_a_row_that_waits_for_what_has_been_built(capability, name):

@@ -12,7 +12,7 @@ from jobexec.clock import FrozenClock
 from jobexec.exceptions import DuplicateJob, InvalidJob
 from jobexec.handlers import registry
 from jobexec.models import Job, TimerJob
-from jobexec.operations import create
+from jobexec.operations.enqueue import create
 
 pytestmark = [pytest.mark.databases("sqlite"), pytest.mark.transactional]
 

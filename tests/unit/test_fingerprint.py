@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobexec.operations.fingerprint import exception_name, fingerprint
+from jobexec.operations.values.fingerprint import exception_name, fingerprint
 
 STACK = (
     'Traceback (most recent call last):\n  File "{root}/shop/jobs.py", line {line}, in {function}\n    pay()\n{error}\n'

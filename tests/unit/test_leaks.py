@@ -13,7 +13,9 @@ from django.utils import translation
 
 from jobexec import clock, job, signals
 from jobexec.clock import FrozenClock
-from jobexec.operations import external_keys, external_wake, failure_groups, wake
+from jobexec.operations.history import keys
+from jobexec.operations.notify import wake, wake_workers
+from jobexec.operations.reports import failure_groups
 from tests.support import leaks
 
 
@@ -60,8 +62,8 @@ def configure():
         (lambda: os.chdir("/"), "the working directory"),
         (lambda: sys.path.append("/nowhere"), "sys.path"),
         (lambda: translation.activate("de"), "the language or the time zone"),
-        (lambda: wake.add_listener(hear), "jobexec.operations.wake._listeners"),
-        (lambda: external_wake.add_worker_listener(hear), "jobexec.operations.external_wake._listeners"),
+        (lambda: wake.add_listener(hear), "jobexec.operations.notify.wake._listeners"),
+        (lambda: wake_workers.add_worker_listener(hear), "jobexec.operations.notify.wake_workers._listeners"),
         (lambda: signals.job_failed.connect(hear), "a receiver of the signal job_failed"),
         (lambda: connections["default"].settings_dict.update(CONN_MAX_AGE=7), "the settings of a database"),
         (lambda: connections["default"].execute_wrappers.append(hear), "a wrapper around the statements on default"),
@@ -94,11 +96,11 @@ def test_a_thread_that_goes_on(monkeypatch):
 def test_what_a_process_remembers_is_forgotten(left):
     def remember():
         clock.synchronise("default", clock.now(), clock.monotonic())
-        external_keys._store.left["default", ""] = [range(5)]
+        keys._store.left["default", ""] = [range(5)]
         failure_groups.groups_by_text.admit("default", "pay", "x")
 
     assert left(remember) == []
-    assert not clock._readings and not external_keys._store.left and not failure_groups.groups_by_text._of
+    assert not clock._readings and not keys._store.left and not failure_groups.groups_by_text._of
 
 
 def test_nothing(left):

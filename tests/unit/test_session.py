@@ -4,7 +4,7 @@ import pytest
 from django.db import IntegrityError, InterfaceError, OperationalError
 from psycopg import sql
 
-from jobexec.operations.session import changes_session, is_lost
+from jobexec.operations.sql.session import changes_session, is_lost
 
 
 @pytest.mark.parametrize(

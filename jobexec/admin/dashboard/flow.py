@@ -10,8 +10,8 @@ from django.utils import timezone
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
-from jobexec.operations.traffic import Times, Traffic
-from jobexec.operations.wording import NONE, duration
+from jobexec.operations.reports.throughput import Times, Traffic
+from jobexec.operations.values.humanize import NONE, duration
 
 from . import charts
 

@@ -21,7 +21,7 @@ from jobexec.models import (
 )
 from jobexec.operations.overview import NodeStatus, Overview
 from jobexec.operations.problems import problems, start_command
-from jobexec.operations.schedule_words import in_words
+from jobexec.operations.schedules.words import in_words
 
 from .. import display, node_columns
 from .sight import Sight

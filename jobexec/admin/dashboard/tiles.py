@@ -20,9 +20,9 @@ from jobexec.models import (
     SuspendedJob,
     TimerJob,
 )
-from jobexec.operations.counts import CappedCount, JobCounts
 from jobexec.operations.overview import Overview
-from jobexec.operations.wording import distance, duration
+from jobexec.operations.reports.counts import CappedCount, JobCounts
+from jobexec.operations.values.humanize import distance, duration
 
 from .sight import Sight
 

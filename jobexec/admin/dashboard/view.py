@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 from jobexec import clock
 from jobexec.models import Job
 from jobexec.operations.overview import Overview, overview
-from jobexec.operations.unreadable import UNREADABLE
+from jobexec.operations.rows.bury_unreadable import UNREADABLE
 
 from ..tenancy import tenants_of
 from . import panels

@@ -8,7 +8,7 @@ from typing import Any
 from jobexec.conf import get_settings
 from jobexec.exceptions import NotAllowed
 from jobexec.models import GatewayClient
-from jobexec.operations.external_types import EVERYTHING, Caller
+from jobexec.operations.external.types import EVERYTHING, Caller
 from jobexec.operations.gateway_clients import PERMISSIONS
 
 

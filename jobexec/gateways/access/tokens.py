@@ -19,7 +19,7 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.exceptions import Unauthenticated
 from jobexec.models import GatewayClient
-from jobexec.operations.gateway_secrets import digest
+from jobexec.operations.values.client_secrets import digest
 
 _SALT = "jobexec.gateways.access.tokens"
 

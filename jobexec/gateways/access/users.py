@@ -12,7 +12,7 @@ from django.middleware.csrf import CsrfViewMiddleware
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
-from jobexec.operations.external_types import Caller
+from jobexec.operations.external.types import Caller
 from jobexec.operations.gateway_clients import PERMISSIONS
 from jobexec.tenancy import tenants_of
 

@@ -15,7 +15,7 @@ from jobexec.conf import get_settings
 from jobexec.exceptions import Unauthenticated
 from jobexec.models import GatewayClient
 from jobexec.operations.gateway_clients import has_old_secret
-from jobexec.operations.gateway_secrets import PREFIX, digest
+from jobexec.operations.values.client_secrets import PREFIX, digest
 
 from . import memory, tokens, usage, users
 from .client import ANYBODY, Client, client_of_row, database

@@ -10,8 +10,8 @@ from typing import Any
 from jobexec.gateways import seen
 from jobexec.gateways.seen.writing import database, gateway_name
 from jobexec.models import ExternalWorker
-from jobexec.operations.external_workers import PRESENT_FOR
-from jobexec.operations.server_time import time_of
+from jobexec.operations.reports.worker_table import PRESENT_FOR
+from jobexec.operations.sql.server_time import time_of
 
 #: The ids of the brokers that a gateway is connected to: the database is the only one.
 _BROKERS = [0]

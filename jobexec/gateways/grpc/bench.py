@@ -18,8 +18,8 @@ from jobexec.executor.connections import discard_broken_connections
 from jobexec.gateways import access, hub, seen
 from jobexec.operations import external
 from jobexec.operations.audit import carried
-from jobexec.operations.errors import is_conflict, is_database_error
-from jobexec.operations.external_types import ActivatedJob, Fetch
+from jobexec.operations.external.types import ActivatedJob, Fetch
+from jobexec.operations.sql.errors import is_conflict, is_database_error
 
 from .messages import Parcel, parcel
 

@@ -23,7 +23,7 @@ from jobexec.exceptions import (
     WrongWorker,
 )
 from jobexec.gateways.hub import Overloaded
-from jobexec.operations.errors import is_database_error, one_line
+from jobexec.operations.sql.errors import is_database_error, one_line
 
 logger = logging.getLogger("jobexec.gateway")
 

@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import Any
 
 from jobexec.gateways import access, hub, seen
-from jobexec.operations.errors import one_line
-from jobexec.operations.external_types import Fetch
+from jobexec.operations.external.types import Fetch
+from jobexec.operations.sql.errors import one_line
 
 from . import gateway_pb2 as pb
 from .bench import PROTOCOL, Bench

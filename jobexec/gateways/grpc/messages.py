@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from grpc import aio
 
 from jobexec.gateways import wire
-from jobexec.operations.external_types import ActivatedJob
+from jobexec.operations.external.types import ActivatedJob
 
 from . import gateway_pb2 as pb
 from .codes import BadRequest

@@ -10,8 +10,8 @@ from typing import Any
 
 from jobexec.conf import get_settings
 from jobexec.gateways import access, hub, seen
-from jobexec.operations.errors import is_database_error
-from jobexec.operations.external_types import Fetch
+from jobexec.operations.external.types import Fetch
+from jobexec.operations.sql.errors import is_database_error
 
 from . import gateway_pb2 as pb
 from .bench import PROTOCOL, Bench, write

@@ -10,7 +10,7 @@ from typing import Any
 from jobexec.exceptions import NotAllowed
 from jobexec.gateways import wire
 from jobexec.gateways.asks import MOST_VALUES
-from jobexec.operations.external_types import Caller, Fetch
+from jobexec.operations.external.types import Caller, Fetch
 
 from . import gateway_pb2 as pb
 from .codes import BadRequest

@@ -9,7 +9,7 @@ from django.db import connections
 
 from jobexec.conf import EngineSettings, get_settings
 from jobexec.executor.listener import Listener
-from jobexec.operations.external_wake import CHANNEL
+from jobexec.operations.notify.wake_workers import CHANNEL
 
 _TURN = 0.01  # seconds between two looks at SQLite's counter of commits, while somebody waits
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from jobexec.conf import get_settings
-from jobexec.operations.external_wake import add_worker_listener, remove_worker_listener
+from jobexec.operations.notify.wake_workers import add_worker_listener, remove_worker_listener
 
 from .async_places import AsyncPlace
 from .hands import Hands

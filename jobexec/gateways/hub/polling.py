@@ -14,8 +14,8 @@ from functools import partial
 
 from jobexec.executor.connections import leave_connections
 from jobexec.operations.external import activate_jobs, yield_jobs
-from jobexec.operations.external_fetch import MAX_JOBS
-from jobexec.operations.external_types import ActivatedJob, Fetch
+from jobexec.operations.external.fetch import MAX_JOBS
+from jobexec.operations.external.types import ActivatedJob, Fetch
 
 from .hands import Overloaded
 from .hub import Hub, always, of

@@ -12,8 +12,8 @@ from django.db import connections
 from jobexec import clock
 from jobexec.executor.bell import Bell
 from jobexec.executor.service import Loop
-from jobexec.operations.external_waiting import available_types, next_times
-from jobexec.operations.server_time import synchronise_clock
+from jobexec.operations.external.availability import available_types, next_times
+from jobexec.operations.sql.server_time import synchronise_clock
 
 from .ears import ear_of
 from .places import Queue

@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 
 from jobexec.gateways.access import client_of
 from jobexec.gateways.access.client import database
-from jobexec.operations.external_types import Caller
+from jobexec.operations.external.types import Caller
 
 __all__ = ["caller_of", "database", "nothing"]
 

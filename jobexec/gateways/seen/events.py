@@ -9,8 +9,8 @@ from typing import Any
 from jobexec import signals
 from jobexec.exceptions import ErrorThrown
 from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Job
-from jobexec.operations import external_events
-from jobexec.operations.external_home import is_external
+from jobexec.operations.notify import external_observers
+from jobexec.operations.rows.routing import is_external
 
 from .counts import CANCELED, COMPLETED, CREATED, ERROR_THROWN, FAILED
 from .workers import Registry
@@ -29,7 +29,7 @@ class Events:
         """Begin; once is enough, and more often does no harm."""
         connected = "jobexec.gateways.seen"
         signals.job_created.connect(self._created, ExternalWorkerJob, dispatch_uid=connected)
-        external_events.listen(self._completed)
+        external_observers.listen(self._completed)
         signals.job_cancelled.connect(self._cancelled, ExternalWorkerJob, dispatch_uid=connected)
         for table in (ExternalWorkerJob, Job):
             signals.job_failed.connect(self._failed, table, dispatch_uid=connected)
@@ -38,7 +38,7 @@ class Events:
     def disconnect(self) -> None:
         """End."""
         connected = "jobexec.gateways.seen"
-        external_events.unlisten(self._completed)
+        external_observers.unlisten(self._completed)
         for signal in (signals.job_created, signals.job_cancelled):
             signal.disconnect(sender=ExternalWorkerJob, dispatch_uid=connected)
         for table in (ExternalWorkerJob, Job):

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.executor.service import Loop, call_in_thread
-from jobexec.operations.external_workers import WorkerRow, forget_workers, write_workers
-from jobexec.operations.server_time import time_of
+from jobexec.operations.reports.worker_table import WorkerRow, forget_workers, write_workers
+from jobexec.operations.sql.server_time import time_of
 
 from .events import Events
 from .workers import Registry, Sight

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from jobexec.operations.locking import is_single_writer
+from jobexec.operations.sql.locks import is_single_writer
 
 from . import ours, raw_drain
 from .case import Case, Contenders

@@ -18,7 +18,7 @@ from jobexec.broker.publisher import close_publishers
 from jobexec.conf import Settings
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.handlers.function import JobFunction
-from jobexec.operations import wake
+from jobexec.operations.notify import wake
 
 from . import ours
 from .case import Case

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from jobexec.handlers.function import JobFunction
-from jobexec.operations.locking import is_single_writer
+from jobexec.operations.sql.locks import is_single_writer
 
 from .case import Case
 from .cluster_node import sleeping_job

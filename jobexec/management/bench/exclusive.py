@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from jobexec.operations.create import create_jobs
+from jobexec.operations.enqueue.create import create_jobs
 
 from . import ours, raw_drain
 from .case import Case, Contenders

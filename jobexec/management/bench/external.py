@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 from django.urls import Resolver404, resolve
 
 from jobexec.models import ExternalWorker, ExternalWorkerJob, Job
-from jobexec.operations.external_create import create_external_jobs
-from jobexec.operations.locking import delete_rows, is_single_writer
+from jobexec.operations.external.create import create_external_jobs
+from jobexec.operations.sql.locks import delete_rows, is_single_writer
 
 from .case import Case, Contenders
 from .cluster_nodes import Nodes

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from jobexec.executor.connections import close_connections
 from jobexec.operations import external
-from jobexec.operations.external_types import Fetch
+from jobexec.operations.external.types import Fetch
 
 from .external_raw import RawWorker
 from .measure import BenchError

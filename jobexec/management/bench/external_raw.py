@@ -11,7 +11,7 @@ from django.db import connections
 
 from jobexec import clock
 from jobexec.models import ExternalWorkerJob, Job
-from jobexec.operations.locking import has_skip_locked
+from jobexec.operations.sql.locks import has_skip_locked
 
 from .noop import HANDLER
 from .raw import RawConnection

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from jobexec.executor.service import spawn
-from jobexec.operations.external_create import create_external_jobs
+from jobexec.operations.external.create import create_external_jobs
 
 from .external_doors import TYPE, Door, opened
 from .measure import BenchError, Sample

@@ -11,7 +11,7 @@ import django
 from django.db import connections
 
 import jobexec
-from jobexec.operations.locking import has_skip_locked
+from jobexec.operations.sql.locks import has_skip_locked
 
 from .measure import Plan
 

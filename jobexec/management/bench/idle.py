@@ -14,7 +14,7 @@ from django.db.backends.signals import connection_created
 
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.executor.service import spawn
-from jobexec.operations.wake import CHANNEL
+from jobexec.operations.notify.wake import CHANNEL
 
 from .case import Case, Contenders
 from .measure import Sample, Stopwatch

@@ -11,7 +11,7 @@ from typing import ClassVar
 from django.db import transaction
 
 from jobexec.executor.job_executor import JobExecutor
-from jobexec.operations import wake
+from jobexec.operations.notify import wake
 
 from .case import Case
 from .measure import Sample, Stopwatch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobexec.models import Job
-from jobexec.operations.locking import is_single_writer
+from jobexec.operations.sql.locks import is_single_writer
 
 from .cluster_nodes import Nodes
 from .measure import BenchError, Plan, Sample, Stopwatch

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from jobexec.operations.create import create_jobs
+from jobexec.operations.enqueue.create import create_jobs
 
 from . import ours, raw_drain
 from .case import Case, Contenders

@@ -7,7 +7,7 @@ from typing import Any
 
 from jobexec import clock
 from jobexec.models import JobLog, LogState
-from jobexec.operations.history import COPIED
+from jobexec.operations.history.job_log import COPIED
 
 from .copying import Statement, as_they_are, insert_from, moment
 from .raw_queue import TABLE, RawQueue

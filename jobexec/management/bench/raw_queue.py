@@ -9,7 +9,7 @@ from django.db import connections
 
 from jobexec import clock
 from jobexec.models import Job
-from jobexec.operations.locking import has_skip_locked
+from jobexec.operations.sql.locks import has_skip_locked
 
 from .copying import Statement
 from .noop import CATEGORY

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 from jobexec.executor.service import spawn
-from jobexec.operations.wake import CHANNEL
+from jobexec.operations.notify.wake import CHANNEL
 
 from .measure import BenchError, Plan
 from .raw import RawConnection

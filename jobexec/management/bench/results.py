@@ -10,7 +10,7 @@ from jobexec.conf import Settings
 from jobexec.handlers import registry
 from jobexec.handlers.function import JobFunction
 from jobexec.models import ResultStatus, TaskResult
-from jobexec.operations.return_values import encode_return_value
+from jobexec.operations.tasks.return_values import encode_return_value
 
 from . import ours, raw_drain
 from .case import Case, Contenders

@@ -26,9 +26,9 @@ from jobexec.models import (
     TaskResult,
     TimerJob,
 )
-from jobexec.operations.leases import is_gone_from_this_host
-from jobexec.operations.locking import delete_rows
-from jobexec.operations.server_time import synchronise_clock
+from jobexec.operations.nodes.leases import is_gone_from_this_host
+from jobexec.operations.sql.locks import delete_rows
+from jobexec.operations.sql.server_time import synchronise_clock
 
 from .bulk import remove_many
 from .measure import BenchError

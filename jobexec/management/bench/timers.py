@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from jobexec import clock
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.models import SHARED_COLUMNS, Job, TimerJob
-from jobexec.operations.create import create_jobs
-from jobexec.operations.locking import has_skip_locked
+from jobexec.operations.enqueue.create import create_jobs
+from jobexec.operations.sql.locks import has_skip_locked
 
 from . import ours
 from .case import Case, Contenders

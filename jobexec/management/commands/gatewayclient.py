@@ -22,7 +22,7 @@ from jobexec.management.jobs.values import count, moment
 from jobexec.models import GatewayClient
 from jobexec.operations import gateway_clients
 from jobexec.operations.audit import acting
-from jobexec.operations.wording import NONE, distance
+from jobexec.operations.values.humanize import NONE, distance
 
 NO_TENANT = "<default>"
 _COLUMNS = ("name", "enabled", "types", "tenants", "permissions", "max_requests_per_second", "expiration_time")

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from jobexec import operations
 from jobexec.exceptions import JobExecError
 from jobexec.models import Batch
-from jobexec.operations.selection import OperationResult
+from jobexec.operations.targets.for_each import OperationResult
 
 from . import values
 from .batch_rows import tell_batches

@@ -9,8 +9,8 @@ from django.utils.translation import gettext as _
 
 from jobexec import clock
 from jobexec.models import Batch
-from jobexec.operations.batches import BatchProgress, batch_progress
-from jobexec.operations.wording import distance
+from jobexec.operations.batches.control import BatchProgress, batch_progress
+from jobexec.operations.values.humanize import distance
 
 from .screen import Screen
 from .stats_text import number

@@ -12,9 +12,9 @@ from django.utils.translation import gettext as _
 
 from jobexec import clock
 from jobexec.models import AbstractJob, Batch, BatchFailure
-from jobexec.operations.batches import BatchProgress, batch_progress
-from jobexec.operations.query import JobQuery
-from jobexec.operations.why_facts import HEAVY
+from jobexec.operations.batches.control import BatchProgress, batch_progress
+from jobexec.operations.query.job_query import JobQuery
+from jobexec.operations.why.facts import HEAVY
 
 from . import values
 from .batch_rows import as_object, say_batches

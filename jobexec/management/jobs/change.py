@@ -12,11 +12,11 @@ from django.utils.translation import ngettext
 
 from jobexec import clock
 from jobexec.models import AbstractJob, Batch
-from jobexec.operations.counts import CappedCount
-from jobexec.operations.lookup import find_states
-from jobexec.operations.query import STATES, JobQuery
-from jobexec.operations.selection import OperationResult
-from jobexec.operations.why_facts import HEAVY
+from jobexec.operations.query.job_query import STATES, JobQuery
+from jobexec.operations.reports.counts import CappedCount
+from jobexec.operations.targets.for_each import OperationResult
+from jobexec.operations.targets.lookup import find_states
+from jobexec.operations.why.facts import HEAVY
 
 from . import named
 from .filters import add_filters, query_of
@@ -114,7 +114,7 @@ class Change:
         return ask(f"{number % {'count': str(count)}} {self.verb.warning} {question}")
 
     def _batches(self, targets: Sequence[Any], arguments: dict[str, Any], screen: Screen) -> int:
-        from jobexec.operations.batches import start_batch
+        from jobexec.operations.batches.control import start_batch
 
         start: dict[str, Any] = {"arguments": arguments, "using": screen.using, "user": user()}
         batches: list[Batch] = [start_batch(self.verb.operation, target, **start) for target in targets]

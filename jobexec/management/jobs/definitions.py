@@ -11,8 +11,8 @@ from django.utils.translation import ngettext
 
 from jobexec import clock, operations
 from jobexec.models import Batch, DeadLetterJob, JobDefinition
-from jobexec.operations.counts import CappedCount
-from jobexec.operations.wording import NONE, distance
+from jobexec.operations.reports.counts import CappedCount
+from jobexec.operations.values.humanize import NONE, distance
 
 from . import values
 from .nested import add_nested, run_nested

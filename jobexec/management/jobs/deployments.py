@@ -12,8 +12,8 @@ from django.utils.translation import ngettext
 
 from jobexec import clock, operations
 from jobexec.models import Deployment
-from jobexec.operations.selection import OperationResult
-from jobexec.operations.wording import distance
+from jobexec.operations.targets.for_each import OperationResult
+from jobexec.operations.values.humanize import distance
 
 from . import values
 from .nested import add_nested, run_nested

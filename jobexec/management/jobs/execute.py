@@ -11,7 +11,7 @@ from django.utils.translation import ngettext
 
 from jobexec.exceptions import JobExecError
 from jobexec.executor.execute_now import execute_by_hand
-from jobexec.operations.selection import OperationResult
+from jobexec.operations.targets.for_each import OperationResult
 
 from . import named
 from .outcome import tell

@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
 
-from jobexec.operations.why import Explanation, why
+from jobexec.operations.why.explain import Explanation, why
 
 from . import named
 from .rows import standing

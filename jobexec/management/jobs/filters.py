@@ -1,4 +1,4 @@
-"""The options that say which jobs are meant: those of :class:`~jobexec.operations.query.JobQuery`."""
+"""The options that say which jobs are meant: those of :class:`~jobexec.operations.query.job_query.JobQuery`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from jobexec.models import JobType
-from jobexec.operations.query import STATES, JobQuery
+from jobexec.operations.query.job_query import STATES, JobQuery
 
 from . import values
 

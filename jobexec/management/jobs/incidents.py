@@ -11,9 +11,9 @@ from django.utils.translation import ngettext
 
 from jobexec import clock
 from jobexec.models import Incident, IncidentState
-from jobexec.operations.incidents import annotate_incident
-from jobexec.operations.selection import OperationResult
-from jobexec.operations.wording import distance
+from jobexec.operations.history.incidents import annotate_incident
+from jobexec.operations.targets.for_each import OperationResult
+from jobexec.operations.values.humanize import distance
 
 from . import values
 from .nested import add_nested, run_nested

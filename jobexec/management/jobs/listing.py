@@ -10,10 +10,10 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from jobexec import clock
-from jobexec.operations.counts import CappedCount
-from jobexec.operations.query import JobQuery
-from jobexec.operations.query_find import ORDERS, walk
-from jobexec.operations.why_facts import HEAVY
+from jobexec.operations.query.job_query import JobQuery
+from jobexec.operations.query.search import ORDERS, walk
+from jobexec.operations.reports.counts import CappedCount
+from jobexec.operations.why.facts import HEAVY
 
 from . import values
 from .filters import add_filters, query_of

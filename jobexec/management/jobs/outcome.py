@@ -10,7 +10,7 @@ from django.utils.translation import ngettext
 
 from jobexec.models import OperatorType
 from jobexec.operations.audit import Operator
-from jobexec.operations.selection import OperationResult
+from jobexec.operations.targets.for_each import OperationResult
 
 from .screen import Exit, Screen
 

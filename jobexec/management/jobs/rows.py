@@ -10,8 +10,8 @@ from django.utils.translation import gettext as _
 
 from jobexec import clock
 from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, HistoryJob, SuspendedJob, TimerJob
-from jobexec.operations.why_facts import HEAVY, node_of
-from jobexec.operations.wording import NONE, distance, duration
+from jobexec.operations.values.humanize import NONE, distance, duration
+from jobexec.operations.why.facts import HEAVY, node_of
 
 from .screen import Screen
 from .table import Cell, Column

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from jobexec.models import Misfire, Schedule
-from jobexec.operations.schedules import save_schedule, upcoming
+from jobexec.operations.schedules.manage import save_schedule, upcoming
 
 from .schedule_rows import as_object, say_times
 from .screen import Exit, Screen

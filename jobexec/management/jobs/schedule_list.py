@@ -12,8 +12,8 @@ from django.utils.translation import gettext as _
 from jobexec import clock
 from jobexec.exceptions import InvalidSchedule
 from jobexec.models import Schedule, ScheduleFiring
-from jobexec.operations.schedules import schedule_problem, upcoming
-from jobexec.operations.wording import both
+from jobexec.operations.schedules.manage import schedule_problem, upcoming
+from jobexec.operations.values.humanize import both
 
 from . import values
 from .nested import add_nested, run_nested

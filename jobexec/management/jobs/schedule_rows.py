@@ -10,8 +10,8 @@ from django.utils.translation import gettext as _
 
 from jobexec import clock
 from jobexec.models import Schedule
-from jobexec.operations.schedule_words import in_words
-from jobexec.operations.wording import NONE, both, distance
+from jobexec.operations.schedules.words import in_words
+from jobexec.operations.values.humanize import NONE, both, distance
 from jobexec.redaction import redact
 from jobexec.sensitive import hide
 

@@ -16,11 +16,11 @@ from django.utils.translation import gettext as _
 from jobexec import clock
 from jobexec.exceptions import JobNotFound
 from jobexec.models import AbstractJob, JobLog, JobProgress, LogState
-from jobexec.operations.hidden import hide_text_by_definition
-from jobexec.operations.lookup import find_job
-from jobexec.operations.unreadable import UNREADABLE
-from jobexec.operations.why_facts import HEAVY
-from jobexec.operations.wording import NONE, absolute, both, duration
+from jobexec.operations.rows.bury_unreadable import UNREADABLE
+from jobexec.operations.rows.redaction_by_definition import hide_text_by_definition
+from jobexec.operations.targets.lookup import find_job
+from jobexec.operations.values.humanize import NONE, absolute, both, duration
+from jobexec.operations.why.facts import HEAVY
 from jobexec.redaction import redact_job
 from jobexec.sensitive import hide
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from jobexec.models import Suspension
 from jobexec.models.suspension import parts_of
-from jobexec.operations.counts import CappedCount, JobCounts
-from jobexec.operations.failure_groups import GroupOfFailures
 from jobexec.operations.overview import Overview, RunningBatch
 from jobexec.operations.problems import problems
-from jobexec.operations.traffic import Traffic
+from jobexec.operations.reports.counts import CappedCount, JobCounts
+from jobexec.operations.reports.failure_groups import GroupOfFailures
+from jobexec.operations.reports.throughput import Traffic
 
 
 def as_object(seen: Overview) -> dict[str, Any]:

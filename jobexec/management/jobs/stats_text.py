@@ -9,11 +9,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from jobexec.models import Suspension
-from jobexec.operations.counts import CappedCount, JobCounts
 from jobexec.operations.overview import NodeStatus, Overview
 from jobexec.operations.problems import problems
-from jobexec.operations.traffic import SHARES, Traffic
-from jobexec.operations.wording import NONE, absolute, distance, duration
+from jobexec.operations.reports.counts import CappedCount, JobCounts
+from jobexec.operations.reports.throughput import SHARES, Traffic
+from jobexec.operations.values.humanize import NONE, absolute, distance, duration
 
 from .screen import Screen
 from .table import Cell, Column

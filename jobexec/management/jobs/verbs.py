@@ -13,8 +13,8 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec import operations
 from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, Scope, SuspendedJob, TimerJob
-from jobexec.operations.query import JobQuery
-from jobexec.operations.selection import OperationResult
+from jobexec.operations.query.job_query import JobQuery
+from jobexec.operations.targets.for_each import OperationResult
 
 from . import values
 from .screen import usage

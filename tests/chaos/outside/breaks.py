@@ -4,15 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jobexec.models import ExternalWorkerJob
-from jobexec.operations import (
-    external_complete_statement,
-    external_errors,
-    external_exclusive,
-    external_fetch,
-    external_fetch_statement,
-    external_settle,
-)
-from jobexec.operations.locking import lock_rows
+from jobexec.operations.external import complete_statement, fetch_statement, settle, throw_error
+from jobexec.operations.external import fetch as external_fetch
+from jobexec.operations.rows import external_exclusive
+from jobexec.operations.sql.locks import lock_rows
 
 
 def lease() -> None:
@@ -20,14 +15,14 @@ def lease() -> None:
 
     def check_lease(*args: Any, **kwargs: Any) -> None: ...
 
-    for module in (external_settle, external_errors, external_complete_statement):
+    for module in (settle, throw_error, complete_statement):
         module.check_lease = check_lease  # type: ignore[attr-defined]
 
 
 def removal() -> None:
     """What was completed stays where workers find it."""
-    external_settle.complete_at_once = lambda *args: False
-    external_settle._delete = lambda using, row: None
+    settle.complete_at_once = lambda *args: False
+    settle._delete = lambda using, row: None
 
 
 def deadline() -> None:
@@ -37,7 +32,7 @@ def deadline() -> None:
         rows = lock_rows(external_fetch.available(using, fetch, tenants).order_by("pk"), skip_locked=True)
         return list(rows[:limit]), False
 
-    external_fetch_statement.is_possible = lambda using, fetch: False
+    fetch_statement.is_possible = lambda using, fetch: False
     external_fetch._lock = lock
 
 
@@ -47,7 +42,7 @@ def exclusive() -> None:
     def take(using: str, rows: Sequence[ExternalWorkerJob]) -> set[Any]:
         return {row.pk for row in rows}
 
-    external_fetch_statement.is_possible = lambda using, fetch: False
+    fetch_statement.is_possible = lambda using, fetch: False
     external_fetch._whose_instance_is_free = lambda rows: rows
     external_exclusive.take = take
 

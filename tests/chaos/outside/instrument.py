@@ -9,8 +9,9 @@ from typing import Any
 
 from django.conf import settings
 
-from jobexec.operations import external, external_fetch
-from jobexec.operations.external_types import ActivatedJob, Fetch
+from jobexec.operations import external
+from jobexec.operations.external import fetch as external_fetch
+from jobexec.operations.external.types import ActivatedJob, Fetch
 from tests.chaos.journal import Journal, now
 
 from . import breaks

@@ -20,7 +20,7 @@ from jobexec.gateways.access import REQUESTS, Allowance, not_logged, protected
 from jobexec.gateways.rest.common import database
 from jobexec.gateways.rest.unstorable import EXPECTED, UNSTORABLE
 from jobexec.operations.audit import carried
-from jobexec.operations.errors import one_line
+from jobexec.operations.sql.errors import one_line
 
 from .errors import EngineError, answer, invalid, no_such_task, problem, refused
 

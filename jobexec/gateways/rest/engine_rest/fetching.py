@@ -17,9 +17,9 @@ from jobexec.gateways import access, asks, hub, seen
 from jobexec.gateways.rest.common import caller_of, database
 from jobexec.gateways.rest.waiting_room import Parcel, release_thread
 from jobexec.operations.external import activate_jobs, yield_jobs
-from jobexec.operations.external_fetch import MAX_JOBS
-from jobexec.operations.external_types import ActivatedJob
-from jobexec.operations.external_waiting import first_ranks
+from jobexec.operations.external.availability import first_ranks
+from jobexec.operations.external.fetch import MAX_JOBS
+from jobexec.operations.external.types import ActivatedJob
 
 from .bodies import body_of
 from .endpoint import guarded, json_answer

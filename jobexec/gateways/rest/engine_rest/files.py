@@ -9,7 +9,7 @@ from django.utils.http import content_disposition_header
 
 from jobexec.gateways.rest.common import caller_of, database
 from jobexec.models import AbstractJob
-from jobexec.operations.external_types import Caller
+from jobexec.operations.external.types import Caller
 
 from .bodies import Body
 from .endpoint import endpoint

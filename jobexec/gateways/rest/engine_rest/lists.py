@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 
 from jobexec import clock
 from jobexec.gateways.rest.common import caller_of, database
-from jobexec.operations.external_search import external_rows
+from jobexec.operations.external.search import external_rows
 
 from .bodies import Body, body_of
 from .endpoint import endpoint, json_answer

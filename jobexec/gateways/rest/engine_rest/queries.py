@@ -10,8 +10,8 @@ from django.http import HttpRequest
 
 from jobexec import clock
 from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, SuspendedJob
-from jobexec.operations.external_search import external_rows, without_large
-from jobexec.operations.external_types import Caller
+from jobexec.operations.external.search import external_rows, without_large
+from jobexec.operations.external.types import Caller
 
 from .bodies import Body
 from .conditions import LISTS, conditions, key_of
@@ -43,7 +43,7 @@ class TaskQuery:
         self._order = _order(body)
 
     def rows(self, first: int, most: int, *loaded: str) -> list[Any]:
-        """A page, in order, read by :func:`~jobexec.operations.external_search.without_large`."""
+        """A page, in order, read by :func:`~jobexec.operations.external.search.without_large`."""
         # The ids first: whatever is in the tables may be large.
         names = ["pk", *sorted({column.lstrip("-") for column in self._order})]
         ids = [table.order_by().values_list(*names) for table in self.tables()]

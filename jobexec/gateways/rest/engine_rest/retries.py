@@ -15,11 +15,11 @@ from jobexec.gateways.asks import MOST_VALUES
 from jobexec.gateways.rest.common import caller_of, database, nothing
 from jobexec.models import Batch
 from jobexec.operations import external
-from jobexec.operations.adjust import set_retries
-from jobexec.operations.batches import start_batch
-from jobexec.operations.dead_letters import move_to_dead_letter
-from jobexec.operations.external_types import Caller
-from jobexec.operations.selection import OperationResult
+from jobexec.operations.batches.control import start_batch
+from jobexec.operations.external.types import Caller
+from jobexec.operations.manage.adjust import set_retries
+from jobexec.operations.manage.dead_letters import move_to_dead_letter
+from jobexec.operations.targets.for_each import OperationResult
 
 from .bodies import Body, body_of
 from .conditions import key_of

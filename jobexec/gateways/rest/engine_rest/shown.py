@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobexec.models import AbstractJob, SuspendedJob
-from jobexec.operations.external_search import has_failed
-from jobexec.operations.external_types import ActivatedJob
+from jobexec.operations.external.search import has_failed
+from jobexec.operations.external.types import ActivatedJob
 
 from .times import shown
 from .topics import Topic

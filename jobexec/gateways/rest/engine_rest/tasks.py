@@ -13,7 +13,7 @@ from jobexec.exceptions import WrongWorker
 from jobexec.gateways.access import REPORTS, RESULTS
 from jobexec.gateways.rest.common import caller_of, database, nothing
 from jobexec.operations import external
-from jobexec.operations.external_types import Caller
+from jobexec.operations.external.types import Caller
 
 from .bodies import Body, body_of
 from .conditions import key_of

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from jobexec.operations.external_types import Caller, Fetch
+from jobexec.operations.external.types import Caller, Fetch
 
 from .bodies import Body
 from .errors import invalid

@@ -17,7 +17,7 @@ from jobexec.conf import get_settings
 from jobexec.gateways import access, asks, hub, seen, wire
 from jobexec.gateways.rest.common import caller_of, database
 from jobexec.gateways.rest.waiting_room import Parcel, release_thread
-from jobexec.operations.external_types import ActivatedJob, Caller, Fetch
+from jobexec.operations.external.types import ActivatedJob, Caller, Fetch
 
 from .body import Body, read
 from .endpoint import guarded

@@ -18,7 +18,7 @@ from jobexec.gateways import hub
 from jobexec.gateways.access import REQUESTS, Allowance, protected
 from jobexec.gateways.rest.common import database
 from jobexec.operations.audit import carried
-from jobexec.operations.errors import one_line
+from jobexec.operations.sql.errors import one_line
 
 from .problems import INTERNAL, METHOD_NOT_ALLOWED, answer, code_of, invalid, problem
 

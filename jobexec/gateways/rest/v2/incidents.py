@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from jobexec.exceptions import IncidentNotFound
 from jobexec.gateways.rest.common import caller_of, database, nothing
 from jobexec.operations.external import resolve_external_incident
-from jobexec.operations.external_search import keys_of_jobs, search_incidents
+from jobexec.operations.external.search import keys_of_jobs, search_incidents
 
 from . import shown
 from .body import read

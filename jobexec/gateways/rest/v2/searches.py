@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 
 from jobexec.gateways.rest.common import caller_of, database
 from jobexec.models import Incident
-from jobexec.operations.external_search import (
+from jobexec.operations.external.search import (
     MOST,
     external_jobs_by_key,
     keys_of_jobs,

@@ -7,9 +7,9 @@ from typing import Any
 
 from jobexec.gateways import wire
 from jobexec.models import Incident, IncidentState
-from jobexec.operations.external_search import Found
-from jobexec.operations.external_types import ActivatedJob
-from jobexec.operations.incidents import MESSAGE_SIZE_EXCEEDED, UNHANDLED_ERROR
+from jobexec.operations.external.search import Found
+from jobexec.operations.external.types import ActivatedJob
+from jobexec.operations.history.incidents import MESSAGE_SIZE_EXCEEDED, UNHANDLED_ERROR
 from jobexec.sensitive import hide
 
 _BUSINESS_ID_LENGTH = 256

@@ -12,7 +12,7 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.gateways import wire
 from jobexec.gateways.rest.common import caller_of, database
-from jobexec.operations.external_search import Figures, external_statistics, external_types, no_figures, workers_of
+from jobexec.operations.external.search import Figures, external_statistics, external_types, no_figures, workers_of
 
 from .body import Body, read
 from .endpoint import endpoint, json_answer

@@ -1,0 +1,1 @@
+"""Which jobs an executor gets, and their locks."""

@@ -1,0 +1,244 @@
+"""Acquisition: pick unlocked jobs and lock them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connections
+from django.db.models import F, Q
+
+from jobexec import clock
+from jobexec.models import Job, SuspendedJob
+
+from ..nodes import cluster_lock
+from ..rows.bury_unreadable import UNREADABLE, bury_unreadable
+from ..rows.exclusive import give_up_instances, lock_instances
+from ..rows.move import move_all
+from ..rows.suspension_cover import Suspensions, covered_rows
+from ..settle.release import give_back
+from ..sql.id_list import among, as_parameter
+from ..sql.locks import atomic, has_skip_locked, lock_rows, returns_rows
+from ..values.acquired_job import AcquiredJob, Acquisition, Scope
+from .candidates import Request, any_job, in_order, narrowed, out_of_turn, read_page
+from .cursor import Position, Walk
+from .statement import lock_plain_page
+
+#: So many pages are not tried in one statement after one that was not plain.
+_NOT_PLAIN = 20
+
+
+def acquire_jobs(
+    using: str,
+    owner: str,
+    limit: int,
+    scope: Scope,
+    *,
+    lock_time: timedelta,
+    strategy: str = "auto",
+    force_after: timedelta = timedelta(minutes=1),
+    walk: Walk | None = None,
+    ids: Collection[UUID] | None = None,
+) -> Acquisition:
+    """Lock up to ``limit`` jobs for ``owner``, in the order of ``scope``, and return them (Camunda: AcquireJobsCmd).
+
+    A job can be acquired if nobody holds it, no suspension covers it, ``scope`` serves it and, if it is exclusive,
+    its process instance is not locked. Expired locks are not looked at: recovery alone clears them, so that a lost
+    run is counted once. Jobs that a suspension covers are moved to the suspended table instead.
+
+    ``strategy``: ``skip_locked`` passes over rows that others are just locking; ``optimistic`` reads without locks
+    and then compares and sets the revisions, so of two nodes one wins each row; ``global_lock`` lets one
+    node at a time acquire, and takes the lock over after ``force_after``; ``auto`` is the first where the database has
+    it and the second elsewhere. Rows that cannot be read become dead letters, and the call brings nothing but
+    ``found``: the next one will.
+
+    ``walk`` is the position of the loop that asks; without one each page starts at the head of the order. With ``ids``
+    only these jobs are looked at, and the siblings that come along; see :mod:`~jobexec.operations.acquire.by_ids`.
+    """
+    if limit < 1:
+        return Acquisition()
+    request = Request(using, owner, limit, scope, lock_time, walk or Walk(), ids)
+    try:
+        if strategy == "global_lock":
+            return _acquire_global_lock(request, force_after)
+        if strategy == "optimistic":
+            return _acquire_optimistic(narrowed(request, None))
+        return _acquire(request)
+    except UNREADABLE:
+        if not bury_unreadable(using, Job, lock_owner=None):
+            raise
+        return Acquisition(found=limit)
+
+
+def _acquire(request: Request) -> Acquisition:
+    """In one statement if the page is plain, else in several that have the same meaning."""
+    walk, position = request.walk, request.walk.begin()
+    request = narrowed(request, position)
+    if not request.pairs:
+        walk.ended((), full=False)
+        return Acquisition()
+    if request.scope.tenants is not None or request.ids is not None:
+        return _acquire_in_several(request, position)
+    if walk.not_plain:
+        walk.not_plain -= 1
+    else:
+        limit, pairs = request.limit, list(request.pairs)
+        jobs, others = lock_plain_page(
+            request.using, request.owner, limit, request.scope, request.until, position, pairs=pairs
+        )
+        if jobs and not others:
+            walk.ended(jobs, full=len(jobs) >= limit)
+            return Acquisition(jobs, found=len(jobs))
+        if not (others or any_job(request, position)):
+            walk.ended(jobs, full=False)
+            return Acquisition()
+        walk.not_plain = _NOT_PLAIN
+        if jobs:
+            return _completed(request, position, jobs)
+    return _acquire_in_several(request, position)
+
+
+def _acquire_in_several(request: Request, position: Position | None) -> Acquisition:
+    if has_skip_locked(request.using):
+        return _acquire_skip_locked(request, position)
+    return _acquire_optimistic(request, position)
+
+
+def _completed(request: Request, position: Position | None, plain: list[AcquiredJob]) -> Acquisition:
+    """The page whose plain jobs are locked already, with as many others as have their place on it."""
+    result = Acquisition()
+    if len(plain) < request.limit:
+        result = _acquire_in_several(replace(request, limit=request.limit - len(plain)), position)
+    result.jobs = sorted([*plain, *result.jobs], key=in_order)
+    result.found += len(plain)
+    return result
+
+
+def _acquire_skip_locked(request: Request, position: Position | None = None) -> Acquisition:
+    using, owner = request.using, request.owner
+    with atomic(using):
+        page, result = read_page(request, position, lock=True)
+        jobs = _without_suspended(using, page, result)
+        jobs = _lock_instances(request, jobs, result)
+        if jobs:
+            _lock(using, [job.id for job in jobs], owner, request.until)
+    result.jobs = _raised(jobs)
+    return result
+
+
+def _acquire_optimistic(request: Request, position: Position | None = None) -> Acquisition:
+    using, owner = request.using, request.owner
+    page, result = read_page(request, position, lock=False)
+    if not page:
+        return result
+    with atomic(using):
+        jobs = _without_suspended(using, page, result)
+        taken = _compare_and_set(using, owner, jobs, request.until)
+        result.lock_failures = len(jobs) - len(taken)
+        jobs = [job for job in jobs if job.id in taken]
+        ours = _lock_instances(request, jobs, result)
+        give_back(using, [job.id for job in jobs if job not in ours])
+    result.jobs = _raised(ours)
+    return result
+
+
+def _acquire_global_lock(request: Request, force_after: timedelta) -> Acquisition:
+    using, owner = request.using, request.owner
+    token = cluster_lock.take(using, owner, force_after)
+    if token is None:
+        return Acquisition(lock_taken=True)
+    try:
+        with atomic(using):
+            if not cluster_lock.confirm(using, owner, token):
+                return Acquisition(lock_taken=True)  # we stalled, and another has taken over
+            # Rows are passed over all the same: people and execute-now lock them without the global lock.
+            result = _acquire(request)
+            cluster_lock.release(using, owner, token)
+    except BaseException:
+        cluster_lock.release(using, owner, token)
+        raise
+    return result
+
+
+def _compare_and_set(using: str, owner: str, jobs: Iterable[AcquiredJob], until: datetime) -> set[UUID]:
+    # Two statements, however long the page is. One for each row would make the transaction of a page that has grown
+    # with the back-off longer than the back-off itself, and then nodes collide all the more. Locked in the order of the
+    # ids: two nodes with overlapping pages wait for each other at most.
+    read = {job.id: job.revision for job in jobs}
+    rows = lock_rows(Job.objects.using(using).filter(pk__in=read, lock_owner=None).order_by("pk"))
+    taken = {pk for pk, revision in rows.values_list("pk", "revision") if read[pk] == revision}
+    if taken:
+        _lock(using, taken, owner, until)
+    return taken
+
+
+def _lock(using: str, ids: Collection[UUID], owner: str, until: datetime) -> None:
+    """Lock rows that this transaction holds."""
+    if not returns_rows(using):
+        Job.objects.using(using).filter(pk__in=ids).update(**_lock_columns(owner, until))
+        return
+    connection = connections[using]
+    parameters = {
+        "owner": owner,
+        "until": connection.ops.adapt_datetimefield_value(until),
+        "ids": as_parameter(connection.vendor, ids),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_LOCK.format(among=among(connection.vendor, "ids")), parameters)
+
+
+_LOCK = f"""
+    UPDATE {Job._meta.db_table}
+    SET lock_owner = %(owner)s, lock_expiration_time = %(until)s, revision = revision + 1 WHERE {{among}}"""
+
+
+def _lock_columns(owner: str, until: datetime) -> dict[str, Any]:
+    return {"lock_owner": owner, "lock_expiration_time": until, "revision": F("revision") + 1}
+
+
+def _raised(jobs: list[AcquiredJob]) -> list[AcquiredJob]:
+    for job in jobs:
+        job.revision += 1
+    return jobs
+
+
+def _without_suspended(using: str, jobs: list[AcquiredJob], result: Acquisition) -> list[AcquiredJob]:
+    """Move what a suspension covers out of the way. A row that was covered and no longer is waits for the next page."""
+    if not jobs:
+        return jobs
+    ids = [job.id for job in jobs]
+    suspensions = Suspensions.of(using, ids)
+    if not (suspensions or any(job.suspend_requested for job in jobs)):
+        return jobs
+    covered = Q(suspend_requested=True) | suspensions.condition()
+    page = Job.objects.using(using).filter(lock_owner=None, pk__in=ids)
+    rows = [row for row in page.filter(covered) if suspensions.cover(row)]
+    result.suspended = len(move_all(covered_rows(using, rows), SuspendedJob, suspended_at=clock.now(using)))
+    left_out = {row.pk for row in rows}
+    return [job for job in jobs if job.id not in left_out]
+
+
+def _lock_instances(request: Request, jobs: list[AcquiredJob], result: Acquisition) -> list[AcquiredJob]:
+    """Those jobs that may run: of no process instance, or of one whose lock row we just inserted, if it is their turn.
+
+    A page passes over rows that others are just locking. If a sibling in front of them is one of these, those behind it
+    wait for the next page, and so does the instance if none is left of it.
+    """
+    using, owner = request.using, request.owner
+    instances = {job.serial_key for job in jobs} - {""}
+    if not instances:
+        return jobs
+    held = lock_instances(using, owner, instances)
+    possible = [job for job in jobs if not job.serial_key or job.serial_key in held]
+    result.blocked = len(jobs) - len(possible)
+    early = out_of_turn(request, possible)
+    if not early:
+        return possible
+    allowed = [job for job in possible if job.id not in early]
+    unused = held - {job.serial_key for job in allowed}
+    give_up_instances(using, owner, unused)
+    result.lock_failures += len(early)
+    return allowed

@@ -1,0 +1,93 @@
+"""Acquisition of jobs that somebody has named: what a message of a broker is good for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from jobexec import clock
+
+from ..values.acquired_job import AcquiredJob, Acquisition, Scope
+from .acquire import acquire_jobs
+from .candidates import in_order, named
+from .statement_by_ids import lock_plain_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What was acquired, and which of the named jobs are ``left``: they could still be had, by whoever asks again.
+
+    All others are settled as far as a message goes: they are ours now, or somebody else's, gone or moved away, not of
+    this scope, or wait for their process instance. Whatever makes such a job acquirable announces it again.
+    """
+
+    acquisition: Acquisition
+    left: frozenset[UUID] = frozenset()
+
+
+def acquire_ids(
+    using: str,
+    owner: str,
+    ids: Collection[UUID],
+    limit: int,
+    scope: Scope,
+    *,
+    lock_time: timedelta,
+    strategy: str = "auto",
+    force_after: timedelta = timedelta(minutes=1),
+) -> Named:
+    """Lock up to ``limit`` of these jobs, and exclusive siblings, for ``owner``; in order of their rank.
+
+    The same as :func:`~jobexec.operations.acquire_jobs` in every other respect, by the same strategies: who may have a
+    job, what suspensions cover, one node for a process instance. A job that is locked already, also by ``owner``, is
+    not touched, so a message that comes twice does nothing.
+    """
+    wanted = list(dict.fromkeys(ids))
+    if limit < 1 or not wanted:
+        return Named(Acquisition(), frozenset(wanted))
+    plain = _plain(using, owner, wanted[:limit], scope, lock_time, strategy)
+    result, free = Acquisition(), wanted
+    if plain is not None:
+        result = Acquisition(plain, found=len(plain))
+        # Without a lock and outside of a transaction: mostly nothing is left, and that is all.
+        free = _still_free(using, scope, _others(wanted, plain))
+    if free and len(result.jobs) < limit:
+        others = acquire_jobs(
+            using,
+            owner,
+            limit - len(result.jobs),
+            scope,
+            lock_time=lock_time,
+            strategy=strategy,
+            force_after=force_after,
+            ids=free,
+        )
+        free = _still_free(using, scope, _others(free, others.jobs))
+        result = _together(result, others)
+    return Named(result, frozenset(free))
+
+
+def _plain(
+    using: str, owner: str, ids: list[UUID], scope: Scope, lock_time: timedelta, strategy: str
+) -> list[AcquiredJob] | None:
+    """Those that one statement can lock; None if there is none for this database and these settings."""
+    if strategy not in ("auto", "skip_locked") or scope.tenants is not None:
+        return None
+    return lock_plain_ids(using, owner, ids, scope, clock.now(using) + lock_time)
+
+
+def _others(ids: list[UUID], jobs: list[AcquiredJob]) -> list[UUID]:
+    acquired = {job.id for job in jobs}
+    return [id for id in ids if id not in acquired]
+
+
+def _together(first: Acquisition, second: Acquisition) -> Acquisition:
+    second.jobs = sorted([*first.jobs, *second.jobs], key=in_order)
+    second.found += first.found
+    return second
+
+
+def _still_free(using: str, scope: Scope, ids: Collection[UUID]) -> list[UUID]:
+    return list(named(using, scope, ids).values_list("pk", flat=True)) if ids else []

@@ -1,0 +1,267 @@
+"""Which jobs a page of acquisition consists of: the portable form. Reads and row locks only; nothing is changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from django.db import connections
+from django.db.models import F, Q, QuerySet, Window
+from django.db.models.expressions import RawSQL
+from django.db.models.functions import RowNumber
+
+from jobexec import clock
+from jobexec.models import Job
+
+from ..rows.exclusive import without_locked_instances
+from ..sql.id_list import pairs_as_table
+from ..sql.locks import has_skip_locked, is_single_writer, lock_rows
+from ..sql.serial_key import of_instances
+from ..values.acquired_job import AcquiredJob, Acquisition, Scope, columns, from_row
+from ..values.category_turns import Turns
+from .cursor import Position, Walk
+
+#: With so many siblings each process instance is reckoned, when a page is filled up with them.
+_PER_INSTANCE = 10
+#: So many (category, deployment) pairs are read as they are; of more, only those that have jobs.
+_FEW_PAIRS = 8
+
+Pair: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of one acquisition."""
+
+    using: str
+    owner: str
+    limit: int
+    scope: Scope
+    lock_time: timedelta
+    walk: Walk
+    #: Only these, wherever they stand; None: whatever comes first.
+    ids: Collection[UUID] | None = None
+    #: Only these of the scope's pairs; None: all of them.
+    only: Sequence[Pair] | None = None
+
+    @property
+    def pairs(self) -> Sequence[Pair]:
+        """The (category, deployment) pairs to be read."""
+        return self.scope.pairs() if self.only is None else self.only
+
+    @property
+    def until(self) -> datetime:
+        """When the locks expire."""
+        return clock.now(self.using) + self.lock_time
+
+
+def in_order(job: AcquiredJob) -> tuple[int, int]:
+    """Sorts jobs as they are acquired, within a category."""
+    return job.rank, job.id.int
+
+
+def any_job(request: Request, position: Position | None) -> bool:
+    """Whether anything could be acquired there; asked without a lock and outside of a transaction."""
+    return bool(_with_jobs(request, position))
+
+
+def narrowed(request: Request, position: Position | None) -> Request:
+    """The same with none but the pairs in which there is something, if there are many pairs.
+
+    A node serves all deployments that were ever recorded, and few of them have jobs. PostgreSQL reckons with a whole
+    page of each, and would rather compile the statement (JIT) than run it.
+    """
+    if request.ids is not None or len(request.pairs) <= _FEW_PAIRS:
+        return request
+    return replace(request, only=_with_jobs(request, position if request.scope.category_order == "rank" else None))
+
+
+def _with_jobs(request: Request, position: Position | None) -> list[Pair]:
+    """The pairs in which anything could be acquired; in one statement, however many there are.
+
+    A look into the acquisition index for each pair: a subquery with an order and a limit, which no database turns into
+    a join that reads the whole table.
+    """
+    connection = connections[request.using]
+    # MariaDB and MySQL have JSON_TABLE since they pass over locked rows.
+    table = pairs_as_table(connection.vendor, "pair", ("category", "deployment"))
+    if table is None or not (has_skip_locked(request.using) or is_single_writer(request.using)):
+        return [pair for pair in request.pairs if _run(request, pair, position).exists()]
+    run = _run(request, (RawSQL("pair.category", ()), RawSQL("pair.deployment", ())), position)
+    look, values = run.values("pk")[:1].query.get_compiler(request.using).as_sql()
+    statement = f"SELECT category, deployment FROM {table} WHERE ({look}) IS NOT NULL"
+    with connection.cursor() as cursor:
+        cursor.execute(statement, (json.dumps(list(request.pairs)), *values))
+        return [(category, deployment) for category, deployment in cursor.fetchall()]
+
+
+def acquirable(using: str, scope: Scope) -> QuerySet[Job]:
+    """Unlocked jobs in this scope whose process instance nobody holds, whatever their deployment and category."""
+    return _in_scope(without_locked_instances(Job.objects.using(using).filter(lock_owner=None)), scope)
+
+
+def _in_scope(jobs: QuerySet[Job], scope: Scope) -> QuerySet[Job]:
+    if scope.priority_min is not None:
+        jobs = jobs.filter(priority__gte=scope.priority_min)
+    if scope.priority_max is not None:
+        jobs = jobs.filter(priority__lte=scope.priority_max)
+    full = scope.tenants.full() if scope.tenants is not None else []
+    return jobs.exclude(tenant_id__in=full) if full else jobs
+
+
+def read_page(request: Request, position: Position | None, *, lock: bool) -> tuple[list[AcquiredJob], Acquisition]:
+    """The candidates with their siblings, and what was found.
+
+    Not more candidates than the last page needed, twice over: each that falls off the end was read and locked in vain.
+    """
+    walk, limit = request.walk, request.limit
+    most = min(limit, 2 * walk.heads) if walk.heads else limit
+    jobs = _candidates(replace(request, limit=most), position, lock=lock)
+    page, count = _with_siblings(request, jobs, lock=lock)
+    full = len(jobs) >= most
+    walk.ended(jobs[:count], full=full)
+    walk.heads = count if len(page) >= limit > count else None
+    if request.scope.tenants is not None:
+        page = _within_tenants(request, page)
+    return page, Acquisition(found=max(len(jobs), limit if full else len(page)))
+
+
+def _within_tenants(request: Request, page: list[AcquiredJob]) -> list[AcquiredJob]:
+    """What is too many of a tenant is not locked. The next page leaves the tenant out, if it is full by then."""
+    assert request.scope.tenants is not None
+    fitting = request.scope.tenants.fitting(page)
+    if len(fitting) < len(page):
+        request.walk.heads = max(1, len(fitting))
+    return fitting
+
+
+def _candidates(request: Request, position: Position | None, *, lock: bool) -> list[AcquiredJob]:
+    """The first jobs in the order of the scope, by rank within a category; behind ``position``, if ranks decide."""
+    scope, limit = request.scope, request.limit
+    if request.ids is not None:
+        return _those(request, lock)
+    if scope.category_order == "rank":
+        return _first(request, limit, request.pairs, position, lock)
+    pairs = {name: [pair for pair in request.pairs if pair[0] == name] for name in scope.categories}
+    if scope.category_order == "strict":
+        found: list[AcquiredJob] = []
+        for category in scope.categories:
+            if len(found) < limit:
+                found += _first(request, limit - len(found), pairs[category], None, lock)
+        return found
+    turns = scope.turns or Turns(dict.fromkeys(scope.categories, 1))
+    # A whole page of each: any of them may be the only one that has jobs.
+    pages = {name: _first(request, limit, pairs[name], None, lock) for name in scope.categories}
+    return turns.merge(pages, limit)
+
+
+def _those(request: Request, lock: bool) -> list[AcquiredJob]:
+    """The jobs that were named, as far as they can be acquired, by rank."""
+    page = named(request.using, request.scope, request.ids or ())
+    if lock:
+        page = lock_rows(page, skip_locked=True)
+    rows = page.order_by("rank", "id").values_list(*columns(request.scope.wide))[: request.limit]
+    return [from_row(row, request.using, request.owner) for row in rows]
+
+
+def named(using: str, scope: Scope, ids: Collection[UUID]) -> QuerySet[Job]:
+    """Those of these jobs that can be acquired in this scope."""
+    jobs = acquirable(using, scope).filter(category__in=scope.categories)
+    return jobs.filter(deployment_id__in=("", *scope.deployments), pk__in=ids)
+
+
+def _first(
+    request: Request, limit: int, pairs: Sequence[Pair], position: Position | None, lock: bool
+) -> list[AcquiredJob]:
+    """The first jobs in rank order: one short run of the acquisition index per (category, deployment) pair."""
+    found: list[AcquiredJob] = []
+    for pair in pairs:
+        page = _run(request, pair, position)
+        if lock:
+            page = lock_rows(page, skip_locked=True)
+        rows = page.values_list(*columns(request.scope.wide))[:limit]
+        found += [from_row(row, request.using, request.owner) for row in rows]
+    found.sort(key=in_order)
+    return found[:limit]
+
+
+def _run(request: Request, pair: tuple[Any, Any], position: Position | None) -> QuerySet[Job]:
+    category, deployment = pair
+    jobs = acquirable(request.using, request.scope).filter(category=category, deployment_id=deployment)
+    if position is not None:
+        jobs = jobs.filter(rank__gte=position.rank).exclude(rank=position.rank, id__lte=position.id)
+    return jobs.order_by("rank", "id")
+
+
+def _with_siblings(request: Request, jobs: list[AcquiredJob], *, lock: bool) -> tuple[list[AcquiredJob], int]:
+    """The page with the exclusive siblings of its jobs, and how many jobs were gone through for it.
+
+    So a process instance is locked once for as many of its jobs as a page holds, and not for each of them anew. What
+    falls off the end of the page is not locked this time. Rows that others are just locking are passed over.
+    """
+    instances = list(dict.fromkeys(job.serial_key for job in jobs if job.serial_key))
+    if not instances:
+        return jobs, len(jobs)
+    siblings = _siblings(request, instances[: max(1, request.limit // _PER_INSTANCE)], lock)
+    page: dict[UUID, AcquiredJob] = {}
+    count = 0
+    for job in jobs:
+        count += 1
+        # Before the job itself: where the walk goes on, or categories decide, some may stand in front of it.
+        page |= {sibling.id: sibling for sibling in siblings.pop(job.serial_key, [])}
+        page.setdefault(job.id, job)
+        if len(page) >= request.limit:
+            break
+    return list(page.values())[: request.limit], count
+
+
+def _siblings(request: Request, instances: Collection[str], lock: bool) -> dict[str, list[AcquiredJob]]:
+    """What could be acquired of these process instances, by rank; with ``lock`` until the transaction ends."""
+    scope, found = request.scope, dict[str, list[AcquiredJob]]()
+    rows = _exclusive_of(acquirable(request.using, scope), scope, instances).order_by("rank", "id")
+    if lock:
+        rows = lock_rows(rows, skip_locked=True)
+    for row in rows.values_list(*columns(scope.wide))[: request.limit]:
+        job = from_row(row, request.using, request.owner)
+        found.setdefault(job.serial_key, []).append(job)
+    return found
+
+
+def _exclusive_of(jobs: QuerySet[Job], scope: Scope, instances: Collection[str]) -> QuerySet[Job]:
+    jobs = of_instances(jobs, instances)
+    return jobs.filter(category__in=scope.categories, deployment_id__in=("", *scope.deployments))
+
+
+def out_of_turn(request: Request, page: Collection[AcquiredJob]) -> set[UUID]:
+    """Those exclusive jobs of a page in front of which a sibling stands that is not on it, whoever has locked its row.
+
+    Asked when the lock rows of their process instances are ours, so that nobody begins a sibling meanwhile; by rank, in
+    what this scope serves: what no node of this kind ever takes keeps nobody waiting.
+    """
+    ours: dict[str, list[UUID]] = {}
+    for job in page:
+        if job.serial_key:
+            ours.setdefault(job.serial_key, []).append(job.id)
+    if not ours:
+        return set()
+    most = max(map(len, ours.values()))
+    nobodys = Job.objects.using(request.using).filter(Q(lock_owner=None) | Q(lock_owner=request.owner))
+    place = Window(RowNumber(), partition_by=F("key"), order_by=["rank", "id"])
+    rows = _exclusive_of(_in_scope(nobodys, request.scope), request.scope, list(ours)).annotate(place=place)
+    line: dict[str, list[UUID]] = {}
+    for instance, id in rows.filter(place__lte=most).order_by("place").values_list(F("key"), "id"):
+        line.setdefault(instance, []).append(id)
+    return {id for instance, ids in ours.items() for id in _behind_a_gap(ids, line.get(instance, []))}
+
+
+def _behind_a_gap(page: Collection[UUID], line: Iterable[UUID]) -> set[UUID]:
+    left = set(page)
+    for id in line:
+        if id not in left:
+            break
+        left.remove(id)
+    return left

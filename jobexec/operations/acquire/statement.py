@@ -1,0 +1,239 @@
+"""The fast form of acquisition: one statement that finds and locks a page, where UPDATE can return rows.
+
+It takes plain jobs only. What else was on the page (a job that is suspended, or belongs to a process instance) is
+unlocked again and left to the portable form, :mod:`~jobexec.operations.acquire.acquire`, which defines what
+acquisition means.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import connections
+from django.db.models import F
+
+from jobexec import clock
+from jobexec.models import ExclusiveLock, Job, Suspension
+
+from ..rows.bury_unreadable import UNREADABLE
+from ..rows.suspension_cover import suspended_among
+from ..sql.binary import binary_cursor
+from ..sql.locks import returns_rows
+from ..sql.serial_key import serial_key_sql
+from ..values.acquired_job import LONG, WIDE, AcquiredJob, Scope
+from .candidates import in_order
+from .cursor import Position
+
+JOB, _LOCK, _SUSPENSION = (model._meta.db_table for model in (Job, ExclusiveLock, Suspension))
+_MANY_PAIRS = 100  # SQLite puts a limit on the terms of a UNION
+_INLINE = 1000  # bytes: so short, a value is not stored elsewhere, and need not be measured as text
+
+UPDATE = """
+UPDATE {job} SET lock_owner = %(owner)s, lock_expiration_time = %(until)s, revision = revision + 1
+WHERE {page} RETURNING {columns}, {configuration}, {suspensions}"""
+
+# The jobs of one category and deployment: one short run of the acquisition index.
+_RUN = """
+SELECT {columns} FROM {job} WHERE category = {category} AND deployment_id = {deployment} AND lock_owner IS NULL
+AND NOT (exclusive AND process_instance_id <> '' AND EXISTS (
+  SELECT 1 FROM {lock} AS held WHERE held.process_instance_id = {key}))
+{bounds} ORDER BY rank, id LIMIT %(limit)s"""
+
+# Whether any suspension is in force: asked once for each statement, and seen with the same eyes as the jobs.
+SUSPENSIONS = f"""EXISTS (SELECT 1 FROM {_SUSPENSION} WHERE live
+AND (suspend_time IS NULL OR suspend_time <= %(now)s) AND (activate_time IS NULL OR activate_time > %(now)s))"""
+
+
+Pairs = list[tuple[str, str]]
+
+
+class PlainPage(NamedTuple):
+    """The plain jobs of a page, locked, and whether there were ``others``, which are not."""
+
+    jobs: list[AcquiredJob]
+    others: bool
+
+
+_NOTHING = PlainPage([], others=False)
+
+
+def lock_plain_page(
+    using: str,
+    owner: str,
+    limit: int,
+    scope: Scope,
+    until: datetime,
+    position: Position | None = None,
+    *,
+    pairs: Pairs | None = None,
+) -> PlainPage:
+    """Lock the first ``limit`` jobs behind ``position`` and return them in order, as they are now.
+
+    ``pairs`` of category and deployment are those of the scope, or some of them. What is not plain is left out. Empty
+    if nothing else is there, or if the database or the order of the categories asks for the portable form. Commits by
+    itself, or is a part of the caller's transaction.
+    """
+    connection = connections[using]
+    in_order = scope.category_order == "rank" or len(scope.categories) == 1
+    if not (in_order and returns_rows(using) and connection.vendor in _FORMS):
+        return _NOTHING
+    pairs = scope.pairs() if pairs is None else pairs
+    if connection.vendor == "sqlite" and len(pairs) > _MANY_PAIRS:
+        return _NOTHING
+    adapt = connection.ops.adapt_datetimefield_value
+    parameters: dict[str, Any] = {"owner": owner, "until": adapt(until), "now": adapt(clock.now(using)), "limit": limit}
+    bounds = bounds_of(scope, position, parameters)
+    try:
+        locked = _FORMS[connection.vendor](using, owner, pairs, bounds, parameters, scope.wide)
+    except UNREADABLE:  # one of them; all are locked by now, and committed
+        unlock_page(using, owner, until)
+        return PlainPage([], others=True)
+    return plain_of(using, owner, locked, until)
+
+
+def bounds_of(scope: Scope, position: Position | None, parameters: dict[str, Any]) -> str:
+    """The conditions of the scope and of the position, as SQL; adds their values to the parameters."""
+    bounds = ""
+    if scope.priority_min is not None:
+        bounds += " AND priority >= %(least)s"
+        parameters["least"] = scope.priority_min
+    if scope.priority_max is not None:
+        bounds += " AND priority <= %(most)s"
+        parameters["most"] = scope.priority_max
+    if position is not None:
+        bounds += " AND rank >= %(rank)s AND (rank, id) > (%(rank)s, %(id)s)"
+        parameters |= {"rank": position.rank, "id": position.id}
+    return bounds
+
+
+def _lock_on_postgresql(
+    using: str, owner: str, pairs: Pairs, bounds: str, parameters: dict[str, Any], wide: bool
+) -> Locked:
+    if len(pairs) == 1:
+        parameters["category"], parameters["deployment"] = pairs[0]
+    else:
+        parameters["categories"], parameters["deployments"] = map(list, zip(*pairs, strict=True))
+    with binary_cursor(using) as cursor:
+        cursor.execute(_on_postgresql(len(pairs) == 1, bounds, wide), parameters)
+        return read(using, owner, cursor.fetchall())
+
+
+@lru_cache(maxsize=64)
+def _on_postgresql(one_pair: bool, bounds: str, wide: bool) -> str:
+    names = {"job": JOB, "lock": _LOCK, "key": serial_key_sql("postgresql", JOB), "bounds": bounds}
+    if one_pair:
+        run = _RUN.format(columns="ctid", category="%(category)s", deployment="%(deployment)s", **names)
+        page = f"{run} FOR UPDATE SKIP LOCKED"
+    else:
+        columns = "ctid AS place, rank, id"
+        run = _RUN.format(columns=columns, category="pair.category", deployment="pair.deployment", **names)
+        page = f"""
+            SELECT place FROM unnest(%(categories)s::text[], %(deployments)s::text[]) AS pair(category, deployment)
+            CROSS JOIN LATERAL ({run} FOR UPDATE SKIP LOCKED) AS run ORDER BY rank, id LIMIT %(limit)s"""
+    # By its place a row is found fastest. One that was changed since the statement began is at another place by now,
+    # is not found there, and stays for the next page.
+    return UPDATE.format(
+        page=f"ctid = ANY (ARRAY({page}))",
+        job=JOB,
+        columns=", ".join(AcquiredJob.COLUMNS),
+        configuration=configuration("postgresql", wide),
+        suspensions=SUSPENSIONS,
+    )
+
+
+def _lock_on_sqlite(
+    using: str, owner: str, pairs: Pairs, bounds: str, parameters: dict[str, Any], wide: bool
+) -> Locked:
+    for number, pair in enumerate(pairs):
+        parameters[f"category{number}"], parameters[f"deployment{number}"] = pair
+    if "id" in parameters:
+        parameters["id"] = parameters["id"].hex
+    with connections[using].cursor() as cursor:
+        cursor.execute(_on_sqlite(len(pairs), bounds, wide), parameters)
+        return read(using, owner, cursor.fetchall())
+
+
+@lru_cache(maxsize=64)
+def _on_sqlite(pairs: int, bounds: str, wide: bool) -> str:
+    runs = [
+        _RUN.format(
+            columns="rowid AS place, rank, id",
+            job=JOB,
+            lock=_LOCK,
+            key=serial_key_sql("sqlite", JOB),
+            category=f"%(category{number})s",
+            deployment=f"%(deployment{number})s",
+            bounds=bounds,
+        )
+        for number in range(pairs)
+    ]
+    union = " UNION ALL ".join(f"SELECT * FROM ({run})" for run in runs)
+    return UPDATE.format(
+        page=f"rowid IN (SELECT place FROM ({union}) ORDER BY rank, id LIMIT %(limit)s)",
+        job=JOB,
+        columns=", ".join(AcquiredJob.COLUMNS),
+        configuration=configuration("sqlite", wide),
+        suspensions=SUSPENSIONS,
+    )
+
+
+def configuration(vendor: str, wide: bool) -> str:
+    """The arguments as text, as far as they are short, and in a wide scope what else is asked for."""
+    more = "".join(f", {name}" for name in WIDE) if wide else ""
+    if vendor == "sqlite":
+        return f"CASE WHEN length(handler_configuration) <= {LONG} THEN handler_configuration END{more}"
+    text = "handler_configuration::text"
+    short = f"WHEN pg_column_size(handler_configuration) <= {_INLINE} THEN {text}"
+    return f"CASE {short} WHEN length({text}) <= {LONG} THEN {text} END{more}"
+
+
+class Locked(NamedTuple):
+    """What one statement has locked, and whether a suspension was in force then."""
+
+    jobs: list[AcquiredJob]
+    suspensions: bool
+
+
+def read(using: str, owner: str, rows: list[tuple[Any, ...]]) -> Locked:
+    """The rows that such a statement returns."""
+    one = _from_sqlite if connections[using].vendor == "sqlite" else AcquiredJob
+    return Locked([one(using, owner, *row[:-1]) for row in rows], bool(rows) and bool(rows[0][-1]))
+
+
+def _from_sqlite(using: str, owner: str, *row: Any) -> AcquiredJob:
+    job = AcquiredJob(using, owner, *row)
+    job.id = UUID(row[0])
+    job.exclusive, job.atomic = bool(job.exclusive), bool(job.atomic)
+    job.suspend_requested, job.cancel_requested = bool(job.suspend_requested), bool(job.cancel_requested)
+    if job.timeout is not None:
+        job.timeout = timedelta(microseconds=int(row[AcquiredJob.COLUMNS.index("timeout")]))
+    return job
+
+
+def plain_of(using: str, owner: str, locked: Locked, until: datetime) -> PlainPage:
+    """Those that may run as they are, in order; the others are unlocked."""
+    plain: list[AcquiredJob] = []
+    others: list[AcquiredJob] = []
+    suspended = suspended_among(using, [job.id for job in locked.jobs]) if locked.suspensions else frozenset()
+    for job in locked.jobs:
+        runs = not (job.suspend_requested or (job.process_instance_id and job.exclusive) or job.id in suspended)
+        (plain if runs else others).append(job)
+    if others:
+        unlock_page(using, owner, until, pk__in=[job.id for job in others])
+    plain.sort(key=in_order)
+    return PlainPage(plain, bool(others))
+
+
+def unlock_page(using: str, owner: str, until: datetime, **among: Any) -> None:
+    """Undo what one statement has locked: the moment until which is that statement's own.
+
+    With the revision that they had: the rows are as they were, and nobody has been told of anything else.
+    """
+    page = Job.objects.using(using).filter(lock_owner=owner, lock_expiration_time=until, **among)
+    page.update(lock_owner=None, lock_expiration_time=None, revision=F("revision") - 1)
+
+
+_FORMS = {"postgresql": _lock_on_postgresql, "sqlite": _lock_on_sqlite}

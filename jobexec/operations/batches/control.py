@@ -1,0 +1,252 @@
+"""Batches: one operation on any number of jobs, done in pieces by jobs of its own (Camunda: Batch).
+
+What a person does with a batch; what its jobs do is in :mod:`~jobexec.operations.batches.work`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db.models import BooleanField, Case, F, OuterRef, Q, QuerySet, Subquery, Sum, When
+from django.db.models.functions import Coalesce
+
+from jobexec import clock
+from jobexec.exceptions import BatchNotFound, BatchOver, InvalidJob
+from jobexec.models import Batch, BatchFailure, BatchPart, BatchState, DeadLetterJob
+from jobexec.retry import default_plan
+
+from ..audit import MOST_IDS, about, audited, note
+from ..manage.adjust import requeue
+from ..manage.suspend import activate, suspend
+from ..query.stored_filter import MAX_IDS, Description, describe, job_table, tenant_of
+from ..sql.errors import storable
+from ..sql.locks import atomic, delete_rows
+from ..sql.server_time import time_of
+from ..targets.for_each import Target, database_of, ids_of
+from .jobs import DRIVERS, MONITOR, SEED, driven, enqueue_own
+from .operations import OPERATIONS, Operation, as_json, operation_named
+from .work import clear_some, lock_batch
+
+__all__ = [
+    "OPERATIONS",
+    "BatchProgress",
+    "Operation",
+    "activate_batch",
+    "batch_progress",
+    "cancel_batch",
+    "delete_batch",
+    "start_batch",
+    "suspend_batch",
+]
+
+_PAGE = 1000
+_GOING = (BatchState.SEEDING, BatchState.RUNNING)
+MAX_FAILED_JOBS = 1000
+
+
+class BatchProgress(NamedTuple):
+    """How far a batch is, in jobs of its selection; ``failed_jobs`` are jobs of its own.
+
+    ``total`` were found so far; of these ``changed`` are done, ``skipped`` were left alone, with the reason in a
+    BatchFailure, and ``open`` are still to be done, or never will if it was cancelled. ``failed_jobs`` of its own
+    jobs are dead letters (counted up to 1000): it goes on when they are requeued, and ends when they are deleted.
+    ``stalled``: its seed or monitor job is missing or a dead letter, so it stands still until it is activated or
+    cancelled.
+    """
+
+    total: int
+    changed: int
+    skipped: int
+    open: int
+    failed_jobs: int
+    stalled: bool = False
+
+
+@audited
+def start_batch(
+    operation: str,
+    target: Target,
+    *,
+    arguments: Mapping[str, Any] | None = None,
+    using: str | None = None,
+    user: str = "",
+) -> Batch:
+    """Do one of :data:`OPERATIONS` to jobs, however many they are, by jobs of its own; returns the batch.
+
+    Works in the caller's transaction, and only notes what is meant. A queryset over one job table, whose conditions
+    are plain, is noted as these conditions: the batch then walks through the jobs that match them when it comes by,
+    that matched them already when it was started, and that still do when their turn comes. Anything else (rows, ids,
+    other querysets) is noted as ids, at most 100,000 (:data:`~jobexec.operations.query.stored_filter.MAX_IDS`).
+    ``arguments`` are those of the operation by name. ``user`` is who started it.
+
+    Raises :class:`~jobexec.exceptions.InvalidJob` for an unknown operation, missing, unknown or wrong arguments, a
+    queryset over another model, or one that cannot be described and finds too many jobs.
+    """
+    asked = operation_named(operation)
+    given = as_json(asked.read(dict(arguments or {})))
+    database = database_of(target, using)
+    selection = _selection(target)
+    batch = Batch(
+        type=operation,
+        arguments=given,
+        selection=selection,
+        tenant_id=tenant_of(selection),
+        create_user=storable(user)[:255],
+        # Not before what has died by the time of the database, whatever clock this process has.
+        create_time=max(clock.now(database), time_of(database)),
+    )
+    with atomic(database):
+        batch.save(using=database, force_insert=True)
+        enqueue_own(database, batch, SEED)
+        _note(database, batch, {"operation": operation, **given}, selection)
+    return batch
+
+
+def _note(using: str, batch: Batch, new: Mapping[str, Any] | None = None, selection: Description | None = None) -> None:
+    scope = {**selection, "ids": selection["ids"][:MOST_IDS]} if selection and "ids" in selection else selection
+    note(using, "batch", batch.pk, new=new, tenant=batch.tenant_id or None, scope=scope)
+
+
+def _selection(target: Target) -> Description:
+    if isinstance(target, QuerySet):
+        job_table(target)
+        try:
+            return describe(target)
+        except InvalidJob as error:
+            found = list(target.values_list("pk", flat=True)[: MAX_IDS + 1])
+            if len(found) > MAX_IDS:
+                raise InvalidJob(f"{error} Without that, expected at most {MAX_IDS} jobs, got more.") from error
+    else:
+        found = list(ids_of(target))
+        if len(found) > MAX_IDS:
+            raise InvalidJob(f"selection: expected at most {MAX_IDS} jobs, or a queryset; got {len(found)}.")
+    return {"ids": sorted({id.hex for id in found})}
+
+
+def batch_progress(batch: Batch) -> BatchProgress:
+    """How far the batch is now; in two statements, however large it is."""
+    using = batch._state.db or "default"
+    done = BatchPart.objects.filter(batch_id=OuterRef("pk"), end_time__isnull=False).order_by().values("batch_id")
+    rows = Batch.objects.using(using).filter(pk=batch.pk)
+    # One statement, which is one snapshot: what the monitor has just moved from the parts to the batch counts once.
+    found = rows.values_list(
+        "total",
+        F("changed") + Coalesce(Subquery(done.annotate(sum=Sum("changed")).values("sum")), 0),
+        F("skipped") + Coalesce(Subquery(done.annotate(sum=Sum("skipped")).values("sum")), 0),
+        Case(When(Q(state__in=_GOING) & ~driven(batch), then=True), default=False, output_field=BooleanField()),
+    ).first()
+    total, changed, skipped, stalled = found or (batch.total, batch.changed, batch.skipped, False)
+    dead = DeadLetterJob.objects.using(using).filter(process_instance_id=batch.process_instance_id)
+    failed = dead.order_by()[:MAX_FAILED_JOBS].count()
+    return BatchProgress(total, changed, skipped, max(0, total - changed - skipped), failed, stalled)
+
+
+@audited
+def suspend_batch(id: UUID | str, *, using: str | None = None) -> Batch:
+    """Let none of its jobs begin any more; those that run finish. It can be activated again.
+
+    Raises :class:`~jobexec.exceptions.BatchNotFound`, and :class:`~jobexec.exceptions.BatchOver` if it is over.
+    """
+    batch = _unfinished(id, using)
+    suspend(process_instance_id=batch.process_instance_id, using=batch._state.db)
+    return batch
+
+
+@audited
+def activate_batch(id: UUID | str, *, using: str | None = None) -> Batch:
+    """Undo :func:`suspend_batch`; it goes on where it was. Raises as that.
+
+    A seed or monitor job that is missing (somebody has deleted it) is made again, and one that is a dead letter is
+    requeued.
+    """
+    batch = _unfinished(id, using)
+    database = batch._state.db or "default"
+    activate(process_instance_id=batch.process_instance_id, using=database)
+    _drive(database, batch.pk)
+    return batch
+
+
+def _drive(using: str, id: UUID) -> None:
+    """See that the batch has a job that carries it on."""
+    with atomic(using):
+        # Seeds and monitors replace themselves under this lock, so nobody makes one at the same time.
+        batch = lock_batch(using, id)
+        if batch is None or batch.over or Batch.objects.using(using).filter(driven(batch), pk=id).exists():
+            return
+        own = {"process_instance_id": batch.process_instance_id, "handler_type__in": DRIVERS}
+        dead = list(DeadLetterJob.objects.using(using).filter(**own).values_list("pk", flat=True)[:1])
+        if dead and requeue(dead, default_plan().attempts, using=using):
+            return
+        enqueue_own(using, batch, *([SEED] if batch.state == BatchState.SEEDING else [MONITOR, 0]))
+
+
+@audited
+def cancel_batch(id: UUID | str, *, using: str | None = None) -> Batch:
+    """Do nothing more: its jobs are removed, what they have done stays done. One that runs finishes its piece.
+
+    Raises :class:`~jobexec.exceptions.BatchNotFound`, and :class:`~jobexec.exceptions.BatchOver` if it has completed;
+    cancelling once more only removes what an interrupted call has left.
+    """
+    database = database_of(None, using)
+    pk = _found(id, database).pk
+    with atomic(database):
+        batch = lock_batch(database, pk)
+        if batch is not None and not batch.over:
+            batch.state, batch.end_time = BatchState.CANCELLED, clock.now(database)
+            batch.save(using=database, update_fields=["state", "end_time"])
+            _note(database, batch)
+    # Out here: a refusal within would spoil the transaction of the caller, who may go on after it.
+    if batch is None:
+        raise BatchNotFound(f"There is no batch {id}.")
+    if batch.state == BatchState.COMPLETED:
+        raise BatchOver(f"The batch {id} has completed.")
+    while clear_some(database, batch.pk):
+        pass
+    activate(process_instance_id=batch.process_instance_id, using=database)
+    return _found(id, database)
+
+
+@audited
+def delete_batch(id: UUID | str, *, using: str | None = None) -> None:
+    """Delete a batch with its failures; one that is not over is cancelled first (Camunda: deleteBatch).
+
+    What it has done stays done. Raises :class:`~jobexec.exceptions.BatchNotFound`.
+    """
+    database = database_of(None, using)
+    batch = _found(id, database)
+    if batch.state != BatchState.COMPLETED:
+        cancel_batch(batch.pk, using=database)
+    failures = BatchFailure.objects.using(database).filter(batch_id=batch.pk)
+    while page := list(failures.values_list("pk", flat=True)[:_PAGE]):
+        delete_rows(BatchFailure.objects.using(database).filter(pk__in=page))
+    with atomic(database):
+        # Waits for a job of it that is just writing what came of its piece; one that comes later finds no batch.
+        lock_batch(database, batch.pk, to_delete=True)
+        for model in (BatchPart, BatchFailure):
+            for left in [model.objects.using(database).filter(batch_id=batch.pk).values_list("pk", flat=True)]:
+                delete_rows(model.objects.using(database).filter(pk__in=list(left)))
+        delete_rows(Batch.objects.using(database).filter(pk=batch.pk))
+        _note(database, batch, {"operation": batch.type})
+
+
+def _unfinished(id: UUID | str, using: str | None) -> Batch:
+    batch = _found(id, database_of(None, using))
+    if batch.over:
+        raise BatchOver(
+            f"The batch {id} has {'completed' if batch.state == BatchState.COMPLETED else 'been cancelled'}."
+        )
+    return batch
+
+
+def _found(id: UUID | str, using: str) -> Batch:
+    try:
+        wanted = id if isinstance(id, UUID) else UUID(str(id))
+    except ValueError:
+        raise BatchNotFound(f"There is no batch {id!r}: expected a UUID.") from None
+    batch = Batch.objects.using(using).defer("selection").filter(pk=wanted).first()
+    if batch is None:
+        raise BatchNotFound(f"There is no batch {wanted} in {using!r}.")
+    about("batch", batch.pk, batch.tenant_id or None)
+    return batch

@@ -1,0 +1,183 @@
+"""Jobs come into being here, in the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import connections
+
+from jobexec import clock, signals, tracing
+from jobexec.conf import get_settings
+from jobexec.exceptions import InvalidJob
+from jobexec.identifiers import uuid7, uuid7s
+from jobexec.models import SHARED_COLUMNS, Job, JobType, LogState, TimerJob
+
+from ..history import job_log
+from ..notify.broker import announce_created
+from ..notify.observers import tell_watchers
+from ..notify.signals import announce
+from ..notify.wake import wake_on_commit
+from ..sql.insert import insert_row, insert_rows, json_text, parameters
+from ..sql.locks import atomic
+from ..sql.server_time import keep_time
+from ..values.arguments import check_moment
+from ..values.inserted_rows import CreatedJobs, Table, instance
+from ..values.ranking import check_priority, rank
+
+_OPTIONS = frozenset(SHARED_COLUMNS) - {"revision", "lock_owner", "lock_expiration_time", "rank", "start_time"}
+_OF_EACH = ("handler_configuration", "due_date", "id", "create_time")
+
+
+def create_job(using: str, **columns: Any) -> Job | TimerJob:
+    """Insert one job: executable, or a timer if ``due_date`` lies ahead. Returns the row as saved.
+
+    One INSERT in the caller's transaction: it is rolled back with the caller's data and becomes visible with it. No
+    lock row, no suspension and no definition is touched, and no signal of Django's models is sent. Executors are woken
+    after commit. Raises :class:`~jobexec.exceptions.InvalidJob` for unknown columns, a naive due date, an unknown
+    category.
+    """
+    own = _take(columns)
+    return Pattern(using, columns).create(**own)
+
+
+def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[Job | TimerJob]:
+    """Insert many jobs, each given as columns, in one transaction and few statements; in the order given.
+
+    All rows are built, and so checked, before the first is inserted.
+    """
+    jobs: list[Job | TimerJob] = []
+    # What one statement inserts: a table and the columns that are given.
+    groups: dict[tuple[Table, tuple[str, ...]], list[tuple[Any, ...]]] = {}
+    for given in rows:
+        columns = dict(given)
+        own = _take(columns)
+        table, columns, values = Pattern(using, columns).job(**own)
+        jobs.append(instance(using, table, columns))
+        groups.setdefault((table, tuple(values)), []).append(tuple(values.values()))
+    with atomic(using):
+        for (table, names), group in groups.items():
+            insert_rows(connections[using], table, names, group)
+        _log(using, jobs)
+        for table in (Job, TimerJob):
+            _tell(using, table, [job for job in jobs if type(job) is table])
+    tell_watchers(using, jobs)
+    return jobs
+
+
+def _take(columns: dict[str, Any]) -> dict[str, Any]:
+    return {name: columns.pop(name) for name in _OF_EACH if name in columns}
+
+
+class Pattern:
+    """Jobs that differ in what they are to do and when: what they share is checked and prepared once, here.
+
+    Made for one process and its settings; any number of threads may use it. ``columns`` are those of the jobs but for
+    ``handler_configuration``, ``due_date``, ``id`` and ``create_time``. Raises
+    :class:`~jobexec.exceptions.InvalidJob`.
+    """
+
+    def __init__(self, using: str, columns: Mapping[str, Any]) -> None:
+        if not _OPTIONS.issuperset(columns):
+            raise InvalidJob(f"Unknown job columns: {', '.join(sorted(columns.keys() - _OPTIONS))}.")
+        settings = get_settings()
+        settings.engine(using)
+        category = columns.get("category", "default")
+        if category not in settings.categories:
+            known = ", ".join(settings.categories)
+            raise InvalidJob(f"category: expected one of {known} (setting CATEGORIES), got {category!r}.")
+        check_priority(columns.get("priority", 0))
+        made: dict[str, Any] = {"job_definition_id": columns.get("handler_type", "")}
+        if settings.deployment:
+            made["deployment_id"] = settings.deployment
+        if traceparent := tracing.of_headers(columns.get("custom_headers")):
+            made["traceparent"] = traceparent
+        self.using = using
+        self._columns = made | dict(columns)
+        self._traces = tracing.AVAILABLE and "traceparent" not in self._columns
+        self._values = parameters(connections[using], Job, self._columns)
+
+    def create(self, handler_configuration: Any = None, encoded: str | None = None, **own: Any) -> Job | TimerJob:
+        """Insert one job, as :func:`create_job`; see :meth:`job` for the arguments."""
+        using, connection = self.using, connections[self.using]
+        table, columns, values = self.job(handler_configuration, encoded, **own)
+        row = instance(using, table, columns)
+        if job_log.wants(LogState.CREATED):
+            with atomic(using):
+                insert_row(connection, table, values)
+                _log(using, [row])
+        else:
+            insert_row(connection, table, values)
+        _tell(using, table, [row])
+        tell_watchers(using, [row])
+        return row  # type: ignore[no-any-return]
+
+    def create_many(self, encoded: Sequence[str], *, ids: Sequence[UUID] | None = None, **own: Any) -> CreatedJobs:
+        """Insert a job for each ``handler_configuration``, given as JSON texts, in one transaction; in that order.
+
+        All else is the same for all, also their ``create_time``. Their ``ids`` are made if they are not given.
+        """
+        using = self.using
+        table, columns, values = self.job(encoded="", **own)
+        for name in ("id", "handler_configuration"):
+            del columns[name], values[name]
+        jobs = CreatedJobs(using, table, columns, uuid7s(len(encoded)) if ids is None else ids, encoded)
+        if jobs:
+            rows = [(id.hex, text) for id, text in zip(jobs.ids, encoded, strict=True)]
+            with atomic(using):
+                insert_rows(connections[using], table, ("id", "handler_configuration"), rows, values)
+                _log(using, jobs)
+                _tell(using, table, jobs)
+        tell_watchers(using, jobs)
+        return jobs
+
+    def job(
+        self,
+        handler_configuration: Any = None,
+        encoded: str | None = None,
+        *,
+        due_date: datetime | None = None,
+        id: Any = None,
+        create_time: datetime | None = None,
+    ) -> tuple[Table, dict[str, Any], dict[str, Any]]:
+        """The table of a job, its columns, and the same as parameters; not those that have their default.
+
+        ``encoded`` is ``handler_configuration`` as JSON text, if the caller has it; ``id`` and ``create_time`` are made
+        if they are not given.
+        """
+        using = self.using
+        keep_time(using)
+        now = clock.now(using)
+        columns: dict[str, Any] = {"id": id or uuid7(), "create_time": create_time or now}
+        if due_date is not None:
+            check_moment("due_date", due_date)
+            columns["due_date"] = due_date
+        if self._traces and (traceparent := tracing.current()):
+            columns["traceparent"] = traceparent
+        table: Table = Job
+        if due_date is not None and due_date > now:
+            table = TimerJob
+            columns["type"] = JobType.TIMER
+        else:
+            columns["rank"] = rank(using, due_date or now, self._columns.get("priority", 0))
+        values = parameters(connections[using], table, columns)
+        columns["handler_configuration"] = {} if handler_configuration is None else handler_configuration
+        values["handler_configuration"] = json_text(columns["handler_configuration"]) if encoded is None else encoded
+        # In this order: a timer may have been given another type.
+        return table, columns | self._columns, values | self._values
+
+
+def _log(using: str, jobs: Iterable[Job | TimerJob]) -> None:
+    if job_log.wants(LogState.CREATED):
+        job_log.write(using, LogState.CREATED, [job_log.entry(job, LogState.CREATED) for job in jobs])
+
+
+def _tell(using: str, table: Table, jobs: Sequence[Job | TimerJob]) -> None:
+    # In this order: else an executor in this process may tell that it has acquired what was not told to be created.
+    if jobs:
+        announce(signals.job_created, using, table, jobs=jobs)
+        wake_on_commit(using, timers=table is TimerJob)
+        if table is Job:
+            announce_created(using, jobs)

@@ -1,0 +1,144 @@
+"""Jobs with unique keys come into being here, together with their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import OperationalError, connections
+
+from jobexec.exceptions import DuplicateJob
+from jobexec.identifiers import uuid7, uuid7s
+
+from ..notify.observers import told_afterwards
+from ..sql.errors import is_conflict
+from ..sql.locks import atomic
+from ..values.inserted_rows import AnyJob, instance
+from .create import Pattern
+from .unique import CHANGED, ROUNDS, Claim, Rule
+from .unique_keys import Holder
+
+_KEYS = 500  # in one statement
+
+
+def create_unique_job(
+    pattern: Pattern,
+    rule: Rule,
+    key: str,
+    handler_configuration: Any,
+    encoded: str | None = None,
+    *,
+    due_date: datetime | None = None,
+    id: UUID | None = None,
+) -> AnyJob:
+    """Insert a job and take its key, in the caller's transaction or in one of their own; both or neither.
+
+    Or return whoever has the key, with ``is_duplicate``: its row, or with ``on_conflict="ignore"``, and when the job
+    is over, an instance that is not saved, of which only the id is the other's. Raises
+    :class:`~jobexec.exceptions.DuplicateJob` if the rule says so, with nothing written.
+    """
+    using, own = pattern.using, id or uuid7()
+    for _ in range(ROUNDS):
+        claim = Claim(using, rule, {key: own})
+        claim.look()
+        if claim.open:
+            made, created = _made(
+                claim, partial(pattern.create, handler_configuration, encoded, due_date=due_date, id=own)
+            )
+            if created is not None:
+                return created
+            if not made:
+                continue
+        holder = claim.duplicates[key]
+        if rule.on_conflict == "raise":  # not in the block: the caller's transaction is to go on
+            raise DuplicateJob(rule.handler_type, key, holder.job_id)
+        row = _found(using, holder) if rule.on_conflict != "ignore" else None
+        if row is None and (rule.on_conflict == "ignore" or holder.table is None):
+            row = _unsaved(pattern, holder.job_id, handler_configuration, encoded, due_date)
+        if row is not None:  # else it moved, or ended and the key may be free
+            row.is_duplicate = True
+            return row
+    raise OperationalError(CHANGED, f"The job that has a key of {rule.handler_type} has changed each time.")
+
+
+def _made(claim: Claim, create: Callable[[], AnyJob]) -> tuple[bool, AnyJob | None]:
+    """Take the key and insert the job, or None if it is a duplicate; False if it met a conflict and can be repeated."""
+    try:
+        with told_afterwards(), atomic(claim.using):
+            claim.take()
+            return True, None if claim.duplicates else create()
+    except OperationalError as error:
+        # InnoDB may find a deadlock between two who insert neighbouring keys. Nothing but ours is undone, if the
+        # transaction was ours; else it is the caller's to repeat.
+        if connections[claim.using].in_atomic_block or not is_conflict(error):
+            raise
+        return False, None
+
+
+def _found(using: str, holder: Holder) -> AnyJob | None:
+    if holder.table is None:
+        return None
+    return holder.table._base_manager.using(using).filter(pk=holder.job_id).first()  # type: ignore[return-value]
+
+
+def _unsaved(pattern: Pattern, id: UUID, configuration: Any, encoded: str | None, due_date: datetime | None) -> AnyJob:
+    table, columns, _ = pattern.job(configuration, encoded, due_date=due_date, id=id)
+    row: AnyJob = instance(pattern.using, table, columns)
+    row._state.adding = True
+    return row
+
+
+class Created(NamedTuple):
+    """For each call the id of its job, and which of them are those of jobs that were there, by number."""
+
+    ids: Sequence[UUID]
+    duplicates: frozenset[int]
+
+
+def create_unique_jobs(
+    pattern: Pattern,
+    rule: Rule,
+    keys: Sequence[str],
+    encoded: Sequence[str],
+    *,
+    due_date: datetime | None = None,
+) -> Created:
+    """The same for many, each with a key and its ``handler_configuration`` as JSON text.
+
+    Call it in a transaction, to be rolled back (perhaps to a savepoint) if it raises: keys may have been taken then.
+    Of calls with the same key the first one counts, or the last one if it is to replace.
+    """
+    numbers = range(len(keys) - 1, -1, -1) if rule.on_conflict != "replace" else range(len(keys))
+    chosen = {keys[number]: number for number in numbers}
+    ids = uuid7s(len(keys))
+    taken = _take(pattern.using, rule, {key: ids[number] for key, number in chosen.items()})
+    duplicates = frozenset(n for n, key in enumerate(keys) if chosen[key] != n or key in taken)
+    holding = [taken[key].job_id if key in taken else ids[chosen[key]] for key in keys]
+    if duplicates and rule.on_conflict == "raise":
+        first = min(duplicates)
+        raise DuplicateJob(rule.handler_type, keys[first], holding[first])
+    new = [number for number in range(len(keys)) if number not in duplicates]
+    pattern.create_many([encoded[n] for n in new], ids=[ids[n] for n in new], due_date=due_date)
+    return Created(holding, duplicates)
+
+
+def _take(using: str, rule: Rule, wanted: Mapping[str, UUID]) -> dict[str, Holder]:
+    """Take these keys; returns those that others have. In sorted order, as everybody who takes several."""
+    taken: dict[str, Holder] = {}
+    for page in _pages(wanted):
+        claim = Claim(using, rule, page)
+        claim.look()
+        if claim.open:
+            claim.take()
+        taken |= claim.duplicates
+    return taken
+
+
+def _pages(wanted: Mapping[str, UUID]) -> Iterator[dict[str, UUID]]:
+    left = iter(sorted(wanted))
+    while page := list(islice(left, _KEYS)):
+        yield {key: wanted[key] for key in page}

@@ -1,0 +1,39 @@
+"""The verbs on jobs for workers outside of Django: what the gateways call.
+
+Each in a transaction of its own, or part of the caller's; keys are those of ``job_key``. Who asks is a
+:class:`~jobexec.operations.external.types.Caller`; without one it is somebody within this process, who may do all.
+"""
+
+from .fetch import activate_jobs, next_available, yield_jobs
+from .find import find_external_job
+from .incidents import resolve_external_incident
+from .settle import complete_external_job, fail_external_job
+from .throw_error import throw_external_error
+from .types import EVERYTHING, ActivatedJob, Caller, Fetch
+from .update import (
+    extend_external_deadline,
+    lock_external_job,
+    set_external_priority,
+    set_external_retries,
+    unlock_external_job,
+)
+
+__all__ = [
+    "EVERYTHING",
+    "ActivatedJob",
+    "Caller",
+    "Fetch",
+    "activate_jobs",
+    "complete_external_job",
+    "extend_external_deadline",
+    "fail_external_job",
+    "find_external_job",
+    "lock_external_job",
+    "next_available",
+    "resolve_external_incident",
+    "set_external_priority",
+    "set_external_retries",
+    "throw_external_error",
+    "unlock_external_job",
+    "yield_jobs",
+]

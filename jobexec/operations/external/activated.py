@@ -1,0 +1,65 @@
+"""What a worker is given of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from .types import ActivatedJob, Fetch
+
+
+class Grant(NamedTuple):
+    """What the rows of a page say when they are locked; ``limit`` is how many there may be."""
+
+    deadline: datetime
+    token: str
+    limit: int
+
+
+def activated(
+    row: Any,
+    fetch: Fetch,
+    grant: Grant,
+    *,
+    id: UUID,
+    create_time: datetime,
+    configuration: Mapping[str, Any],
+    headers: Mapping[str, Any],
+) -> ActivatedJob:
+    """The job of a row as its worker sees it; ``row`` has columns as attributes, however it was read."""
+    return ActivatedJob(
+        id=id,
+        key=row.job_key or 0,
+        type=fetch.type,
+        worker=fetch.worker,
+        retries=row.retries,
+        failures=configuration.get("failures", 0),
+        deadline=grant.deadline,
+        variables=wanted_variables(configuration, fetch),
+        headers=headers,
+        tags=tuple(configuration.get("tags", ())),
+        priority=row.priority,
+        tenant_id=row.tenant_id,
+        process_instance_id=row.process_instance_id,
+        root_process_instance_id=row.root_process_instance_id,
+        process_definition_id=row.process_definition_id,
+        process_definition_key=row.process_definition_key,
+        execution_id=row.execution_id,
+        element_id=configuration.get("element_id", ""),
+        business_key=configuration.get("business_key", ""),
+        lease_token=grant.token,
+        create_time=create_time,
+        error_message=row.exception_message,
+        error_details=row.exception_stack,
+    )
+
+
+def wanted_variables(configuration: Mapping[str, Any], fetch: Fetch) -> dict[str, Any]:
+    """The variables that the worker asked for; those of the job alone win over those of its process."""
+    local = configuration.get("local") or {}
+    variables = dict(local) if fetch.local_variables_only else {**(configuration.get("variables") or {}), **local}
+    if fetch.variables is None:
+        return variables
+    return {name: variables[name] for name in fetch.variables if name in variables}

@@ -1,0 +1,91 @@
+"""What runs in Django when a worker outside has ended its job: an ordinary job, in the same life under the same id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils.dateparse import parse_duration
+
+from jobexec import clock
+from jobexec.models import AbstractJob, ExternalWorkerJob, Job
+
+from ..rows.move import move
+from ..rows.routing import wake_for
+
+#: What the options of a ``@job`` say about a job that has none of its own.
+SAID_BY_OPTIONS = (
+    "process_instance_id",
+    "root_process_instance_id",
+    "process_definition_key",
+    "process_definition_id",
+    "tenant_id",
+    "correlation_id",
+)
+
+
+def on_complete(configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What runs when the job has been completed; None for nothing."""
+    return configuration.get("on_complete") or None
+
+
+def on_error(configuration: Mapping[str, Any], code: str) -> Mapping[str, Any] | None:
+    """What runs when an error of this code was thrown: that of the code, or that of all others; None for nothing."""
+    by_code = configuration.get("on_error") or {}
+    return by_code.get(code) or by_code.get("") or None
+
+
+def run_callback(
+    using: str, row: ExternalWorkerJob, callback: Mapping[str, Any], given: Mapping[str, Any]
+) -> Job | None:
+    """Make a row that the caller has locked the ordinary job of a callback; ``given`` are keyword arguments of it.
+
+    The job loses its key, so that no worker reaches it any more, and begins anew: it has its own retries, is due now,
+    and what was said of the failures of workers is in the log. Its type still says where it came from. None if
+    somebody else changed the row.
+    """
+    moved = move(row, Job, **callback_columns(using, row, callback, given))
+    if moved is not None:
+        wake_for(using, [moved])
+    return moved
+
+
+def callback_columns(
+    using: str, row: AbstractJob, callback: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The columns of the job of a callback that are not those of the external job."""
+    options = callback.get("columns") or {}
+    timeout = options.get("timeout")
+    return {
+        "job_key": None,
+        "handler_type": callback["handler"],
+        "handler_configuration": {"args": [], "kwargs": {**(callback.get("kwargs") or {}), **given}},
+        "job_definition_id": callback["handler"],
+        "category": options.get("category", _DEFAULTS.category),
+        "retries": options.get("retries", _DEFAULTS.retries),
+        "retry_plan": options.get("retry_plan", ""),
+        "timeout": parse_duration(timeout) if timeout else None,
+        "atomic": options.get("atomic", False),
+        "exclusive": options.get("exclusive", row.exclusive),
+        "deployment_id": options.get("deployment_id", row.deployment_id),
+        "priority": row.priority if options.get("priority") is None else options["priority"],
+        "task_backend": options.get("task_backend", ""),
+        **{name: getattr(row, name) or options.get(name, "") for name in SAID_BY_OPTIONS},
+        **_ANEW,
+        "due_date": clock.now(using),
+    }
+
+
+#: What is not among the options of a job has the default of its column.
+_DEFAULTS = Job()
+
+_ANEW: dict[str, Any] = {
+    "attempts": 0,
+    "lost_runs": 0,
+    "conflicts": 0,
+    "unknown_since": None,
+    "cancel_requested": False,
+    "exception_message": "",
+    "exception_stack": "",
+    "failed_activity_id": "",
+}

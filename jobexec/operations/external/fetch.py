@@ -1,0 +1,247 @@
+"""Workers fetch external jobs: the portable form, which defines what it means.
+
+What is locked and in which order: docs/explanation/locking.md, "External jobs".
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connections, transaction
+from django.db.models import F, Min, Q, QuerySet
+from django.db.models.fields.json import KeyTransform
+
+from jobexec import clock
+from jobexec.exceptions import InvalidJob, NotAllowed
+from jobexec.models import ExternalWorkerJob
+
+from ..notify.wake_workers import wake_workers_on_commit
+from ..rows import external_exclusive
+from ..rows.routing import free_instances, given_back, may_hold
+from ..sql.locks import lock_rows
+from ..sql.serial_key import locked_instance
+from . import fetch_statement
+from .activated import Grant, activated
+from .find import in_transaction
+from .types import ActivatedJob, Fetch
+from .unfetchable import set_aside
+
+_ROUNDS = 100  # pages of nothing but jobs that had to be set aside
+MAX_JOBS = 1000
+"""What one fetch brings at most, whatever it asks for."""
+
+
+class _Gone(Exception):
+    """Whoever asked is not there any more: nothing of what was locked for them counts."""
+
+
+def activate_jobs(using: str, fetch: Fetch) -> list[ActivatedJob]:
+    """Lock jobs for a worker and return them; those that have waited longest first, by priority.
+
+    (Zeebe: ActivateJobs. Camunda 7: fetchAndLock.) A job whose deadline is over, or whose back-off, is fetched like
+    one that is new. Nobody waits: what others are just fetching is passed over. What turns out to be suspended,
+    cancelled, too large or delivered too often is set aside on the way, so that it does not stand before the others.
+
+    In a transaction, at whose end ``fetch.is_alive`` is asked: for a caller who has gone everything stays as it was. In
+    further ones if what stood first cannot all be handed out: of siblings in one process instance one at a time.
+    Raises :class:`~jobexec.exceptions.InvalidJob` for a fetch that makes no sense and
+    :class:`~jobexec.exceptions.NotAllowed` for types and tenants that are not the caller's.
+    """
+    _check(fetch)
+    tenants = _tenants(fetch)
+    if tenants is not None and not tenants:
+        return []
+    found: list[ActivatedJob] = []
+    for _ in range(_ROUNDS):
+        wanted = replace(fetch, max_jobs=min(fetch.max_jobs, MAX_JOBS) - len(found))
+        try:
+            # With a savepoint within a transaction of the caller's: nothing else of it is undone.
+            with transaction.atomic(using=using):
+                jobs, again = _fetch(using, wanted, tenants)
+                if jobs and not fetch.is_alive():
+                    raise _Gone
+        except _Gone:
+            if found:
+                yield_jobs(using, found)
+            return []
+        found += jobs
+        if not again or len(found) >= min(fetch.max_jobs, MAX_JOBS):
+            break
+    return found
+
+
+def _check(fetch: Fetch) -> None:
+    if not isinstance(fetch.type, str) or not fetch.type.strip():
+        raise InvalidJob(f"type: expected a text that is not blank, got {fetch.type!r}.")
+    if fetch.timeout < timedelta(milliseconds=1):
+        raise InvalidJob(f"timeout: expected at least one millisecond, got {fetch.timeout}.")
+    if fetch.max_jobs < 1:
+        raise InvalidJob(f"max_jobs: expected a whole number of at least 1, got {fetch.max_jobs!r}.")
+    if len(fetch.worker) > 255:
+        raise InvalidJob(f"worker: expected a text of at most 255 characters, got {len(fetch.worker)}.")
+    if not fetch.caller.may_fetch(fetch.type):
+        raise NotAllowed(f"The client {fetch.caller.name!r} may not fetch jobs of the type {fetch.type!r}.")
+
+
+def _tenants(fetch: Fetch) -> list[str] | None:
+    """Whose jobs may be given; None for everybody's."""
+    if fetch.tenants is None:
+        return None if fetch.caller.tenants is None else sorted(fetch.caller.tenants)
+    refused = [tenant for tenant in fetch.tenants if not fetch.caller.may_see(tenant)]
+    if refused:
+        raise NotAllowed(f"The client {fetch.caller.name!r} may not fetch jobs of the tenant {min(refused)!r}.")
+    return sorted(set(fetch.tenants))
+
+
+def _deadline(using: str, fetch: Fetch) -> datetime:
+    try:
+        return clock.now(using) + fetch.timeout
+    except OverflowError:
+        raise InvalidJob(f"timeout: {fetch.timeout} from now is past the year 9999.") from None
+
+
+def available(using: str, fetch: Fetch, tenants: Sequence[str] | None) -> QuerySet[ExternalWorkerJob]:
+    """The jobs that this fetch may bring, as soon as they are available."""
+    rows = ExternalWorkerJob.objects.using(using).filter(handler_type=fetch.type)
+    if tenants is not None:
+        rows = rows.filter(tenant_id__in=tenants)
+    if not fetch.with_lease:
+        rows = rows.filter(lease_token="")  # once leased, nobody may work on it who could not prove it
+    return _asked_for(_whose_instance_is_free(rows), fetch)
+
+
+def _whose_instance_is_free(rows: QuerySet[ExternalWorkerJob]) -> QuerySet[ExternalWorkerJob]:
+    """Without exclusive jobs of process instances that others hold; one whose deadline is over holds it itself."""
+    held_itself = Q(lock_owner__isnull=False)
+    return rows.filter(Q(exclusive=False) | Q(process_instance_id="") | held_itself | ~locked_instance(rows.db))
+
+
+def _asked_for(rows: QuerySet[ExternalWorkerJob], fetch: Fetch) -> QuerySet[ExternalWorkerJob]:
+    """What Camunda 7's fetchAndLock may say of a topic.
+
+    On MySQL and MariaDB a variable that is a text is equal to a number that reads alike.
+    """
+    conditions: dict[str, Any] = {
+        "process_instance_id": fetch.process_instance_id,
+        "handler_configuration__business_key": fetch.business_key,
+        "process_definition_id__in": _listed(fetch.process_definition_ids),
+        "process_definition_key__in": _listed(fetch.process_definition_keys),
+    }
+    rows = rows.filter(**{name: value for name, value in conditions.items() if value is not None})
+    for number, (name, value) in enumerate((fetch.process_variables or {}).items()):
+        # By the name of an alias, and not by its own: a variable may be called as a lookup is.
+        variable = KeyTransform(name, KeyTransform("variables", "handler_configuration"))
+        rows = rows.alias(**{f"variable_{number}": variable}).filter(**{f"variable_{number}": value})
+    return rows
+
+
+def _listed(values: Any) -> list[str] | None:
+    return None if values is None else list(values)
+
+
+def _fetch(using: str, fetch: Fetch, tenants: Sequence[str] | None) -> tuple[list[ActivatedJob], bool]:
+    """A page of locked jobs, and whether there may be more behind what could not be handed out."""
+    token = secrets.token_urlsafe(24) if fetch.with_lease else ""
+    grant = Grant(_deadline(using, fetch), token, min(fetch.max_jobs, MAX_JOBS))
+    if fetch_statement.is_possible(using, fetch):
+        jobs = fetch_statement.lock_plain_page(using, fetch, tenants, grant)
+        if jobs:
+            return jobs, False
+    rows, again = _lock(using, fetch, tenants, grant.limit)
+    return _hand_out(using, fetch, rows, grant), again
+
+
+def _lock(using: str, fetch: Fetch, tenants: Sequence[str] | None, limit: int) -> tuple[list[ExternalWorkerJob], bool]:
+    """Locked rows that can be handed out, and whether there may be more behind those that cannot."""
+    queryset = available(using, fetch, tenants)
+    # Two short runs of one index: in one, over a condition that takes both, the database reads all that is locked.
+    again = queryset.filter(available_at__lte=clock.now(using)).order_by("available_at", "rank", "pk")
+    # PostgreSQL sees that the index has them in this order only if what is NULL in all of them is said, too; MariaDB
+    # only if it is not.
+    order = ("rank", "pk") if connections[using].vendor == "mysql" else ("available_at", "rank", "pk")
+    fresh = queryset.filter(available_at=None).order_by(*order)
+    found = [row for part in (again, fresh) for row in lock_rows(part, skip_locked=True)[:limit]]
+    page = sorted(found, key=lambda row: (row.rank, row.pk))[:limit]
+    if not page:
+        return [], False
+    rows = set_aside(using, page)
+    free = external_exclusive.take(using, rows)
+    # If nothing was moved, and somebody else was faster with a process instance, looking again would find the same.
+    moved, siblings = len(rows) < len(page), len(page) == limit and 0 < len(free) < limit
+    return [row for row in rows if row.pk in free], moved or siblings
+
+
+def _hand_out(using: str, fetch: Fetch, rows: Sequence[ExternalWorkerJob], grant: Grant) -> list[ActivatedJob]:
+    if not rows:
+        return []
+    deadline, token = grant.deadline, grant.token
+    changes: dict[str, Any] = {
+        "lock_owner": fetch.worker,
+        "lock_expiration_time": deadline,
+        "available_at": deadline,
+        "lease_token": token,
+        "attempts": F("attempts") + 1,
+        "revision": F("revision") + 1,
+        "due_date": None,
+    }
+    table = ExternalWorkerJob.objects.using(using)
+    missed = [row.pk for row in rows if row.lock_owner is not None]
+    if missed:
+        table.filter(pk__in=missed).update(**changes, lost_runs=F("lost_runs") + 1)
+    fresh = [row.pk for row in rows if row.lock_owner is None]
+    if fresh:
+        table.filter(pk__in=fresh).update(**changes)
+    return [_activated(row, fetch, grant) for row in rows]
+
+
+def _activated(row: ExternalWorkerJob, fetch: Fetch, grant: Grant) -> ActivatedJob:
+    return activated(
+        row,
+        fetch,
+        grant,
+        id=row.pk,
+        create_time=row.create_time,
+        configuration=row.handler_configuration,
+        headers=row.custom_headers,
+    )
+
+
+def yield_jobs(using: str, jobs: Sequence[ActivatedJob]) -> int:
+    """Give back jobs that could not be brought to their worker; returns how many were still as they were fetched.
+
+    They are available at once, as if they had never been fetched. (Zeebe: JobIntent.YIELD.)
+    """
+
+    def verb() -> int:
+        count = 0
+        for job in sorted(jobs, key=lambda job: job.id.int):
+            held = ExternalWorkerJob.objects.using(using).filter(
+                pk=job.id, lock_owner=job.worker, lock_expiration_time=job.deadline, lease_token=job.lease_token
+            )
+            count += give_back(using, held, attempts=F("attempts") - 1)
+        return count
+
+    return in_transaction(using, verb)
+
+
+def give_back(using: str, held: QuerySet[ExternalWorkerJob], **changes: Any) -> int:
+    """Let others fetch these jobs at once; in the caller's transaction. Returns how many."""
+    rows = list(lock_rows(held.order_by("pk")))
+    if not rows:
+        return 0
+    table = ExternalWorkerJob.objects.using(using).filter(pk__in=[row.pk for row in rows])
+    table.update(**given_back(), **changes, available_at=None, revision=F("revision") + 1)
+    free_instances(using, may_hold(rows))
+    wake_workers_on_commit(using, {row.handler_type for row in rows})
+    return len(rows)
+
+
+def next_available(using: str, type: str) -> datetime | None:
+    """When the next job of this type will be available that is not so now; None if no deadline and no back-off runs."""
+    rows = ExternalWorkerJob.objects.using(using).filter(handler_type=type, available_at__gt=clock.now(using))
+    found: datetime | None = rows.aggregate(next=Min("available_at"))["next"]
+    return found

@@ -1,0 +1,136 @@
+"""The fast form of fetching external jobs: one statement finds, locks and returns a page of plain ones.
+
+PostgreSQL and SQLite. If anything of the page is not plain, nothing is locked, and the portable form decides: an
+exclusive job, one whose deadline was missed, one that was cancelled or has local variables, or any suspension at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import connections
+
+from jobexec import clock
+from jobexec.models import ExternalWorkerJob, Suspension
+
+from ..sql.locks import returns_rows
+from .activated import Grant, activated
+from .types import ActivatedJob, Fetch
+
+_CONDITIONS = ("business_key", "process_instance_id", "process_definition_ids", "process_definition_keys")
+
+
+def is_possible(using: str, fetch: Fetch) -> bool:
+    """Whether the database can do it, and nothing is asked that only Camunda 7's workers ask."""
+    plain = all(getattr(fetch, name) is None for name in _CONDITIONS) and not fetch.process_variables
+    return plain and returns_rows(using)
+
+
+def lock_plain_page(using: str, fetch: Fetch, tenants: Sequence[str] | None, grant: Grant) -> list[ActivatedJob]:
+    """The page, locked; empty if there is nothing, or something that is not plain."""
+    connection = connections[using]
+    vendor, adapt = connection.vendor, connection.ops.adapt_datetimefield_value
+    values: dict[str, Any] = {
+        "type": fetch.type,
+        "now": adapt(clock.now(using)),
+        "limit": grant.limit,
+        "worker": fetch.worker,
+        "deadline": adapt(grant.deadline),
+        "token": grant.token,
+    }
+    if tenants is not None:
+        values["tenants"] = json.dumps(list(tenants)) if vendor == "sqlite" else list(tenants)
+    statement = _statement(vendor, tenants is not None, bool(grant.token))
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        rows = [_Row(*row) for row in cursor.fetchall()]
+    rows.sort(key=lambda row: (row.rank, str(row.id)))
+    return [_activated(row, fetch, grant) for row in rows]
+
+
+class _Row(NamedTuple):
+    """What the statement returns; the fields are columns."""
+
+    id: Any
+    rank: int
+    job_key: int
+    retries: int
+    priority: int
+    handler_configuration: str
+    custom_headers: str
+    tenant_id: str
+    process_instance_id: str
+    root_process_instance_id: str
+    process_definition_id: str
+    process_definition_key: str
+    execution_id: str
+    create_time: Any
+    exception_message: str
+    exception_stack: str
+
+
+def _activated(row: _Row, fetch: Fetch, grant: Grant) -> ActivatedJob:
+    return activated(
+        row,
+        fetch,
+        grant,
+        id=row.id if isinstance(row.id, UUID) else UUID(row.id),
+        create_time=_moment(row.create_time),
+        configuration=json.loads(row.handler_configuration),
+        headers=json.loads(row.custom_headers),
+    )
+
+
+def _moment(value: Any) -> datetime:
+    # SQLite returns the text that Django wrote, which is in UTC.
+    found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+_LOCAL = {
+    "postgresql": "jsonb_exists(handler_configuration, 'local')",
+    "sqlite": "json_type(handler_configuration, '$.local') IS NOT NULL",
+}
+_TENANTS = {
+    "postgresql": "tenant_id = ANY(%(tenants)s)",
+    "sqlite": "tenant_id IN (SELECT value FROM json_each(%(tenants)s))",
+}
+
+
+@cache
+def _statement(vendor: str, of_tenants: bool, leased: bool) -> str:
+    table, suspensions = ExternalWorkerJob._meta.db_table, Suspension._meta.db_table
+    conditions = ["handler_type = %(type)s"]
+    if of_tenants:
+        conditions.append(_TENANTS[vendor])
+    if not leased:
+        conditions.append("lease_token = ''")
+    plain = f"""lock_owner IS NULL AND NOT cancel_requested AND NOT suspend_requested
+        AND (NOT exclusive OR process_instance_id = '') AND NOT ({_LOCAL[vendor]})"""
+    skip = "FOR UPDATE SKIP LOCKED" if vendor == "postgresql" else ""
+
+    def run(available: str) -> str:
+        # By what is NULL in all of them, too: PostgreSQL does not see that the index has them in this order otherwise.
+        return f"""SELECT * FROM (
+            SELECT id, rank, CASE WHEN {plain} THEN 1 ELSE 0 END AS plain FROM {table}
+            WHERE {" AND ".join(conditions)} AND {available}
+            ORDER BY available_at, rank, id LIMIT %(limit)s {skip}) AS part"""
+
+    materialized = "MATERIALIZED" if vendor == "postgresql" else ""
+    returned = ", ".join(f"job.{name}" if vendor == "postgresql" else name for name in _Row._fields)
+    return f"""
+        WITH page AS {materialized} (
+          SELECT id, plain FROM (
+            {run("available_at <= %(now)s")} UNION ALL {run("available_at IS NULL")}) AS both_parts
+          ORDER BY rank, id LIMIT %(limit)s)
+        UPDATE {table} AS job SET lock_owner = %(worker)s, lock_expiration_time = %(deadline)s,
+          available_at = %(deadline)s, lease_token = %(token)s, due_date = NULL,
+          attempts = attempts + 1, revision = revision + 1
+        FROM page WHERE job.id = page.id AND (SELECT min(plain) FROM page) = 1
+          AND NOT EXISTS (SELECT 1 FROM {suspensions} WHERE live)
+        RETURNING {returned}"""

@@ -1,0 +1,145 @@
+"""An external job by its key, and whether whoever asks may do to it what they ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.db import OperationalError, connections
+from django.db.models import CharField, Value
+
+from jobexec.exceptions import JobNotFound, JobStateError, NotAllowed, StaleLease, WrongWorker
+from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Incident, IncidentState, SuspendedJob
+
+from ..audit import part
+from ..history.incidents import UNHANDLED_ERROR
+from ..sql.errors import is_conflict
+from ..sql.locks import lock_rows
+from .types import EVERYTHING, Caller
+
+R = TypeVar("R")
+
+#: Where a job is that workers know by a key. Elsewhere it has none: it is executed here.
+TABLES: tuple[type[AbstractJob], ...] = (ExternalWorkerJob, DeadLetterJob, SuspendedJob)
+_BY_STATE = {table.state: table for table in TABLES}
+_LOOKS = 100  # at a job that moves each time
+_TRIES = 5
+_MOST = 2**63 - 1
+
+
+def find_external_job(using: str, key: int, *, caller: Caller = EVERYTHING) -> AbstractJob:
+    """The row of this key: an ExternalWorkerJob, a DeadLetterJob or a SuspendedJob.
+
+    Raises :class:`~jobexec.exceptions.JobNotFound` if there is none, or none that the caller may see, and
+    :class:`~jobexec.exceptions.NotAllowed` for one of a type that is not the caller's.
+    """
+    return _found(using, key, "find", caller, lock=False)
+
+
+def lock_anywhere(using: str, key: int, verb: str, caller: Caller) -> AbstractJob:
+    """The same, locked until the transaction ends."""
+    return _found(using, key, verb, caller, lock=True)
+
+
+def lock_external(using: str, key: int, verb: str, caller: Caller) -> ExternalWorkerJob:
+    """The row of a job that workers may fetch or have fetched, locked until the transaction ends.
+
+    Raises :class:`~jobexec.exceptions.JobStateError` if it is among the dead letters or the suspended jobs, and what
+    :func:`find_external_job` does.
+    """
+    row = _lock_directly(using, key) or _found(using, key, verb, caller, lock=True)
+    check_caller(row, key, verb, caller)
+    if not isinstance(row, ExternalWorkerJob):
+        raise JobStateError(f"Expected to {verb} job with key '{key}', but it is in state '{_state(using, row)}'.")
+    return row
+
+
+def check_caller(row: AbstractJob, key: int, verb: str, caller: Caller) -> None:
+    """Raise what a caller is to see who may not see, or not work on, this job."""
+    if not caller.may_see(row.tenant_id):
+        raise _not_found(key, verb)
+    if not caller.may_fetch(row.handler_type):
+        raise NotAllowed(f"The client {caller.name!r} may not work on jobs of the type of the one with key '{key}'.")
+
+
+def check_worker(row: ExternalWorkerJob, worker: str | None, verb: str) -> None:
+    """Of two workers the one that fetched last has the job, also when its deadline is over (Camunda 7)."""
+    if worker is not None and worker != row.lock_owner:
+        last = "nobody has fetched it" if row.lock_owner is None else f"it was fetched last by {row.lock_owner!r}"
+        raise WrongWorker(f"Expected to {verb} job with key '{row.job_key}' as worker {worker!r}, but {last}.")
+
+
+def check_lease(row: ExternalWorkerJob, lease: str | None, verb: str, *, needed: bool) -> None:
+    """``needed``: who has no token may not do it to a job that was leased. The empty text is no token."""
+    if (lease or needed) and (lease or "") != row.lease_token:
+        got = "no lease token was given" if not lease else "the lease token is not that of the last fetch"
+        raise StaleLease(f"Expected to {verb} job with key '{row.job_key}', but {got}.")
+
+
+def in_transaction(using: str, verb: Callable[[], R]) -> R:
+    """What ``verb`` returns, in a transaction; a refusal does not spoil the caller's.
+
+    A conflict of the database itself (a deadlock, a busy file) has undone all: then it is tried again, if the
+    transaction is ours.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            with part(using):
+                return verb()
+        except OperationalError as error:
+            if not left or connections[using].in_atomic_block or not is_conflict(error):
+                raise
+    raise AssertionError  # the last try returns or raises
+
+
+def _not_found(key: Any, verb: str) -> JobNotFound:
+    return JobNotFound(f"Expected to {verb} job with key '{key}', but no such job was found.")
+
+
+def _found(using: str, key: int, verb: str, caller: Caller, *, lock: bool) -> AbstractJob:
+    # It may move between the two statements; then the next look finds it where it went.
+    for _ in range(_LOOKS):
+        place = _place(using, key)
+        if place is None:
+            break
+        table, pk = place
+        rows = table._base_manager.using(using).filter(pk=pk, job_key=key)
+        row = next(iter(lock_rows(rows) if lock else rows), None)
+        if row is not None:
+            check_caller(row, key, verb, caller)
+            return row
+    raise _not_found(key, verb)
+
+
+def _place(using: str, key: int) -> tuple[type[AbstractJob], UUID] | None:
+    """One UNION ALL statement, which is one snapshot: a job that is just moving is seen here or there."""
+    if not 0 < key <= _MOST:
+        return None
+    first, *others = (_rows_of(table, key, using) for table in TABLES)
+    found = next(iter(first.union(*others, all=True)), None)
+    return None if found is None else (_BY_STATE[found[1]], found[0])
+
+
+def _rows_of(table: type[AbstractJob], key: int, using: str) -> Any:
+    rows = table._base_manager.using(using).filter(job_key=key)
+    return rows.annotate(table_state=Value(table.state, output_field=CharField())).values_list("pk", "table_state")
+
+
+def _lock_directly(using: str, key: int) -> ExternalWorkerJob | None:
+    """In one statement by the unique key; not on InnoDB.
+
+    There a row that is found by another index than the primary key is locked in the other order than by whoever
+    deletes it, and the two may wait for each other.
+    """
+    if connections[using].vendor == "mysql" or not 0 < key <= _MOST:
+        return None
+    return next(iter(lock_rows(ExternalWorkerJob.objects.using(using).filter(job_key=key))), None)
+
+
+def _state(using: str, row: AbstractJob) -> str:
+    """The state as Zeebe names it."""
+    if isinstance(row, SuspendedJob):
+        return "SUSPENDED"
+    incidents = Incident.objects.using(using).filter(job_id=row.pk, state=IncidentState.OPEN, type=UNHANDLED_ERROR)
+    return "ERROR_THROWN" if incidents.exists() else "FAILED"

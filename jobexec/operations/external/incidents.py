@@ -1,0 +1,72 @@
+"""The end of an incident of an external job: workers may fetch the job again."""
+
+from __future__ import annotations
+
+from django.db.models import QuerySet
+
+from jobexec import signals
+from jobexec.exceptions import IncidentNotFound, JobStateError, NotAllowed
+from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, IncidentState, SuspendedJob
+
+from ..audit import audited, note
+from ..notify.signals import announce
+from ..notify.wake_workers import wake_workers_on_commit
+from ..rows.move import move
+from ..rows.requeued import requeued_columns
+from ..rows.suspension_cover import covered_rows
+from ..sql.locks import lock_rows
+from .find import in_transaction
+from .types import EVERYTHING, Caller
+
+
+@audited
+def resolve_external_incident(using: str, incident_key: int, *, caller: Caller = EVERYTHING) -> None:
+    """Workers may fetch the job of this incident again, at once, with the retries that it was given meanwhile.
+
+    (Zeebe: ResolveIncident.) One that a suspension covers goes to the suspended jobs. Raises
+    :class:`~jobexec.exceptions.IncidentNotFound` if there is none that is open, or none that the caller may see,
+    :class:`~jobexec.exceptions.JobStateError` while the job has no retries
+    (:func:`~jobexec.operations.external.update.set_external_retries`), and :class:`~jobexec.exceptions.NotAllowed` for
+    types that are not the caller's.
+    """
+    in_transaction(using, lambda: _resolve(using, incident_key, caller))
+
+
+def _resolve(using: str, key: int, caller: Caller) -> None:
+    incident = _open_incident(using, key, caller)
+    table = DeadLetterJob.objects.using(using)
+    row = next(iter(lock_rows(table.filter(pk=incident.job_id))), None)
+    # Between the two somebody else may have resolved it, and the job may have failed again since.
+    if row is None or not _open(using, key).exists():
+        raise _not_found(key)
+    if row.retries < 1:
+        raise JobStateError(
+            f"Expected to resolve incident with key '{key}', but the job with key '{row.job_key}' has no retries left."
+        )
+    row.suspend_requested = False  # as whoever is requeued by hand
+    to = SuspendedJob if covered_rows(using, [row]) else ExternalWorkerJob
+    moved = move(row, to, **requeued_columns(row.retries), due_date=None)
+    if moved is None:
+        raise _not_found(key)
+    scope = {"incident_key": str(key), "job": str(row.pk)}
+    note(using, "incident", incident.pk, tenant=row.tenant_id, scope=scope)
+    announce(signals.job_requeued, using, type(moved), jobs=[moved])
+    if to is ExternalWorkerJob:
+        wake_workers_on_commit(using, [row.handler_type])
+
+
+def _open(using: str, key: int) -> QuerySet[Incident]:
+    return Incident.objects.using(using).filter(incident_key=key, state=IncidentState.OPEN)
+
+
+def _open_incident(using: str, key: int, caller: Caller) -> Incident:
+    incident = _open(using, key).first() if 0 < key < 2**63 else None
+    if incident is None or not caller.may_see(incident.tenant_id):
+        raise _not_found(key)
+    if not caller.may_fetch(incident.handler_type):
+        raise NotAllowed(f"The client {caller.name!r} may not resolve incidents of jobs of the type of this one.")
+    return incident
+
+
+def _not_found(key: int) -> IncidentNotFound:
+    return IncidentNotFound(f"Expected to resolve incident with key '{key}', but no such incident was found.")

@@ -1,0 +1,247 @@
+"""External jobs and their incidents, wherever they are now; of those that are over the job log knows how many."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet
+from django.db.models.fields.json import KT
+from django.db.models.functions import Substr
+from django.db.models.lookups import Exact
+
+from jobexec import clock
+from jobexec.models import (
+    AbstractJob,
+    DeadLetterJob,
+    ExternalWorker,
+    ExternalWorkerJob,
+    Incident,
+    IncidentState,
+    JobLog,
+    LogState,
+    SuspendedJob,
+)
+
+from ..history.incidents import UNHANDLED_ERROR
+from .types import EVERYTHING, Caller
+
+#: What has become of a job (Zeebe). One that a worker holds, and one that is suspended, is still only created.
+CREATED, FAILED, ERROR_THROWN, TIMED_OUT = "CREATED", "FAILED", "ERROR_THROWN", "TIMED_OUT"
+
+TABLES: tuple[type[AbstractJob], ...] = (ExternalWorkerJob, DeadLetterJob, SuspendedJob)
+#: So many jobs of each table are looked through at most for what no column says, and when they are sorted by hand.
+MOST = 10_000
+
+
+#: What a search reads of a job's configuration, which may be large and stays in the database.
+_CONFIGURED = {name: KT(f"handler_configuration__{name}") for name in ("business_key", "element_id", "failures")}
+_FALSE = frozenset({"", "0", "false", "null"})
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A job, and what its row says in the words of Zeebe. Only the columns that were asked for are loaded."""
+
+    row: Any
+    now: datetime
+
+    @property
+    def deadline(self) -> datetime | None:
+        """Until when a worker holds it, or has held it."""
+        return self.row.lock_expiration_time if isinstance(self.row, ExternalWorkerJob) else None
+
+    @property
+    def failed_with_retries_left(self) -> bool:
+        return isinstance(self.row, ExternalWorkerJob) and has_failed(self.row) and self.row.retries > 0
+
+    @property
+    def state(self) -> str:
+        if isinstance(self.row, DeadLetterJob):
+            return ERROR_THROWN if self.row.thrown else FAILED  # type: ignore[attr-defined]
+        if isinstance(self.row, SuspendedJob):
+            return CREATED
+        if self.deadline is None:
+            return FAILED if has_failed(self.row) else CREATED
+        return TIMED_OUT if self.deadline <= self.now else CREATED
+
+
+def without_large(rows: QuerySet[Any], *loaded: str) -> QuerySet[Any]:
+    """The rows without arguments, headers and stack traces, unless named in ``loaded``.
+
+    What a search tells of the arguments are columns of their own: ``business_key``, ``element_id`` and ``failures``,
+    texts or None.
+    """
+    large = ("handler_configuration", "custom_headers", "exception_stack")
+    annotated: QuerySet[Any] = rows.annotate(**_CONFIGURED)
+    return annotated.defer(*(name for name in large if name not in loaded))
+
+
+def has_failed(row: Any) -> bool:
+    """Whether a worker has reported a failure of a job that was read by :func:`without_large`."""
+    return row.failures is not None and row.failures not in _FALSE
+
+
+def visible(rows: QuerySet[Any], caller: Caller) -> QuerySet[Any]:
+    """Those of the rows, of jobs, incidents or the log, that the caller may see."""
+    if caller.types is not None:
+        rows = rows.filter(of_types(caller.types))
+    if caller.tenants is not None:
+        rows = rows.filter(tenant_id__in=sorted(caller.tenants))
+    return rows
+
+
+def of_types(types: Collection[str]) -> Q:
+    """Those of these types; one that ends in ``*`` stands for all that begin like it."""
+    exact = [type for type in types if not type.endswith("*")]
+    condition = Q(handler_type__in=sorted(exact))
+    for type in sorted(types):
+        if type.endswith("*"):
+            condition |= _begins_like(type[:-1])
+    return condition
+
+
+def _begins_like(prefix: str) -> Q:
+    # Compared again: LIKE does not tell capitals from small letters on SQLite.
+    return Q(handler_type__startswith=prefix) & Q(Exact(Substr("handler_type", 1, len(prefix)), prefix))
+
+
+def external_rows(using: str, table: type[AbstractJob], caller: Caller = EVERYTHING) -> QuerySet[Any]:
+    """The external jobs of one of :data:`TABLES` that the caller may see."""
+    return visible(table._base_manager.using(using).filter(job_key__isnull=False), caller)
+
+
+def search_external_jobs(
+    using: str, where: Q, columns: Collection[str], caller: Caller = EVERYTHING
+) -> Iterator[Found]:
+    """The jobs that are not over: of each table the :data:`MOST` oldest that match at most.
+
+    ``columns`` are loaded, and no others: those of the tables, and ``business_key``, ``element_id``, ``failures`` and
+    ``thrown`` (whether an error has ended it).
+    """
+    now = clock.now(using)
+    for table in TABLES:
+        rows = external_rows(using, table, caller).filter(where)
+        for row in _oldest(_with(rows, {"job_key", *columns})):
+            yield Found(row, now)
+
+
+def external_jobs_by_key(using: str, keys: Collection[int], caller: Caller = EVERYTHING) -> dict[int, Found]:
+    """Those of these keys that are still there, with all that a search shows."""
+    now, found, wanted = clock.now(using), dict[int, Found](), list(keys)
+    for table in TABLES:
+        rows = without_large(external_rows(using, table, caller), "custom_headers")
+        if table is DeadLetterJob:
+            rows = rows.annotate(thrown=_thrown())
+        for start in range(0, len(wanted), _PAGE):
+            some = rows.filter(job_key__in=wanted[start : start + _PAGE])
+            found |= {row.job_key: Found(row, now) for row in some}
+    return found
+
+
+def _with(rows: QuerySet[Any], columns: Collection[str]) -> QuerySet[Any]:
+    derived: dict[str, Any] = {name: _CONFIGURED[name] for name in columns if name in _CONFIGURED}
+    if "thrown" in columns and rows.model is DeadLetterJob:
+        derived["thrown"] = _thrown()
+    annotated: QuerySet[Any] = rows.annotate(**derived)
+    return annotated.only(*(name for name in columns if name not in {*_CONFIGURED, "thrown"}))
+
+
+def _thrown() -> Exists:
+    incidents = Incident.objects.filter(state=IncidentState.OPEN, type=UNHANDLED_ERROR)
+    return Exists(incidents.filter(job_id=OuterRef("pk")))
+
+
+def _oldest(rows: QuerySet[Any]) -> Iterator[Any]:
+    last = None
+    for start in range(0, MOST, _PAGE):
+        rest = rows if last is None else rows.filter(job_key__gt=last)
+        page = list(rest.order_by("job_key")[: min(_PAGE, MOST - start)])
+        yield from page
+        if len(page) < _PAGE:
+            return
+        last = page[-1].job_key
+
+
+def search_incidents(using: str, where: Q, caller: Caller = EVERYTHING) -> QuerySet[Incident]:
+    """Incidents of external jobs, open or over, that the caller may see."""
+    return visible(Incident.objects.using(using).filter(incident_key__isnull=False), caller).filter(where)
+
+
+def keys_of_jobs(using: str, incidents: Sequence[Incident]) -> dict[Any, int]:
+    """The keys of the jobs of these incidents, by id, of those that are still there."""
+    found: dict[Any, int] = {}
+    ids = [incident.job_id for incident in incidents]
+    for table in TABLES:
+        rows = table._base_manager.using(using).filter(job_key__isnull=False)
+        for start in range(0, len(ids), _PAGE):
+            some = rows.filter(pk__in=ids[start : start + _PAGE])
+            found.update((id, key) for id, key in some.values_list("pk", "job_key") if key is not None)
+    return found
+
+
+@dataclass(slots=True)
+class Figures:
+    """How many, and when the last one was."""
+
+    count: int = 0
+    last: datetime | None = None
+
+
+#: What a line of the log tells of a job: it was created, it has failed, it was completed.
+_EVENTS: Mapping[str, str] = {LogState.CREATED: "created", LogState.FAILED: "failed", LogState.SUCCESSFUL: "completed"}
+
+
+def external_statistics(
+    using: str,
+    begin: datetime,
+    end: datetime,
+    *,
+    by: str | None,
+    types: Collection[str] | None = None,
+    caller: Caller = EVERYTHING,
+) -> dict[str, dict[str, Figures]]:
+    """How many jobs of these types were created, completed and have failed in a span of time, by the job log.
+
+    ``by``: for each "handler_type" or "node" (the worker); None: for all together, by the empty text. The log has what
+    the setting HISTORY_LEVEL lets it have, and for as long as HISTORY_TIME_TO_LIVE. Without ``types`` those of
+    :func:`external_types`.
+    """
+    named = external_types(using, caller) if types is None else types
+    log = visible(JobLog.objects.using(using), caller).filter(
+        timestamp__gte=begin, timestamp__lt=end, handler_type__in=sorted(named), state__in=list(_EVENTS)
+    )
+    columns = ["state"] if by is None else ["state", by]
+    found: dict[str, dict[str, Figures]] = {}
+    for line in log.order_by().values(*columns).annotate(n=Count("pk"), last=Max("timestamp")):
+        group = found.setdefault("" if by is None else line[by], no_figures())
+        group[_EVENTS[line["state"]]] = Figures(line["n"], line["last"])
+    return found
+
+
+def no_figures() -> dict[str, Figures]:
+    """Nothing of anything."""
+    return {name: Figures() for name in _EVENTS.values()}
+
+
+def external_types(using: str, caller: Caller = EVERYTHING) -> set[str]:
+    """The types of external jobs that the caller may see: of which there are some, or that workers have asked for.
+
+    What workers ask for belongs to no tenant, so that a caller who may see the jobs of some tenants is not told of it.
+    """
+    found: set[str] = set()
+    for table in TABLES:
+        found.update(external_rows(using, table, caller).order_by().values_list("handler_type", flat=True).distinct())
+    if caller.tenants is not None:
+        return found
+    seen = ExternalWorker.objects.using(using).order_by().values_list("type", flat=True).distinct()
+    return found | {type for type in seen if caller.may_fetch(type)}
+
+
+def workers_of(using: str, types: Collection[str]) -> dict[str, int]:
+    """How many workers have asked for each of these types of late."""
+    rows = ExternalWorker.objects.using(using).filter(type__in=sorted(types)).order_by()
+    return dict(rows.values_list("type").annotate(Count("worker", distinct=True)))

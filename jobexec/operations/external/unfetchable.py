@@ -1,0 +1,87 @@
+"""What a fetch meets and cannot hand out: moved to where it belongs, so that it stands in nobody's way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jobexec import clock, signals
+from jobexec.conf import get_settings
+from jobexec.exceptions import DoNotRetry
+from jobexec.models import DeadLetterJob, ExternalWorkerJob, SuspendedJob
+
+from ..history.incidents import FAILED_JOB, MESSAGE_SIZE_EXCEEDED
+from ..notify.signals import announce
+from ..reports.failure_groups import count_failures
+from ..rows.move import move_all
+from ..rows.remove import remove_waiting
+from ..rows.suspension_cover import covered_rows
+from ..values.fingerprint import fingerprint
+from .validation import too_large
+
+
+def set_aside(using: str, rows: Sequence[ExternalWorkerJob]) -> list[ExternalWorkerJob]:
+    """Those of these locked rows that a worker may have; the others are moved, or removed if they were cancelled."""
+    left = _without(rows, lambda row: row.cancel_requested, lambda some: _cancel(using, some))
+    covered = {row.pk for row in covered_rows(using, left)} if left else set()
+    left = _without(left, lambda row: row.pk in covered, lambda some: _suspend(using, some))
+    left = _without(left, _too_often, lambda some: _bury(using, some, FAILED_JOB, _missed))
+    return _without(left, _too_large, lambda some: _bury(using, some, MESSAGE_SIZE_EXCEEDED, _size))
+
+
+def _without(
+    rows: Sequence[ExternalWorkerJob],
+    meant: Callable[[ExternalWorkerJob], bool],
+    act: Callable[[list[ExternalWorkerJob]], None],
+) -> list[ExternalWorkerJob]:
+    some = [row for row in rows if meant(row)]
+    if some:
+        act(some)
+    return [row for row in rows if row not in some]
+
+
+def _cancel(using: str, rows: list[ExternalWorkerJob]) -> None:
+    remove_waiting(using, rows)
+
+
+def _suspend(using: str, rows: list[ExternalWorkerJob]) -> None:
+    moved = move_all(rows, SuspendedJob, suspended_at=clock.now(using))
+    announce(signals.job_suspended, using, SuspendedJob, jobs=moved)
+
+
+def _too_often(row: ExternalWorkerJob) -> bool:
+    """Whether the deadline that is just over was one too many."""
+    most = row.handler_configuration.get("max_deliveries") or get_settings().external_max_deliveries
+    return bool(most and row.lock_owner is not None and row.lost_runs + 1 >= most)
+
+
+def _missed(row: ExternalWorkerJob) -> str:
+    times = row.lost_runs + 1
+    return f"{times} workers, the last of them {row.lock_owner!r}, let its deadline pass (max_deliveries)."
+
+
+def _too_large(row: ExternalWorkerJob) -> bool:
+    """It was not when it was created: only those to which a failure has added variables can have grown."""
+    return "local" in row.handler_configuration and bool(too_large(row.handler_configuration))
+
+
+def _size(row: ExternalWorkerJob) -> str:
+    return too_large(row.handler_configuration)
+
+
+def _bury(using: str, rows: list[ExternalWorkerJob], kind: str, message: Callable[[ExternalWorkerJob], str]) -> None:
+    texts = {row.pk: message(row) for row in rows}
+    alike = fingerprint(rows[0].handler_type, kind, "")  # one fetch is of one type
+    each: dict[Any, dict[str, Any]] = {
+        row.pk: {
+            "exception_message": texts[row.pk],
+            "exception_stack": "",
+            "fingerprint": alike,
+            "lost_runs": row.lost_runs + (row.lock_owner is not None),
+        }
+        for row in rows
+    }
+    moved = move_all(rows, DeadLetterJob, each, incident_type=kind, retries=0, died_at=clock.now(using))
+    for job in moved:
+        announce(signals.job_dead_lettered, using, DeadLetterJob, job=job, error=DoNotRetry(texts[job.pk]))
+    count_failures(using, rows, alike, texts[rows[-1].pk])

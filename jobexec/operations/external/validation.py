@@ -1,0 +1,122 @@
+"""What workers outside send: checked before anything is written, and what of it may be shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+
+from jobexec import clock
+from jobexec.conf import get_settings
+from jobexec.exceptions import InvalidJob
+from jobexec.json_values import check_json, check_storable, encode_json, shown
+from jobexec.models import AbstractJob
+from jobexec.sensitive import redact_text, values_below
+
+from ..rows.redaction_by_definition import callbacks_of, names_by_definitions
+from ..sql.errors import shortened, storable
+from ..sql.insert import json_text
+from ..values.failure import MESSAGE_LENGTH, STACK_LENGTH
+
+MOST_RETRIES = 2**31 - 1
+
+
+def checked_variables(name: str, value: Any) -> dict[str, Any]:
+    """Variables as they are stored; none for None.
+
+    Raises :class:`~jobexec.exceptions.InvalidJob` for what is no JSON object, and for one of more bytes than
+    EXTERNAL_MAX_PAYLOAD.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InvalidJob(f"{name}: expected a JSON object, got {shown(value)}.")
+    given = dict(value)
+    encoded = encode_json(given)
+    if encoded is None:
+        check_json(name, given)
+        encoded = json.dumps(given, cls=DjangoJSONEncoder)
+    _check_size(name, given, encoded)
+    return given
+
+
+def _check_size(name: str, value: dict[str, Any], encoded: str) -> None:
+    limit = get_settings().external_max_payload
+    if len(encoded) <= limit:  # in ASCII, which is never shorter
+        return
+    size = len(json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False).encode())
+    if size > limit:
+        raise InvalidJob(
+            f"{name}: expected at most {limit:,} bytes of JSON (setting EXTERNAL_MAX_PAYLOAD), got {size:,}."
+        )
+
+
+def too_large(configuration: Mapping[str, Any]) -> str:
+    """Why nobody can be given a job with all that was added to it; empty if it can be handed out."""
+    size, limit = len(json_text(configuration).encode()), get_settings().external_max_payload
+    if size <= limit:
+        return ""
+    return f"Its variables have {size:,} bytes, and {limit:,} is the most (setting EXTERNAL_MAX_PAYLOAD)."
+
+
+def checked_retries(retries: Any) -> int:
+    """Attempts left, as a worker says it: nothing below 0. Raises :class:`~jobexec.exceptions.InvalidJob`."""
+    if not isinstance(retries, int) or isinstance(retries, bool) or retries > MOST_RETRIES:
+        raise InvalidJob(f"retries: expected a whole number of at most {MOST_RETRIES}, got {shown(retries)}.")
+    return max(0, retries)
+
+
+def checked_code(code: Any) -> str:
+    """The code of an error. Raises :class:`~jobexec.exceptions.InvalidJob` for a blank one."""
+    if not isinstance(code, str) or not code.strip():
+        raise InvalidJob(f"code: expected a text that is not blank, got {shown(code)}.")
+    check_storable("code", code)
+    return code
+
+
+def checked_worker(worker: Any) -> str:
+    """The name of a worker. Raises :class:`~jobexec.exceptions.InvalidJob` for what no column takes."""
+    if not isinstance(worker, str) or len(worker) > 255:
+        raise InvalidJob(f"worker: expected a text of at most 255 characters, got {shown(worker)}.")
+    check_storable("worker", worker)
+    return worker
+
+
+def moment_after(using: str, name: str, duration: Any) -> datetime:
+    """So long from now. Raises :class:`~jobexec.exceptions.InvalidJob` for what is negative, or past all calendars."""
+    if not isinstance(duration, timedelta) or duration < timedelta(0):
+        raise InvalidJob(f"{name}: expected a timedelta of at least 0, got {shown(duration)}.")
+    try:
+        return clock.now(using) + duration
+    except OverflowError:
+        raise InvalidJob(f"{name}: {duration} from now is past the year 9999.") from None
+
+
+def said(name: str, text: Any) -> str:
+    """A message or details. Raises :class:`~jobexec.exceptions.InvalidJob` for what is no text."""
+    if text is None:
+        return ""
+    if not isinstance(text, str):
+        raise InvalidJob(f"{name}: expected a text, got {shown(text)}.")
+    return storable(text)
+
+
+def shown_texts(row: AbstractJob, sent: Mapping[str, Any], message: str, details: str = "") -> tuple[str, str]:
+    """Message and details as rows hold them: without sensitive values of the job's or of what came, and not endless.
+
+    What is sensitive goes by the names of variables and headers (SENSITIVE_ARGUMENTS), and by what the handlers say
+    that are given these variables when the job has ended.
+    """
+    callbacks = set(callbacks_of(row.handler_configuration)) if message or details else set[str]()
+    named: set[str] = set()
+    if callbacks:
+        named.update(*names_by_definitions(callbacks, row._state.db or "default").values())
+    given = (row.handler_configuration, row.custom_headers, sent)
+    secrets = [value for values in given for value in values_below(values, named)]
+    return (
+        redact_text(message, secrets, 2 * MESSAGE_LENGTH)[:MESSAGE_LENGTH],
+        shortened(redact_text(details, secrets, STACK_LENGTH), STACK_LENGTH),
+    )

@@ -1,0 +1,1 @@
+"""What is kept of jobs beside their rows: log, incidents, task results."""

@@ -1,0 +1,92 @@
+"""The numbers by which workers outside name jobs and incidents: positive, of 64 bits, each given once."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from django.db import connections
+
+from jobexec.models import KeyBlock
+
+from ..sql.locks import atomic, delete_rows
+
+BLOCK = 1024
+"""Keys for which a row of KeyBlock stands."""
+
+
+class _Store:
+    """What is left of the blocks that this process has taken, by database."""
+
+    def __init__(self) -> None:
+        self.lock, self.process = threading.Lock(), os.getpid()
+        self.left: dict[tuple[str, str], list[range]] = {}
+
+
+_store = _Store()
+
+
+def next_keys(using: str, count: int) -> list[int]:
+    """So many new keys, rising; one statement for each thousand of them, mostly none.
+
+    Where the database never gives a number of a primary key again, also if the transaction that asked is rolled back
+    (PostgreSQL, MariaDB, MySQL), what is left of a block is kept for the next call. SQLite takes the number back with
+    the transaction, so there every call takes a new block; those before it are of no use any more and are deleted.
+    """
+    if count <= 0:
+        return []
+    if connections[using].vendor == "sqlite":
+        return _fresh(using, count)
+    found = _kept(using, count)
+    lacking = count - len(found)
+    if lacking:
+        blocks = _blocks(using, -(-lacking // BLOCK))
+        found += [key for block in blocks for key in block][:lacking]
+        _keep(using, range(found[-1] + 1, blocks[-1].stop))
+    return found
+
+
+def _fresh(using: str, count: int) -> list[int]:
+    with atomic(using):
+        blocks = _blocks(using, -(-count // BLOCK))
+        delete_rows(KeyBlock.objects.using(using).filter(pk__lt=blocks[-1].start // BLOCK))
+    return [key for block in blocks for key in block][:count]
+
+
+def _blocks(using: str, count: int) -> list[range]:
+    # One INSERT each: MySQL does not tell the numbers of several.
+    numbers = [KeyBlock.objects.using(using).create().pk for _ in range(count)]
+    return [range(number * BLOCK, (number + 1) * BLOCK) for number in numbers]
+
+
+def _name(using: str) -> tuple[str, str]:
+    # Tests, and whoever switches databases under an alias, must not get numbers of another one.
+    settings = connections[using].settings_dict
+    return using, f"{settings.get('HOST')}:{settings.get('PORT')}/{settings.get('NAME')}"
+
+
+def _kept(using: str, count: int) -> list[int]:
+    with _store.lock:
+        if _store.process != os.getpid():  # a fork: what is left belongs to the parent
+            _store.left, _store.process = {}, os.getpid()
+        found: list[int] = []
+        left = _store.left.get(_name(using), [])
+        while left and len(found) < count:
+            block = left.pop()
+            taken = block[: count - len(found)]
+            found += taken
+            if len(taken) < len(block):
+                left.append(block[len(taken) :])
+        return found
+
+
+def _keep(using: str, block: range) -> None:
+    if block:
+        with _store.lock:
+            _store.left.setdefault(_name(using), []).append(block)
+
+
+def forget_keys() -> None:
+    """Take new blocks from now on; for tests, in whose databases rows of KeyBlock come and go."""
+    with _store.lock:
+        _store.left = {}

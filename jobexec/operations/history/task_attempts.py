@@ -1,0 +1,117 @@
+"""What attempts of tasks came to, and tasks that are over without one: written in the transaction that settles them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from uuid import UUID
+
+from django.dispatch import Signal
+
+from jobexec import clock
+from jobexec.exceptions import DoNotRetry, HandlerNotFound, JobCancelled, JobExecError
+from jobexec.models import AbstractJob, DeadLetterJob, ResultStatus, TaskResult
+
+from ..notify.signals import announce
+from ..sql.errors import shortened, storable
+from ..values.failure import Failure
+from ..values.run import Run
+from .task_rows import TRACEBACK_LENGTH, End, write_ends
+
+#: Tasks are over by somebody's word, or because their node died, and not by a run of this process. Arguments:
+#: ``using``, ``jobs`` (rows as they stood last; what is long may have been left in the database). After the commit.
+task_ended = Signal()
+
+#: Why a task is over that did not run to its end.
+CANCELLED, DELETED = "It was cancelled by an operator.", "It was deleted by an operator."
+
+
+def is_task(row: AbstractJob) -> bool:
+    """Whether the job came through django.tasks."""
+    return row.task_backend != ""
+
+
+def mark_ready(using: str, ids: Collection[UUID]) -> None:
+    """The tasks among these jobs, which were dead letters, are not over; what they came to so far is kept."""
+    if ids:
+        TaskResult.objects.using(using).filter(pk__in=ids).update(status=ResultStatus.READY, end_time=None)
+
+
+def write_failures(using: str, failed: Sequence[tuple[AbstractJob, Failure, Run, bool]]) -> None:
+    """Failed attempts of tasks whose rows, locked, are still where they ran; the last of each says whether it is over.
+
+    One whose handler is unknown has not been attempted.
+    """
+    now = clock.now(using)
+    ends = {
+        row.pk: End(
+            ResultStatus.FAILED if dead else ResultStatus.READY,
+            now if dead else None,
+            None if failure.kind == "unknown" else run,
+            [error_of(failure)],
+        )
+        for row, failure, run, dead in failed
+    }
+    write_ends(using, [row for row, *_ in failed], ends)
+
+
+def write_cancelled(using: str, cancelled: Sequence[tuple[AbstractJob, Failure, Run]]) -> None:
+    """Tasks that were cancelled while a node had them in hand; how their run failed, if it did, comes before that."""
+    now = clock.now(using)
+    ends = {}
+    for row, failure, run in cancelled:
+        own = [] if failure.kind == "cancelled" else [error_of(failure)]
+        ends[row.pk] = End(ResultStatus.FAILED, now, run, [*own, _error(JobCancelled, f"JobCancelled: {CANCELLED}")])
+    write_ends(using, [row for row, *_ in cancelled], ends)
+
+
+def write_removed(
+    using: str, rows: Sequence[AbstractJob], reason: str, reasons: Mapping[UUID, str] | None = None
+) -> None:
+    """The tasks among rows of one table that are about to be removed without a run; told by ``task_ended``.
+
+    ``reasons`` says for some of them why, where it is not ``reason``. A dead letter has failed before: its result stays
+    as it is, and is written only if there is none.
+    """
+    tasks = [row for row in rows if is_task(row)]
+    if not tasks:
+        return
+    now, why = clock.now(using), reasons or {}
+    if isinstance(tasks[0], DeadLetterJob):
+        found = TaskResult.objects.using(using).filter(pk__in=[row.pk for row in tasks])
+        known = set(found.values_list("pk", flat=True))
+        tasks = [row for row in tasks if row.pk not in known]
+    told = {row.pk: _removal(row, why.get(row.pk) or reason) for row in tasks}
+    write_ends(using, tasks, {pk: End(ResultStatus.FAILED, now, None, [error]) for pk, error in told.items()})
+    announce_ended(using, tasks)
+
+
+def _removal(row: AbstractJob, reason: str) -> dict[str, str]:
+    if isinstance(row, DeadLetterJob):
+        return _error(JobExecError, row.exception_stack or row.exception_message)
+    return _error(JobCancelled, f"JobCancelled: {reason}")
+
+
+def write_buried(using: str, dead: DeadLetterJob, error: BaseException | None = None) -> None:
+    """A task that has just become a dead letter without a run; told by ``task_ended``."""
+    if is_task(dead):
+        told = _error(type(error) if error else DoNotRetry, dead.exception_stack or dead.exception_message)
+        write_ends(using, [dead], {dead.pk: End(ResultStatus.FAILED, clock.now(using), None, [told])})
+        announce_ended(using, [dead])
+
+
+def announce_ended(using: str, rows: Sequence[AbstractJob]) -> None:
+    """Tell after the commit of the tasks among these jobs that they are over."""
+    tasks = [row for row in rows if is_task(row)]
+    if tasks:
+        announce(task_ended, using, TaskResult, jobs=tasks)
+
+
+def error_of(failure: Failure) -> dict[str, str]:
+    """The error of an attempt as django.tasks has it; the text is that of the job's row, without what is sensitive."""
+    kind = HandlerNotFound if failure.kind == "unknown" else JobExecError
+    return _error(kind if failure.error is None else type(failure.error), failure.stack or failure.message)
+
+
+def _error(kind: type[BaseException], text: str) -> dict[str, str]:
+    path = storable(f"{kind.__module__}.{kind.__qualname__}")
+    return {"exception_class_path": path, "traceback": shortened(storable(text), TRACEBACK_LENGTH)}

@@ -1,0 +1,1 @@
+"""What the executor's loops do beside running jobs."""

@@ -1,0 +1,184 @@
+"""Retention: what is older than anybody wants to see is deleted, in small pieces (Camunda: history cleanup)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import Any, TypeAlias
+
+from django.db.models import Exists, OuterRef, QuerySet
+
+from jobexec import clock
+from jobexec.conf import get_settings
+from jobexec.identifiers import uuid7
+from jobexec.models import (
+    AuditLog,
+    Batch,
+    BatchFailure,
+    BatchPart,
+    DeadLetterJob,
+    FailureGroup,
+    Incident,
+    JobLog,
+    ScheduleFiring,
+    TaskResult,
+)
+
+from ..nodes import cluster_lock
+from ..nodes.deployments import retiring
+from ..reports.meter_roll_up import rolling_up
+from ..sql.locks import atomic, delete_rows
+from .key_cleanup import freeing_keys
+
+logger = logging.getLogger("jobexec.cleanup")
+
+#: After so long another node takes over from one that has died; no piece takes nearly as long.
+FORCE_AFTER = timedelta(minutes=2)
+
+Rows: TypeAlias = QuerySet[Any, Any]
+
+
+def clean_up_history(using: str = "default") -> int:
+    """Delete all history that is past HISTORY_TIME_TO_LIVE or HISTORY_MAX_ROWS; returns how many rows.
+
+    At once, whatever HISTORY_CLEANUP_WINDOW says, in transactions of HISTORY_CLEANUP_BATCH_SIZE rows; for cron, and for
+    whoever runs no executor. Does nothing while another process is at it. Not to be called in a transaction.
+    """
+    cleanup = Cleanup.begin(using, f"clean up history:{uuid7()}")
+    if cleanup is None:
+        return 0
+    deleted = 0
+    try:
+        while (count := cleanup.step()) is not None:
+            deleted += count
+    finally:
+        cleanup.end()
+    return deleted
+
+
+class Cleanup:
+    """The same step by step, for whoever pauses in between. One process at a time does it, under a lock with a token.
+
+    After an error ``owner`` may begin again at once; when he has died, recovery frees the lock, or another takes it
+    over after :data:`FORCE_AFTER`. What was deleted until then stays deleted.
+    """
+
+    def __init__(self, using: str, owner: str, token: int) -> None:
+        self.using, self.owner = using, owner
+        self._token = token
+        self._tables = _expired(using)
+        self._rows: Rows | None = None
+        self._reached: Any = None
+        #: What has its own way of going on in transactions; several may be at it.
+        self._others = chain(freeing_keys(using), rolling_up(using), retiring(using))
+
+    @classmethod
+    def begin(cls, using: str, owner: str) -> Cleanup | None:
+        """Take the lock; None if another has it."""
+        token = cluster_lock.take(using, owner, FORCE_AFTER, cluster_lock.CLEAN_UP)
+        return None if token is None else cls(using, owner, token)
+
+    def step(self) -> int | None:
+        """Delete or merge rows of one table in a transaction; returns by how many there are fewer.
+
+        None: nothing is left, or the lock is lost.
+        """
+        while True:
+            if self._rows is None:
+                self._rows = next(self._tables, None)
+            if self._rows is None:
+                break
+            deleted = self._delete(self._rows)
+            if deleted is None:
+                self._warn()
+                return None
+            if deleted:
+                return deleted
+            self._rows = self._reached = None
+        if not self._prolong():
+            self._warn()
+            return None
+        return next(self._others, None)
+
+    def _prolong(self) -> bool:
+        return cluster_lock.prolong(self.using, self.owner, self._token, FORCE_AFTER, cluster_lock.CLEAN_UP)
+
+    def _warn(self) -> None:
+        logger.warning("Another process has taken over the cleanup of the history on %s", self.using)
+
+    def end(self) -> None:
+        """Free the lock, if it is still ours."""
+        cluster_lock.release(self.using, self.owner, self._token, cluster_lock.CLEAN_UP)
+
+    def _delete(self, rows: Rows) -> int | None:
+        """Delete the first of these rows; None if the lock is no longer ours.
+
+        By the ids that were read before: the DELETE touches these rows and no gap between them, so whoever inserts
+        does not wait.
+        """
+        using = self.using
+        with atomic(using):
+            if not self._prolong():
+                return None
+            (column,) = rows.query.order_by
+            if self._reached is not None:  # not once more through all that is deleted and still in the index
+                rows = rows.filter(**{f"{column}__gte": self._reached})
+            page = list(rows.values_list("pk", column)[: get_settings().history_cleanup_batch_size])
+            if not page:
+                return 0
+            self._reached = page[-1][1]
+            return delete_rows(rows.model._base_manager.using(using).filter(pk__in=[pk for pk, _ in page]))
+
+
+def _expired(using: str) -> Iterator[Rows]:
+    """What is to be deleted: rows of one table each, in the order of one column with an index, the oldest first."""
+    settings = get_settings()
+    if settings.result_ttl is not None:
+        yield _results(using, clock.now(using) - settings.result_ttl)
+    if settings.history_max_rows is not None:
+        yield from _beyond(using, settings.history_max_rows)
+    if settings.history_time_to_live is not None:
+        yield from _before(using, clock.now(using) - settings.history_time_to_live)
+    if settings.audit_log_time_to_live is not None:
+        moment = clock.now(using) - settings.audit_log_time_to_live
+        yield AuditLog.objects.using(using).filter(timestamp__lt=moment).order_by("timestamp")
+
+
+def _results(using: str, moment: datetime) -> Rows:
+    """Results of tasks that were over before that; of a dead letter they stay as long as somebody may requeue it."""
+    dead = DeadLetterJob.objects.using(using).filter(pk=OuterRef("pk"))
+    return TaskResult.objects.using(using).filter(~Exists(dead), end_time__lt=moment).order_by("end_time")
+
+
+def _beyond(using: str, count: int) -> Iterator[Rows]:
+    """The log but for its newest ``count`` rows. Reads so many entries of the primary key, and only if it has to."""
+    log = JobLog.objects.using(using).order_by("pk")
+    oldest, newest = (rows.values_list("pk", flat=True).first() for rows in (log, log.reverse()))
+    # Ids have gaps, so there are at most so many rows, and often fewer.
+    if oldest is None or newest is None or newest - oldest < count:
+        return
+    boundary = log.reverse().values_list("pk", flat=True)[count : count + 1].first()
+    if boundary is not None:
+        yield log.filter(pk__lte=boundary)
+
+
+def _before(using: str, moment: datetime) -> Iterator[Rows]:
+    yield JobLog.objects.using(using).filter(timestamp__lt=moment).order_by("timestamp")
+    yield Incident.objects.using(using).filter(end_time__lt=moment).order_by("end_time")
+    yield FailureGroup.objects.using(using).filter(last_time__lt=moment).order_by("last_time")
+    firings = ScheduleFiring.objects.using(using)
+    later = firings.filter(schedule=OuterRef("schedule"), fire_time__gt=OuterRef("fire_time"))
+    yield firings.filter(Exists(later), create_time__lt=moment).order_by("create_time")  # but for each one's newest
+    # What is created before that and over: there are few of them. Their parts go first, and no statement deletes many.
+    ended = Batch.objects.using(using).filter(create_time__lt=moment, end_time__lt=moment).order_by("create_time")
+    while batches := list(ended.values_list("pk", flat=True)[:100]):
+        yield from _batches(using, batches)
+
+
+def _batches(using: str, ids: Sequence[Any]) -> Iterator[Rows]:
+    for table in (BatchFailure, BatchPart):
+        for pk in ids:
+            yield table._base_manager.using(using).filter(batch_id=pk).order_by("pk")
+    yield Batch.objects.using(using).filter(pk__in=ids).order_by("pk")

@@ -1,0 +1,1 @@
+"""The operations of people on jobs."""

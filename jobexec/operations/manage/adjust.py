@@ -1,0 +1,178 @@
+"""What a person changes on jobs (Camunda: ManagementService). One verb a function, on a row, ids or a queryset."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+
+from jobexec import clock, signals
+from jobexec.exceptions import JobLocked
+from jobexec.models import (
+    JOB_TABLES,
+    AbstractJob,
+    DeadLetterJob,
+    ExternalWorkerJob,
+    HistoryJob,
+    Job,
+    JobType,
+    SuspendedJob,
+    TimerJob,
+)
+
+from ..audit import audited
+from ..enqueue.unique import take_back
+from ..notify.broker import announce_ids
+from ..notify.signals import announce
+from ..notify.wake import wake_on_commit
+from ..rows.move import move
+from ..rows.remove import remove_deleted
+from ..rows.requeued import requeued_columns
+from ..rows.routing import free_instances, held_by, home, is_available, may_hold, put_off, wake_for
+from ..rows.suspension_cover import covered_rows
+from ..targets.for_each import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
+from ..values.arguments import check_moment, check_retries
+from ..values.ranking import check_priority, rank, reranked
+from .bulk import delete_page, requeue_page, set_due_date_page, set_priority_page, set_retries_page, stays
+
+_ALL: tuple[type[AbstractJob], ...] = (*JOB_TABLES, HistoryJob)
+
+
+@audited
+def set_retries(target: Target, retries: int, *, using: str | None = None) -> OperationResult:
+    """Set how many attempts are left (at least 1); a dead letter is requeued with them.
+
+    Also on running jobs: it counts from their next failure. Camunda's SetJobRetries.
+    """
+    check_retries(retries)
+
+    def verb(row: AbstractJob) -> str | None:
+        if isinstance(row, DeadLetterJob):
+            return _requeue(row, retries)
+        _update(row, retries=retries)
+        return None
+
+    bulk = partial(set_retries_page, retries=retries)
+    return for_each(target, using, verb, *_ALL, bulk=bulk)
+
+
+@audited
+def requeue(target: Target, retries: int = 3, *, using: str | None = None) -> OperationResult:
+    """Give dead letters ``retries`` new attempts and make them executable; the old exception is cleared.
+
+    A dead letter that a suspension covers goes to the suspended jobs, recorded history back to the HistoryJobs, and
+    what workers outside do to the jobs that they fetch, under the key that it has. One whose unique key another job
+    has taken stays until that job is over.
+    Flowable's MoveDeadLetterJobToExecutableJob and MoveDeadLetterJobToHistoryJob.
+    """
+    check_retries(retries)
+    bulk = partial(requeue_page, retries=retries)
+    return for_each(target, using, lambda row: _requeue(row, retries), DeadLetterJob, bulk=bulk)
+
+
+def _requeue(row: DeadLetterJob, retries: int) -> str | None:
+    fresh, using = requeued_columns(retries), row._state.db or "default"
+    row.suspend_requested = False
+    take_back(row)
+    recorded = row.type == JobType.HISTORY
+    if recorded:
+        moved: AbstractJob | None = move(row, HistoryJob, **fresh, due_date=clock.now(using))
+    else:
+        to = SuspendedJob if covered_rows(using, [row]) else home(row, later=False)
+        moved = move(row, to, **fresh, due_date=None)
+    if moved is None:
+        return CHANGED_MEANWHILE
+    announce(signals.job_requeued, using, type(moved), jobs=[moved])
+    if recorded:
+        wake_on_commit(using, history=True)
+    else:
+        wake_for(using, [moved])
+    return None
+
+
+@audited
+def retry_now(target: Target, *, using: str | None = None) -> OperationResult:
+    """Make waiting retries due at once, and timers too, whatever their due date; their retries stay."""
+    return set_due_date(target, None, using=using)
+
+
+@audited
+def set_due_date(target: Target, due_date: datetime | None, *, using: str | None = None) -> OperationResult:
+    """Let jobs run at ``due_date`` (aware), or as soon as possible with None; refused while they run.
+
+    A job that becomes due moves to the executable jobs, one that is put off moves to the timers; one for workers
+    outside stays where it is, and no worker is given it before. One that may run already keeps its place in the line.
+    Camunda's SetJobDuedate.
+    """
+    check_moment("due_date", due_date)
+    database = database_of(target, using)
+    later = due_date is not None and due_date > clock.now(database)
+
+    def verb(row: AbstractJob) -> str | None:
+        _refuse_running(row)
+        if isinstance(row, HistoryJob):
+            _update(row, due_date=due_date or clock.now(database))
+            wake_on_commit(database, history=True)
+            return None
+        if isinstance(row, ExternalWorkerJob):
+            _set_available(row, due_date)
+            return None
+        if stays(type(row), due_date, later):
+            _update(row, due_date=due_date)
+        elif move(row, TimerJob if later else Job, due_date=due_date) is None:
+            return CHANGED_MEANWHILE
+        wake_on_commit(database, timers=later)
+        if not later:
+            announce_ids(database, [row.pk])
+        return None
+
+    bulk = partial(set_due_date_page, due_date=due_date, later=later)
+    tables = (Job, TimerJob, SuspendedJob, ExternalWorkerJob, HistoryJob)
+    return for_each(target, database, verb, *tables, bulk=bulk)
+
+
+def _set_available(row: ExternalWorkerJob, due_date: datetime | None) -> None:
+    using = row._state.db or "default"
+    waits = due_date is not None or not is_available(row, clock.now(using))
+    standing = {"rank": rank(using, due_date or clock.now(using), row.priority)} if waits else {}
+    _update(row, **put_off(using, due_date), **standing)
+    free_instances(using, may_hold([row]))
+    # Also when it is put off: who waits for jobs of this type knows when the next one comes.
+    wake_for(using, [row])
+
+
+@audited
+def set_priority(target: Target, priority: int, *, using: str | None = None) -> OperationResult:
+    """Change the priority (higher runs sooner); of a running job it counts from its next attempt."""
+    check_priority(priority)
+    database = database_of(target, using)
+
+    def verb(row: AbstractJob) -> str | None:
+        # From its rank and not anew from its dates: a job that was requeued has a rank later than both.
+        _update(row, priority=priority, rank=reranked(database, row.rank, priority - row.priority))
+        return None
+
+    bulk = partial(set_priority_page, priority=priority)
+    return for_each(target, database, verb, *JOB_TABLES, bulk=bulk)
+
+
+@audited
+def delete_jobs(target: Target, *, using: str | None = None) -> OperationResult:
+    """Delete jobs in any state for good; refused while they run (Camunda: DeleteJobCmd)."""
+    database = database_of(target, using)
+
+    def verb(row: AbstractJob) -> str | None:
+        _refuse_running(row)
+        remove_deleted(database, [row])
+        return None
+
+    return for_each(target, database, verb, *_ALL, bulk=delete_page)
+
+
+def _refuse_running(row: AbstractJob) -> None:
+    if row.locked:
+        raise JobLocked(held_by(row))
+
+
+def _update(row: AbstractJob, **changes: object) -> None:
+    """Without raising ``revision``: changing a running job must not make its outcome count for nothing."""
+    type(row)._base_manager.using(row._state.db or "default").filter(pk=row.pk).update(**changes)

@@ -1,0 +1,211 @@
+"""The fast form of verbs on many jobs: a page of rows is locked, decided about and changed in few statements.
+
+Each function does to the rows of one table what its verb does to each of them, which defines what that means. It takes
+those rows that it can do alike and returns their ids; what runs, what is covered by something of its own, what has
+changed meanwhile is left to the verb, which says why if it refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F
+from django.dispatch import Signal
+
+from jobexec import clock, signals
+from jobexec.models import (
+    AbstractJob,
+    DeadLetterJob,
+    ExternalWorkerJob,
+    HistoryJob,
+    Job,
+    JobType,
+    Scope,
+    SuspendedJob,
+    Suspension,
+    TimerJob,
+)
+
+from ..notify.signals import announce
+from ..rows import move_statement
+from ..rows.move import move_all
+from ..rows.remove import remove_deleted, remove_waiting
+from ..rows.requeued import requeued_columns
+from ..rows.routing import free_instances, home, is_available, may_hold, put_off, wake_for
+from ..rows.suspension_cover import covered_rows
+from ..sql.locks import lock_rows
+from ..values.ranking import rank, reranked
+
+#: What may be long, and nothing is decided by.
+_LONG = ("handler_configuration", "custom_headers", "exception_stack")
+
+
+def lock_page(using: str, table: type[AbstractJob], ids: Collection[UUID], *, whole: bool = False) -> list[AbstractJob]:
+    """These rows as they are, locked in the order of their ids; ``whole``: with what may be long."""
+    rows = table._base_manager.using(using).filter(pk__in=ids).order_by("pk")
+    return list(lock_rows(rows if whole else rows.defer(*_LONG)))
+
+
+def _goes_inside(using: str, *told: Signal) -> bool:
+    """Whether the database can move the rows by itself, and nobody is to be given them whole."""
+    return move_statement.is_possible(using) and not any(signal.receivers for signal in told)
+
+
+def _relocate(
+    using: str, rows: Sequence[AbstractJob], to: type[AbstractJob], changes: dict[str, Any], *told: Signal
+) -> list[UUID]:
+    """Move locked rows of one table; the ids of those that moved."""
+    if not rows:
+        return []
+    if _goes_inside(using, *told) and type(rows[0]) is not to:
+        ids = [row.pk for row in rows]
+        move_statement.transfer(using, type(rows[0]), to, ids, changes)
+        return ids
+    moved = move_all(rows, to, **changes)
+    for signal in told:
+        announce(signal, using, to, jobs=moved)
+    return [row.pk for row in moved]
+
+
+def requeue_page(using: str, table: type[AbstractJob], ids: Collection[UUID], *, retries: int) -> Iterable[UUID]:
+    """Left out are those that are history, which go elsewhere, and those that have to take their unique key back."""
+    page = lock_page(using, table, ids, whole=not _goes_inside(using, signals.job_requeued))
+    rows = [row for row in page if isinstance(row, DeadLetterJob) and row.type != JobType.HISTORY and not row.lost_key]
+    for row in rows:
+        row.suspend_requested = False
+    covered = covered_rows(using, rows)
+    held = {row.pk for row in covered}
+    free = [row for row in rows if row.pk not in held]
+    changes = {**requeued_columns(retries), "due_date": None}
+    done: list[UUID] = []
+    for to in (Job, ExternalWorkerJob):
+        those = [row for row in free if home(row, later=False) is to]
+        done += _relocate(using, those, to, changes, signals.job_requeued)
+    suspended = changes | {"suspended_at": clock.now(using)}
+    done += _relocate(using, covered, SuspendedJob, suspended, signals.job_requeued)
+    wake_for(using, rows)
+    return done
+
+
+def set_retries_page(using: str, table: type[AbstractJob], ids: Collection[UUID], *, retries: int) -> Iterable[UUID]:
+    """Dead letters are requeued."""
+    if table is DeadLetterJob:
+        return requeue_page(using, table, ids, retries=retries)
+    return _update(using, table, [row.pk for row in lock_page(using, table, ids)], retries=retries)
+
+
+def _update(using: str, table: type[AbstractJob], ids: list[UUID], **changes: Any) -> list[UUID]:
+    """Without raising ``revision``: changing a running job must not make its outcome count for nothing."""
+    if ids:
+        table._base_manager.using(using).filter(pk__in=ids).update(**changes)
+    return ids
+
+
+def set_due_date_page(
+    using: str, table: type[AbstractJob], ids: Collection[UUID], *, due_date: datetime | None, later: bool
+) -> Iterable[UUID]:
+    """Those that run are left out. ``later``: the date lies ahead."""
+    if table is HistoryJob:
+        return []
+    to: type[AbstractJob] = TimerJob if later else Job
+    stay = table is ExternalWorkerJob or stays(table, due_date, later)
+    page = lock_page(using, table, ids, whole=not (stay or (_goes_inside(using) and table is not to)))
+    rows = [row for row in page if not row.locked]
+    wake_for(using, rows, timers=later)
+    if table is ExternalWorkerJob:
+        return _set_available(using, rows, due_date)
+    if stay:
+        return _update(using, table, [row.pk for row in rows], due_date=due_date)
+    return _relocate(using, rows, to, {"due_date": due_date})
+
+
+def stays(table: type[AbstractJob], due_date: datetime | None, later: bool) -> bool:
+    """Whether a new due date moves a job of this table nowhere; what may run already keeps its place in the line."""
+    return table is SuspendedJob or (later and table is TimerJob) or (due_date is None and table is Job)
+
+
+def _set_available(using: str, rows: Sequence[Any], due_date: datetime | None) -> list[UUID]:
+    """External jobs that nobody holds stay where they are; one statement for each priority that they have.
+
+    What is available already keeps its place in the line.
+    """
+    now, done = clock.now(using), list[UUID]()
+    waiting = [row for row in rows if due_date is not None or not is_available(row, now)]
+    keep = [row.pk for row in rows if row not in waiting]
+    if keep:
+        done += _update(using, ExternalWorkerJob, keep, **put_off(using, due_date))
+    for priority in {row.priority for row in waiting}:
+        alike = [row.pk for row in waiting if row.priority == priority]
+        standing = rank(using, due_date or now, priority)
+        done += _update(using, ExternalWorkerJob, alike, **put_off(using, due_date), rank=standing)
+    free_instances(using, may_hold(rows))
+    return done
+
+
+def set_priority_page(using: str, table: type[AbstractJob], ids: Collection[UUID], *, priority: int) -> Iterable[UUID]:
+    """One statement for each priority that they had; those at an end of all ranks are left out."""
+    rows = lock_page(using, table, ids)
+    done: list[UUID] = []
+    for old in {row.priority for row in rows}:
+        change = priority - old
+        step = reranked(using, 0, change)
+        alike = [row.pk for row in rows if row.priority == old and reranked(using, row.rank, change) == row.rank + step]
+        done += _update(using, table, alike, priority=priority, rank=F("rank") + step)
+    return done
+
+
+def delete_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) -> Iterable[UUID]:
+    """Those that run are left out."""
+    rows = [row for row in lock_page(using, table, ids) if not row.locked]
+    if rows:
+        remove_deleted(using, rows)
+    return [row.pk for row in rows]
+
+
+def cancel_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) -> Iterable[UUID]:
+    """Those that run are left out."""
+    page = lock_page(using, table, ids, whole=bool(signals.job_cancelled.receivers))
+    rows = [row for row in page if not row.locked]
+    if rows:
+        remove_waiting(using, rows)
+    return [row.pk for row in rows]
+
+
+def suspend_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) -> Iterable[UUID]:
+    """For good. What runs, and what is suspended by itself or by a date of its own, is left out."""
+    if table is SuspendedJob:
+        return []
+    page = lock_page(using, table, ids, whole=not _goes_inside(using, signals.job_suspended))
+    own = _with_dates(using, page)
+    rows = [row for row in page if not (row.locked or row.suspend_requested or row.pk in own)]
+    changes = {"suspend_requested": True, "suspended_at": clock.now(using)}
+    return _relocate(using, rows, SuspendedJob, changes, signals.job_suspended)
+
+
+def _with_dates(using: str, rows: Iterable[AbstractJob]) -> set[UUID]:
+    values = [str(row.pk) for row in rows]
+    found = Suspension.objects.using(using).filter(scope=Scope.JOB, value__in=values, live=True)
+    return {UUID(value) for value in found.values_list("value", flat=True)}
+
+
+def activate_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) -> Iterable[UUID]:
+    """At once. What is not among the suspended jobs, has dates of its own, or is still covered, is left out."""
+    if table is not SuspendedJob:
+        return []
+    page = lock_page(using, table, ids, whole=not _goes_inside(using, signals.job_activated))
+    own = _with_dates(using, page)
+    rows = [row for row in page if row.pk not in own]
+    for row in rows:
+        row.suspend_requested = False
+    held, now = {row.pk for row in covered_rows(using, rows)}, clock.now(using)
+    free = [row for row in rows if row.pk not in held]
+    done: list[UUID] = []
+    for to in (TimerJob, Job, ExternalWorkerJob):
+        those = [row for row in free if home(row, later=bool(row.due_date and row.due_date > now)) is to]
+        if those:
+            done += _relocate(using, those, to, {"suspend_requested": False}, signals.job_activated)
+            wake_for(using, those, timers=to is TimerJob)
+    return done

@@ -1,0 +1,50 @@
+"""Jobs that a person gives up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobexec import clock, signals
+from jobexec.exceptions import DoNotRetry, InvalidJob, JobLocked
+from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
+
+from ..audit import audited
+from ..history.task_attempts import write_buried
+from ..notify.signals import announce
+from ..rows.move import move
+from ..rows.routing import held_by
+from ..sql.errors import storable
+from ..targets.for_each import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
+from ..values.failure import MESSAGE_LENGTH
+from ..values.fingerprint import fingerprint
+
+_BY_HAND = "It was moved to the dead letters by hand."
+
+
+@audited
+def move_to_dead_letter(target: Target, reason: str = "", *, using: str | None = None) -> OperationResult:
+    """Make dead letters of jobs that wait, whatever retries they have left; refused while they run.
+
+    Flowable's MoveJobToDeadLetterJob. An incident is opened. ``reason`` takes the place of the message of the last
+    failure, whose stack trace stays; without one the message stays, too, if there is any. Raises
+    :class:`~jobexec.exceptions.InvalidJob` for a reason that is no text.
+    """
+    if not isinstance(reason, str):
+        raise InvalidJob(f"reason: expected a text, got {reason!r}.")
+    database, text = database_of(target, using), storable(reason)[:MESSAGE_LENGTH]
+    tables = (Job, TimerJob, SuspendedJob, ExternalWorkerJob)
+    return for_each(target, database, lambda row: _bury(database, row, text), *tables)
+
+
+def _bury(using: str, row: AbstractJob, reason: str) -> str | None:
+    if row.locked:
+        raise JobLocked(held_by(row))
+    message = reason or row.exception_message or _BY_HAND
+    changes: dict[str, Any] = {"retries": 0, "exception_message": message, "died_at": clock.now(using)}
+    stack = "" if reason else row.exception_stack
+    moved = move(row, DeadLetterJob, **changes, fingerprint=fingerprint(row.handler_type, message, stack))
+    if moved is None:
+        return CHANGED_MEANWHILE
+    write_buried(using, moved)
+    announce(signals.job_dead_lettered, using, DeadLetterJob, job=moved, error=DoNotRetry(message))
+    return None

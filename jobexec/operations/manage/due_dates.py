@@ -1,0 +1,75 @@
+"""The due date of a waiting retry is worked out anew."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
+from jobexec import clock
+from jobexec.exceptions import DoNotRetry, InvalidJob, InvalidRetryPlan
+from jobexec.models import AbstractJob, Job, JobDefinition, SuspendedJob, TimerJob
+from jobexec.retry import RetryPlan, default_plan
+
+from ..audit import audited
+from ..notify.broker import announce_ids
+from ..notify.wake import wake_on_commit
+from ..rows.move import move
+from ..rows.routing import is_external
+from ..targets.for_each import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
+
+_FIRST_RUN = gettext_noop("it waits for its first run, whose date was given to it: set a due date instead")
+
+
+@audited
+def recalculate_due_date(target: Target, *, from_creation: bool = False, using: str | None = None) -> OperationResult:
+    """Let waiting retries wait anew, for as long as their retry plan says: from now, or from their creation.
+
+    Camunda's recalculateJobDuedate evaluates the expression of a timer again, from now or from the creation. Here a
+    timer was given a date and no expression, and is refused; what is worked out by a rule is the back-off of a retry,
+    so that a plan that was changed in the row (or in the code, for rows that name none) comes to jobs that wait
+    already. The plan is the job's own, else its definition's, else the default; one that is a function is known to
+    executors only, and the default stands for it. What workers outside do has no plan, and is refused. A date that has
+    passed makes the job due at once. A suspended job gets the date and stays suspended.
+    """
+    if not isinstance(from_creation, bool):
+        raise InvalidJob(f"from_creation: expected True or False, got {from_creation!r}.")
+    database = database_of(target, using)
+    return for_each(target, database, lambda row: _recalculate(database, row, from_creation), TimerJob, SuspendedJob)
+
+
+def _recalculate(using: str, row: AbstractJob, from_creation: bool) -> str | None:
+    now = clock.now(using)
+    if is_external(row):
+        return gettext_noop("its workers say how long it waits: set a due date instead")
+    if not row.attempts or row.due_date is None:
+        return _FIRST_RUN
+    try:
+        due = _due_date(using, row, row.create_time if from_creation else now)
+    except DoNotRetry:
+        return gettext_noop("its retry plan does not try again")
+    except (InvalidRetryPlan, OverflowError) as error:
+        return _("its retry plan is broken: %(error)s") % {"error": error}
+    if isinstance(row, TimerJob) and due <= now:
+        if move(row, Job, due_date=due) is None:
+            return CHANGED_MEANWHILE
+        wake_on_commit(using)
+        announce_ids(using, [row.pk])
+        return None
+    type(row)._base_manager.using(using).filter(pk=row.pk).update(due_date=due)
+    wake_on_commit(using, timers=True)
+    return None
+
+
+def _due_date(using: str, row: AbstractJob, start: datetime) -> datetime:
+    # Which attempt it was that failed, as when it failed: conflicts do not count.
+    return _plan(using, row).next_due_date(start, max(1, row.attempts - row.conflicts))
+
+
+def _plan(using: str, row: AbstractJob) -> RetryPlan:
+    text = row.retry_plan
+    if not text:
+        definition = JobDefinition.objects.using(using).filter(pk=row.job_definition_id)
+        text = definition.values_list("retry_plan", flat=True).first() or ""
+    return RetryPlan.parse(text) if text else default_plan()

@@ -1,0 +1,214 @@
+"""Suspensions that begin or end: their jobs are moved, whoever is killed on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Min, Q, QuerySet
+
+from jobexec import clock, signals
+from jobexec.models import (
+    JOB_TABLES,
+    AbstractJob,
+    DeadLetterJob,
+    ExternalWorkerJob,
+    Job,
+    Scope,
+    SuspendedJob,
+    Suspension,
+    TimerJob,
+)
+from jobexec.models.suspension import parts_of
+
+from ..notify.signals import announce
+from ..rows.move import move, move_all
+from ..rows.routing import free, home, wake_for
+from ..rows.suspension_cover import covered_rows, job_id, lock_suspensions
+from ..sql.locks import atomic, delete_rows, lock_rows
+from ..targets.for_each import CHANGED_MEANWHILE, for_each
+from ..targets.lookup import find_states
+
+_PAGE = 200
+
+
+def sweep_suspensions(using: str) -> int:
+    """Finish what suspensions that have begun or ended leave to do; returns how many jobs moved.
+
+    Called by every node, also by several at once: each step is done once or does no harm twice, and what a killed
+    process has left is found by the next call. Nothing depends on it being in time: acquisition and timers ask the
+    table of suspensions themselves. Camunda: TimerSuspendJobDefinitionHandler, TimerActivateJobDefinitionHandler.
+    """
+    now, count = clock.now(using), 0
+    for suspension in due_suspensions(using, now).order_by("pk"):
+        count += end(suspension) if suspension.over(now) else begin(suspension)
+    return count
+
+
+def due_suspensions(using: str, at: datetime) -> QuerySet[Suspension]:
+    """The suspensions that have begun or ended until then, and leave something to do."""
+    begun = Q(swept=False) & (Q(suspend_time=None) | Q(suspend_time__lte=at))
+    over = Q(live=None) | Q(activate_time__lte=at)
+    return Suspension.objects.using(using).filter(begun | over, scope__in=Scope.values)
+
+
+def next_suspension_date(using: str) -> datetime | None:
+    """When the next suspension begins or ends; None if no date is set."""
+    table = Suspension.objects.using(using).filter(live=True, scope__in=Scope.values)
+    dates = table.aggregate(begin=Min("suspend_time", filter=Q(swept=False)), end=Min("activate_time"))
+    return min((date for date in dates.values() if date is not None), default=None)
+
+
+def begin(suspension: Suspension) -> int:
+    """Move the jobs that a suspension in force covers out of the way; those that run finish. Returns how many."""
+    using = suspension._state.db or "default"
+    if suspension.scope == Scope.JOB and not _worth_keeping(suspension, using):
+        return 0
+    scope: dict[str, Any] = parts_of(suspension.scope, suspension.value)
+    if not scope:  # a broken row means no job
+        return 0
+    if suspension.since is not None:
+        scope["create_time__gte"] = suspension.since
+    count = sum(_suspend_table(table, using, scope) for table in (TimerJob, Job, ExternalWorkerJob))
+    # Not if somebody has put it off or widened it meanwhile: then there are jobs that are still to be moved.
+    as_seen = {"suspend_time": suspension.suspend_time, "include_jobs": suspension.include_jobs}
+    one(suspension).filter(live=True, **as_seen).update(swept=True)
+    return count
+
+
+def one(suspension: Suspension) -> QuerySet[Suspension]:
+    """The row of this suspension, wherever it was read from."""
+    return Suspension.objects.using(suspension._state.db).filter(pk=suspension.pk)
+
+
+def _worth_keeping(suspension: Suspension, using: str) -> bool:
+    """Whether the row of a single job is still needed: not when its job is gone, nor when it has no end.
+
+    Without an end the job itself can say that it is suspended, so that the small table stays small.
+    """
+    job = job_id(suspension.value)
+    if job is None or job not in find_states([job], using):
+        delete_rows(one(suspension))
+        return False
+    if suspension.activate_time is not None:
+        return True
+    for_each(job, using, lambda row: _fold(suspension, row), *JOB_TABLES)
+    return False
+
+
+def _fold(suspension: Suspension, row: AbstractJob) -> str | None:
+    """Let the job say itself that it is suspended for good, instead of the suspension."""
+    found = lock_suspensions(one(suspension))
+    if not found or not found[0].in_force(clock.now(suspension._state.db or "default")) or found[0].activate_time:
+        return CHANGED_MEANWHILE
+    # A dead letter waits for a person anyhow, and a person who requeues it overrules its own suspension.
+    refusal = None if isinstance(row, DeadLetterJob) else suspend_for_good(row)
+    if refusal is None:
+        delete_rows(one(suspension))
+    return refusal
+
+
+def suspend_for_good(row: AbstractJob) -> str | None:
+    """Suspend a locked row by itself; why not, if it could not be. One that runs finishes first."""
+    using = row._state.db or "default"
+    if row.locked or isinstance(row, SuspendedJob):
+        type(row)._base_manager.using(using).filter(pk=row.pk).update(suspend_requested=True)
+        return None
+    return suspend_row(row, suspend_requested=True)
+
+
+def suspend_row(row: AbstractJob, **changes: Any) -> str | None:
+    """Move one locked row to the suspended jobs; why not, if it could not be."""
+    using = row._state.db or "default"
+    moved = move(row, SuspendedJob, **changes, suspended_at=clock.now(using))
+    if moved is None:
+        return CHANGED_MEANWHILE
+    announce(signals.job_suspended, using, SuspendedJob, jobs=[moved])
+    return None
+
+
+def _suspend_table(table: type[AbstractJob], using: str, scope: dict[str, Any]) -> int:
+    now = clock.now(using)
+
+    def suspend_page(rows: list[Any]) -> int:
+        # Under the lock of the suspension: it may have been lifted since this walk began, and then nobody would ever
+        # move them back.
+        moved = move_all(covered_rows(using, rows), SuspendedJob, suspended_at=clock.now(using))
+        if moved:
+            announce(signals.job_suspended, using, SuspendedJob, jobs=moved)
+        return len(moved)
+
+    return _in_pages(table._base_manager.using(using).filter(free(table, now), **scope), suspend_page)[0]
+
+
+def _in_pages(rows: QuerySet[Any], act: Callable[[list[Any]], int]) -> tuple[int, bool]:
+    """The sum of ``act`` over pages of locked rows, one transaction each, and whether it met all of them.
+
+    Walks the ids upwards: rows that somebody else is just acquiring are passed over and must not be met again and
+    again.
+    """
+    count, last, complete = 0, None, True
+    while True:
+        with atomic(rows.db):
+            page = list(
+                (rows.filter(pk__gt=last) if last else rows).order_by("pk").values_list("pk", flat=True)[:_PAGE]
+            )
+            if not page:
+                return count, complete
+            locked = list(lock_rows(rows.filter(pk__in=page).order_by("pk"), skip_locked=True))
+            complete = complete and len(locked) == len(page)
+            count += act(locked)
+            last = page[-1]
+
+
+def end(suspension: Suspension) -> int:
+    """Activate the jobs of a suspension that is over, unless another covers them, and delete it last.
+
+    Returns how many moved. Whoever is killed on the way leaves a row that is not live, which the next sweep finds.
+    """
+    using = suspension._state.db or "default"
+    if not _mark_ended(suspension, using):
+        return 0
+    count, complete = 0, True
+    if suspension.scope != Scope.JOB or job_id(suspension.value):
+        count, complete = activate_all(using, parts_of(suspension.scope, suspension.value))
+    if complete:
+        delete_rows(one(suspension))  # nothing makes it live again: who suspends the same makes another row
+    return count
+
+
+def _mark_ended(suspension: Suspension, using: str) -> bool:
+    """Whether it is over indeed. Waits for those who are just moving rows that it covers."""
+    with atomic(using):
+        found = lock_suspensions(one(suspension))
+        if not found or not found[0].over(clock.now(using)):
+            return False
+        if found[0].live:
+            one(suspension).update(live=None)
+    return True
+
+
+def activate_all(using: str, scope: dict[str, str]) -> tuple[int, bool]:
+    """Activate the suspended jobs of a scope; how many moved, and whether none was passed over.
+
+    A scope without columns, of a broken row, means no job.
+    """
+    if not scope:
+        return 0, True
+    rows = SuspendedJob.objects.using(using).filter(suspend_requested=False, **scope)
+    return _in_pages(rows, lambda page: activate_rows(using, page))
+
+
+def activate_rows(using: str, rows: list[SuspendedJob]) -> int:
+    """Make locked rows runnable that nothing covers any more; how many."""
+    covered, now = covered_rows(using, rows), clock.now(using)
+    count, left = 0, [row for row in rows if row not in covered]
+    for to in (TimerJob, Job, ExternalWorkerJob):
+        those = [row for row in left if home(row, later=bool(row.due_date and row.due_date > now)) is to]
+        moved = move_all(those, to)
+        if moved:
+            announce(signals.job_activated, using, to, jobs=moved)
+            wake_for(using, moved, timers=to is TimerJob)
+            count += len(moved)
+    return count

@@ -1,0 +1,1 @@
+"""Executors: leases, deployments, the lock of the cluster."""

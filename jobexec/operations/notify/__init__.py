@@ -1,0 +1,1 @@
+"""Who learns of a change: executors, workers outside, brokers, signals."""

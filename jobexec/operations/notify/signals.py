@@ -1,0 +1,37 @@
+"""Tell the rest of the project, after the commit, what was written."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.dispatch import Signal
+
+from jobexec import signals
+from jobexec.models import AbstractJob, DeadLetterJob, Job
+
+from ..audit import acting
+
+
+def failure_signal(moved: AbstractJob, error: BaseException | None) -> tuple[Signal, dict[str, Any]]:
+    """What tells of a run that did not succeed, by where its job now is; and the arguments of the signal."""
+    if isinstance(moved, Job):
+        return signals.job_cancelled, {"jobs": [moved]}
+    dead = isinstance(moved, DeadLetterJob)
+    return signals.job_dead_lettered if dead else signals.job_failed, {"job": moved, "error": error}
+
+
+def announce(signal: Signal, using: str, sender: type[Any], **values: Any) -> None:
+    """Send a signal of :mod:`jobexec.signals` once the current transaction commits; an error in a receiver is logged.
+
+    Costs nothing while nobody listens. A rolled back change is never announced. What a receiver changes is no deed of
+    the operator whose change it hears of.
+    """
+    if signal.receivers and signal.has_listeners(sender):
+        transaction.on_commit(partial(_send, signal, sender=sender, using=using, **values), using=using, robust=True)
+
+
+def _send(signal: Signal, **values: Any) -> None:
+    with acting(None):
+        signal.send_robust(**values)

@@ -1,0 +1,84 @@
+"""Tell executors, after commit, that there is something to do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from jobexec.conf import get_settings
+
+from ..sql.on_commit import Once
+
+logger = logging.getLogger("jobexec.wake")
+
+CHANNEL = "jobexec_wake"
+
+#: What a wake-up is about: the content of a notification. Executors of other releases may say less, or something else;
+#: that is then about everything.
+JOBS, TIMERS, HISTORY, SCHEDULES, EVERYTHING = "job", "timer", "history", "schedule", ""
+
+_listeners: set[Callable[[str, str], None]] = set()
+
+
+def add_listener(listener: Callable[[str, str], None]) -> None:
+    """Call ``listener(using, content)`` in this process after each commit that brought jobs (an embedded executor's
+    ear); ``content`` is JOBS, TIMERS, HISTORY, SCHEDULES or EVERYTHING."""
+    _listeners.add(listener)
+
+
+def remove_listener(listener: Callable[[str, str], None]) -> None:
+    """Undo :func:`add_listener`; unknown listeners are ignored."""
+    _listeners.discard(listener)
+
+
+def wake_on_commit(using: str, *, timers: bool = False, history: bool = False, schedules: bool = False) -> None:
+    """Wake the executors of this engine once the current transaction commits, once per transaction.
+
+    For executable jobs, or for timers, history or schedules: of these only the loop that waits for them wants to know.
+    Losing the wake-up costs latency only: polling always suffices. With a broker as dispatcher it is the broker that
+    tells other processes of jobs (:mod:`~jobexec.operations.notify.broker`), and the database of all else.
+    """
+    content = SCHEDULES if schedules else HISTORY if history else TIMERS if timers else JOBS
+    connection = connections[using]
+    pending = _once.waiting(connection)
+    if pending is not None:
+        pending.also(content)
+        return
+    connection.on_commit(_Wake(connection, content), robust=True)
+
+
+class _Wake:
+    def __init__(self, connection: BaseDatabaseWrapper, content: str) -> None:
+        self.connection, self.using, self.content = connection, connection.alias, content
+
+    def also(self, content: str) -> None:
+        """The transaction brings this, too."""
+        if content != self.content:
+            self.content = EVERYTHING
+
+    def __call__(self) -> None:
+        for listener in tuple(_listeners):
+            try:
+                listener(self.using, self.content)
+            except Exception:  # the job is committed, and the other listeners want to know
+                logger.exception("A listener failed on %s", self.using)
+        settings = get_settings()
+        if self.connection.vendor != "postgresql" or not settings.engine(self.using).notify:
+            return
+        if self.content != JOBS or settings.dispatch == "database":
+            self._notify()
+
+    def _notify(self) -> None:
+        # On its own, after the commit: NOTIFY inside a transaction takes a lock that serialises all commits
+        # of the database.
+        try:
+            with self.connection.cursor() as cursor:
+                cursor.execute(f"NOTIFY {CHANNEL}" + (f", '{self.content}'" if self.content else ""))
+        except Exception:  # the job is committed; whoever enqueued it must not see an error for a lost wake-up
+            logger.warning("NOTIFY failed on %s; executors will find the job by polling", self.using, exc_info=True)
+
+
+_once = Once(_Wake)

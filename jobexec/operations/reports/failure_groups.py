@@ -1,0 +1,159 @@
+"""Failures that look alike, counted: how often, since when, and what the latest of them said."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import connections
+
+from jobexec import clock
+from jobexec.models import AbstractJob, DeadLetterJob, FailureGroup
+
+from ..values.fingerprint import exception_name, fingerprint
+from .counts import CappedCount
+
+#: The group of all failures that a node had no more room to tell apart.
+OTHER = "other"
+
+
+#: Groups of a type that a process tells apart in a day by texts that workers outside send.
+MOST_GROUPS_BY_TEXT = 100
+_DAY = 24 * 3600.0  # seconds
+
+
+class _GroupsByText:
+    """Which groups of a type a process has told apart today, so that no worker makes one for each of its texts."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: dict[tuple[str, str], set[str]] = {}
+        self._until = 0.0
+
+    def admit(self, using: str, handler_type: str, fingerprint: str) -> bool:
+        """Whether it is one of them, or there is room for one more."""
+        with self._lock:
+            now = clock.monotonic()
+            if now >= self._until:
+                self._of, self._until = {}, now + _DAY
+            known = self._of.setdefault((using, handler_type), set())
+            if fingerprint not in known and len(known) >= MOST_GROUPS_BY_TEXT:
+                return False
+            known.add(fingerprint)
+            return True
+
+    def clear(self) -> None:
+        with self._lock:
+            self._of, self._until = {}, 0.0
+
+
+groups_by_text = _GroupsByText()
+
+
+def group_of_text(using: str, handler_type: str, message: str, stack: str = "") -> str:
+    """The fingerprint of a failure that a worker outside tells of; that of all others if there are too many."""
+    alike = fingerprint(handler_type, message, stack)
+    return alike if groups_by_text.admit(using, handler_type, alike) else fingerprint(handler_type, OTHER)
+
+
+@dataclass(slots=True)
+class FailureCount:
+    """How often a node has seen a failure of this fingerprint since its last flush, and the latest of them."""
+
+    fingerprint: str
+    handler_type: str
+    exception: str
+    message: str
+    job_id: UUID | None
+    first_time: datetime
+    last_time: datetime
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOfFailures:
+    """A group, and how many jobs are dead letters now because of it; what is capped is the least that there are."""
+
+    group: FailureGroup
+    dead_letters: CappedCount
+
+
+def failure_groups(using: str, *, since: datetime | None = None, limit: int = 20) -> list[GroupOfFailures]:
+    """The groups with the latest failures first; with ``since`` those that have failed again since then."""
+    rows = FailureGroup.objects.using(using).order_by("-last_time")
+    if since is not None:
+        rows = rows.filter(last_time__gte=since)
+    return [GroupOfFailures(group, _dead_letters(using, group.fingerprint)) for group in rows[:limit]]
+
+
+def _dead_letters(using: str, fingerprint: str) -> CappedCount:
+    return CappedCount.of(DeadLetterJob.objects.using(using).filter(fingerprint=fingerprint))
+
+
+_COLUMNS = ("fingerprint", "handler_type", "exception", "message", "job_id", "first_time", "last_time", "count")
+#: What a later failure overwrites. The time comes last: MariaDB assigns in this order, and compares with it until then.
+_LATEST = ("exception", "message", "job_id", "last_time")
+_MAX_ROWS = 100  # SQLite puts a limit on parameters
+
+
+def flush_failures(using: str, counts: Iterable[FailureCount]) -> None:
+    """Add what a node has counted to the groups; a group that is new is inserted.
+
+    Adding is left to the database, so no node overwrites another's count. In the order of the fingerprints, in which
+    all nodes lock them: two of them wait for each other at most. Call it in the transaction of the meters.
+    """
+    rows = sorted(counts, key=lambda each: each.fingerprint)
+    for start in range(0, len(rows), _MAX_ROWS):
+        _upsert(using, rows[start : start + _MAX_ROWS])
+
+
+def count_failures(using: str, rows: Sequence[AbstractJob], alike: str, message: str) -> None:
+    """Add failures that look alike of these jobs to their group, at the end of the transaction that settles them.
+
+    For those that no node has run, and so none counts. The row of the group is locked last, so that nobody waits in a
+    circle; who fails alike at the same moment waits for the other's commit.
+    """
+    if rows:
+        name, now, latest = exception_name(message)[:_NAME], clock.now(using), rows[-1]
+        count = FailureCount(alike, latest.handler_type, name, message[:_MESSAGE], latest.pk, now, now, len(rows))
+        flush_failures(using, [count])
+
+
+_MESSAGE = FailureGroup._meta.get_field("message").max_length
+_NAME = FailureGroup._meta.get_field("exception").max_length
+
+
+def _upsert(using: str, rows: list[FailureCount]) -> None:
+    connection: Any = connections[using]
+    quote = connection.ops.quote_name
+    table = quote(FailureGroup._meta.db_table)
+    fields: list[Any] = [FailureGroup._meta.get_field(name) for name in _COLUMNS]
+    row = f"({', '.join(['%s'] * len(fields))})"
+    new, conflict = _conflict(connection)
+    count, last_time = quote("count"), quote("last_time")
+    changes = [f"{count} = {table}.{count} + {new.format(count)}"]
+    for name in map(quote, _LATEST):
+        changes.append(
+            f"{name} = CASE WHEN {new.format(last_time)} >= {table}.{last_time} "
+            f"THEN {new.format(name)} ELSE {table}.{name} END"
+        )
+    statement = (
+        f"INSERT INTO {table} ({', '.join(map(quote, _COLUMNS))}) VALUES {', '.join([row] * len(rows))} "
+        f"{conflict} {', '.join(changes)}"
+    )
+    values = [field.get_db_prep_save(getattr(each, field.name), connection) for each in rows for field in fields]
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+
+
+def _conflict(connection: Any) -> tuple[str, str]:
+    """How this database calls the value that was to be inserted, and what to do if there is a row."""
+    if connection.vendor != "mysql":
+        return "excluded.{}", "ON CONFLICT (fingerprint) DO UPDATE SET"
+    if connection.mysql_is_mariadb:
+        return "VALUES({})", "ON DUPLICATE KEY UPDATE"
+    return "incoming.{}", "AS incoming ON DUPLICATE KEY UPDATE"

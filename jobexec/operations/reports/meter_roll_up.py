@@ -1,0 +1,81 @@
+"""Makes few rows of many in the meter log, without changing what their sum is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from django.db.models import QuerySet
+
+from jobexec import clock
+from jobexec.conf import get_settings
+from jobexec.models import MeterLog
+
+from ..sql.locks import atomic, delete_rows, lock_rows
+from ..sql.time_buckets import floor
+
+#: For so long every flush of every node is told apart.
+KEPT_APART = timedelta(hours=2)
+#: After that there is one row for all nodes and so much time.
+SLOT = timedelta(minutes=15)
+#: The time of the rows that stand for all that is older than METER_TIME_TO_LIVE: before any period.
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+_PAGE = 2000
+
+Rows: TypeAlias = QuerySet[MeterLog]
+
+
+def roll_up(using: str) -> int:
+    """Merge old rows; returns how many rows fewer there are.
+
+    What is older than two hours becomes one row for each meter, key and quarter of an hour, of no reporter; what is
+    older than METER_TIME_TO_LIVE one for each meter and key. The sum over all rows of a meter never changes, and no
+    row moves out of its quarter of an hour before it moves to the beginning of time.
+
+    In transactions of some thousand rows, each of which locks rows, inserts their sums and deletes them: whoever is
+    killed on the way has merged what he has committed, and several nodes take different rows.
+    """
+    return sum(rolling_up(using))
+
+
+def rolling_up(using: str) -> Iterator[int]:
+    """The same, transaction by transaction, for whoever pauses in between."""
+    now = clock.now(using)
+    rows = MeterLog.objects.using(using)
+    flushed = rows.filter(reporter__gt="", timestamp__lt=floor(now - KEPT_APART, SLOT))
+    yield from _merge_all(flushed, lambda timestamp: floor(timestamp, SLOT))
+    expired = floor(now - get_settings().meter_time_to_live, SLOT)
+    slots = rows.filter(reporter="", timestamp__gt=BEGINNING, timestamp__lt=expired)
+    yield from _merge_all(slots, lambda timestamp: BEGINNING, rows.filter(reporter="", timestamp=BEGINNING))
+
+
+def _merge_all(rows: Rows, moved: Callable[[datetime], datetime], into: Rows | None = None) -> Iterator[int]:
+    found = _PAGE
+    while found >= _PAGE:
+        found, left = _merge(rows, moved, into)
+        if found:
+            yield found - left
+
+
+def _merge(rows: Rows, moved: Callable[[datetime], datetime], into: Rows | None) -> tuple[int, int]:
+    """One page; returns how many rows there were, and how many there are for them now."""
+    using = rows.db
+    with atomic(using):
+        page = list(lock_rows(rows.order_by("timestamp", "pk"), skip_locked=True)[:_PAGE])
+        if not page:
+            return 0, 0
+        # With the rows for all that is older: if another node holds them, there are two rows until the next time.
+        page += lock_rows(into.order_by("pk"), skip_locked=True) if into is not None else []
+        sums: Counter[tuple[str, str, datetime]] = Counter()
+        for row in page:
+            sums[row.name, row.key, moved(row.timestamp)] += row.value
+        merged = [
+            MeterLog(name=name, key=key, timestamp=timestamp, value=value)
+            for (name, key, timestamp), value in sums.items()
+        ]
+        MeterLog.objects.using(using).bulk_create(merged)
+        delete_rows(MeterLog.objects.using(using).filter(pk__in=[row.pk for row in page]))
+    return len(page), len(merged)

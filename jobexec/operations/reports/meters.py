@@ -1,0 +1,178 @@
+"""What nodes have counted: rows of deltas, written by nodes and summed by the database (Camunda: MetricsQuery).
+
+``since`` belongs to a period, ``until`` does not. Rows that are older than two hours stand for a
+quarter of an hour each, and what is older than METER_TIME_TO_LIVE for all the time before; see :func:`roll_up`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import F, QuerySet, Sum
+
+from jobexec import clock
+from jobexec.models import MeterLog
+
+from ..sql.time_buckets import Slot, whole_second
+from ..values.histogram import quantile
+from .meter_roll_up import roll_up
+
+__all__ = [
+    "HISTOGRAMS",
+    "METERS",
+    "Counts",
+    "Series",
+    "flush_meters",
+    "flushed",
+    "percentiles",
+    "roll_up",
+    "series",
+    "total",
+    "totals",
+    "totals_by_key",
+]
+
+# The names are Camunda's, as far as it has the meter.
+JOB_ACQUISITION_ATTEMPT = "job-acquisition-attempt"
+JOB_ACQUIRED_SUCCESS = "job-acquired-success"
+JOB_ACQUIRED_FAILURE = "job-acquired-failure"
+JOB_LOCKED_EXCLUSIVE = "job-locked-exclusive"
+JOB_SUCCESSFUL = "job-successful"  # by handler
+JOB_FAILED = "job-failed"  # by handler
+JOB_DEAD_LETTERED = "job-dead-lettered"  # by handler
+JOB_RECOVERED = "job-recovered"
+JOB_WAIT_TIME = "job-wait-time"  # by bucket
+JOB_RUN_TIME = "job-run-time"  # by bucket
+
+# What the runs of the histograms took together, in milliseconds.
+JOB_WAIT_TIME_SUM = "job-wait-time-sum"
+JOB_RUN_TIME_SUM = "job-run-time-sum"
+
+#: Those whose keys are buckets, see :mod:`~jobexec.operations.values.histogram`.
+HISTOGRAMS = (JOB_WAIT_TIME, JOB_RUN_TIME)
+METERS = (
+    JOB_ACQUISITION_ATTEMPT,
+    JOB_ACQUIRED_SUCCESS,
+    JOB_ACQUIRED_FAILURE,
+    JOB_LOCKED_EXCLUSIVE,
+    JOB_SUCCESSFUL,
+    JOB_FAILED,
+    JOB_DEAD_LETTERED,
+    JOB_RECOVERED,
+    *HISTOGRAMS,
+    JOB_WAIT_TIME_SUM,
+    JOB_RUN_TIME_SUM,
+)
+
+#: By name and key of a meter, how much it grew.
+Counts = Mapping[tuple[str, str], int]
+
+MOST_STEPS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Meters over time: for each name how much it grew in each step, the first of which begins at ``since``."""
+
+    since: datetime
+    step: timedelta
+    values: dict[str, list[int]]
+
+    @property
+    def starts(self) -> list[datetime]:
+        """When the steps begin."""
+        length = max(map(len, self.values.values()), default=0)
+        return [self.since + number * self.step for number in range(length)]
+
+
+def flush_meters(using: str, reporter: str, counts: Counts, timestamp: datetime | None = None) -> None:
+    """Write what ``reporter`` (the name of a node) has counted until ``timestamp``, by default now: one statement."""
+    timestamp = timestamp or clock.now(using)
+    rows = [
+        MeterLog(name=name, key=key, reporter=reporter, timestamp=timestamp, value=value)
+        for (name, key), value in counts.items()
+        if value
+    ]
+    MeterLog.objects.using(using).bulk_create(rows)
+
+
+def flushed(using: str, reporter: str, timestamp: datetime) -> bool:
+    """Whether this flush went through: for who does not know whether his commit did."""
+    return MeterLog.objects.using(using).filter(reporter=reporter, timestamp=timestamp).exists()
+
+
+def total(
+    using: str, name: str, *, since: datetime | None = None, until: datetime | None = None, key: str | None = None
+) -> int:
+    """How much a meter grew on all nodes, or one key of it. Without ``since`` from the beginning: it never shrinks."""
+    rows = _rows(using, [name], since, until)
+    if key is not None:
+        rows = rows.filter(key=key)
+    found: int | None = rows.aggregate(sum=Sum("value"))["sum"]
+    return int(found or 0)
+
+
+def totals_by_key(
+    using: str, name: str, *, since: datetime | None = None, until: datetime | None = None
+) -> dict[str, int]:
+    """The same for each key of a meter: by handler, or by bucket."""
+    return {key: value for (_, key), value in totals(using, [name], since=since, until=until).items()}
+
+
+def totals(
+    using: str, names: Iterable[str] = METERS, *, since: datetime | None = None, until: datetime | None = None
+) -> dict[tuple[str, str], int]:
+    """The same for each key of several meters, in one statement."""
+    groups = _rows(using, names, since, until).values_list("name", "key").annotate(sum=Sum("value"))
+    return {(name, key): int(value) for name, key, value in groups.order_by("name", "key")}
+
+
+def series(using: str, names: Sequence[str], *, since: datetime, until: datetime, step: timedelta) -> Series:
+    """How much meters grew in each step of a period; 0 where nothing was counted.
+
+    ``step`` and ``since`` are taken in whole seconds. Steps of less than a quarter of an hour make sense for the last
+    two hours. Raises ValueError for a step of less than a second, and for more than 2,000 steps.
+    """
+    seconds, since = int(step.total_seconds()), whole_second(since)
+    if seconds < 1:
+        raise ValueError(f"step: expected at least a second, got {step!r}.")
+    length = max(0, -(-(until - since) // timedelta(seconds=seconds)))
+    if length > MOST_STEPS:
+        raise ValueError(f"step: expected one that makes at most {MOST_STEPS} steps of this period, got {step!r}.")
+    values = {name: [0] * length for name in names}
+    rows = _rows(using, names, since, until).annotate(slot=Slot(F("timestamp"), since, seconds))
+    for name, slot, value in rows.values_list("name", "slot").annotate(sum=Sum("value")).order_by():
+        values[name][int(slot)] += int(value)
+    return Series(since, timedelta(seconds=seconds), values)
+
+
+def percentiles(
+    using: str,
+    name: str,
+    *,
+    since: datetime,
+    until: datetime | None = None,
+    quantiles: Sequence[float] = (0.5, 0.95, 0.99),
+) -> dict[float, float | None]:
+    """Seconds that these shares of all jobs did not exceed, by a histogram (:data:`HISTOGRAMS`); None without a job.
+
+    Read from buckets that double, by linear interpolation: wrong by less than a factor of two.
+    """
+    if name not in HISTOGRAMS:
+        raise ValueError(f"name: expected one of {', '.join(HISTOGRAMS)}, got {name!r}.")
+    counts = totals_by_key(using, name, since=since, until=until)
+    return {share: quantile(counts, share) for share in quantiles}
+
+
+def _rows(using: str, names: Iterable[str], since: datetime | None, until: datetime | None) -> QuerySet[MeterLog, Any]:
+    names = list(names)
+
+    rows = MeterLog.objects.using(using).filter(**({"name": names[0]} if len(names) == 1 else {"name__in": names}))
+    if since is not None:
+        rows = rows.filter(timestamp__gte=since)
+    if until is not None:
+        rows = rows.filter(timestamp__lt=until)
+    return rows

@@ -1,0 +1,98 @@
+"""How many jobs went through, how long they waited and ran: over time, from the meters and never from jobs."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import F, Sum
+
+from jobexec.models import MeterLog
+
+from ..sql.time_buckets import Slot, floor
+from ..values.histogram import quantile
+from .meters import HISTOGRAMS, JOB_FAILED, JOB_RUN_TIME, JOB_SUCCESSFUL, JOB_WAIT_TIME, Series, series
+
+SHARES = (0.5, 0.95, 0.99)
+
+#: How finely a period is drawn, for numbers of jobs and for shares of them, which mean something only among many.
+#: Older rows of the meter log stand for a quarter of an hour, so the steps of a day are multiples of that.
+_STEPS = (
+    (timedelta(hours=2), timedelta(minutes=1), timedelta(minutes=5)),
+    (timedelta(days=2), timedelta(minutes=15), timedelta(hours=1)),
+    (timedelta.max, timedelta(hours=6), timedelta(hours=12)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Lengths of time in seconds that given shares of all jobs did not exceed; None where there was no job."""
+
+    since: datetime
+    step: timedelta
+    overall: dict[float, float | None]
+    steps: dict[float, list[float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What went through an engine in a period."""
+
+    succeeded: list[int]
+    failed: list[int]
+    since: datetime
+    step: timedelta
+    wait: Times
+    run: Times
+
+    @property
+    def all_succeeded(self) -> int:
+        """Jobs that were done."""
+        return sum(self.succeeded)
+
+    @property
+    def all_failed(self) -> int:
+        """Attempts that failed; a job that is tried again may be counted more than once."""
+        return sum(self.failed)
+
+
+def traffic(using: str, now: datetime, period: timedelta) -> Traffic:
+    """The meters of the last ``period``, from the beginning of a step, in two statements."""
+    fine, coarse = next(steps for most, *steps in _STEPS if period <= most)
+    begin = floor(now - period, fine)
+    counted: Series = series(using, (JOB_SUCCESSFUL, JOB_FAILED), since=begin, until=now, step=fine)
+    times = _times(using, floor(now - period, coarse), now, coarse)
+    return Traffic(
+        succeeded=counted.values[JOB_SUCCESSFUL],
+        failed=counted.values[JOB_FAILED],
+        since=counted.since,
+        step=counted.step,
+        wait=times[JOB_WAIT_TIME],
+        run=times[JOB_RUN_TIME],
+    )
+
+
+def _times(using: str, since: datetime, until: datetime, step: timedelta) -> dict[str, Times]:
+    rows = MeterLog.objects.using(using).filter(name__in=HISTOGRAMS, timestamp__gte=since, timestamp__lt=until)
+    slots = rows.annotate(slot=Slot(F("timestamp"), since, int(step.total_seconds())))
+    found: dict[str, dict[int, Counter[str]]] = {name: defaultdict(Counter) for name in HISTOGRAMS}
+    for name, key, slot, count in slots.values_list("name", "key", "slot").annotate(sum=Sum("value")).order_by():
+        found[name][int(slot)][key] += int(count)
+    length = -(-(until - since) // step)
+    return {
+        name: _of_histograms(since, step, [by_slot[slot] for slot in range(length)]) for name, by_slot in found.items()
+    }
+
+
+def _of_histograms(since: datetime, step: timedelta, slots: Sequence[Mapping[str, int]]) -> Times:
+    everything: Counter[str] = Counter()
+    for counts in slots:
+        everything.update(counts)
+    return Times(
+        since=since,
+        step=step,
+        overall={share: quantile(everything, share) for share in SHARES},
+        steps={share: [quantile(counts, share) for counts in slots] for share in SHARES},
+    )

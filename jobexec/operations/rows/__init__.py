@@ -1,0 +1,1 @@
+"""Primitives on locked job rows: move, remove, exclusive locks, suspensions."""

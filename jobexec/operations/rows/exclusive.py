@@ -1,0 +1,140 @@
+"""Strict exclusivity: one lock row per process instance, held from acquisition to the last sibling's outcome."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import Any
+from uuid import uuid4
+
+from django.db import connections
+from django.db.models import F, Q, QuerySet
+
+from jobexec import clock
+from jobexec.models import ExclusiveLock, ExternalWorkerJob, Job
+
+from ..notify.broker import announce_instances
+from ..notify.wake import wake_on_commit
+from ..notify.wake_workers import wake_workers_on_commit
+from ..sql.insert import insert_missing
+from ..sql.locks import delete_rows, lock_rows, returns_rows
+from ..sql.serial_key import SEPARATORS, locked_instance, of_instances, serial_key_sql
+
+_TYPES = 100  # of external jobs in one process instance
+_ROWS = 200  # in one statement: SQLite has had a limit of 999 parameters
+
+
+def without_locked_instances(queryset: QuerySet[Job]) -> QuerySet[Job]:
+    """Leave out exclusive jobs of process instances that are locked, by whomever.
+
+    Only a filter that keeps such jobs from standing in the way of others: what makes exclusivity strict is the
+    primary key of the lock row (NOT EXISTS beside SKIP LOCKED alone lets two nodes win).
+    """
+    return queryset.filter(Q(exclusive=False) | Q(process_instance_id="") | ~locked_instance(queryset.db))
+
+
+def lock_instances(using: str, owner: str, instances: Collection[str]) -> set[str]:
+    """Insert the lock rows of these process instances; returns those that we hold by this very call.
+
+    Rows go in sorted order, so that two nodes with the same instances wait for each other and never in a circle.
+    A row that exists, also one of our own from an earlier page, is a conflict.
+    """
+    if not instances:
+        return set()
+    acquisition, now = uuid4(), clock.now(using)
+    shared = {"lock_owner": owner, "acquisition": acquisition, "lock_time": now}
+    rows = [{"process_instance_id": instance, **shared} for instance in sorted(instances)]
+    for start in range(0, len(rows), _ROWS):
+        insert_missing(using, ExclusiveLock, rows[start : start + _ROWS])
+    held = ExclusiveLock.objects.using(using).filter(process_instance_id__in=instances, acquisition=acquisition)
+    return set(held.values_list("process_instance_id", flat=True)) & set(instances)
+
+
+def lock_siblings(using: str, instance: str) -> None:
+    """Lock the exclusive jobs of a process instance that nobody has in hand, in the order of their ids.
+
+    Waits for whoever is just acquiring one of them; he has then locked the instance, or left it alone.
+    """
+    rows = of_instances(Job.objects.using(using).filter(lock_owner=None), [instance])
+    list(lock_rows(rows.order_by("pk")).values_list("pk"))
+
+
+def give_up_instances(using: str, owner: str, instances: Collection[str]) -> None:
+    """Delete the lock rows of these process instances, which this transaction has inserted and nobody has seen."""
+    if instances:
+        delete_rows(ExclusiveLock.objects.using(using).filter(process_instance_id__in=instances, lock_owner=owner))
+
+
+def unlock_instances(using: str, owner: str, instances: Collection[str]) -> None:
+    """Give up those of these process instances of which ``owner`` has no locked exclusive job left.
+
+    Called at the end of the transaction that settles or releases jobs, after the job rows: everybody locks job rows
+    first and lock rows second. What one owner settles of one process instance is done one after the other (its
+    batch lives in one thread), so the look at the siblings cannot miss one.
+    """
+    if not instances:
+        return
+    free = _free_in_one_statement if returns_rows(using) else _free_one_by_one
+    wake_for_siblings(using, free(using, owner, instances))
+
+
+def _free_one_by_one(using: str, owner: str, instances: Collection[str]) -> Collection[str]:
+    siblings = of_instances(Job.objects.using(using).filter(lock_owner=owner), instances)
+    held = ExclusiveLock.objects.using(using).filter(process_instance_id__in=instances, lock_owner=owner)
+    still = set(siblings.order_by().values_list(F("key"), flat=True).distinct())
+    freed = sorted(set(held.values_list("process_instance_id", flat=True)) - still)
+    for instance in freed:
+        delete_rows(held.filter(process_instance_id=instance))
+    return freed
+
+
+def _free_in_one_statement(using: str, owner: str, instances: Collection[str]) -> Collection[str]:
+    vendor = connections[using].vendor
+    lock, job = ExclusiveLock._meta.db_table, Job._meta.db_table
+    among = "IN (SELECT value FROM json_each(%s))" if vendor == "sqlite" else "= ANY(%s)"
+    place = "instr" if vendor == "sqlite" else "strpos"
+    # The id of the process instance, by which the index finds its jobs, is what follows the tenant.
+    instance = f"substr(held.process_instance_id, {place}(held.process_instance_id, {SEPARATORS[vendor]}) + 1)"
+    statement = f"""
+        DELETE FROM {lock} AS held WHERE process_instance_id {among} AND lock_owner = %s AND NOT EXISTS (
+          SELECT 1 FROM {job} WHERE process_instance_id IN (held.process_instance_id, {instance})
+          AND process_instance_id <> '' AND {serial_key_sql(vendor, job)} = held.process_instance_id
+          AND exclusive AND lock_owner = held.lock_owner)
+        RETURNING process_instance_id"""
+    with connections[using].cursor() as cursor:
+        cursor.execute(statement, [json.dumps(list(instances)) if vendor == "sqlite" else list(instances), owner])
+        return [instance for (instance,) in cursor.fetchall()]
+
+
+def wake_for_siblings(using: str, freed: Collection[str]) -> None:
+    """Acquirers that are idle because all they saw was locked must not sleep on when it is free; nor workers outside.
+
+    Also for a sibling that is locked: an acquirer may hold it for the moment in which it sees that the page is not
+    plain, unlock it, look again before this commit, and find the instance locked.
+    """
+    if not freed:
+        return
+    external = of_instances(ExternalWorkerJob.objects.using(using), freed)
+    for_executors, for_workers = _exist(using, of_instances(Job.objects.using(using), freed), external)
+    if for_executors:
+        wake_on_commit(using)
+        announce_instances(using, freed)
+    if for_workers:
+        types = external.order_by().values_list("handler_type", flat=True).distinct()[:_TYPES]
+        wake_workers_on_commit(using, types)
+
+
+def _exist(using: str, *querysets: QuerySet[Any]) -> list[bool]:
+    """Whether each of them has a row, in one statement."""
+    asked = [rows.query.exists().get_compiler(using).as_sql() for rows in querysets]
+    with connections[using].cursor() as cursor:
+        cursor.execute(
+            f"SELECT {', '.join(f'EXISTS({sql})' for sql, _ in asked)}",
+            [each for _, values in asked for each in values],
+        )
+        return [bool(each) for each in cursor.fetchone()]
+
+
+def unlock_all(using: str, owner: str) -> int:
+    """Give up everything that ``owner`` holds; for owners that are dead or have stopped."""
+    return delete_rows(ExclusiveLock.objects.using(using).filter(lock_owner=owner))

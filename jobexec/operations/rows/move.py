@@ -1,0 +1,107 @@
+"""A move: delete here, insert there, keep the id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+from uuid import UUID
+
+from jobexec import clock
+from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
+
+from ..history.incidents import FAILED_JOB, open_incidents, resolve_incidents
+from ..history.task_attempts import is_task, mark_ready
+from ..sql.locks import atomic, delete_rows, lock_rows
+from ..values.ranking import rank
+from .routing import available_at, free_instances, may_hold
+
+J = TypeVar("J", bound=AbstractJob)
+
+
+def move(row: AbstractJob, to: type[J], *, incident_type: str = FAILED_JOB, **changes: Any) -> J | None:
+    """Move one row to another job table; None if somebody else changed or moved it first.
+
+    Deletes by primary key and revision first, so of two movers one finds nothing and inserts nothing; both steps are
+    one transaction. The row's lock does not travel and its revision rises, so whoever still runs it is fenced.
+    """
+    moved = move_all([row], to, incident_type=incident_type, **changes)
+    return moved[0] if moved else None
+
+
+def move_all(
+    rows: Sequence[AbstractJob],
+    to: type[J],
+    each: Mapping[UUID, Mapping[str, Any]] | None = None,
+    *,
+    incident_type: str = FAILED_JOB,
+    **changes: Any,
+) -> list[J]:
+    """Move rows of one table, that the caller has locked or does not mind losing, to another in few statements.
+
+    ``changes`` are columns of all of them, ``each`` has further ones by id. Returns the new rows; rows that changed
+    since they were read stay where they are and are left out. Dead letters get an incident of ``incident_type``, and
+    what was one has its incident resolved.
+    """
+    if not rows:
+        return []
+    source, using = type(rows[0]), rows[0]._state.db or "default"
+    with atomic(using):
+        gone = _delete_unchanged(source, using, rows)
+        own = each or {}
+        moved = [_copy(row, to, using, {**changes, **own.get(row.pk, {})}) for row in rows if row.pk in gone]
+        to._base_manager.using(using).bulk_create(moved)
+        if source is ExternalWorkerJob:
+            free_instances(using, may_hold(row for row in rows if row.pk in gone))
+        if to is DeadLetterJob:
+            open_incidents(using, moved, incident_type)
+        elif source is DeadLetterJob:
+            resolve_incidents(using, gone)
+            mark_ready(using, [row.pk for row in moved if is_task(row)])
+    return moved
+
+
+def _delete_unchanged(source: type[AbstractJob], using: str, rows: Sequence[AbstractJob]) -> set[Any]:
+    """Two statements for any number of rows: lock those that are still as we saw them, and delete.
+
+    A row that somebody else holds is passed over like one that has changed: it is changing. Waiting for it deadlocked
+    on MariaDB, which looks at all rows of a small table, also at those that others hold, and everywhere where the
+    caller holds suspensions.
+    """
+    expected = {row.pk: row.revision for row in rows}
+    table = source._base_manager.using(using)
+    found = lock_rows(table.filter(pk__in=expected), skip_locked=True).values_list("pk", "revision")
+    unchanged = {pk for pk, revision in found if expected[pk] == revision}
+    if unchanged:
+        delete_rows(table.filter(pk__in=unchanged))
+    return unchanged
+
+
+def _copy(row: AbstractJob, to: type[J], using: str, changes: dict[str, Any]) -> J:
+    values = {name: getattr(row, name) for name in SHARED_COLUMNS}
+    values |= {"lock_owner": None, "lock_expiration_time": None, "start_time": None, "revision": row.revision + 1}
+    values |= changes
+    if to is Job or to is ExternalWorkerJob:
+        values["rank"] = rank(using, values["due_date"] or clock.now(using), values["priority"])
+    if to is ExternalWorkerJob:
+        values["available_at"] = available_at(using, values["due_date"])
+    return to(**values)
+
+
+def move_to_executable(row: AbstractJob, **changes: Any) -> Job | None:
+    """Make a job acquirable."""
+    return move(row, Job, **changes)
+
+
+def move_to_timer(row: AbstractJob, **changes: Any) -> TimerJob | None:
+    """Let a job wait for its ``due_date``."""
+    return move(row, TimerJob, **changes)
+
+
+def move_to_suspended(row: AbstractJob, **changes: Any) -> SuspendedJob | None:
+    """Keep a job from running; its due date is kept."""
+    return move(row, SuspendedJob, **changes)
+
+
+def move_to_dead_letter(row: AbstractJob, **changes: Any) -> DeadLetterJob | None:
+    """Leave a job for a person."""
+    return move(row, DeadLetterJob, **changes)

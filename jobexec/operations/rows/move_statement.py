@@ -1,0 +1,81 @@
+"""Moves inside the database: rows go from table to table without being read, built and sent again.
+
+The fast form of :func:`~jobexec.operations.rows.move.move_all`, which defines what a move means, and serves MySQL and
+whoever needs the rows. For rows that the caller has locked, and knows to be as it decided about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from jobexec import clock
+from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, ExternalWorkerJob, Job
+
+from ..history.incidents import copy_incidents, resolve_incidents
+from ..history.task_attempts import mark_ready
+from ..sql import insert_select
+from ..sql.insert_select import Sql, insert_from
+from ..sql.locks import delete_rows
+from ..values.ranking import rank, rank_sql
+from .routing import available_at, available_at_sql, free_instances
+
+
+def is_possible(using: str) -> bool:
+    """Whether this database takes the statements of :mod:`~jobexec.operations.sql.insert_select`."""
+    return insert_select.is_possible(using)
+
+
+def transfer(
+    using: str,
+    source: type[AbstractJob],
+    to: type[AbstractJob],
+    ids: Collection[UUID],
+    changes: Mapping[str, Any] | None = None,
+    each: Mapping[UUID, Mapping[str, Any]] | None = None,
+) -> None:
+    """Move these rows, which the caller has locked, in two statements; with what :func:`move_all` changes.
+
+    ``changes`` are columns of all of them, ``each`` has further ones by id: the same columns for every row. A third
+    statement sees to their incidents, where there is to be one, or was.
+    """
+    if not ids:
+        return
+    columns: dict[str, Any] = {name: Sql(f"source.{name}") for name in SHARED_COLUMNS}
+    columns |= {"lock_owner": None, "lock_expiration_time": None, "start_time": None}
+    columns |= {"revision": Sql("source.revision + 1"), **(changes or {})}
+    if to is ExternalWorkerJob:
+        columns["lease_token"] = ""
+        own = changes is None or "due_date" not in changes
+        columns["available_at"] = available_at_sql(using) if own else available_at(using, (changes or {})["due_date"])
+    if to is Job or to is ExternalWorkerJob:
+        now = clock.now(using)
+        due = (changes["due_date"] or now) if changes and "due_date" in changes else None  # of all of them
+        in_sql = rank_sql(using, due or now, own=due is None)
+        if in_sql is None:
+            each = _ranked(using, source, ids, each or {}, due)
+        else:
+            columns["rank"] = Sql(*in_sql)
+    insert_from(using, source, to, ids, columns, each)
+    delete_rows(source._base_manager.using(using).filter(pk__in=ids))
+    if source is ExternalWorkerJob:
+        free_instances(using, ids)
+    if to is DeadLetterJob:
+        copy_incidents(using, ids)
+    elif source is DeadLetterJob:
+        resolve_incidents(using, ids)
+        mark_ready(using, ids)
+
+
+def _ranked(
+    using: str,
+    source: type[AbstractJob],
+    ids: Collection[UUID],
+    each: Mapping[UUID, Mapping[str, Any]],
+    due: datetime | None,
+) -> dict[UUID, Mapping[str, Any]]:
+    now = clock.now(using)
+    rows = source._base_manager.using(using).filter(pk__in=ids).values_list("pk", "due_date", "priority")
+    return {pk: {**each.get(pk, {}), "rank": rank(using, due or own or now, priority)} for pk, own, priority in rows}

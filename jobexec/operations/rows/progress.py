@@ -1,0 +1,47 @@
+"""What running jobs say of their progress, beside their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from jobexec import clock
+from jobexec.models import Job, JobProgress
+
+from ..sql.locks import delete_rows, names_conflict_target
+
+_KEPT = timedelta(days=1)
+
+
+class Progress(NamedTuple):
+    """That an attempt of a job has ``done`` of ``total`` (None: unknown) units of its work."""
+
+    job_id: UUID
+    attempt: int
+    done: int
+    total: int | None
+
+
+def write_progress(using: str, news: Iterable[Progress]) -> None:
+    """Insert or replace the progress of these jobs, in one statement."""
+    now = clock.now(using)
+    # In one order, so that nodes that write the same rows wait for each other and never in a circle.
+    rows = [JobProgress(**each._asdict(), update_time=now) for each in sorted(news)]
+    target = ["job_id"] if names_conflict_target(using) else None
+    columns = ["attempt", "done", "total", "update_time"]
+    table = JobProgress.objects.using(using)
+    table.bulk_create(rows, update_conflicts=True, update_fields=columns, unique_fields=target)
+
+
+def clear_progress(using: str, ids: Collection[UUID]) -> None:
+    """Forget the progress of jobs that do not run any more."""
+    delete_rows(JobProgress.objects.using(using).filter(pk__in=ids))
+
+
+def clear_old_progress(using: str) -> int:
+    """Forget what processes that died have left: a day old, and nobody holds the job. Returns how many rows."""
+    held = Job.objects.using(using).filter(lock_owner__isnull=False).values("pk")
+    old = JobProgress.objects.using(using).filter(update_time__lt=clock.now(using) - _KEPT)
+    return delete_rows(old.exclude(pk__in=held))

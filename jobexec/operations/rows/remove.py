@@ -1,0 +1,53 @@
+"""Rows of jobs that are deleted before their time, by a person's word, and what the log says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from jobexec import signals
+from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, LogState
+
+from ..history import job_log
+from ..history.incidents import delete_incidents
+from ..history.task_attempts import CANCELLED, DELETED, write_removed
+from ..notify.signals import announce
+from ..sql.locks import delete_rows
+from .progress import clear_progress
+from .routing import free_instances, may_hold
+
+
+def remove_deleted(using: str, rows: Sequence[AbstractJob], reasons: Mapping[UUID, str] | None = None) -> None:
+    """Delete rows of one table, locked by the caller, with a line in the log for each, and their incidents.
+
+    ``reasons`` says by id why, where it is not by a person's word.
+    """
+    why = reasons or {}
+    entries = (job_log.entry(row, LogState.DELETED, exception_message=why.get(row.pk, "")) for row in rows)
+    job_log.write(using, LogState.DELETED, entries)
+    write_removed(using, rows, DELETED, why)
+    _delete(using, rows)
+
+
+def remove_waiting(using: str, rows: Sequence[AbstractJob]) -> None:
+    """The same for jobs that were cancelled and that nobody has in hand; ``job_cancelled`` tells of each."""
+    job_log.write(using, LogState.CANCELLED, (job_log.entry(row, LogState.CANCELLED) for row in rows))
+    write_removed(using, rows, CANCELLED)
+    remove_cancelled(using, rows)
+    for row in rows:
+        announce(signals.job_cancelled, using, type(row), jobs=[row])
+
+
+def remove_cancelled(using: str, rows: Sequence[AbstractJob]) -> None:
+    """Delete rows of one table that the caller has locked, and what was said of their progress."""
+    _delete(using, rows)
+    clear_progress(using, [row.pk for row in rows])
+
+
+def _delete(using: str, rows: Sequence[AbstractJob]) -> None:
+    ids = [row.pk for row in rows]
+    delete_rows(type(rows[0])._base_manager.using(using).filter(pk__in=ids))
+    if isinstance(rows[0], DeadLetterJob):
+        delete_incidents(using, ids)
+    elif isinstance(rows[0], ExternalWorkerJob):
+        free_instances(using, may_hold(rows))

@@ -1,0 +1,176 @@
+"""The suspensions in force, and which rows they cover."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from jobexec import clock
+from jobexec.models import AbstractJob, Job, Scope, Suspension
+from jobexec.models.suspension import columns_of, joined, parts_of, value_of
+
+from ..sql.locks import lock_rows
+
+_FEW = 200
+
+
+class Suspensions:
+    """What the small Suspension table says at this moment.
+
+    Every verb that makes a job runnable asks it in its own transaction, so a suspension that is committed holds for
+    whatever is acquired, comes due, is retried or is requeued afterwards, also for jobs created later. Dates count by
+    the time of the database, whether or not a sweep has taken notice of them.
+    """
+
+    def __init__(self, suspensions: Iterable[Suspension]) -> None:
+        # Of the jobs of a scope those that were created since a moment, or all.
+        self._since = {(row.scope, row.value): row.since for row in suspensions if _possible(row.scope, row.value)}
+        self.scopes = sorted({scope for scope, _ in self._since})
+
+    @classmethod
+    def of(cls, using: str, jobs: Collection[UUID]) -> Suspensions:
+        """Those of this engine that are in force now, as far as they can concern these jobs."""
+        in_force = Suspension.objects.using(using).filter(_in_force(clock.now(using)))
+        found = list(in_force[: _FEW + 1])
+        if len(found) > _FEW:  # somebody has put dates on thousands of single jobs: not all of them for every page
+            found = list(in_force.filter(_concerning(jobs)))
+        return cls(found)
+
+    def __bool__(self) -> bool:
+        return bool(self._since)
+
+    def cover(self, row: AbstractJob) -> bool:
+        """Whether the row may not run: by its scope, or because it was itself suspended."""
+        if row.suspend_requested:
+            return True
+        return any(self._covers(scope, row) for scope in self.scopes)
+
+    def _covers(self, scope: str, row: AbstractJob) -> bool:
+        entry = (scope, value_of(scope, row))
+        if entry not in self._since:
+            return False
+        since = self._since[entry]
+        return since is None or row.create_time >= since
+
+    @classmethod
+    def held(cls, using: str, jobs: Collection[UUID]) -> Suspensions:
+        """The same, locked until the transaction ends, so that none can end meanwhile."""
+        rows = lock_suspensions(Suspension.objects.using(using).filter(_concerning(jobs)))
+        now = clock.now(using)
+        return cls(row for row in rows if row.in_force(now))
+
+    def condition(self) -> Q:
+        """The rows that a scope may cover, as a filter for querysets of job tables; matches nothing without any.
+
+        All that are covered and, of a scope that leaves out what was there before, some that are not: :meth:`cover`
+        decides. Not a condition for each suspension: SQLite takes no more than a thousand.
+        """
+        condition = Q(pk__in=[])
+        for scope in self.scopes:
+            moments = {value: since for (name, value), since in self._since.items() if name == scope}
+            condition |= _among(scope, [value for value, since in moments.items() if since is None])
+            later = {value: since for value, since in moments.items() if since is not None}
+            if later:
+                condition |= _among(scope, later) & Q(create_time__gte=min(later.values()))
+        return condition
+
+
+def _among(scope: str, values: Iterable[str]) -> Q:
+    found: dict[str, set[str]] = {column: set() for column in columns_of(scope)}
+    for value in values:
+        for column, part in parts_of(scope, value).items():
+            found[column].add(part)
+    return Q(**{f"{column}__in": sorted(parts) for column, parts in found.items()})
+
+
+def _in_force(now: datetime) -> Q:
+    begun = Q(suspend_time=None) | Q(suspend_time__lte=now)
+    not_over = Q(activate_time=None) | Q(activate_time__gt=now)
+    return Q(live=True) & begun & not_over
+
+
+def _concerning(jobs: Collection[UUID]) -> Q:
+    return ~Q(scope=Scope.JOB) | Q(scope=Scope.JOB, value__in=[str(job) for job in jobs])
+
+
+def _possible(scope: str, value: str) -> bool:
+    """False for what no job can match and no query could be asked: a broken row must not stop acquisition."""
+    if scope != Scope.JOB:
+        return bool(parts_of(scope, value))
+    return job_id(value) is not None
+
+
+def job_id(value: str) -> UUID | None:
+    """The job that a suspension of a single job means; None if its value is no UUID."""
+    try:
+        return UUID(value)
+    except ValueError:
+        return None
+
+
+def lock_suspensions(queryset: QuerySet[Suspension]) -> list[Suspension]:
+    """These suspensions as they are now, locked in one order until the transaction ends.
+
+    By their primary key, looked up before: MariaDB locks the entry of the index that it uses first and the row
+    second, and one who locks an entry of the other index first and one who deletes the row wait for each other in a
+    circle.
+    """
+    found = list(queryset.values_list("pk", flat=True))
+    if not found:
+        return []
+    return list(lock_rows(Suspension.objects.using(queryset.db).filter(pk__in=found).order_by("pk")))
+
+
+def lock_suspension(using: str, scope: str, value: str) -> Suspension | None:
+    """The live suspension of this scope, locked; None if there is none."""
+    rows = lock_suspensions(Suspension.objects.using(using).filter(scope=scope, value=value, live=True))
+    return rows[0] if rows and rows[0].live else None
+
+
+def covered_rows(using: str, rows: Sequence[AbstractJob]) -> list[AbstractJob]:
+    """Those of the rows, which the caller is about to move to the suspended jobs, that a suspension covers.
+
+    Looks without a lock first, because nearly always nothing is covered. What is covered is looked at again under
+    lock: else an activation could end the suspension and finish its sweep between our look and our move, and the
+    row would stay suspended for good.
+    """
+    ids = [row.pk for row in rows]
+    seen = Suspensions.of(using, ids)
+    covered = [row for row in rows if seen.cover(row)]
+    if not covered:
+        return covered
+    held = Suspensions.held(using, ids)
+    return [row for row in covered if held.cover(row)]
+
+
+def suspended_among(using: str, ids: Collection[UUID]) -> frozenset[UUID]:
+    """Those of these executable jobs that a suspension covers now. Locks nothing."""
+    seen = Suspensions.of(using, ids)
+    rows = Job.objects.using(using).filter(seen.condition(), pk__in=ids) if seen else Job.objects.none()
+    columns = {column for scope in seen.scopes for column in columns_of(scope)}
+    return frozenset(row.pk for row in rows.only("suspend_requested", "create_time", *columns) if seen.cover(row))
+
+
+def scope_of(**scope: Any) -> tuple[str, str]:
+    """The one scope named by keyword, as scope and value of a suspension; a clear error otherwise.
+
+    ``process_definition_key`` and ``tenant_id`` together are one; with '' it is the definition's jobs without a tenant.
+    """
+    allowed = [name for name in Scope.values if name not in (Scope.JOB, Scope.TENANT_PROCESS_DEFINITION)]
+    known = {name: value for name, value in scope.items() if value is not None}
+    if known.keys() == {Scope.PROCESS_DEFINITION.value, Scope.TENANT.value}:
+        tenant = known.pop(Scope.TENANT.value)
+        if not isinstance(tenant, str):
+            raise ValueError(f"tenant_id: expected a text, '' for jobs without a tenant, got {tenant!r}.")
+        return Scope.TENANT_PROCESS_DEFINITION.value, joined(tenant, scope_of(**known)[1])
+    if len(known) != 1 or not known.keys() <= set(allowed):
+        either = f"{', '.join(allowed)}, or process_definition_key and tenant_id"
+        raise ValueError(f"Expected exactly one of {either}, got {sorted(known) or 'none'}.")
+    column, value = next(iter(known.items()))
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{column}: expected a text that is not empty, got {value!r}.")
+    return column, value

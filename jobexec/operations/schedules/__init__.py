@@ -1,0 +1,14 @@
+"""Schedules: rules by which jobs are made, again and again."""
+
+from .manage import delete_schedule, fire_now, save_schedule, schedule_problem, scheduled_for, set_enabled
+from .times import upcoming
+
+__all__ = [
+    "delete_schedule",
+    "fire_now",
+    "save_schedule",
+    "schedule_problem",
+    "scheduled_for",
+    "set_enabled",
+    "upcoming",
+]

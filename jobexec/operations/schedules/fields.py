@@ -1,0 +1,96 @@
+"""The fields of a schedule, checked before it is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jobexec.exceptions import HandlerNotFound, InvalidJob, InvalidSchedule
+from jobexec.json_values import check_json, check_storable, shown
+from jobexec.models import JobDefinition, Misfire
+from jobexec.recurrence import parse, zone_named
+
+from .jobs import scheduled_jobs
+
+
+def checked_values(
+    *,
+    handler_type: Any,
+    expression: Any,
+    timezone: Any,
+    misfire: Any,
+    args: Any,
+    kwargs: Any,
+    options: Any,
+    enabled: Any,
+) -> dict[str, Any]:
+    """The columns of a schedule. Raises :class:`~jobexec.exceptions.InvalidSchedule`, which names the field."""
+    zone = zone_named(timezone)
+    parse(expression, zone)
+    return {
+        "handler_type": checked_text("handler_type", handler_type),
+        "expression": expression.strip(),
+        "timezone": zone,
+        "misfire": checked_misfire(misfire),
+        "handler_configuration": {"args": list(_sequence(args)), "kwargs": dict(_mapping("kwargs", kwargs))},
+        "options": dict(_mapping("options", options)),
+        "enabled": checked_boolean(enabled),
+    }
+
+
+def check_job(using: str, values: Mapping[str, Any]) -> None:
+    """Raise InvalidSchedule if no handler would take such jobs, or nobody knows the handler."""
+    handler, configuration = values["handler_type"], values["handler_configuration"]
+    for field, value in (("args", configuration), ("options", values["options"])):
+        try:
+            check_json(field, value)
+        except InvalidJob as error:
+            raise InvalidSchedule(str(error), field) from None
+    try:
+        scheduled_jobs().check(handler, configuration["args"], configuration["kwargs"], values["options"])
+    except HandlerNotFound:
+        if not JobDefinition.objects.using(using).filter(handler_type=handler).exists():
+            text = (
+                f"handler_type: there is no handler {handler!r}: neither in this process, nor has a node recorded it."
+            )
+            raise InvalidSchedule(text, "handler_type") from None
+
+
+def checked_text(field: str, value: Any) -> str:
+    """A text that its column takes."""
+    if not isinstance(value, str) or not 0 < len(value) <= 255:
+        raise InvalidSchedule(f"{field}: expected a text of 1 to 255 characters, got {shown(value)}.", field)
+    try:
+        check_storable(field, value)
+    except InvalidJob as error:
+        raise InvalidSchedule(str(error), field) from None
+    return value
+
+
+def checked_misfire(value: Any) -> str:
+    """One of the policies."""
+    if value not in Misfire.values:
+        expected = ", ".join(map(repr, Misfire.values))
+        raise InvalidSchedule(f"misfire: expected one of {expected}, got {shown(value)}.", "misfire")
+    return str(Misfire(value).value)
+
+
+def _sequence(value: Any) -> Sequence[Any]:
+    if not isinstance(value, list | tuple):
+        raise InvalidSchedule(f"args: expected a list of arguments, got {shown(value)}.", "args")
+    return value
+
+
+def _mapping(field: str, value: Any) -> Mapping[str, Any]:
+    value = {} if value is None else value
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        text = f"{field}: expected a mapping with texts as keys, got {shown(value)}."
+        raise InvalidSchedule(text, "args" if field == "kwargs" else field)
+    return value
+
+
+def checked_boolean(value: Any) -> bool:
+    """What is True or False and nothing like it."""
+    if not isinstance(value, bool):
+        raise InvalidSchedule(f"enabled: expected True or False, got {shown(value)}.", "enabled")
+    return value

@@ -1,0 +1,246 @@
+"""Recurring schedules as a person or a program changes them: save, delete, enable, fire now.
+
+When they fire is :mod:`~.schedule_firing`, what the code declares :mod:`~.schedule_sync`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from jobexec import clock
+from jobexec.exceptions import InvalidSchedule, JobExecError, ScheduleNotFound
+from jobexec.json_values import shown
+from jobexec.models import Schedule, ScheduleFiring
+from jobexec.recurrence.cycle import with_start
+
+from ..audit import audited, is_on, note, part
+from ..notify.wake import wake_on_commit
+from ..rows.redaction_by_definition import hide_by_definition
+from ..sql.locks import delete_rows, lock_rows
+from .fields import check_job, checked_boolean, checked_text, checked_values
+from .jobs import scheduled_jobs
+from .times import recurrence_of, upcoming
+
+__all__ = [
+    "delete_schedule",
+    "fire_now",
+    "save_schedule",
+    "schedule_problem",
+    "scheduled_for",
+    "set_enabled",
+    "upcoming",
+]
+
+_PAGE = 1000
+
+
+@audited
+def save_schedule(
+    using: str,
+    *,
+    name: str,
+    handler_type: str,
+    expression: str,
+    timezone: str | None = None,
+    misfire: str = "once",
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    enabled: bool = True,
+    replace: bool = True,
+) -> Schedule:
+    """Insert a schedule, or change all of the one that has this name, unless not ``replace``. Returns the row as saved.
+
+    ``expression`` is cron or an ISO 8601 cycle (:mod:`jobexec.recurrence`) in ``timezone`` (default: the setting
+    TIME_ZONE). ``options`` are those that ``using()`` takes, as JSON, but for the time and the database. The times
+    begin with the first after now; they are kept if expression and time zone stay as they are. Whatever the code says
+    of a schedule that it declares comes back only when the code says something else; one that the code has withdrawn
+    becomes a person's.
+
+    Raises :class:`~jobexec.exceptions.InvalidSchedule`, whose ``field`` is the one that is wrong: among others for a
+    handler that neither this process nor a node knows, for arguments that do not fit, for an expression that never
+    fires again.
+    """
+    values = checked_values(
+        handler_type=handler_type,
+        expression=expression,
+        timezone=timezone,
+        misfire=misfire,
+        args=args,
+        kwargs=kwargs,
+        options=options,
+        enabled=enabled,
+    )
+    check_job(using, values)
+    checked_text("name", name)
+    try:
+        with part(using):
+            return _save(using, name, values, replace)
+    except IntegrityError:  # somebody has just inserted one of this name
+        with part(using):
+            return _save(using, name, values, replace)
+
+
+def _save(using: str, name: str, values: Mapping[str, Any], replace: bool) -> Schedule:
+    row, new = _locked_or_new(using, name)
+    if not (new or replace):
+        raise InvalidSchedule(f"name: there is a schedule {shown(name)} already.", "name")
+    if row.withdrawn:
+        row.declared, row.next_time = "", None
+    changed = new or (row.expression, row.timezone) != (values["expression"], values["timezone"])
+    moved = changed or row.enabled != values["enabled"] or row.next_time is None
+    old = None if new else _told(using, row, {name: getattr(row, name) for name in values})
+    for column, value in values.items():
+        setattr(row, column, value)
+    if changed:
+        begin(row, clock.now(using), new=new)
+    elif moved:
+        row.next_time = next_time(row, clock.now(using))
+    row.save(using=using)
+    _note(using, row, old, _told(using, row, values))
+    wake_on_commit(using, schedules=True)
+    return row
+
+
+def _note(using: str, row: Schedule, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
+    said = new if old is None or new is None else {name: each for name, each in new.items() if each != old[name]}
+    before = None if old is None else {name: each for name, each in old.items() if name in (said or old)}
+    options = row.options if isinstance(row.options, dict) else {}
+    note(using, "schedule", row.name, old=before, new=said, tenant=str(options.get("tenant_id") or ""))
+
+
+def _told(using: str, row: Schedule, values: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The values without what the handler calls sensitive; None if nobody wants to know."""
+    if not is_on():
+        return None
+    name = str(values.get("handler_type", row.handler_type))
+    shown = hide_by_definition(name, values["handler_configuration"], using)
+    return {**values, "handler_configuration": shown}
+
+
+def begin(row: Schedule, now: datetime, *, new: bool) -> None:
+    """Give a row whose expression was just set its next time. Raises InvalidSchedule if it never fires again."""
+    if not new:
+        # It is counted from now, and not from the creation of the row, which may be long ago.
+        row.expression = with_start(row.expression, now)
+    following = _following(row, now)
+    if following is None:
+        raise InvalidSchedule(f"expression: {row.expression!r} never fires again: all its times are over.")
+    row.next_time = following if row.enabled else None
+
+
+def next_time(row: Schedule, now: datetime) -> datetime | None:
+    """When a schedule fires next if it goes on from now; None if it is disabled, or withdrawn by the code."""
+    return _following(row, now) if row.enabled and not row.withdrawn else None
+
+
+def _following(row: Schedule, now: datetime) -> datetime | None:
+    # Not again what it has fired, whoever's clock is right.
+    return recurrence_of(row).next_after(now if row.last_time is None else max(now, row.last_time))
+
+
+@audited
+def delete_schedule(using: str, name: str) -> None:
+    """Delete a schedule and what it has noted of its firings; its jobs stay. Raises ScheduleNotFound.
+
+    One that the code declares comes back when the next executor starts; disable it instead.
+    """
+    with transaction.atomic(using=using):
+        row = _locked(using, name)
+        if row.enabled:  # it makes no more while we go through its firings
+            Schedule.objects.using(using).filter(pk=row.pk).update(enabled=False, next_time=None)
+    firings = ScheduleFiring.objects.using(using).filter(schedule_id=row.pk)
+    while page := list(firings.values_list("pk", flat=True)[:_PAGE]):
+        delete_rows(ScheduleFiring.objects.using(using).filter(pk__in=page))
+    with transaction.atomic(using=using):
+        locked = lock_rows(Schedule.objects.using(using).filter(pk=row.pk)).first()
+        if locked is not None:
+            delete_rows(ScheduleFiring.objects.using(using).filter(schedule_id=row.pk))
+            delete_rows(Schedule.objects.using(using).filter(pk=row.pk))
+            _note(using, row, None, None)
+
+
+@audited
+def set_enabled(using: str, name: str, enabled: bool) -> Schedule:
+    """Let a schedule fire, or not any more; returns the row. Raises ScheduleNotFound.
+
+    The times that pass while it is disabled are not missed: it goes on with the first after it was enabled. Without
+    effect if it is so already. Raises :class:`~jobexec.exceptions.InvalidSchedule` if it cannot be read.
+    """
+    with transaction.atomic(using=using):
+        row = _locked(using, name)
+        if row.enabled != checked_boolean(enabled):
+            row.enabled = enabled
+            row.next_time = next_time(row, clock.now(using))
+            row.save(using=using, update_fields=["enabled", "next_time"])
+            _note(using, row, {"enabled": not enabled}, {"enabled": enabled})
+            wake_on_commit(using, schedules=True)
+    return row
+
+
+@audited
+def fire_now(using: str, name: str) -> Any:
+    """Make a job of a schedule now, beside its times, which stay; also of one that is disabled. Returns the job.
+
+    Raises ScheduleNotFound, :class:`~jobexec.exceptions.HandlerNotFound` if this process does not know its handler, and
+    :class:`~jobexec.exceptions.InvalidJob` if the handler refuses its arguments or options.
+    """
+    with transaction.atomic(using=using):
+        row = _locked(using, name)
+        moment = _free_moment(using, row, clock.now(using))
+        job = scheduled_jobs().enqueue(using, row.handler_type, row.handler_configuration, row.options, moment)
+        ScheduleFiring.objects.using(using).create(
+            schedule_id=row.pk, fire_time=moment, job_id=job.pk, create_time=clock.now(using)
+        )
+        row.fired += not getattr(job, "is_duplicate", False)  # else the job of somebody else does the work
+        row.save(using=using, update_fields=["fired"])
+        _note(using, row, None, {"job": str(job.pk)})
+    return job
+
+
+def _free_moment(using: str, row: Schedule, moment: datetime) -> datetime:
+    """A moment at which this schedule has not fired; never one of its times, which are whole seconds."""
+    taken = ScheduleFiring.objects.using(using).filter(schedule_id=row.pk)
+    while not moment.microsecond or taken.filter(fire_time=moment).exists():
+        moment -= timedelta(microseconds=1)
+    return moment
+
+
+def scheduled_for(using: str, job_id: UUID) -> datetime | None:
+    """The time for which a schedule has made this job; None for another job."""
+    firings = ScheduleFiring.objects.using(using).filter(job_id=job_id)
+    return firings.order_by("fire_time").values_list("fire_time", flat=True).first()
+
+
+def schedule_problem(schedule: Schedule) -> str:
+    """Why this process could not fire a schedule, for people; '' if it could.
+
+    An executor that meets such a schedule says the same in its log, leaves it to others, and tries again every minute.
+    """
+    configuration = schedule.handler_configuration
+    try:
+        recurrence_of(schedule)
+        args, kwargs = configuration["args"], configuration["kwargs"]
+        scheduled_jobs().check(schedule.handler_type, args, kwargs, schedule.options)
+    except JobExecError as error:
+        return str(error)
+    except (KeyError, TypeError) as error:
+        return f"The arguments in its row cannot be read: {error!r}."
+    return ""
+
+
+def _locked(using: str, name: str) -> Schedule:
+    row = lock_rows(Schedule.objects.using(using).filter(name=name)).first()
+    if row is None:
+        raise ScheduleNotFound(f"There is no schedule {shown(name)}.")
+    return row
+
+
+def _locked_or_new(using: str, name: str) -> tuple[Schedule, bool]:
+    row = lock_rows(Schedule.objects.using(using).filter(name=name)).first()
+    return (Schedule(name=name, create_time=clock.now(using)), True) if row is None else (row, False)

@@ -1,0 +1,143 @@
+"""The end of a run that succeeded: the job is deleted, many in one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from jobexec.models import Job, LogState, ResultStatus
+
+from ..history import job_log
+from ..history.task_rows import End, as_written, end_of, write_ends
+from ..rows.exclusive import unlock_instances
+from ..sql.locks import atomic, delete_rows, lock_rows, returns_rows
+from ..values.acquired_job import AcquiredJob
+from ..values.run import Run, timing
+from . import result_statement
+from .complete_statement import delete_ours
+from .release import by_owner
+
+
+def complete_jobs(using: str, completed: Sequence[tuple[AcquiredJob, Run]], *, keep: Collection[str] = ()) -> set[UUID]:
+    """:func:`complete_or_lose`, told the other way round: returns the ids of those that were still ours."""
+    lost = complete_or_lose(using, completed, keep)
+    return {job.id for job, _ in completed if job.id not in lost}
+
+
+def complete_or_lose(using: str, completed: Sequence[tuple[AcquiredJob, Run]], keep: Collection[str] = ()) -> set[UUID]:
+    """Delete jobs that have succeeded, many in one transaction; returns the ids of those that were no longer ours.
+
+    An outcome counts only if lock owner and revision are those of the acquisition (fencing); what is left out was
+    taken over by somebody else, or was settled by an earlier try of the same commit. The process instances ``keep``
+    stay locked: the caller knows that their owner has further siblings in hand.
+    """
+    return _complete(using, completed, keep, {})
+
+
+def complete_with_results(
+    using: str, completed: Sequence[tuple[AcquiredJob, Run, str]], keep: Collection[str] = ()
+) -> set[UUID]:
+    """:func:`complete_or_lose` for tasks: what each returned, as JSON, is kept by the transaction that deletes its job.
+
+    Of what is no longer ours nothing is kept, so a commit in doubt may be tried again. Raises ValueError for a result
+    that is no JSON.
+    """
+    pieces = list(_pieces(completed))
+    if len(pieces) == 1:
+        return _complete_piece(using, pieces[0], keep)
+    with atomic(using):
+        return {pk for piece in pieces for pk in _complete_piece(using, piece, keep)}
+
+
+_LETTERS = 2_000_000  # in the results of one statement: MariaDB refuses one of 16 megabytes
+
+
+def _pieces(completed: Sequence[tuple[AcquiredJob, Run, str]]) -> Iterator[list[tuple[AcquiredJob, Run, str]]]:
+    piece: list[tuple[AcquiredJob, Run, str]] = []
+    letters = 0
+    for each in completed:
+        letters += len(each[2])
+        if piece and letters > _LETTERS:
+            yield piece
+            piece, letters = [], len(each[2])
+        piece.append(each)
+    if piece:
+        yield piece
+
+
+def _complete_piece(using: str, piece: Sequence[tuple[AcquiredJob, Run, str]], keep: Collection[str]) -> set[UUID]:
+    results = {job.id: result for job, _, result in piece}
+    return _complete(using, [(job, run) for job, run, _ in piece], keep, results)
+
+
+def _complete(
+    using: str, completed: Sequence[tuple[AcquiredJob, Run]], keep: Collection[str], results: Mapping[UUID, str]
+) -> set[UUID]:
+    groups = by_owner([job for job, _ in completed])
+    runs = {job.id: run for job, run in completed} if results or job_log.wants(LogState.SUCCESSFUL) else {}
+    instances = {job.serial_key for job, _ in completed}.difference(keep, {""})
+    if len(groups) == 1 and not instances:
+        ((owner, jobs),) = groups.items()
+        return _delete(using, owner, jobs, runs, results)  # one statement commits by itself
+    lost: set[UUID] = set()
+    with atomic(using):
+        for owner, jobs in groups.items():
+            lost |= _delete(using, owner, jobs, runs, results)
+            unlock_instances(using, owner, {job.serial_key for job in jobs} & instances)
+    return lost
+
+
+def _delete(
+    using: str, owner: str, jobs: Sequence[AcquiredJob], runs: dict[UUID, Run], results: Mapping[UUID, str]
+) -> set[UUID]:
+    """Delete those that are still ours, with a log row for each run in ``runs``; returns the ids of the others.
+
+    With what they returned, if there are ``results``: then each of them has a run and a result.
+    """
+    if results:
+        return _delete_and_keep(using, owner, jobs, runs, results)
+    if returns_rows(using):
+        return delete_ours(using, owner, jobs, runs)
+    with atomic(using):
+        ours = _still_ours(using, owner, jobs)
+        _write_successes(using, {pk: run for pk, run in runs.items() if pk in ours})
+        delete_rows(Job.objects.using(using).filter(pk__in=ours))
+    return {job.id for job in jobs} - ours
+
+
+def _delete_and_keep(
+    using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mapping[UUID, Run], results: Mapping[UUID, str]
+) -> set[UUID]:
+    if result_statement.is_possible(using):
+        told = {job.id: runs[job.id] for job in jobs}
+        log = job_log.wants(LogState.SUCCESSFUL)
+        return result_statement.delete_and_keep(using, owner, jobs, told, results, log)
+    with atomic(using):
+        ours = _still_ours(using, owner, jobs)
+        if job_log.wants(LogState.SUCCESSFUL):
+            _write_successes(using, {pk: run for pk, run in runs.items() if pk in ours})
+        tasks = Job.objects.using(using).filter(pk__in=ours).exclude(task_backend="")
+        ends = {
+            pk: End(ResultStatus.SUCCESSFUL, end_of(runs[pk]), runs[pk], (), json.loads(results[pk])) for pk in ours
+        }
+        write_ends(using, list(as_written(tasks)), ends)
+        delete_rows(Job.objects.using(using).filter(pk__in=ours))
+    return {job.id for job in jobs} - ours
+
+
+def _still_ours(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> set[UUID]:
+    revisions = {job.id: job.revision for job in jobs}
+    rows = lock_rows(Job.objects.using(using).filter(pk__in=revisions, lock_owner=owner).order_by("pk"))
+    return {pk for pk, revision in rows.values_list("pk", "revision") if revisions[pk] == revision}
+
+
+def _write_successes(using: str, runs: dict[UUID, Run]) -> None:
+    if runs:
+        rows = Job.objects.using(using).filter(pk__in=runs).defer("handler_configuration", "exception_stack")
+        job_log.write(using, LogState.SUCCESSFUL, [_success(row, runs[row.pk]) for row in rows])
+
+
+def _success(row: Job, run: Run) -> Any:
+    return job_log.entry(row, LogState.SUCCESSFUL, attempt=row.attempts + 1, **timing(row, run))

@@ -1,0 +1,144 @@
+"""The end of a run that did not succeed: its row goes to the timers, the suspended or the dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from jobexec import clock
+from jobexec.models import AbstractJob, DeadLetterJob, Job, JobLog, LogState, SuspendedJob, TimerJob
+
+from ..history import job_log
+from ..history.task_attempts import is_task, write_cancelled, write_failures
+from ..rows.exclusive import unlock_instances
+from ..rows.move import move_all
+from ..rows.remove import remove_cancelled
+from ..rows.suspension_cover import covered_rows
+from ..sql.errors import storable
+from ..sql.locks import atomic, lock_rows
+from ..values.acquired_job import AcquiredJob
+from ..values.failure import MESSAGE_LENGTH, STACK_LENGTH, Failure, fingerprint_of
+from ..values.run import Run, timing
+from . import fail_statement
+from .fail_statement import Changes, Departure
+from .release import by_owner
+from .verdict import decide
+
+LETTERS = 2_000_000  # in the stack traces of one statement
+
+
+#: A job that has ended without success, its row locked by the caller.
+Ended: TypeAlias = tuple[Job, Failure, Run]
+
+
+def fail_job(using: str, job: AcquiredJob, failure: Failure, run: Run) -> AbstractJob | None:
+    """Record one failed run: :func:`fail_jobs` for a single job."""
+    return fail_jobs(using, [(job, failure, run)])[0]
+
+
+def fail_jobs(using: str, failed: Sequence[tuple[AcquiredJob, Failure, Run]]) -> list[AbstractJob | None]:
+    """Record failed runs and move the jobs on, many in one transaction: to a timer, the suspended or the dead letters.
+
+    Returns for each of them the job where it now is (the Job row itself if it was cancelled and is gone), or None if
+    it was no longer ours. A process instance's lock goes with its last sibling: a failed job that waits for its retry
+    does not block the others.
+    """
+    with atomic(using):
+        rows = _lock_ours(using, [job for job, _, _ in failed])
+        # pop(): of two outcomes of the same acquisition the first counts.
+        found = [rows.pop((job.id, job.lock_owner, job.revision), None) for job, _, _ in failed]
+        ours = [(row, *each) for row, each in zip(found, failed, strict=True) if row]
+        moved: dict[UUID, AbstractJob] = {}
+        for piece in _pieces([(row, failure, run) for row, _, failure, run in ours]):
+            moved |= settle_failures(using, piece)
+        ended = by_owner(job for _, job, failure, _ in ours if not failure.keeps_instance)
+        for owner, jobs in ended.items():
+            unlock_instances(using, owner, {job.serial_key for job in jobs} - {""})
+    return [moved.get(row.pk) if row else None for row in found]
+
+
+def _lock_ours(using: str, jobs: Sequence[AcquiredJob]) -> dict[tuple[UUID, str | None, int], Job]:
+    """The rows of these jobs, locked in the order of their ids, as far as their owners still hold them."""
+    held = Job.objects.using(using).filter(pk__in={job.id for job in jobs}, lock_owner__in=set(by_owner(jobs)))
+    if fail_statement.is_possible(using):
+        held = held.only(*fail_statement.COLUMNS)
+    return {(row.pk, row.lock_owner, row.revision): row for row in lock_rows(held.order_by("pk"))}
+
+
+def _pieces(ended: Sequence[Ended]) -> Iterator[list[Ended]]:
+    """Groups whose stack traces fit into a statement: MariaDB refuses one of 16 megabytes."""
+    piece: list[Ended] = []
+    letters = 0
+    for each in ended:
+        letters += min(STACK_LENGTH, len(each[1].stack))
+        if piece and letters > LETTERS:
+            yield piece
+            piece, letters = [], min(STACK_LENGTH, len(each[1].stack))
+        piece.append(each)
+    if piece:
+        yield piece
+
+
+def settle_failures(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJob]:
+    """Move rows that the caller has locked to where their failures send them, and write the log.
+
+    Returns the jobs where they now are, by id. A job that was cancelled while it ran does not go on, however it ended.
+    """
+    cancelled = [each for each in ended if each[1].kind == "cancelled" or each[0].cancel_requested]
+    if cancelled:
+        _remove_cancelled(using, cancelled)
+    gone: dict[UUID, AbstractJob] = {row.pk: row for row, _, _ in cancelled}
+    going_on = [each for each in ended if each[0].pk not in gone]
+    moved = _move_on(using, going_on) if going_on else {}
+    return gone | moved
+
+
+def _remove_cancelled(using: str, ended: Sequence[Ended]) -> None:
+    job_log.write(using, LogState.CANCELLED, [_cancellation(*each) for each in ended])
+    write_cancelled(using, [each for each in ended if is_task(each[0])])
+    remove_cancelled(using, [row for row, _, _ in ended])
+
+
+def _cancellation(row: Job, failure: Failure, run: Run) -> JobLog:
+    message = "" if failure.kind == "cancelled" else storable(failure.message)[:MESSAGE_LENGTH]
+    values = {"attempt": row.attempts + 1, "exception_message": message, **timing(row, run)}
+    return job_log.entry(row, LogState.CANCELLED, **values)
+
+
+def _move_on(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJob]:
+    now = clock.now(using)
+    verdicts = {row.pk: decide(row, failure, now) for row, failure, _ in ended}
+    dead = [row for row, _, _ in ended if verdicts[row.pk].due_date is None]
+    retried = [row for row, _, _ in ended if verdicts[row.pk].due_date is not None]
+    covered = covered_rows(using, retried) if retried else []
+    suspended = {row.pk for row in covered}
+    departures = [
+        Departure([row for row in retried if row.pk not in suspended], TimerJob),
+        Departure(covered, SuspendedJob, {"suspended_at": now}),
+        Departure(dead, DeadLetterJob, {"died_at": now}),
+    ]
+    alike = {row.pk: {"fingerprint": fingerprint_of(row, failure)} for row, failure, _ in ended}
+    changes = {pk: verdict.columns for pk, verdict in verdicts.items()}
+    changes |= {row.pk: changes[row.pk] | alike[row.pk] for row in dead}
+    told = [each for each in ended if each[1].counts or not verdicts[each[0].pk].due_date]
+    # While their rows are where they ran: what was not read of them is there.
+    write_failures(using, [(*each, not verdicts[each[0].pk].due_date) for each in told if is_task(each[0])])
+    depart = fail_statement.depart if fail_statement.is_possible(using) else _depart
+    return depart(using, departures, changes, {row.pk: timing(row, run) | alike[row.pk] for row, _, run in told})
+
+
+def _depart(
+    using: str, departures: Sequence[Departure], changes: Changes, timings: Mapping[UUID, dict[str, Any]]
+) -> dict[UUID, AbstractJob]:
+    moved = {row.pk: row for rows, to, more in departures for row in move_all(rows, to, changes, **more)}
+    before = {row.pk: row for rows, _, _ in departures for row in rows}
+    told = [pk for pk in timings if pk in moved]
+    job_log.write(using, LogState.FAILED, [_failure(before[pk], moved[pk], timings[pk]) for pk in told])
+    return moved
+
+
+def _failure(row: AbstractJob, moved: AbstractJob, timing: dict[str, Any]) -> JobLog:
+    values: dict[str, Any] = {"exception_message": moved.exception_message, "exception_stack": moved.exception_stack}
+    # When it was due is in the old row; the new one says when it is due again.
+    return job_log.entry(moved, LogState.FAILED, **values, due_date=row.due_date, **timing)

@@ -1,0 +1,186 @@
+"""What dead nodes held becomes acquirable again; here alone expired locks are cleared, and lost runs counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeAlias
+
+from django.db import transaction
+from django.db.models import F, Q
+
+from jobexec import clock
+from jobexec.exceptions import WorkerLost
+from jobexec.models import AbstractJob, DeadLetterJob, ExecutorNode, Job
+
+from ..history.task_attempts import announce_ended
+from ..nodes import cluster_lock
+from ..nodes.leases import remove_node
+from ..notify.broker import announce_ids
+from ..notify.signals import announce, failure_signal
+from ..rows.bury_unreadable import UNREADABLE
+from ..rows.exclusive import unlock_all, unlock_instances
+from ..sql.locks import atomic, lock_rows
+from ..values.acquired_job import ALONE_FROM, AcquiredJob
+from ..values.failure import Failure
+from ..values.run import Run
+from .fail import settle_failures
+
+_PAGE = 200
+_OF_INSTANCE = ("exclusive", "tenant_id", "process_instance_id")
+_DECIDING = ("lock_owner", *_OF_INSTANCE, "start_time", "lost_runs")
+_LOST = "The executor process died while it ran this job (node {node}, {lost_runs} lost runs)."
+
+#: Is told of a job, why it has lost an attempt, its run, and in which table it now is.
+Charged: TypeAlias = Callable[[Job, Failure, Run, type[AbstractJob]], object]
+
+
+def _nobody(*told: object) -> None:
+    """Nobody wants to know."""
+
+
+def recover_node(using: str, node: ExecutorNode, charged: Charged = _nobody) -> int:
+    """Release what a dead node held, count its lost runs, and delete its row last. Returns how many jobs it held.
+
+    ``charged`` is told, after the commit, which jobs have lost an attempt by it.
+
+    Several nodes may recover the same one: rows that another is just releasing are passed over, and the node's row
+    goes only when none is left, so a recovery that is killed halfway is finished by the next.
+    """
+    count = _release_all(using, Q(lock_owner=node.lock_owner), node.name, charged)
+    if not Job.objects.using(using).filter(lock_owner=node.lock_owner).exists():
+        unlock_all(using, node.lock_owner)
+        cluster_lock.release_of(using, node.lock_owner)
+        remove_node(using, node)
+    return count
+
+
+def recover_expired_locks(using: str, charged: Charged = _nobody) -> int:
+    """Release locks that have expired and whose owner has no node row: execute-now calls that died."""
+    owners = ExecutorNode.objects.using(using).values("lock_owner")
+    expired = Q(lock_expiration_time__lt=clock.now(using)) & ~Q(lock_owner__in=owners)
+    return _release_all(using, expired & Q(lock_owner__isnull=False), "execute now", charged)
+
+
+def recover_job(using: str, job: Job, node_name: str) -> bool:
+    """Release one job, which is locked and whose owner is gone, as :func:`recover_node` does; whether it was there."""
+    return bool(_release_page(using, Q(pk=job.pk, lock_owner=job.lock_owner), node_name, _nobody))
+
+
+def release_owned(using: str, owner: str) -> int:
+    """Release at no cost whatever ``owner`` still holds; the last act of a node that stops in order."""
+    with atomic(using):
+        rows = lock_rows(Job.objects.using(using).filter(lock_owner=owner).order_by("pk"))
+        ids = list(rows.values_list("pk", flat=True))
+        _unlock(using, ids)
+        unlock_all(using, owner)
+    cluster_lock.release_of(using, owner)
+    return len(ids)
+
+
+def release_strays(using: str, owner: str, in_hand: Callable[[], Iterable[AcquiredJob]]) -> int:
+    """Release at no cost what ``owner`` has locked and does not know of; returns how many jobs that were.
+
+    For an acquisition whose commit went through while its confirmation was lost. ``in_hand`` tells the jobs that the
+    owner knows of; it is asked after the look at the table, so what has ended meanwhile has gone or has another
+    revision, and is let alone. A job known by another revision only is none: its retry was acquired while the thread
+    of an earlier attempt, past its timeout, still runs.
+    """
+    locked = dict(Job.objects.using(using).filter(lock_owner=owner).values_list("pk", "revision"))
+    strays = {pk for pk, _ in locked.items() - {(job.id, job.revision) for job in in_hand()}}
+    if not strays:
+        return 0
+    with atomic(using):
+        rows = lock_rows(Job.objects.using(using).filter(pk__in=strays, lock_owner=owner).order_by("pk"))
+        mine = [row for row in rows.only("revision", *_OF_INSTANCE) if row.revision == locked[row.pk]]
+        _unlock(using, [row.pk for row in mine])
+        unlock_instances(using, owner, {row.serial_key for row in mine} - {""})
+    return len(mine)
+
+
+def _release_all(using: str, condition: Q, node_name: str, charged: Charged) -> int:
+    count = 0
+    while True:
+        try:
+            released = _release_page(using, condition, node_name, charged)
+        except UNREADABLE:
+            # Unlocked, they are in nobody's way, and whoever acquires them finds out what is wrong.
+            released = _release_unread(using, condition)
+        if not released:
+            return count
+        count += released
+
+
+def _release_unread(using: str, condition: Q) -> int:
+    with atomic(using):
+        rows = lock_rows(Job.objects.using(using).filter(condition).order_by("pk"))
+        found = list(rows.only("lock_owner", *_OF_INSTANCE)[:_PAGE])
+        _unlock(using, [row.pk for row in found])
+        for owner in {row.lock_owner for row in found if row.lock_owner}:
+            unlock_instances(using, owner, {row.serial_key for row in found if row.lock_owner == owner} - {""})
+    return len(found)
+
+
+def _release_page(using: str, condition: Q, node_name: str, charged: Charged) -> int:
+    with atomic(using):
+        # Only what decides: the arguments of innocent jobs need not be readable.
+        page = Job.objects.using(using).filter(condition).only(*_DECIDING)
+        rows = list(lock_rows(page, skip_locked=True)[:_PAGE])
+        instances: dict[str, set[str]] = {}
+        innocent = []
+        for row in rows:
+            if row.start_time is None or row.lost_runs < ALONE_FROM:
+                innocent.append(row)
+            else:
+                _charge(using, Job.objects.using(using).get(pk=row.pk), node_name, charged)
+            if row.serial_key:
+                instances.setdefault(row.lock_owner or "", set()).add(row.serial_key)
+        # Most jobs that a dead node held are innocent, and which did not even begin cannot be told: the first loss
+        # costs nothing but makes the job a suspect; a suspect without a start marker was only queued. One with it ran,
+        # but others ran beside it: next time it runs alone.
+        queued = [row.pk for row in innocent if row.lost_runs and row.start_time is None]
+        _unlock(using, queued)
+        _unlock(using, [row.pk for row in innocent if row.pk not in queued], lost_runs=F("lost_runs") + 1)
+        for owner, names in instances.items():
+            unlock_instances(using, owner, names)
+    return len(rows)
+
+
+def _unlock(using: str, ids: list[Any], **changes: Any) -> None:
+    if ids:
+        rows = Job.objects.using(using).filter(pk__in=ids)
+        rows.update(lock_owner=None, lock_expiration_time=None, start_time=None, revision=F("revision") + 1, **changes)
+        announce_ids(using, ids)
+
+
+def _charge(using: str, row: Job, node_name: str, charged: Charged) -> None:
+    """A suspect that ran alone took its process with it: that is an attempt, and costs a retry."""
+    started = row.start_time or clock.now(using)
+    lost_runs = row.lost_runs + 1
+    message = _LOST.format(node=node_name, lost_runs=lost_runs)
+    failure = Failure(message, error=WorkerLost(message))
+    run = Run(started, max(0.0, (clock.now(using) - started).total_seconds()), node_name)
+    moved = settle_failures(using, [(row, failure, run)]).get(row.pk)
+    if moved is not None:
+        # settle_failures takes a recorded outcome as proof of innocence; this one is not: it stays a suspect.
+        type(moved)._base_manager.using(using).filter(pk=moved.pk).update(lost_runs=lost_runs)
+        moved.lost_runs = lost_runs
+        signal, values = failure_signal(moved, failure.error)
+        announce(signal, using, type(moved), **values)
+        if isinstance(moved, Job | DeadLetterJob):  # cancelled, or out of retries
+            announce_ended(using, [moved])
+        transaction.on_commit(partial(charged, row, failure, run, type(moved)), using)
+
+
+def mark_suspect_started(job: AcquiredJob) -> bool:
+    """Commit the start marker of a job with lost runs, before it runs alone; False if it is no longer ours."""
+    row = Job.objects.using(job.using).filter(pk=job.id, lock_owner=job.lock_owner, revision=job.revision)
+    return bool(row.update(start_time=clock.now(job.using)))
+
+
+def lock_for(using: str, row: Job, owner: str, lock_time: timedelta) -> bool:
+    """Lock one row for somebody without a node (execute now); good until it expires. False if it is taken."""
+    until = clock.now(using) + lock_time
+    free = Job.objects.using(using).filter(pk=row.pk, revision=row.revision, lock_owner=None)
+    return bool(free.update(lock_owner=owner, lock_expiration_time=until, revision=F("revision") + 1))

@@ -1,0 +1,54 @@
+"""Give back what was acquired and has not begun."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from django.db.models import F
+
+from jobexec.models import Job
+
+from ..notify.broker import announce_ids
+from ..notify.wake import wake_on_commit
+from ..rows.exclusive import unlock_instances
+from ..sql.locks import atomic, lock_rows
+from ..values.acquired_job import AcquiredJob
+
+
+def release_jobs(using: str, jobs: Sequence[AcquiredJob]) -> int:
+    """Unlock jobs that have not begun; costs them nothing. Returns how many were still ours."""
+    with atomic(using):
+        count = sum(_unlock(using, owner, group) for owner, group in by_owner(jobs).items())
+        for owner, group in by_owner(jobs).items():
+            unlock_instances(using, owner, {job.serial_key for job in group} - {""})
+        if count:
+            announce_ids(using, (job.id for job in jobs))
+            wake_on_commit(using)  # others may be idle; who releases is stopping or full
+    return count
+
+
+def by_owner(jobs: Iterable[AcquiredJob]) -> dict[str, list[AcquiredJob]]:
+    """Jobs grouped by their lock owner: nearly always one group, more after a node lost its lease."""
+    groups: dict[str, list[AcquiredJob]] = {}
+    for job in jobs:
+        if (group := groups.get(job.lock_owner)) is None:
+            group = groups[job.lock_owner] = []
+        group.append(job)
+    return groups
+
+
+def _unlock(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> int:
+    revisions = {job.id: job.revision for job in jobs}
+    if not revisions:
+        return 0
+    table = Job.objects.using(using)
+    rows = lock_rows(table.filter(pk__in=revisions, lock_owner=owner).order_by("pk"))
+    ours = [pk for pk, revision in rows.values_list("pk", "revision") if revisions[pk] == revision]
+    return give_back(using, ours)
+
+
+def give_back(using: str, ids: list[UUID]) -> int:
+    """Unlock rows that this transaction has locked."""
+    unlocked = {"lock_owner": None, "lock_expiration_time": None, "start_time": None, "revision": F("revision") + 1}
+    return Job.objects.using(using).filter(pk__in=ids).update(**unlocked) if ids else 0

@@ -1,0 +1,78 @@
+"""The fast form of completing tasks: one statement that deletes the jobs, keeps their results and logs them.
+
+For PostgreSQL. The portable form is in :mod:`~jobexec.operations.settle.complete`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from django.db import connections
+
+from jobexec import clock
+from jobexec.models import Job, JobType, ResultStatus, TaskResult
+
+from ..values.acquired_job import AcquiredJob
+from ..values.run import Run
+from .complete_statement import KEPT, LOGGED, RETURNED, as_arrays, lost, ours
+
+_JOB, _RESULT = Job._meta.db_table, TaskResult._meta.db_table
+
+# What is there of earlier attempts stays, and this one comes to it.
+_KEPT = f"""
+    kept AS (
+      INSERT INTO {_RESULT} AS there (
+        id, backend, handler_type, handler_configuration, category, priority, process_instance_id, tenant_id,
+        create_time, run_after, status, first_time, last_time, end_time, return_value, errors, workers)
+      SELECT id, task_backend, handler_type, handler_configuration, category, priority, process_instance_id, tenant_id,
+        create_time, CASE WHEN type = '{JobType.TIMER}' AND attempts = 0 THEN due_date END,
+        '{ResultStatus.SUCCESSFUL}', started, started, started + duration * interval '1 second',
+        result::jsonb, '[]', jsonb_build_array(node)
+      FROM gone JOIN run USING (id) WHERE task_backend <> ''
+      ON CONFLICT (id) DO UPDATE SET status = excluded.status, category = excluded.category,
+        priority = excluded.priority, first_time = coalesce(there.first_time, excluded.first_time),
+        last_time = excluded.last_time, end_time = excluded.end_time, return_value = excluded.return_value,
+        workers = there.workers || excluded.workers)"""
+
+
+def is_possible(using: str) -> bool:
+    """Whether this database takes the statement."""
+    return connections[using].vendor == "postgresql"
+
+
+def delete_and_keep(
+    using: str,
+    owner: str,
+    jobs: Sequence[AcquiredJob],
+    runs: Mapping[UUID, Run],
+    results: Mapping[UUID, str],
+    log: bool,
+) -> set[UUID]:
+    """Delete those tasks that ``owner`` still holds at their revision, keep what they returned, as JSON, by id.
+
+    Returns the ids of the others, of which nothing is written. ``log``: with a log row for each run.
+    """
+    connection = connections[using]
+    parameters: dict[str, Any] = {"owner": owner, **as_arrays(runs), "results": [results[pk] for pk in runs]}
+    condition = ours(jobs, parameters, connection.vendor)
+    if log:
+        parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
+    with connection.cursor() as cursor:
+        cursor.execute(_statement(condition, log), parameters)
+        return lost(cursor, jobs)
+
+
+@lru_cache(maxsize=KEPT)
+def _statement(condition: str, log: bool) -> str:
+    return f"""
+        WITH run AS (
+          SELECT * FROM unnest(
+            %(runs)s::uuid[], %(started)s::timestamptz[], %(durations)s::float8[], %(nodes)s::text[],
+            %(results)s::text[]) AS run(id, started, duration, node, result)),
+        gone AS (DELETE FROM {_JOB} WHERE {condition}
+          RETURNING {RETURNED}, type, task_backend, handler_configuration),
+        {f"{LOGGED}," if log else ""}{_KEPT}
+        SELECT id FROM gone"""

@@ -1,0 +1,49 @@
+"""One process takes a job over from another, which has locked it for that."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from django.db.models import F
+
+from jobexec.models import ExclusiveLock, Job
+
+from ..sql.locks import atomic
+from ..values.acquired_job import AcquiredJob, columns, from_row
+
+
+class _Held(Protocol):
+    @property
+    def using(self) -> str: ...
+    @property
+    def id(self) -> UUID: ...
+    @property
+    def revision(self) -> int: ...
+    @property
+    def owner(self) -> str: ...
+
+
+def is_held(work: AcquiredJob) -> bool:
+    """Whether nobody has taken over or released the job since it was acquired."""
+    ours = Job.objects.using(work.using).filter(pk=work.id, lock_owner=work.lock_owner, revision=work.revision)
+    return ours.exists()
+
+
+def take_over(held: _Held, owner: str, until: datetime, wide: bool = False) -> AcquiredJob | None:
+    """Lock the job for ``owner`` who holds it no longer; None if it has been released, changed or taken meanwhile.
+
+    With it goes the lock of its process instance, of which the old owner must have nothing else in hand. The row of the
+    job first, then the lock, as everybody.
+    """
+    using, jobs = held.using, Job.objects.using(held.using)
+    with atomic(using):
+        ours = jobs.filter(pk=held.id, lock_owner=held.owner, revision=held.revision)
+        if not ours.update(lock_owner=owner, lock_expiration_time=until, revision=F("revision") + 1):
+            return None
+        work = from_row(jobs.values_list(*columns(wide=wide)).get(pk=held.id), using, owner)
+        if work.serial_key:
+            locks = ExclusiveLock.objects.using(using)
+            locks.filter(process_instance_id=work.serial_key, lock_owner=held.owner).update(lock_owner=owner)
+        return work

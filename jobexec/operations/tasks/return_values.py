@@ -1,0 +1,41 @@
+"""What a task returned, as it is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobexec.conf import get_settings
+from jobexec.exceptions import DoNotRetry, InvalidJob
+from jobexec.json_values import check_json, encode_json
+from jobexec.sensitive import hide
+
+from ..sql.insert import json_text
+
+
+def encode_return_value(value: Any) -> str:
+    """The JSON of a return value. Raises DoNotRetry if it is none, or longer than RESULT_MAX_SIZE bytes."""
+    text = encode_json(value)
+    if text is None:
+        try:
+            check_json("return value", value)
+        except InvalidJob:
+            raise DoNotRetry(f"It has run, but what it returned cannot be kept: {_problem(value)}") from None
+        text = json_text(value)
+    longest = get_settings().result_max_size
+    if len(text.encode()) > longest:
+        raise DoNotRetry(
+            f"It has run, but what it returned cannot be kept: {len(text.encode())} bytes of JSON,"
+            f" and RESULT_MAX_SIZE allows {longest}."
+        )
+    return text
+
+
+def _problem(value: Any) -> str:
+    """Why it is no JSON; the value is quoted there, without what is sensitive."""
+    try:
+        check_json("return value", hide(value))
+    except InvalidJob as error:
+        return str(error)
+    except RecursionError:
+        return "return value: it is nested too deep."
+    return "return value: expected JSON, also below its sensitive names."

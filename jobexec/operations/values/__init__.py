@@ -1,0 +1,1 @@
+"""What travels between the rooms. Nothing here asks the database."""

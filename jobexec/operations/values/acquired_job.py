@@ -1,0 +1,186 @@
+"""What travels between the database and the threads: rows as light values, not as model instances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.db.models import Case, Expression, TextField, Value, When
+from django.db.models.functions import Cast, Length
+from django.db.models.lookups import LessThanOrEqual
+
+from jobexec.exceptions import JobNotFound
+from jobexec.models import Job
+from jobexec.models.exclusive_lock import serial_key
+
+from .category_turns import Turns
+from .tenant_room import TenantRoom
+
+#: A job with so many lost runs runs alone in its process; if that is lost too, the job has killed it.
+ALONE_FROM = 2
+
+#: Arguments whose JSON is longer (characters) stay in the database until their thread asks for them: a page of jobs
+#: with a megabyte each must not be a gigabyte in memory.
+LONG = 16_384
+
+
+@dataclass(slots=True)
+class AcquiredJob:
+    """A job as its thread needs it, locked by ``lock_owner`` at ``revision``.
+
+    ``configuration`` is the JSON text of ``handler_configuration``: decoded by the thread that runs the job, so that
+    a broken row costs nobody else anything; None if it is long, see :meth:`arguments`. :meth:`load` fetches the whole
+    row when somebody asks for it.
+    """
+
+    COLUMNS: ClassVar[tuple[str, ...]] = (
+        "id",
+        "revision",
+        "handler_type",
+        "exclusive",
+        "process_instance_id",
+        "category",
+        "retries",
+        "attempts",
+        "lost_runs",
+        "atomic",
+        "timeout",
+        "rank",
+        "priority",
+        "suspend_requested",
+        "cancel_requested",
+        "tenant_id",
+    )
+
+    using: str
+    lock_owner: str
+    id: UUID
+    revision: int
+    handler_type: str
+    exclusive: bool
+    process_instance_id: str
+    category: str
+    retries: int
+    attempts: int
+    lost_runs: int
+    atomic: bool
+    timeout: timedelta | None
+    rank: int
+    priority: int
+    suspend_requested: bool
+    cancel_requested: bool
+    tenant_id: str
+    configuration: str | None
+    #: Only in a wide scope, see :class:`Scope`; None was not asked for.
+    traceparent: str | None = None
+    #: The share of the named acquisition that has brought it; '' is the engine's only one.
+    acquired_by: str = ""
+
+    def load(self) -> Job:
+        """The whole row. Raises :class:`JobNotFound` if it is no longer locked by this acquisition."""
+        row = Job._base_manager.using(self.using).filter(pk=self.id, lock_owner=self.lock_owner).first()
+        if row is None or row.revision != self.revision:
+            raise self._not_ours()
+        return row
+
+    def arguments(self) -> str:
+        """The JSON text of ``handler_configuration``, asked for now if it is long. Raises :class:`JobNotFound`."""
+        if self.configuration is not None:
+            return self.configuration
+        rows = Job._base_manager.using(self.using).filter(pk=self.id, lock_owner=self.lock_owner)
+        text: str | None = rows.filter(revision=self.revision).values_list(_TEXT, flat=True).first()
+        if text is None:
+            raise self._not_ours()
+        return text
+
+    def _not_ours(self) -> JobNotFound:
+        return JobNotFound(f"Job {self.id} is no longer locked by this executor.")
+
+    @property
+    def share(self) -> str:
+        """Of whose places in the pool it takes one."""
+        return self.acquired_by or self.using
+
+    @property
+    def serial_key(self) -> str:
+        """What jobs that must not run at the same time share; '' runs beside everything."""
+        exclusive = self.exclusive and self.process_instance_id
+        return serial_key(self.tenant_id, self.process_instance_id) if exclusive else ""
+
+
+_TEXT = Cast("handler_configuration", TextField())
+_SHORT = Case(When(LessThanOrEqual(Length(_TEXT), LONG), then=_TEXT), default=Value(None))
+
+
+#: What a page brings in a wide scope, after all else.
+WIDE = ("traceparent",)
+
+
+def columns(wide: bool = False) -> tuple[str | Expression, ...]:
+    """The arguments of ``values_list`` for :func:`from_row`; JSON stays text, and what is long stays behind."""
+    return (*AcquiredJob.COLUMNS, _SHORT, *(WIDE if wide else ()))
+
+
+def from_row(row: tuple[Any, ...], using: str, owner: str) -> AcquiredJob:
+    """The job of a row selected with :func:`columns`, as it was before locking."""
+    return AcquiredJob(using, owner, *row)
+
+
+def batches(jobs: Iterable[AcquiredJob]) -> list[list[AcquiredJob]]:
+    """Jobs for threads: exclusive siblings form one batch in rank order, every other job is a batch of its own."""
+    result: list[list[AcquiredJob]] = []
+    by_key: dict[str, list[AcquiredJob]] = {}
+    for job in jobs:
+        key = job.serial_key
+        if key and key in by_key:
+            by_key[key].append(job)
+            continue
+        batch = [job]
+        result.append(batch)
+        if key:
+            by_key[key] = batch
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which jobs an executor serves.
+
+    ``deployments`` are the deployment ids whose jobs it takes besides those of no deployment. The bounds of
+    ``priority`` are inclusive; None is open. ``category_order`` says how categories share a page: by ``rank`` as if
+    they were one; ``strict``, each only when those before it have no job; or ``weighted``, by ``turns``. ``wide``: its
+    pages bring the trace contexts of the jobs, which most nodes have no use for. ``tenants`` says of
+    which tenants how much may be acquired; None without limits.
+    """
+
+    categories: tuple[str, ...] = ("default",)
+    deployments: tuple[str, ...] = ()
+    priority_min: int | None = None
+    priority_max: int | None = None
+    category_order: str = "rank"
+    turns: Turns | None = field(default=None, compare=False)
+    wide: bool = False
+    tenants: TenantRoom | None = field(default=None, compare=False)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """The (category, deployment) pairs served; each is one run of the acquisition index."""
+        return [(category, deployment) for category in self.categories for deployment in ("", *self.deployments)]
+
+
+@dataclass(slots=True)
+class Acquisition:
+    """What one call of ``acquire_jobs`` brought.
+
+    ``found`` jobs were there; of these ``lock_failures`` went to other nodes, ``suspended`` were covered by a
+    suspension and ``blocked`` belong to locked process instances. ``lock_taken``: another node has the global lock.
+    """
+
+    jobs: list[AcquiredJob] = field(default_factory=list)
+    found: int = 0
+    lock_failures: int = 0
+    lock_taken: bool = False
+    suspended: int = 0
+    blocked: int = 0

@@ -1,0 +1,52 @@
+"""Why a run did not succeed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from jobexec.models import AbstractJob
+from jobexec.retry import RetryPlan
+
+from ..sql.errors import storable
+from .acquired_job import AcquiredJob
+from .fingerprint import fingerprint
+
+#: Characters of an exception's message and of its stack trace that are kept.
+MESSAGE_LENGTH = 4000
+STACK_LENGTH = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a run did not succeed.
+
+    ``kind`` says what it costs: ``error`` one retry; ``fatal`` all of them (a do-not-retry error, a row that cannot
+    be read); ``conflict`` none, up to the cap MAX_CONFLICTS; ``interrupted`` none, and is no attempt: it put itself off
+    because its executor stops; ``unknown`` none until UNKNOWN_HANDLER_TIMEOUT has passed
+    since a node first did not know the handler; ``cancelled`` is the end, without a failure. ``retry_at`` overrides the
+    due date of the retry plan. ``keeps_instance``: the handler still runs, so its process instance stays locked.
+    """
+
+    message: str
+    stack: str = ""
+    kind: str = "error"
+    retry_at: datetime | None = None
+    plan: RetryPlan | None = None
+    error: BaseException | None = None
+    keeps_instance: bool = False
+    #: What it has in common with those that look alike, once somebody has asked; see :func:`fingerprint_of`.
+    known_fingerprint: str = field(default="", init=False, compare=False, repr=False)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is an attempt, to be logged and counted; one that is the last always is."""
+        return self.kind not in {"unknown", "interrupted"}
+
+
+def fingerprint_of(row: AbstractJob | AcquiredJob, failure: Failure) -> str:
+    """What this failure has in common with those that look alike."""
+    if not failure.known_fingerprint:
+        found = fingerprint(row.handler_type, storable(failure.message), failure.stack)
+        object.__setattr__(failure, "known_fingerprint", found)  # it is needed twice and takes microseconds
+    return failure.known_fingerprint

@@ -1,0 +1,6 @@
+"""Why a job is not running: every reason that holds now."""
+
+from .explain import Explanation, why
+from .facts import Reason
+
+__all__ = ["Explanation", "Reason", "why"]

@@ -1,0 +1,88 @@
+"""Why a job is not running: computed from what the tables say now, never guessed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from jobexec.exceptions import JobNotFound
+from jobexec.models import AbstractJob, ExternalWorkerJob
+
+from ..sql.server_time import time_of
+from ..targets.lookup import as_id, find_job
+from . import external, held, over, waiting
+from .facts import HEAVY, Facts, Reason
+
+#: So often a job that changes while it is looked at is looked at again.
+_LOOKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Every reason that holds at the moment ``at`` (the database's time), the decisive one first.
+
+    ``job`` is its row, without what is large in it until it is asked for, or None if it is in no table; ``state`` is
+    the state of its table, ``over`` for a job that the log knows and ``unknown`` for one that nothing knows.
+    """
+
+    id: str
+    using: str
+    at: datetime
+    job: AbstractJob | None
+    state: str
+    reasons: list[Reason]
+
+    def as_json(self) -> dict[str, Any]:
+        """The same in values of JSON: moments in ISO 8601."""
+        reasons = [{"code": each.code, "text": each.text, "details": each.details} for each in self.reasons]
+        handler = None if self.job is None else self.job.handler_type
+        facts = {"id": self.id, "database": self.using, "at": self.at.isoformat(), "state": self.state}
+        return {**facts, "handler": handler, "reasons": reasons}
+
+
+def why(id: UUID | str, *, using: str) -> Explanation:
+    """Explain why this job is not running, or where it runs. Reads only; a dozen statements, all bounded.
+
+    The texts are in the language that is active. A job that moves or changes while it is looked at is looked at
+    again, so the reasons fit the row. (Neither Camunda nor Flowable answers this question.) An id that is none is
+    that of a job that nothing knows.
+    """
+    explanation = _look(id, using)
+    for _ in range(_LOOKS - 1):
+        if _still(explanation):
+            break
+        explanation = _look(id, using)
+    return explanation
+
+
+def _look(id: UUID | str, using: str) -> Explanation:
+    now = time_of(using)
+    try:
+        job = find_job(id, using, defer=HEAVY)
+    except JobNotFound:
+        reasons = over.gone(id, using, now)
+        state = "unknown" if reasons[0].code == "not_found" else "over"
+        return Explanation(str(as_id(id) or id), using, now, None, state, reasons)
+    facts = Facts(job, using, now)
+    return Explanation(str(job.pk), using, now, job, job.state, _reasons(facts))
+
+
+def _reasons(facts: Facts) -> list[Reason]:
+    if isinstance(facts.job, ExternalWorkerJob):
+        return external.reasons(facts)
+    if facts.job.locked:
+        return held.reasons(facts)
+    if facts.job.state == "dead letter":
+        return over.dead(facts)
+    return waiting.reasons(facts)
+
+
+def _still(explanation: Explanation) -> bool:
+    """Whether the job is as it was when its reasons were collected."""
+    job = explanation.job
+    if job is None:
+        return True
+    rows = type(job)._base_manager.using(explanation.using).filter(pk=job.pk, revision=job.revision)
+    return rows.filter(lock_owner=job.lock_owner).exists()

@@ -1,0 +1,153 @@
+"""What the tables say that bears on one job: each question is asked when a reason needs it, once, and bounded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from django.db.models import Q
+
+from jobexec.models import (
+    AbstractJob,
+    DeploymentRegistration,
+    ExclusiveLock,
+    ExecutorNode,
+    ExternalWorkerJob,
+    Job,
+    JobDefinition,
+    NodeState,
+    Scope,
+    Suspension,
+)
+from jobexec.models.suspension import columns_of, value_of
+
+from ..rows.routing import job_of_instance
+from ..sql.serial_key import of_instances
+from ..values.humanize import both
+
+#: The columns that no reason needs: they may be large, and what is broken in them must not keep a job unexplained.
+HEAVY = ("handler_configuration", "custom_headers", "exception_stack")
+#: Counting what stands in front ends here.
+MOST_IN_FRONT = 1000
+_MOST_NODES = 1000
+_MOST_DEPLOYMENTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason: a ``code`` for programs, a ``text`` with the facts for people, and the same facts for JSON."""
+
+    code: str
+    text: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def iso(moment: datetime | None) -> str | None:
+    """The moment for the details of a reason."""
+    return None if moment is None else moment.isoformat()
+
+
+def node_of(lock_owner: str) -> str:
+    """The name in a lock owner (name:boot)."""
+    return lock_owner.rpartition(":")[0] or lock_owner
+
+
+class Facts:
+    """The row of a job, and the rows of other tables that say something about it. ``now`` is the database's time."""
+
+    def __init__(self, job: AbstractJob, using: str, now: datetime) -> None:
+        self.job = job
+        self.using = using
+        self.now = now
+
+    def said(self, moment: datetime) -> str:
+        """A moment in words, and how far away it is."""
+        return both(moment, self.now)
+
+    def lives(self, node: ExecutorNode) -> bool:
+        """Whether the lease of the node is good."""
+        return node.state != NodeState.DEAD and node.lease_expiration_time > self.now
+
+    @cached_property
+    def nodes(self) -> list[ExecutorNode]:
+        """All nodes, the dead ones too."""
+        return list(ExecutorNode.objects.using(self.using).order_by("name", "start_time")[:_MOST_NODES])
+
+    @cached_property
+    def living(self) -> list[ExecutorNode]:
+        """Those whose lease is good."""
+        return [node for node in self.nodes if self.lives(node)]
+
+    @cached_property
+    def taking(self) -> list[ExecutorNode]:
+        """Those of the living that take new jobs."""
+        return [node for node in self.living if node.state == NodeState.ACTIVE]
+
+    @cached_property
+    def takers(self) -> list[ExecutorNode]:
+        """Those that serve the job's category and take jobs of its deployment."""
+        return [node for node in self.taking if self.serves(node) and self.accepts(node)]
+
+    def serves(self, node: ExecutorNode) -> bool:
+        """Whether the node serves the job's category."""
+        return self.job.category in node.categories
+
+    def accepts(self, node: ExecutorNode) -> bool:
+        """Whether the node takes jobs of the job's deployment; one that is not deployment aware takes all."""
+        if not (node.deployment_aware and self.job.deployment_id):
+            return True
+        registration = self.registrations.get(node.name)
+        return registration is not None and registration.registered
+
+    @cached_property
+    def registrations(self) -> dict[str, DeploymentRegistration]:
+        """What is said of the job's deployment and each of the living nodes, by the node's name."""
+        rows = DeploymentRegistration.objects.using(self.using).filter(deployment_id=self.job.deployment_id)
+        named = rows.filter(node_name__in={node.name for node in self.living})
+        return {row.node_name: row for row in named}
+
+    @cached_property
+    def suspensions(self) -> list[Suspension]:
+        """The suspensions that mean this job, in force or planned."""
+        meant = Q(pk__in=[])
+        for scope in Scope.values:
+            if getattr(self.job, columns_of(scope)[-1]):
+                meant |= Q(scope=scope, value=value_of(scope, self.job))
+        rows = Suspension.objects.using(self.using).filter(meant, live=True).order_by("pk")
+        return [row for row in rows if not row.over(self.now) and (row.since is None or self._created_since(row.since))]
+
+    def _created_since(self, moment: datetime) -> bool:
+        return self.job.create_time >= moment
+
+    @cached_property
+    def exclusive_lock(self) -> ExclusiveLock | None:
+        """Who holds the job's process instance, if the job minds."""
+        if not self.job.serial_key:
+            return None
+        return ExclusiveLock.objects.using(self.using).filter(pk=self.job.serial_key).first()
+
+    def sibling(self, lock: ExclusiveLock) -> AbstractJob | None:
+        """The first of the jobs for which the process instance is held."""
+        outside = job_of_instance(lock.lock_owner)
+        if outside is not None:
+            return ExternalWorkerJob.objects.using(self.using).filter(pk=outside).defer(*HEAVY).first()
+        held = Job.objects.using(self.using).filter(lock_owner=lock.lock_owner).exclude(pk=self.job.pk)
+        siblings = of_instances(held, [lock.process_instance_id])
+        return siblings.defer(*HEAVY).order_by("rank", "id").first()
+
+    @cached_property
+    def handler_known(self) -> bool:
+        """Whether some node has ever registered the job's handler."""
+        return JobDefinition.objects.using(self.using).filter(handler_type=self.job.handler_type).exists()
+
+    @cached_property
+    def in_front(self) -> int:
+        """How many free jobs of its category are acquired before it; not more than :data:`MOST_IN_FRONT` + 1."""
+        deployments = sorted({name for node in self.takers for name in node.deployments})[:_MOST_DEPLOYMENTS]
+        served = {"", self.job.deployment_id, *deployments}
+        jobs = Job.objects.using(self.using).filter(category=self.job.category, deployment_id__in=served)
+        before = jobs.filter(lock_owner=None, rank__lte=self.job.rank)
+        before = before.exclude(rank=self.job.rank, id__gte=self.job.pk)
+        return before.order_by().values("pk")[: MOST_IN_FRONT + 1].count()

@@ -1,0 +1,86 @@
+"""Why a job does not run any more: dead letters, and what only the log knows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from jobexec.models import DeadLetterJob, Incident, IncidentState, JobLog, LogState
+
+from ..targets.lookup import as_id
+from ..values.humanize import both, duration
+from . import suspended
+from .facts import Facts, Reason, iso
+
+
+def dead(facts: Facts) -> list[Reason]:
+    """A dead letter waits for a person; what else would keep it when it is requeued."""
+    job = facts.job
+    assert isinstance(job, DeadLetterJob)
+    incident = Incident.objects.using(facts.using).filter(job_id=job.pk, state=IncidentState.OPEN).first()
+    text = ngettext(
+        "It is a dead letter since %(since)s, after %(attempts)d attempt, and waits for a person: %(exception)s",
+        "It is a dead letter since %(since)s, after %(attempts)d attempts, and waits for a person: %(exception)s",
+        job.attempts,
+    )
+    exception = job.exception_message or _("no exception is recorded")
+    values = {"since": facts.said(job.died_at), "attempts": job.attempts, "exception": exception}
+    details = {
+        "died_at": iso(job.died_at),
+        "attempts": job.attempts,
+        "exception": job.exception_message,
+        "fingerprint": job.fingerprint,
+        "incident": str(incident.pk) if incident else None,
+        "annotation": incident.annotation if incident else "",
+    }
+    reasons = [Reason("dead_letter", text % values, details)]
+    if incident is not None and incident.annotation:
+        said = _("Somebody has noted: %(annotation)s") % {"annotation": incident.annotation}
+        reasons.append(Reason("annotation", said, {"incident": str(incident.pk), "annotation": incident.annotation}))
+    return [*reasons, *suspended.covering(facts), *suspended.planned(facts)]
+
+
+def gone(id: UUID | str, using: str, now: datetime) -> list[Reason]:
+    """A job that is in no table: what the log says of its end."""
+    wanted = as_id(id)
+    if wanted is None:
+        text = _("“%(id)s” is the id of no job: expected a UUID.") % {"id": id}
+        return [Reason("not_found", text, {"id": str(id)})]
+    entry = JobLog.objects.using(using).filter(job_id=wanted).order_by("-timestamp", "-pk").first()
+    if entry is None:
+        text = _("There is no such job in any table, and the log knows none: it never existed, or its log is gone.")
+        return [Reason("not_found", text, {"id": str(wanted)})]
+    return [_over(entry, now)]
+
+
+def _over(entry: JobLog, now: datetime) -> Reason:
+    code, text = _end(entry.state)
+    values = {"when": both(entry.timestamp, now), "attempt": entry.attempt, "node": entry.node or "?"}
+    values |= {"duration": duration(entry.duration), "exception": entry.exception_message}
+    details = {
+        "log": entry.pk,
+        "state": entry.state,
+        "timestamp": iso(entry.timestamp),
+        "handler": entry.handler_type,
+        "attempt": entry.attempt,
+        "node": entry.node,
+        "duration_seconds": entry.duration,
+        "exception": entry.exception_message,
+    }
+    return Reason(code, text % values, details)
+
+
+def _end(state: str) -> tuple[str, str]:
+    """The code and the text for a job whose last log entry has this state."""
+    if state == LogState.SUCCESSFUL:
+        return "done", _("It is done: attempt %(attempt)d succeeded on %(when)s on node %(node)s, in %(duration)s.")
+    if state == LogState.DELETED:
+        return "deleted", _("Somebody deleted it on %(when)s.")
+    if state == LogState.CANCELLED:
+        return "cancelled", _("It was cancelled on %(when)s.")
+    if state == LogState.FAILED:
+        return "gone", _("It is in no table. The log ends with attempt %(attempt)d, failed on %(when)s: %(exception)s")
+    return "gone", _("It is in no table. The log ends with its creation on %(when)s: it does not record how jobs end.")

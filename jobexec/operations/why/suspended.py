@@ -1,0 +1,87 @@
+"""What suspends a job, or is going to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from jobexec.models import AbstractJob, Scope, SuspendedJob, Suspension
+
+from .facts import Facts, Reason, iso
+
+
+def in_force(facts: Facts) -> list[Reason]:
+    """Why a job is suspended, or is to be moved to the suspended ones."""
+    found = [*_by_itself(facts.job), *covering(facts)]
+    if not found and isinstance(facts.job, SuspendedJob):
+        text = _("Nothing suspends it any more: a living node activates it at its next look at the suspensions.")
+        return [Reason("activating", text, {"suspended_at": iso(facts.job.suspended_at)})]
+    return found
+
+
+def _by_itself(job: AbstractJob) -> list[Reason]:
+    if not job.suspend_requested:
+        return []
+    text = _("It is suspended by itself: somebody has suspended this very job, without an end.")
+    return [Reason("suspended", text, {"suspended_at": iso(getattr(job, "suspended_at", None))})]
+
+
+def covering(facts: Facts) -> list[Reason]:
+    """The suspensions in force that cover the job, the narrowest first."""
+    return [_covered(facts, each) for each in _ordered(facts) if each.in_force(facts.now)]
+
+
+def planned(facts: Facts) -> list[Reason]:
+    """The suspensions that are going to cover it."""
+    return [_planned(facts, each) for each in _ordered(facts) if not each.begun(facts.now)]
+
+
+def _ordered(facts: Facts) -> list[Suspension]:
+    return sorted(facts.suspensions, key=lambda each: Scope.values.index(each.scope))
+
+
+def _covered(facts: Facts, suspension: Suspension) -> Reason:
+    own, ends = suspension.scope == Scope.JOB, suspension.activate_time is not None
+    if own and ends:
+        text = _("It is suspended by itself since %(since)s, until %(until)s.")
+    elif own:
+        text = _("It is suspended by itself since %(since)s, without an end.")
+    elif ends:
+        text = _("Its %(scope)s %(value)s is suspended since %(since)s, until %(until)s.")
+    else:
+        text = _("Its %(scope)s %(value)s is suspended since %(since)s, without an end.")
+    return Reason("suspended" if own else "suspended_by_scope", text % _values(facts, suspension), _details(suspension))
+
+
+def _planned(facts: Facts, suspension: Suspension) -> Reason:
+    own, ends = suspension.scope == Scope.JOB, suspension.activate_time is not None
+    if own and ends:
+        text = _("It is going to be suspended by itself on %(since)s, until %(until)s.")
+    elif own:
+        text = _("It is going to be suspended by itself on %(since)s, without an end.")
+    elif ends:
+        text = _("Its %(scope)s %(value)s is going to be suspended on %(since)s, until %(until)s.")
+    else:
+        text = _("Its %(scope)s %(value)s is going to be suspended on %(since)s, without an end.")
+    return Reason("suspension_planned", text % _values(facts, suspension), _details(suspension))
+
+
+def _values(facts: Facts, suspension: Suspension) -> dict[str, Any]:
+    until = suspension.activate_time
+    return {
+        "scope": suspension.get_scope_display(),
+        "value": suspension.shown_value,
+        "since": facts.said(suspension.suspend_time or suspension.create_time),
+        "until": facts.said(until) if until else "?",
+    }
+
+
+def _details(suspension: Suspension) -> dict[str, Any]:
+    return {
+        "suspension": suspension.pk,
+        "scope": suspension.scope,
+        "value": suspension.value,
+        "since": iso(suspension.suspend_time or suspension.create_time),
+        "until": iso(suspension.activate_time),
+    }

@@ -1,0 +1,43 @@
+"""Whether the nodes have as many jobs of a tenant as they may."""
+
+from __future__ import annotations
+
+from django.db.models import Count, Q
+from django.utils.translation import gettext as _
+
+from jobexec.conf import get_settings
+from jobexec.models import Job
+
+from ..reports.counts import COUNT_LIMIT
+from ..values.tenant_room import TenantRoom
+from .facts import Facts, Reason
+
+
+def reasons(facts: Facts) -> list[Reason]:
+    """That each node which takes the job has no room for its tenant, by TENANT_CONCURRENCY in the settings here."""
+    tenant, concurrency = facts.job.tenant_id, get_settings().tenant_concurrency
+    limit = TenantRoom(concurrency, {}).limit(tenant) if concurrency else None
+    if limit is None or not facts.takers:
+        return []
+    found = _in_hand(facts, tenant)
+    if any(count < limit for count in found):
+        return []
+    nodes = [{"node": node.name, "in_hand": count} for node, count in zip(facts.takers, found, strict=True)]
+    shown = ", ".join(f"{each['node']}: {each['in_hand']}" for each in nodes)
+    values = {"tenant": tenant, "limit": limit, "nodes": shown}
+    text = _(
+        "Its tenant %(tenant)s is at its limit on every node that takes it (%(nodes)s): TENANT_CONCURRENCY in the "
+        "settings here allows %(limit)d on each."
+    )
+    return [Reason("tenant_at_limit", text % values, {"tenant": tenant, "limit": limit, "nodes": nodes})]
+
+
+def _in_hand(facts: Facts, tenant: str) -> list[int]:
+    """How many jobs of the tenant each of the takers has, among the oldest; what a node holds is old, as a rule.
+
+    No index leads to what a node holds, so that is the least that there are.
+    """
+    rows = Job.objects.using(facts.using).order_by("pk")[:COUNT_LIMIT]
+    held = [Q(lock_owner=node.lock_owner, tenant_id=tenant) for node in facts.takers]
+    counts = rows.aggregate(**{f"node{at}": Count("pk", filter=each) for at, each in enumerate(held)})
+    return [counts[f"node{at}"] for at in range(len(held))]
