@@ -21,10 +21,10 @@ from jobexec import conf
 from jobexec.broker.connection import BrokerMissing, kombu
 from jobexec.conf import EngineSettings, Settings
 from jobexec.exceptions import InvalidRetryPlan
-from jobexec.executor.connection_count import ordinary_connections, pool_size
 from jobexec.handlers.registry import OWN, all_handlers
 from jobexec.handlers.schedules import databases
 from jobexec.retry import RetryPlan
+from jobexec.runtime.connection_count import ordinary_connections, pool_size
 
 TAG = "jobexec"
 SUPPORTED = {"postgresql": "PostgreSQL", "mysql": "MariaDB or MySQL", "sqlite": "SQLite"}

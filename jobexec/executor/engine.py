@@ -16,27 +16,27 @@ from jobexec.operations.maintenance.heartbeat_probes import (
 from jobexec.operations.notify.wake import EVERYTHING, HISTORY, JOBS, SCHEDULES, TIMERS, add_listener, remove_listener
 from jobexec.operations.values.acquired_job import AcquiredJob
 
-from .acquisition import JobAcquisition
-from .broker_acquisition import BrokerAcquisition
-from .broker_consumer import BrokerConsumer
-from .cleanup import HistoryCleanup
-from .commits import CommitWatch, can_watch
-from .connection_count import can_listen
-from .heartbeat import Heartbeat
-from .history import HistoryWriting
-from .listener import Listener
-from .meter_writing import MeterWriting
-from .monitor import Monitor
-from .node import Node
-from .pool import Pool
-from .recovery import Recovery
-from .running import RunningJobs
-from .service import Deadline, Loop, Service
-from .settlement import Settlement
-from .solitary import Held, SolitaryAcquisition
-from .suspensions import SuspensionSweep
-from .tenants import Tenants
-from .timers import TimerAcquisition
+from ..runtime.connection_count import can_listen
+from ..runtime.notifications import Listener
+from ..runtime.threads import Deadline, Loop, Service
+from .loops.acquisition import JobAcquisition
+from .loops.broker_acquisition import BrokerAcquisition
+from .loops.broker_consumer import BrokerConsumer
+from .loops.cleanup import HistoryCleanup
+from .loops.commits import CommitWatch, can_watch
+from .loops.heartbeat import Heartbeat
+from .loops.history import HistoryWriting
+from .loops.meter_writing import MeterWriting
+from .loops.monitor import Monitor
+from .loops.recovery import Recovery
+from .loops.settlement import Settlement
+from .loops.solitary import Held, SolitaryAcquisition
+from .loops.suspensions import SuspensionSweep
+from .loops.tenants import Tenants
+from .loops.timers import TimerAcquisition
+from .nodes.node import Node
+from .pool.pool import Pool
+from .run.running import RunningJobs
 
 
 class Engine(Service):

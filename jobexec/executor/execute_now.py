@@ -32,12 +32,12 @@ from jobexec.operations.values.failure import Failure
 from jobexec.operations.values.log_fields import log_fields
 from jobexec.operations.values.run import Run
 
-from .execution import failure_of, run_handler
-from .meter_writing import write_counted
-from .meters import Meters
-from .outcomes import Outcome, complete_alone, tell_finished
-from .redacted import redacted, without_secrets
-from .spans import end_span
+from .loops.meter_writing import write_counted
+from .nodes.meters import Meters
+from .run.execution import failure_of, run_handler
+from .run.outcomes import Outcome, complete_alone, tell_finished
+from .run.redacted import redacted, without_secrets
+from .run.spans import end_span
 
 logger = logging.getLogger("jobexec.execution")
 

@@ -15,17 +15,17 @@ from jobexec.operations.settle.release import release_jobs
 from jobexec.operations.sql.locks import is_single_writer
 from jobexec.operations.values.acquired_job import AcquiredJob
 
-from .acquisition import JobAcquisition
+from ..runtime.threads import Deadline, Service, call_in_thread
+from .async_worker.worker import AsyncLane
 from .engine import Engine
-from .execution import execute_batch
-from .lane import AsyncLane
-from .outcomes import Outcome
-from .pool import Pool
-from .running import RunningJobs
-from .service import Deadline, Service, call_in_thread
-from .shares import Batch
-from .solitary import Held, Solitude
-from .timeouts import Timeouts
+from .loops.acquisition import JobAcquisition
+from .loops.solitary import Held, Solitude
+from .loops.timeouts import Timeouts
+from .pool.fair_queue import Batch
+from .pool.pool import Pool
+from .run.execution import execute_batch
+from .run.outcomes import Outcome
+from .run.running import RunningJobs
 
 logger = logging.getLogger("jobexec.executor")
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db import InterfaceError, OperationalError
 
 from jobexec import clock
-from jobexec.executor.outcomes import Outcome, unreachable, write, write_alone
+from jobexec.executor.run.outcomes import Outcome, unreachable, write, write_alone
 from jobexec.handlers.base import JobHandler
 from jobexec.handlers.context import JobContext
 from jobexec.operations.settle.release import release_jobs

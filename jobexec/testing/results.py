@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import UUID
 
-from jobexec.executor.outcomes import Outcome
+from jobexec.executor.run.outcomes import Outcome
 from jobexec.models import AbstractJob, DeadLetterJob
 from jobexec.operations.values.acquired_job import AcquiredJob
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from jobexec import clock
 from jobexec.exceptions import HandlerNotFound
-from jobexec.executor.execution import failure_of
+from jobexec.executor.run.execution import failure_of
 from jobexec.handlers.registry import get_history_handler, known_names
 from jobexec.handlers.schedules import declarations
 from jobexec.operations.maintenance.history_jobs import HistoryRecord, next_history_date, write_history

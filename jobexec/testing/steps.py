@@ -14,8 +14,8 @@ from django.db.transaction import TransactionManagementError
 from jobexec import clock, signals, tracing
 from jobexec.conf import get_settings
 from jobexec.exceptions import JobCancelled, RetryAt, RetryIn
-from jobexec.executor.execution import caught, ended, hand_on, run_handler
-from jobexec.executor.outcomes import Outcome
+from jobexec.executor.run.execution import caught, ended, hand_on, run_handler
+from jobexec.executor.run.outcomes import Outcome
 from jobexec.handlers.registry import get_handler
 from jobexec.identifiers import uuid7
 from jobexec.models import ExecutorNode, Job

@@ -14,9 +14,9 @@ from jobexec.backends.compat import (
     task_backends,
     task_finished,
 )
-from jobexec.executor.execution import execute_batch
-from jobexec.executor.service import call_in_thread
+from jobexec.executor.run.execution import execute_batch
 from jobexec.models import TaskResult, TimerJob
+from jobexec.runtime.threads import call_in_thread
 from tests.support.executor import Host, run_one
 from tests.support.factories import acquire
 from tests.support.waiting import TIMEOUT

@@ -8,7 +8,7 @@ from jobexec import schedule
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidSchedule
-from jobexec.executor.node import Node
+from jobexec.executor.nodes.node import Node
 from jobexec.handlers import registry
 from jobexec.handlers.schedules import declare
 from jobexec.models import Job, Schedule

@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from jobexec import clock
-from jobexec.executor import execution, job_executor, node, recovery
+from jobexec.executor import job_executor
+from jobexec.executor.loops import recovery
+from jobexec.executor.nodes import node
+from jobexec.executor.run import execution
 from jobexec.models import ExecutorNode, Job, NodeState, ResultStatus, ScheduleFiring
 from jobexec.operations.acquire import acquire
 from jobexec.operations.acquire import candidates as page

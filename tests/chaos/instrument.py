@@ -7,7 +7,7 @@ from functools import partial, wraps
 from typing import Any
 
 from jobexec import clock, signals
-from jobexec.executor import settlement
+from jobexec.executor.loops import settlement
 from jobexec.handlers.schedules import HandlerJobs
 from jobexec.operations.enqueue.create import Pattern
 from jobexec.operations.nodes import leases

@@ -10,7 +10,7 @@ import pytest
 from jobexec import job
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
-from jobexec.executor.node import Node
+from jobexec.executor.nodes.node import Node
 from jobexec.handlers import registry
 from jobexec.models import Job, Schedule
 from jobexec.operations.schedules.manage import upcoming

@@ -4,8 +4,8 @@ import pytest
 
 from jobexec import clock
 from jobexec.broker.publisher import close_publishers
-from jobexec.executor import acquisition
 from jobexec.executor.job_executor import JobExecutor
+from jobexec.executor.loops import acquisition
 from tests.support import brokers
 from tests.support.waiting import threads, until
 

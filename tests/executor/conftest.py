@@ -5,10 +5,10 @@ from django.db import connections
 
 from jobexec import clock
 from jobexec.conf import get_settings
-from jobexec.executor import settlement
 from jobexec.executor.job_executor import JobExecutor
-from jobexec.executor.node import Node
-from jobexec.executor.settlement import Settlement
+from jobexec.executor.loops import settlement
+from jobexec.executor.loops.settlement import Settlement
+from jobexec.executor.nodes.node import Node
 from tests.support.factories import acquire, make_job
 from tests.support.waiting import TIMEOUT, threads, until
 

@@ -8,10 +8,10 @@ from django.db import OperationalError
 from jobexec import signals
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
-from jobexec.executor import acquisition as module
-from jobexec.executor.acquisition import JobAcquisition
-from jobexec.executor.node import Node
-from jobexec.executor.pool import Pool
+from jobexec.executor.loops import acquisition as module
+from jobexec.executor.loops.acquisition import JobAcquisition
+from jobexec.executor.nodes.node import Node
+from jobexec.executor.pool.pool import Pool
 from jobexec.models import ExclusiveLock, Job
 from jobexec.operations.acquire.acquire import acquire_jobs
 from jobexec.operations.acquire.cursor import Walk

@@ -8,9 +8,9 @@ from django.db import OperationalError, transaction
 
 from jobexec.clock import FrozenClock
 from jobexec.exceptions import LockLost
-from jobexec.executor import execution
-from jobexec.executor.service import call_in_thread
+from jobexec.executor.run import execution
 from jobexec.models import DeadLetterJob, ExclusiveLock, Job, TimerJob
+from jobexec.runtime.threads import call_in_thread
 from tests.support.executor import Host, run_one
 from tests.support.factories import acquire, make_job, tables_of
 from tests.support.waiting import TIMEOUT

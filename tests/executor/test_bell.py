@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from jobexec.executor import bell as bells
-from jobexec.executor.bell import Bell
+from jobexec.runtime import wake_up as bells
+from jobexec.runtime.wake_up import Bell
 from tests.support.waiting import TIMEOUT, until
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from jobexec.clock import FrozenClock
-from jobexec.executor.boarding import Boarding
+from jobexec.executor.pool.async_admission import Boarding
 
 SYNC, ASYNC = "tests.sync", "tests.async"
 

@@ -7,7 +7,7 @@ import pytest
 
 from jobexec.broker.message import HIGH, LOW, NORMAL
 from jobexec.clock import FrozenClock
-from jobexec.executor.broker_inbox import TRIES, Inbox
+from jobexec.executor.loops.broker_inbox import TRIES, Inbox
 
 IDS = [UUID(int=number) for number in range(9)]
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from jobexec.broker.publisher import publisher
-from jobexec.executor.broker_consumer import BrokerConsumer
+from jobexec.executor.loops.broker_consumer import BrokerConsumer
 from jobexec.models import Job
 from jobexec.operations import create_jobs
 from tests.executor.broker_bed import *  # noqa: F403
@@ -65,7 +65,7 @@ def test_a_full_node_gives_back_what_it_cannot_take(alias, broker, start, gate):
 
 
 def test_a_node_that_stops_gives_prefetched_messages_back(alias, broker, start, gate, monkeypatch):
-    monkeypatch.setattr("jobexec.executor.broker_consumer.PATIENCE", 3600)
+    monkeypatch.setattr("jobexec.executor.loops.broker_consumer.PATIENCE", 3600)
     executor = start(**SMALL)
     inbox = executor.engines[alias].consumer.inbox
     ids = one_by_one(alias, 8)

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from jobexec.executor.banner import banner
+from jobexec.executor.process.banner import banner
 from tests.support.executor import all_gone
 from tests.support.factories import make_job
 from tests.support.waiting import until

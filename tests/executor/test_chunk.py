@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobexec.executor.chunk import Chunk
+from jobexec.executor.pool.chunk import Chunk
 from tests.support.waiting import TIMEOUT
 
 

@@ -10,14 +10,14 @@ from django.db import connections, transaction
 from jobexec import clock
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
-from jobexec.executor import cleanup
-from jobexec.executor.cleanup import HistoryCleanup
-from jobexec.executor.node import Node
-from jobexec.executor.service import call_in_thread
+from jobexec.executor.loops import cleanup
+from jobexec.executor.loops.cleanup import HistoryCleanup
+from jobexec.executor.nodes.node import Node
 from jobexec.models import AcquisitionLock, JobLog, LogState
 from jobexec.operations import clean_up_history
 from jobexec.operations.maintenance.cleanup import Cleanup
 from jobexec.operations.nodes.leases import declare_dead
+from jobexec.runtime.threads import call_in_thread
 from tests.support.waiting import TIMEOUT, until
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -12,12 +12,12 @@ from django.db import connections
 
 from jobexec import clock
 from jobexec.conf import get_settings
-from jobexec.executor import commits
-from jobexec.executor.commits import CommitWatch, can_watch
-from jobexec.executor.node import Node
-from jobexec.executor.service import call_in_thread
+from jobexec.executor.loops import commits
+from jobexec.executor.loops.commits import CommitWatch, can_watch
+from jobexec.executor.nodes.node import Node
 from jobexec.models import Job
 from jobexec.operations.notify.wake import EVERYTHING, JOBS, TIMERS, remove_listener
+from jobexec.runtime.threads import call_in_thread
 from tests.support.executor import all_gone
 from tests.support.factories import acquire, make_job
 from tests.support.rerouted import rerouted

@@ -10,18 +10,18 @@ from django.core.management import call_command
 from django.db import connections
 
 from jobexec.conf import get_settings
-from jobexec.executor import preflight
-from jobexec.executor.connection_count import (
+from jobexec.executor.job_executor import JobExecutor
+from jobexec.executor.process import preflight
+from jobexec.executor.process.until_empty import UntilEmpty
+from jobexec.management.commands import runjobexecutor
+from jobexec.runtime.connection_count import (
     LOOPS,
     connections_by_alias,
     connections_needed,
     ordinary_connections,
     pool_size,
 )
-from jobexec.executor.job_executor import JobExecutor
-from jobexec.executor.progress import UntilEmpty
-from jobexec.executor.service import call_in_thread
-from jobexec.management.commands import runjobexecutor
+from jobexec.runtime.threads import call_in_thread
 from tests.support.factories import make_job
 from tests.support.threads import TIMEOUT, clients
 from tests.support.waiting import passed, threads, until

@@ -5,10 +5,10 @@ import threading
 import pytest
 from django.db import connections, transaction
 
-from jobexec.executor import connections as ours
-from jobexec.executor import pool as pool_module
-from jobexec.executor.connections import refresh_connections, rest_connections
-from jobexec.executor.service import Loop, call_in_thread
+from jobexec.executor.pool import pool as pool_module
+from jobexec.runtime import connections as ours
+from jobexec.runtime.connections import refresh_connections, rest_connections
+from jobexec.runtime.threads import Loop, call_in_thread
 from tests.support.factories import make_job
 from tests.support.waiting import TIMEOUT, until
 
@@ -190,7 +190,7 @@ def test_idle_workers_let_go_of_their_connections_unless_told_to_keep_them(
     address(CONN_MAX_AGE=age)
     monkeypatch.setattr(pool_module, "_IDLE_SECONDS", 0.05)
     turns, wrappers = [], []
-    monkeypatch.setattr("jobexec.executor.connections.rest_connections", lambda: (rest_connections(), turns.append(1)))
+    monkeypatch.setattr("jobexec.runtime.connections.rest_connections", lambda: (rest_connections(), turns.append(1)))
 
     def use():
         connections[alias].ensure_connection()

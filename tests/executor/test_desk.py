@@ -6,7 +6,7 @@ import pytest
 from django.db import connections, transaction
 from django.db.transaction import TransactionManagementError
 
-from jobexec.executor.desk import Desk
+from jobexec.executor.async_worker.database_thread import Desk
 from tests.support.waiting import TIMEOUT, passed, threads, until
 
 
@@ -62,7 +62,7 @@ def test_a_transaction_left_open_is_rolled_back_and_its_call_fails(alias, desk):
 
 @pytest.mark.transactional
 def test_an_idle_thread_closes_its_connections(alias, desk, monkeypatch):
-    monkeypatch.setattr("jobexec.executor.desk._IDLE_SECONDS", 0.01)
+    monkeypatch.setattr("jobexec.executor.async_worker.database_thread._IDLE_SECONDS", 0.01)
     seen = []
 
     def use():

@@ -5,8 +5,8 @@ import threading
 import pytest
 from django.db import connections
 
-from jobexec.executor import acquisition
 from jobexec.executor.job_executor import JobExecutor
+from jobexec.executor.loops import acquisition
 from jobexec.models import ExecutorNode, Job
 from jobexec.operations.acquire.acquire import acquire_jobs
 from tests.support import databases

@@ -230,7 +230,7 @@ def test_a_result_that_is_not_json_is_no_failure(alias, handle):
 
 def test_a_log_filter_that_fails_costs_nothing(alias, handle, monkeypatch):
     handle(lambda: None, name="tests.nothing")
-    monkeypatch.setattr("jobexec.executor.execution._log", lambda *args: 1 / 0)
+    monkeypatch.setattr("jobexec.executor.run.execution._log", lambda *args: 1 / 0)
     make_job(alias, handler_type="tests.nothing")
     run_one(alias)
     assert tables_of(alias) == {}

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from jobexec.executor.external_alert import ExternalAlert
-from jobexec.executor.recovery import Recovery
+from jobexec.executor.loops.external_alert import ExternalAlert
+from jobexec.executor.loops.recovery import Recovery
 from jobexec.models import ExternalWorker, ExternalWorkerJob
 from jobexec.operations.values.ranking import rank
 from tests.support.factories import make_row
@@ -67,7 +67,7 @@ def test_it_is_told_again_when_a_worker_has_come_and_gone(alias, alert, frozen, 
 
 def test_it_looks_seldom(alert, frozen, monkeypatch):  # noqa: F811
     looks = []
-    monkeypatch.setattr("jobexec.executor.external_alert.types_without_worker", lambda *_: looks.append(1) or [])
+    monkeypatch.setattr("jobexec.executor.loops.external_alert.types_without_worker", lambda *_: looks.append(1) or [])
     for _ in range(20):
         alert.look()
         frozen.tick(MINUTE)

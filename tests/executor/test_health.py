@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from jobexec.clock import FrozenClock
-from jobexec.executor import health as module
-from jobexec.executor.health import Health, Reporter
-from jobexec.executor.shutdown import EXIT_DRAINED, EXIT_RECYCLED, Shutdown, serve
+from jobexec.executor.process import health as module
+from jobexec.executor.process.health import Health, Reporter
+from jobexec.executor.process.shutdown import EXIT_DRAINED, EXIT_RECYCLED, Shutdown, serve
 from jobexec.models import ExecutorNode
 from tests.support.factories import make_job
 from tests.support.threads import finish, start

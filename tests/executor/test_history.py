@@ -11,15 +11,15 @@ from jobexec import HistoryRecord, history_handler, record_history
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
 from jobexec.exceptions import DuplicateHandler, HandlerNotFound, InvalidJob
-from jobexec.executor.history import HistoryWriting
 from jobexec.executor.job_executor import JobExecutor
-from jobexec.executor.node import Node
-from jobexec.executor.service import call_in_thread
+from jobexec.executor.loops.history import HistoryWriting
+from jobexec.executor.nodes.node import Node
 from jobexec.handlers import registry
 from jobexec.models import DeadLetterJob, HistoryJob
 from jobexec.operations import requeue
 from jobexec.operations.notify.wake import EVERYTHING, HISTORY, JOBS, TIMERS
 from jobexec.operations.pending import pending
+from jobexec.runtime.threads import call_in_thread
 from tests.support.factories import make_job
 from tests.support.waiting import TIMEOUT, passed, until
 
@@ -114,7 +114,7 @@ def test_sleeps_until_the_next_one_is_due(alias, loop, frozen, django_assert_num
 
 
 def test_a_full_page_waits_for_nothing(alias, loop, monkeypatch):
-    monkeypatch.setattr("jobexec.executor.history._PAGE", 2)
+    monkeypatch.setattr("jobexec.executor.loops.history._PAGE", 2)
     for name in "abc":
         record_history("tests.audit", name, using=alias)
     assert loop.run_once() == 0.0

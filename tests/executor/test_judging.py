@@ -7,9 +7,9 @@ from django.db import OperationalError
 
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
-from jobexec.executor.judging import Judging
-from jobexec.executor.node import Node
-from jobexec.executor.recovery import Recovery
+from jobexec.executor.loops.recovery import Recovery
+from jobexec.executor.nodes.judging import Judging
+from jobexec.executor.nodes.node import Node
 from jobexec.models import ExecutorNode, Job, NodeState
 from jobexec.operations.nodes import leases
 from tests.support.factories import acquire, make_job

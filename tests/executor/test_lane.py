@@ -220,7 +220,7 @@ def test_one_that_goes_on_after_its_timeout_counts_once(alias, start, handle, ga
 
 
 def test_a_running_job_sees_that_it_is_cancelled_and_tells_its_progress(alias, start, handle, monkeypatch):
-    monkeypatch.setattr("jobexec.executor.monitor._INTERVAL", 0.02)
+    monkeypatch.setattr("jobexec.executor.loops.monitor._INTERVAL", 0.02)
     began = threading.Event()
 
     async def look(context):
@@ -240,8 +240,8 @@ def test_a_running_job_sees_that_it_is_cancelled_and_tells_its_progress(alias, s
 
 
 def test_who_holds_up_the_loop_is_named(alias, start, handle, monkeypatch, caplog):
-    monkeypatch.setattr("jobexec.executor.lane_watch._HELD_UP", 0.05)
-    monkeypatch.setattr("jobexec.executor.lane_watch._INTERVAL", 0.02)
+    monkeypatch.setattr("jobexec.executor.async_worker.watchdog._HELD_UP", 0.05)
+    monkeypatch.setattr("jobexec.executor.async_worker.watchdog._INTERVAL", 0.02)
     said = threading.Event()
 
     async def block():
@@ -274,7 +274,7 @@ class TestStop:
         assert not threads()
 
     def test_gives_back_those_that_do_not_and_those_that_have_not_begun(self, alias, start, gate, monkeypatch):
-        monkeypatch.setattr("jobexec.executor.pool._CANCEL_STOP", TIMEOUT)
+        monkeypatch.setattr("jobexec.executor.pool.pool._CANCEL_STOP", TIMEOUT)
         rows = [make_job(alias, handler_type="tests.wait", retries=5) for _ in range(5)]
         executor = start(ASYNC_JOBS=2)
         until(lambda: gate.now == 2 and executor.pool.load()["queued_jobs"])
@@ -286,7 +286,7 @@ class TestStop:
         assert set(left) == {(row.pk, None, 5, 0, 0) for row in rows}
 
     def test_leaves_to_recovery_what_cannot_be_ended(self, alias, start, handle, monkeypatch):
-        monkeypatch.setattr("jobexec.executor.pool._CANCEL_STOP", 0.1)
+        monkeypatch.setattr("jobexec.executor.pool.pool._CANCEL_STOP", 0.1)
         began = threading.Event()
 
         async def stubborn():

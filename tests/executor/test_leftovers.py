@@ -11,10 +11,10 @@ from django.db import connections, transaction
 from django.db.backends.signals import connection_created
 from django.utils import timezone, translation
 
-from jobexec.executor.connections import doubt_connections, watch_sessions
-from jobexec.executor.execution import execute_batch
-from jobexec.executor.service import call_in_thread
+from jobexec.executor.run.execution import execute_batch
 from jobexec.models import Job, TimerJob
+from jobexec.runtime.connections import doubt_connections, watch_sessions
+from jobexec.runtime.threads import call_in_thread
 from tests.support.executor import Host
 from tests.support.factories import acquire, make_job, tables_of
 from tests.support.waiting import TIMEOUT

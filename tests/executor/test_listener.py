@@ -7,12 +7,12 @@ import pytest
 from django.db import connections, transaction
 
 from jobexec.conf import get_settings
-from jobexec.executor import service
-from jobexec.executor.bell import Bell
-from jobexec.executor.listener import Listener
-from jobexec.executor.node import Node
-from jobexec.executor.service import Loop
+from jobexec.executor.nodes.node import Node
 from jobexec.operations.notify.wake import CHANNEL
+from jobexec.runtime import threads as runtime_threads
+from jobexec.runtime.notifications import Listener
+from jobexec.runtime.threads import Loop
+from jobexec.runtime.wake_up import Bell
 from tests.support.factories import make_job
 from tests.support.waiting import TIMEOUT, passed, threads, until
 
@@ -32,7 +32,7 @@ class Waiter(Loop):
 
 @pytest.fixture
 def listener(alias, monkeypatch):
-    monkeypatch.setattr(service, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(runtime_threads, "_FIRST_PAUSE", 0.01)
     settings = get_settings()
     heard, contents = threading.Semaphore(0), []
 

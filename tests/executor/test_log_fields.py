@@ -104,8 +104,8 @@ def test_the_handlers_own_lines_have_them_too(alias, handle, caplog):
 
 
 def test_the_tenant_is_known_where_pages_bring_it(alias, handle, caplog):
-    from jobexec.executor.execution import execute_batch
-    from jobexec.executor.service import call_in_thread
+    from jobexec.executor.run.execution import execute_batch
+    from jobexec.runtime.threads import call_in_thread
 
     caplog.set_level(logging.INFO, "jobexec.execution")
     handle(lambda: None, name="tests.run")

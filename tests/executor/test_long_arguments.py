@@ -6,7 +6,7 @@ import string
 import pytest
 from django.db import OperationalError, connections
 
-from jobexec.executor.execution import execute_batch
+from jobexec.executor.run.execution import execute_batch
 from jobexec.models import Job
 from tests.support.executor import Host
 from tests.support.factories import acquire, make_job

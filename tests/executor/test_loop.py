@@ -5,9 +5,9 @@ import threading
 import pytest
 from django.db import connections
 
-from jobexec.executor import service
-from jobexec.executor.connections import close_connections, discard_broken_connections
-from jobexec.executor.service import Loop, call_in_thread
+from jobexec.runtime import threads as runtime_threads
+from jobexec.runtime.connections import close_connections, discard_broken_connections
+from jobexec.runtime.threads import Loop, call_in_thread
 from tests.support.waiting import TIMEOUT, passed, threads, until
 
 
@@ -58,8 +58,8 @@ def test_a_logging_filter_that_fails_ends_no_loop(loop, monkeypatch):
     def fail(record):
         raise RuntimeError("a filter of the project's")
 
-    monkeypatch.setattr(service, "_FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(service.logger, "filters", [fail])
+    monkeypatch.setattr(runtime_threads, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(runtime_threads.logger, "filters", [fail])
     loop.error, loop.wait = ValueError("no"), 0
     loop.start()
     until(lambda: loop.rounds > 2)
@@ -68,7 +68,7 @@ def test_a_logging_filter_that_fails_ends_no_loop(loop, monkeypatch):
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), KeyboardInterrupt()])
 def test_no_error_ends_a_loop_and_the_first_one_is_said(loop, error, monkeypatch, caplog):
-    monkeypatch.setattr(service, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(runtime_threads, "_FIRST_PAUSE", 0.001)
     loop.error, loop.wait = error, 0
     loop.start()
     until(lambda: loop.rounds >= 3)
@@ -81,7 +81,7 @@ def test_no_error_ends_a_loop_and_the_first_one_is_said(loop, error, monkeypatch
 
 
 def test_stopping_does_not_wait_for_the_pause_after_an_error(loop, monkeypatch):
-    monkeypatch.setattr(service, "_FIRST_PAUSE", TIMEOUT)
+    monkeypatch.setattr(runtime_threads, "_FIRST_PAUSE", TIMEOUT)
     loop.error = ValueError("no")
     loop.start()
     until(lambda: loop.rounds == 1)

@@ -10,13 +10,13 @@ from django.db import OperationalError, connections
 from jobexec import signals
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
-from jobexec.executor import acquisition
-from jobexec.executor.heartbeat import Heartbeat
 from jobexec.executor.job_executor import JobExecutor
-from jobexec.executor.node import Node
-from jobexec.executor.recovery import Recovery
-from jobexec.executor.suspensions import SuspensionSweep
-from jobexec.executor.timers import TimerAcquisition
+from jobexec.executor.loops import acquisition
+from jobexec.executor.loops.heartbeat import Heartbeat
+from jobexec.executor.loops.recovery import Recovery
+from jobexec.executor.loops.suspensions import SuspensionSweep
+from jobexec.executor.loops.timers import TimerAcquisition
+from jobexec.executor.nodes.node import Node
 from jobexec.models import ExecutorNode, Job, NodeState, SuspendedJob, TimerJob
 from jobexec.operations import suspend
 from jobexec.operations.nodes.leases import declare_dead
@@ -78,7 +78,7 @@ def test_a_due_date_that_cannot_be_read_hides_no_other(alias, node, frozen, text
 
 
 def test_a_full_page_of_timers_waits_for_nothing(alias, node, frozen, monkeypatch):
-    monkeypatch.setattr("jobexec.executor.timers._PAGE", 2)
+    monkeypatch.setattr("jobexec.executor.loops.timers._PAGE", 2)
     for _ in range(3):
         make_job(alias, due_date=NOW + timedelta(seconds=1))
     frozen.tick(1)
@@ -291,7 +291,7 @@ def test_suspensions_wait_exactly_until_the_next_one_begins_or_ends(alias, node,
 
 def test_a_sweep_that_meets_a_conflict_tries_again_soon_and_any_other_error_is_the_loops(alias, node, monkeypatch):
     loop, errors = SuspensionSweep(node), [OperationalError(1213, "Deadlock found"), OperationalError("gone")]
-    monkeypatch.setattr("jobexec.executor.suspensions.sweep_suspensions", lambda using: raise_(errors.pop(0)))
+    monkeypatch.setattr("jobexec.executor.loops.suspensions.sweep_suspensions", lambda using: raise_(errors.pop(0)))
     assert loop.run_once() == pytest.approx(0.1)
     with pytest.raises(OperationalError, match="gone"):
         loop.run_once()

@@ -10,13 +10,14 @@ from django.db import OperationalError
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
 from jobexec.exceptions import RetryIn
-from jobexec.executor import meter_writing, outcomes
 from jobexec.executor.execute_now import execute_now
-from jobexec.executor.meter_writing import MeterWriting
-from jobexec.executor.meters import MOST_GROUPS, Meters
-from jobexec.executor.node import Node
-from jobexec.executor.outcomes import Outcome
-from jobexec.executor.recovery import Recovery
+from jobexec.executor.loops import meter_writing
+from jobexec.executor.loops.meter_writing import MeterWriting
+from jobexec.executor.loops.recovery import Recovery
+from jobexec.executor.nodes.meters import MOST_GROUPS, Meters
+from jobexec.executor.nodes.node import Node
+from jobexec.executor.run import outcomes
+from jobexec.executor.run.outcomes import Outcome
 from jobexec.models import DeadLetterJob, FailureGroup, Job, MeterLog, TimerJob
 from jobexec.operations import cancel
 from jobexec.operations.nodes.leases import declare_dead

@@ -8,16 +8,16 @@ from django.db import connections
 
 from jobexec.conf import get_settings
 from jobexec.exceptions import NodeRefused
-from jobexec.executor import acquisition as module
-from jobexec.executor.banner import banner
-from jobexec.executor.connection_count import connections_needed
 from jobexec.executor.job_executor import JobExecutor
-from jobexec.executor.preflight import check_broker
-from jobexec.executor.progress import UntilEmpty
-from jobexec.executor.solitary import Held
+from jobexec.executor.loops import acquisition as module
+from jobexec.executor.loops.solitary import Held
+from jobexec.executor.process.banner import banner
+from jobexec.executor.process.preflight import check_broker
+from jobexec.executor.process.until_empty import UntilEmpty
 from jobexec.models import ExecutorNode, Job
 from jobexec.operations.acquire.acquire import acquire_jobs
 from jobexec.operations.notify.wake import remove_listener
+from jobexec.runtime.connection_count import connections_needed
 from tests.support.executor import all_gone
 from tests.support.factories import make_job
 from tests.support.waiting import TIMEOUT, passed, until

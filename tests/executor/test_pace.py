@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobexec.executor.pace import Pace
+from jobexec.executor.pool.throughput import Pace
 
 
 def paced(seconds, threads=10, jobs=1000):

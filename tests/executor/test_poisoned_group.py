@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from jobexec import clock
-from jobexec.executor.outcomes import Outcome
+from jobexec.executor.run.outcomes import Outcome
 from jobexec.models import DeadLetterJob, TimerJob
 from tests.support import forms
 from tests.support.factories import a_failure, a_run, make_job, tables_of

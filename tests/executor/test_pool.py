@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from jobexec.executor import pool as module
+from jobexec.executor.pool import pool as module
 from tests.support.executor import stop_all
 from tests.support.pool import Bench
 from tests.support.waiting import TIMEOUT, passed, threads, until
@@ -213,7 +213,7 @@ def test_can_be_started_again_while_a_thread_is_just_ending(bench, monkeypatch):
     b = bench(threads=1, queue_size=0)
     with monkeypatch.context() as patch:
         patch.setattr(module, "_WORKER_STOP", 0)
-        patch.setattr("jobexec.executor.service.close_connections", lambda: closing.wait(TIMEOUT))
+        patch.setattr("jobexec.runtime.threads.close_connections", lambda: closing.wait(TIMEOUT))
         assert b.pool.stop(0)
         until(lambda: not b.pool._places.staff)
         b.pool.start()

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from jobexec import clock
-from jobexec.executor import places
-from jobexec.executor import pool as module
-from jobexec.executor.chunk import Chunk
+from jobexec.executor.pool import pool as module
+from jobexec.executor.pool import work_queue
+from jobexec.executor.pool.chunk import Chunk
 from tests.support.executor import stop_all
 from tests.support.pool import Bench
 from tests.support.waiting import TIMEOUT, passed, threads, until
@@ -104,7 +104,7 @@ def test_what_is_held_up_takes_no_thread_that_is_kept_for_another_engine(bench):
     b.submit(*long)
     until(lambda: len(b.began) == 3, SOON)
     begun = clock.monotonic()
-    until(lambda: clock.monotonic() - begun > 2 * places.STALL)
+    until(lambda: clock.monotonic() - begun > 2 * work_queue.STALL)
     with b.pool._changed:
         assert b.pool._places._take_over() is None
     others = b.quick(20, using="other")
@@ -162,7 +162,7 @@ def test_stopping_before_a_thread_begins_what_it_has_taken_counts_it_once(bench,
             assert go.wait(TIMEOUT)
             return super().next()
 
-    monkeypatch.setattr(places, "Chunk", Slow)
+    monkeypatch.setattr(work_queue, "Chunk", Slow)
     b = bench(threads=1)
     batch = b.batch(lost_runs)
     b.submit(batch)
@@ -191,7 +191,7 @@ def test_what_runs_alone_shares_a_chunk_with_nobody(bench, monkeypatch):
             made.append((lone, list(batches)))
             super().__init__(batches, lone)
 
-    monkeypatch.setattr(places, "Chunk", Seen)
+    monkeypatch.setattr(work_queue, "Chunk", Seen)
     b = bench(threads=2)
     batches = [b.batch(number % 3) for number in range(60)]
     b.let_go(*batches)

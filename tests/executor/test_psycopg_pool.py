@@ -6,8 +6,8 @@ import pytest
 from django.db import connections, transaction
 
 from jobexec.conf import get_settings
-from jobexec.executor.connection_count import ordinary_connections
 from jobexec.models import Job, JobLog, TimerJob
+from jobexec.runtime.connection_count import ordinary_connections
 from tests.support.executor import all_gone
 from tests.support.factories import make_job
 from tests.support.rerouted import rerouted

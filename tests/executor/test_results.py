@@ -6,9 +6,9 @@ from django.db import connections, transaction
 
 from jobexec.exceptions import DoNotRetry
 from jobexec.executor.execute_now import execute_now
-from jobexec.executor.outcomes import Outcome, write, write_alone
-from jobexec.executor.running import RunningJobs
-from jobexec.executor.timeouts import Timeouts
+from jobexec.executor.loops.timeouts import Timeouts
+from jobexec.executor.run.outcomes import Outcome, write, write_alone
+from jobexec.executor.run.running import RunningJobs
 from jobexec.handlers.context import JobContext
 from jobexec.models import DeadLetterJob, Job, TaskResult, TimerJob
 from jobexec.operations import cancel

@@ -10,11 +10,11 @@ from jobexec import clock, job
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidSchedule
-from jobexec.executor import schedules as executor_schedules
 from jobexec.executor.engine import Engine
 from jobexec.executor.job_executor import JobExecutor
-from jobexec.executor.node import Node
-from jobexec.executor.timers import TimerAcquisition
+from jobexec.executor.loops import schedules as executor_schedules
+from jobexec.executor.loops.timers import TimerAcquisition
+from jobexec.executor.nodes.node import Node
 from jobexec.handlers import registry
 from jobexec.handlers.schedules import schedule
 from jobexec.models import Job, Schedule

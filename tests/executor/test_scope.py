@@ -5,7 +5,7 @@ import pytest
 from jobexec import clock
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
-from jobexec.executor.node import Node
+from jobexec.executor.nodes.node import Node
 from jobexec.models import ExecutorNode
 from jobexec.operations import acquire_jobs, deploy, register_deployment, release_jobs, unregister_deployment
 from tests.support.factories import LOCK_TIME, make_job

@@ -5,8 +5,8 @@ import threading
 import pytest
 from django.db import connections
 
-from jobexec.executor import settlement
-from jobexec.executor.outcomes import Outcome
+from jobexec.executor.loops import settlement
+from jobexec.executor.run.outcomes import Outcome
 from jobexec.models import Job, JobLog, TimerJob
 from tests.support.executor import all_gone
 from tests.support.factories import a_failure, a_run, tables_of
@@ -105,9 +105,7 @@ def test_a_failure_wakes_the_timers(alias, service, jobs):
 def test_an_idle_settlement_closes_its_connection(alias, service, jobs, monkeypatch):
     monkeypatch.setattr(settlement, "_IDLE_SECONDS", 0.01)
     closed = threading.Event()
-    monkeypatch.setattr(
-        "jobexec.executor.connections.rest_connections", lambda: (connections.close_all(), closed.set())
-    )
+    monkeypatch.setattr("jobexec.runtime.connections.rest_connections", lambda: (connections.close_all(), closed.set()))
     (work,) = jobs(1)
     service.start()
     assert service.settle(done(alias, work)) is True

@@ -6,8 +6,9 @@ import pytest
 from django.db import OperationalError
 
 from jobexec import signals
-from jobexec.executor import outcomes, settlement
-from jobexec.executor.outcomes import Outcome
+from jobexec.executor.loops import settlement
+from jobexec.executor.run import outcomes
+from jobexec.executor.run.outcomes import Outcome
 from jobexec.models import DeadLetterJob, Job, JobLog, TimerJob
 from tests.support.factories import a_failure, a_run, acquire, make_job, tables_of
 from tests.support.waiting import TIMEOUT, until

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobexec.executor import settlement as module
-from jobexec.executor.outcomes import Outcome
-from jobexec.executor.settlement import Settlement
+from jobexec.executor.loops import settlement as module
+from jobexec.executor.loops.settlement import Settlement
+from jobexec.executor.run.outcomes import Outcome
 from tests.support.executor import stop_all
 from tests.support.pool import Bench
 from tests.support.waiting import TIMEOUT, passed, threads, until

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobexec.executor.pace import Pace
-from jobexec.executor.shares import Shares, runs_alone
+from jobexec.executor.pool.fair_queue import Shares, runs_alone
+from jobexec.executor.pool.throughput import Pace
 
 
 def batch(using, size=1, lost_runs=0):

@@ -8,7 +8,7 @@ import pytest
 
 from jobexec import clock
 from jobexec.clock import FrozenClock
-from jobexec.executor.solitary import Held, Solitude
+from jobexec.executor.loops.solitary import Held, Solitude
 from jobexec.models import ExclusiveLock, Job
 from jobexec.operations import complete_jobs
 from jobexec.operations.settle.release import release_jobs

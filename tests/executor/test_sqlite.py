@@ -9,7 +9,7 @@ from django.db import connection as default_connection
 from django.db import connections
 from django.db.backends.signals import connection_created
 
-from jobexec.executor import settlement
+from jobexec.executor.loops import settlement
 from jobexec.models import ExecutorNode, Job, JobLog, NodeState
 from tests.support.executor import all_gone
 from tests.support.factories import make_job, tables_of

@@ -4,8 +4,8 @@ import traceback
 
 import pytest
 
-from jobexec.executor import stack
-from jobexec.executor.stack import stack_of
+from jobexec.executor.run import stack
+from jobexec.executor.run.stack import stack_of
 
 
 def deep(depth, error):

@@ -8,7 +8,7 @@ from django.db import OperationalError, connections, transaction
 
 from jobexec.exceptions import NodeRefused
 from jobexec.executor.job_executor import JobExecutor
-from jobexec.executor.node import Node
+from jobexec.executor.nodes.node import Node
 from jobexec.models import ExclusiveLock, ExecutorNode, Job
 from tests.support.executor import all_gone
 from tests.support.factories import make_job, tables_of

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobexec.conf import get_settings
-from jobexec.executor.strategy import AdaptivePolling, Backoff, Ladder, Round, Waiting, strategy_of
+from jobexec.executor.waiting import AdaptivePolling, Backoff, Ladder, Round, Waiting, strategy_of
 
 EMPTY, FULL = Round(10), Round(10, found=10, batches=10)
 FAILED = Round(10, found=10, batches=9, lock_failures=1)

@@ -12,8 +12,8 @@ from django.db import connections
 from jobexec import signals
 from jobexec.clock import FrozenClock
 from jobexec.exceptions import JobCancelled, JobTimeout
-from jobexec.executor.running import RunningJobs
-from jobexec.executor.timeouts import Timeouts
+from jobexec.executor.loops.timeouts import Timeouts
+from jobexec.executor.run.running import RunningJobs
 from jobexec.handlers.context import JobContext
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog, JobProgress, TimerJob
 from jobexec.operations import cancel
@@ -255,7 +255,7 @@ class TestExecutor:
 class TestMonitor:
     @pytest.fixture(autouse=True)
     def often(self, monkeypatch):
-        monkeypatch.setattr("jobexec.executor.monitor._INTERVAL", 0.02)
+        monkeypatch.setattr("jobexec.executor.loops.monitor._INTERVAL", 0.02)
 
     @pytest.mark.parametrize("ending", ["returns", "raises", "says so"])
     def test_a_running_job_sees_that_it_is_cancelled(self, alias, make_executor, handle, ending):
@@ -326,7 +326,7 @@ class TestMonitor:
 
     @pytest.mark.parametrize("atomic", [False, True])
     def test_one_that_its_sibling_cancels_never_begins(self, alias, make_executor, handle, atomic, monkeypatch):
-        monkeypatch.setattr("jobexec.executor.monitor._INTERVAL", TIMEOUT * 2)
+        monkeypatch.setattr("jobexec.executor.loops.monitor._INTERVAL", TIMEOUT * 2)
         rows, seen = [], []
 
         def first():

@@ -48,8 +48,8 @@ def of(span):
 
 def run_all(alias, host=None):
     """As an executor that traces: its scope is wide."""
-    from jobexec.executor.execution import execute_batch
-    from jobexec.executor.service import call_in_thread
+    from jobexec.executor.run.execution import execute_batch
+    from jobexec.runtime.threads import call_in_thread
 
     jobs = acquire_jobs(alias, "one", 99, Scope(wide=True), lock_time=LOCK_TIME).jobs
     host = host or Host()
@@ -207,7 +207,7 @@ def test_an_executor_traces_threads_and_the_lane(alias, spans, handle, make_exec
 
 @pytest.mark.transactional
 def test_an_async_job_that_is_given_back_ends_its_span(alias, spans, handle, make_executor, monkeypatch):
-    monkeypatch.setattr("jobexec.executor.pool._CANCEL_STOP", TIMEOUT)
+    monkeypatch.setattr("jobexec.executor.pool.pool._CANCEL_STOP", TIMEOUT)
     gate = Gate()
     handle(gate.passed, name="tests.wait").using(database=alias).enqueue()
     executor = make_executor(GRACE_PERIOD=0)

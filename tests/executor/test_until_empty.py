@@ -8,9 +8,9 @@ from django.db import InterfaceError, OperationalError
 
 import jobexec
 from jobexec import clock
-from jobexec.executor import progress
-from jobexec.executor.banner import banner
-from jobexec.executor.progress import UntilEmpty
+from jobexec.executor.process import until_empty
+from jobexec.executor.process.banner import banner
+from jobexec.executor.process.until_empty import UntilEmpty
 from jobexec.models import TimerJob
 from tests.support.factories import make_job
 from tests.support.waiting import TIMEOUT, until
@@ -87,7 +87,7 @@ def test_a_database_that_is_away_is_waited_for(alias, executor, monkeypatch, err
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(progress, "pending", fail)
+        patch.setattr(until_empty, "pending", fail)
         assert not over()
     assert over()
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from django.db import connections
 
-from jobexec.executor.strategy import Ladder, Round
+from jobexec.executor.waiting import Ladder, Round
 from jobexec.management.bench.cluster import fill, work_of
 from jobexec.management.bench.cluster_node import sleeping_job
 from jobexec.management.bench.cluster_report import ClusterReport

@@ -9,7 +9,7 @@ from django.db import IntegrityError, connections, transaction
 from jobexec import DoNotRetry, InvalidJob, record_history
 from jobexec.exceptions import HandlerNotFound, JobNotFound
 from jobexec.executor.execute_now import execute_now
-from jobexec.executor.execution import failure_of
+from jobexec.executor.run.execution import failure_of
 from jobexec.models import DeadLetterJob, HistoryJob, Incident, Job, JobLog, JobType, LogState
 from jobexec.operations import delete_jobs, find_job, requeue, retry_now, set_due_date, set_retries
 from jobexec.operations.maintenance.history_jobs import next_history_date, write_history

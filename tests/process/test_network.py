@@ -9,10 +9,10 @@ from django.db import connections
 
 from demo_project.bookings.models import Booking
 from jobexec.conf import get_settings
-from jobexec.executor import listener
-from jobexec.executor.bell import Bell
-from jobexec.executor.node import Node
+from jobexec.executor.nodes.node import Node
 from jobexec.models import ExclusiveLock, ExecutorNode, Job, JobLog
+from jobexec.runtime import notifications
+from jobexec.runtime.wake_up import Bell
 from tests.support import processes
 from tests.support.executor import all_gone
 from tests.support.namespaces import SERVER, network
@@ -115,11 +115,15 @@ def test_a_node_that_was_cut_off_finishes_nothing_that_another_has_taken_over(al
 
 def test_who_listens_notices_by_itself_that_the_network_is_dead(alias, monkeypatch):
     # No OPTIONS help here. The probes of the system are the listener's own, only sooner.
-    assert {"keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout"} <= set(listener._PATIENCE)
-    monkeypatch.setattr(listener, "_PATIENCE", PATIENCE)
+    assert {"keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout"} <= set(
+        notifications._PATIENCE
+    )
+    monkeypatch.setattr(notifications, "_PATIENCE", PATIENCE)
     settings = get_settings()
     heard = []
-    ear = listener.Listener(Node(settings, settings.engine(alias), dict), lambda content: (heard.append(1), bell.set()))
+    ear = notifications.Listener(
+        Node(settings, settings.engine(alias), dict), lambda content: (heard.append(1), bell.set())
+    )
     bell = Bell(ear)
 
     def listen():

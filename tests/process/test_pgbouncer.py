@@ -12,9 +12,8 @@ from django.db.backends.signals import connection_created
 
 from jobexec import clock, job
 from jobexec.conf import get_settings
-from jobexec.executor import preflight
-from jobexec.executor.connections import is_behind_pooler
 from jobexec.executor.job_executor import JobExecutor
+from jobexec.executor.process import preflight
 from jobexec.handlers import registry
 from jobexec.models import DeadLetterJob, ExecutorNode, Job, JobLog, SuspendedJob, TimerJob
 from jobexec.operations import activate, set_retries, suspend
@@ -24,6 +23,7 @@ from jobexec.operations.notify import wake
 from jobexec.operations.settle.complete import complete_jobs
 from jobexec.operations.settle.fail import fail_job
 from jobexec.operations.settle.recover import recover_node, release_owned
+from jobexec.runtime.connections import is_behind_pooler
 from tests.support import processes
 from tests.support.executor import all_gone
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_node, table_of, tables_of

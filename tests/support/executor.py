@@ -6,12 +6,12 @@ from typing import Any
 
 from django.db import connections
 
-from jobexec.executor.execution import execute_batch
-from jobexec.executor.outcomes import Outcome, write, write_alone
-from jobexec.executor.running import RunningJobs
-from jobexec.executor.service import call_in_thread
+from jobexec.executor.run.execution import execute_batch
+from jobexec.executor.run.outcomes import Outcome, write, write_alone
+from jobexec.executor.run.running import RunningJobs
 from jobexec.models import JOB_TABLES
 from jobexec.operations.values.acquired_job import AcquiredJob
+from jobexec.runtime.threads import call_in_thread
 from tests.support.factories import acquire
 from tests.support.waiting import TIMEOUT
 

@@ -198,7 +198,7 @@ def _put_django_settings_back(before: Any) -> None:
 
 
 def _supervisor() -> Any:
-    link = _module("jobexec.executor.link")
+    link = _module("jobexec.executor.process.control_pipe")
     return link.supervisor() if link and link.supervisor.cache_info().currsize else None
 
 
@@ -217,7 +217,11 @@ _WATCHED = (
     Watched("the settings of a database", _connections, _put_connections_back),
     Watched("Django's settings", _django_settings, _put_django_settings_back),
     Watched("the garbage collector", gc.isenabled, lambda before: gc.enable() if before else gc.disable()),
-    Watched("the supervisor's line", _supervisor, lambda _: _module("jobexec.executor.link").supervisor.cache_clear()),
+    Watched(
+        "the supervisor's line",
+        _supervisor,
+        lambda _: _module("jobexec.executor.process.control_pipe").supervisor.cache_clear(),
+    ),
     Watched("OpenTelemetry's context", _otel, lambda before: _module("opentelemetry.context").attach(before)),
     _value("jobexec.clock", "_frozen"),
     _value("jobexec.gateways.seen.writing", "_writing"),
@@ -346,8 +350,8 @@ def _forget() -> Iterator[str]:
     from django.utils import timezone, translation
 
     from jobexec import clock, identifiers
-    from jobexec.executor import connections
     from jobexec.operations.history import keys
+    from jobexec.runtime import connections
 
     timezone.deactivate()
     translation.deactivate()
@@ -403,7 +407,7 @@ _before = pytest.StashKey[_Before]()
 
 def as_it_is() -> _Before:
     """The process as it is now, before a test."""
-    importlib.import_module("jobexec.executor.connections")  # which connects a receiver when it is imported
+    importlib.import_module("jobexec.runtime.connections")  # which connects a receiver when it is imported
     _examples_of_modules()
     watched = [each.read() for each in _WATCHED]
     return _Before(set(threading.enumerate()), watched, _receivers(), len(sys.modules), _signal_handlers())

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
-from jobexec.executor.pool import Pool
+from jobexec.executor.pool.pool import Pool
 from tests.support.waiting import TIMEOUT
 
 

@@ -8,7 +8,7 @@ from django.test import override_settings
 from jobexec.checks import check_broker, check_settings
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidSettings, JobExecError
-from jobexec.executor.preflight import check_broker as preflight
+from jobexec.executor.process.preflight import check_broker as preflight
 
 URL = "amqp://jobs:hush@localhost:5672//"
 

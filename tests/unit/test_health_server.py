@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from jobexec.exceptions import NodeRefused
-from jobexec.executor import http_port
-from jobexec.executor.health_server import HealthServer
-from jobexec.executor.report import Report
+from jobexec.executor.process.health_server import HealthServer
+from jobexec.executor.process.report import Report
+from jobexec.runtime import side_port
 from tests.support.waiting import TIMEOUT, threads
 
 REPORT = Report(startup=[], ready=["no lease", "draining"], live=[], status="Not ready", details={"node": "hier ü"})
@@ -71,7 +71,7 @@ def test_nothing_but_questions(serve):
 
 
 def test_a_client_that_says_nothing_or_nonsense_ends_nothing(serve, monkeypatch):
-    monkeypatch.setattr(http_port.BoundedServer, "deadline", 0.05)
+    monkeypatch.setattr(side_port.BoundedServer, "deadline", 0.05)
     url = serve()
     address = urlsplit(url).hostname, urlsplit(url).port
     with socket.create_connection(address, TIMEOUT) as silent:
@@ -84,8 +84,8 @@ def test_a_client_that_says_nothing_or_nonsense_ends_nothing(serve, monkeypatch)
 
 
 def test_who_sends_a_byte_now_and_then_keeps_nobody_waiting(serve, monkeypatch):
-    monkeypatch.setattr(http_port.BoundedServer, "deadline", 60.0)
-    monkeypatch.setattr(http_port.BoundedServer, "most", 3)
+    monkeypatch.setattr(side_port.BoundedServer, "deadline", 60.0)
+    monkeypatch.setattr(side_port.BoundedServer, "most", 3)
     url = serve()
     address = urlsplit(url).hostname, urlsplit(url).port
     with ExitStack() as stack:

@@ -8,9 +8,9 @@ import pytest
 
 from jobexec.clock import FrozenClock
 from jobexec.exceptions import NodeRefused
-from jobexec.executor import recycling
-from jobexec.executor.health_server import parse_port
-from jobexec.executor.recycling import (
+from jobexec.executor.process import limits
+from jobexec.executor.process.health_server import parse_port
+from jobexec.executor.process.limits import (
     Limits,
     check_memory,
     parse_count,
@@ -82,7 +82,7 @@ def test_the_executor_may_have_a_reason_of_its_own(executor):
 
 
 def test_jobs_with_up_to_a_tenth_more(executor, monkeypatch):
-    monkeypatch.setattr(recycling.random, "randint", lambda low, high: (high, low)[low])
+    monkeypatch.setattr(limits.random, "randint", lambda low, high: (high, low)[low])
     found = reasons(executor, Limits(jobs=100))
     executor.pool.done = 109
     assert said(found) == []
@@ -97,7 +97,7 @@ def test_a_small_number_of_jobs_is_exact(executor):
 
 
 def test_lifetime_with_up_to_a_tenth_more(executor, monkeypatch):
-    monkeypatch.setattr(recycling.random, "random", lambda: 0.5)
+    monkeypatch.setattr(limits.random, "random", lambda: 0.5)
     with FrozenClock() as clock:
         found = reasons(executor, Limits(lifetime=timedelta(hours=1)))
         clock.tick(3779)
@@ -107,7 +107,7 @@ def test_lifetime_with_up_to_a_tenth_more(executor, monkeypatch):
 
 
 def test_memory_counts_after_the_first_job(executor, monkeypatch):
-    monkeypatch.setattr(recycling, "resident_size", lambda: 600 * 1024**2)
+    monkeypatch.setattr(limits, "resident_size", lambda: 600 * 1024**2)
     found = reasons(executor, Limits(rss=512 * 1024**2))
     assert said(found) == [], "a fresh process would be no smaller"
     executor.pool.done = 1

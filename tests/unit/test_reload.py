@@ -8,8 +8,8 @@ import pytest
 from django.apps import apps
 from django.core.management import call_command
 
-from jobexec.executor import reload
-from jobexec.executor.reload import SourceWatcher, source_files
+from jobexec.executor.process import reload
+from jobexec.executor.process.reload import SourceWatcher, source_files
 from jobexec.management.commands import runjobexecutor
 
 

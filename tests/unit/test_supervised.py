@@ -8,12 +8,12 @@ import threading
 import pytest
 
 from jobexec.clock import FrozenClock
-from jobexec.executor import link
-from jobexec.executor.child import Child
-from jobexec.executor.link import Downward, Upward
-from jobexec.executor.report import Report
-from jobexec.executor.shutdown import Shutdown
-from jobexec.executor.supervisor import Supervisor
+from jobexec.executor.process import control_pipe
+from jobexec.executor.process.child import Child
+from jobexec.executor.process.control_pipe import Downward, Upward
+from jobexec.executor.process.report import Report
+from jobexec.executor.process.shutdown import Shutdown
+from jobexec.executor.process.supervisor import Supervisor
 from tests.support.waiting import TIMEOUT, until
 
 REPORT = """
@@ -227,9 +227,9 @@ def test_nobody_waits_for_the_other_side():
     down.started()
     for _ in range(1000):
         up.tell(Report(status="x" * 1000))
-        down.order(link.DRAIN)
+        down.order(control_pipe.DRAIN)
     assert down.reports()[0].status == "x" * 1000
-    assert up.order() == link.DRAIN
+    assert up.order() == control_pipe.DRAIN
     down.close()
     up.tell(Report())
     while up.order():
@@ -244,12 +244,12 @@ def test_both_ends_find_each_other(monkeypatch):
     monkeypatch.setenv(
         "JOBEXEC_SUPERVISED", down.environment["JOBEXEC_SUPERVISED"].replace(f":{down.inherited}", f":{number}")
     )
-    up = link.supervisor.__wrapped__()
+    up = control_pipe.supervisor.__wrapped__()
     assert not os.get_inheritable(number), "commands of jobs must not hold it"
     up.tell(Report(wish="it is old"))
     assert [report.wish for report in down.reports()] == ["it is old"]
-    down.order(link.RECYCLE)
-    assert (up.order(), up.order()) == (link.RECYCLE, None)
+    down.order(control_pipe.RECYCLE)
+    assert (up.order(), up.order()) == (control_pipe.RECYCLE, None)
     down.close()
     up.close()
 
@@ -257,7 +257,7 @@ def test_both_ends_find_each_other(monkeypatch):
 @pytest.mark.parametrize("value", ["", "x", ":", "12", "12:", "12:0", "12:99999", "12:x", "x:5"])
 def test_a_variable_that_is_not_from_a_supervisor(monkeypatch, value):
     monkeypatch.setenv("JOBEXEC_SUPERVISED", value)
-    above = link.supervisor.__wrapped__()
+    above = control_pipe.supervisor.__wrapped__()
     assert "JOBEXEC_SUPERVISED" not in os.environ
     assert (above is not None) == value.startswith("12")
     if above is not None:

@@ -6,8 +6,8 @@ import socket
 import pytest
 
 from jobexec.clock import FrozenClock
-from jobexec.executor.report import Report
-from jobexec.executor.systemd import Notifier
+from jobexec.executor.process.report import Report
+from jobexec.executor.process.systemd import Notifier
 
 
 @pytest.fixture

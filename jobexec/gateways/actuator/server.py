@@ -7,7 +7,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from jobexec.executor.http_port import BoundedServer, HttpPort, place_of
+from jobexec.runtime.side_port import BoundedServer, HttpPort, place_of
 
 from . import answers
 from .answers import Answer

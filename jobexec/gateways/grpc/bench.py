@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 from django.db import Error as DatabaseError
 
 from jobexec.exceptions import JobExecError
-from jobexec.executor.connections import discard_broken_connections
 from jobexec.gateways import access, hub, seen
 from jobexec.operations import external
 from jobexec.operations.audit import carried
 from jobexec.operations.external.types import ActivatedJob, Fetch
 from jobexec.operations.sql.errors import is_conflict, is_database_error
+from jobexec.runtime.connections import discard_broken_connections
 
 from .messages import Parcel, parcel
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 from django.db import connections
 
 from jobexec.conf import EngineSettings, get_settings
-from jobexec.executor.listener import Listener
 from jobexec.operations.notify.wake_workers import CHANNEL
+from jobexec.runtime.notifications import Listener
 
 _TURN = 0.01  # seconds between two looks at SQLite's counter of commits, while somebody waits
 
@@ -20,7 +20,7 @@ class _Engine(NamedTuple):
 
 
 class Ear:
-    """A :class:`~jobexec.executor.bell.Source` that hears nothing (MariaDB, MySQL): one has to look."""
+    """A :class:`~jobexec.runtime.wake_up.Source` that hears nothing (MariaDB, MySQL): one has to look."""
 
     @property
     def listening(self) -> bool:

@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from jobexec.exceptions import JobExecError
-from jobexec.executor.connections import clean_connections, close_connections
-from jobexec.executor.service import spawn
+from jobexec.runtime.connections import clean_connections, close_connections
+from jobexec.runtime.threads import spawn
 
 T = TypeVar("T")
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
-from jobexec.executor.connections import leave_connections
 from jobexec.operations.external import activate_jobs, yield_jobs
 from jobexec.operations.external.fetch import MAX_JOBS
 from jobexec.operations.external.types import ActivatedJob, Fetch
+from jobexec.runtime.connections import leave_connections
 
 from .hands import Overloaded
 from .hub import Hub, always, of

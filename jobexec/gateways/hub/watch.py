@@ -10,10 +10,10 @@ from datetime import datetime
 from django.db import connections
 
 from jobexec import clock
-from jobexec.executor.bell import Bell
-from jobexec.executor.service import Loop
 from jobexec.operations.external.availability import available_types, next_times
 from jobexec.operations.sql.server_time import synchronise_clock
+from jobexec.runtime.threads import Loop
+from jobexec.runtime.wake_up import Bell
 
 from .ears import ear_of
 from .places import Queue
@@ -27,7 +27,7 @@ _IDLE = 30.0  # seconds without anybody who waits, after which the thread ends
 class Watch(Loop):
     """Wakes who waits: at a notice, when a deadline or a back-off ends, and at each probe that finds something.
 
-    It sleeps in one place (:class:`~jobexec.executor.bell.Bell`) for all of these. After ``_IDLE`` seconds without
+    It sleeps in one place (:class:`~jobexec.runtime.wake_up.Bell`) for all of these. After ``_IDLE`` seconds without
     anybody who waits it asks ``retire`` whether it may end. A round that fails (the database is away) is repeated after
     a growing pause, and what is connected anew begins with waking everybody.
     """

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 
 from jobexec import clock
 from jobexec.conf import get_settings
-from jobexec.executor.service import Loop, call_in_thread
 from jobexec.operations.reports.worker_table import WorkerRow, forget_workers, write_workers
 from jobexec.operations.sql.server_time import time_of
+from jobexec.runtime.threads import Loop, call_in_thread
 
 from .events import Events
 from .workers import Registry, Sight

@@ -14,7 +14,7 @@ from django.db import DatabaseError
 from jobexec import clock
 from jobexec.exceptions import JobExecError
 from jobexec.executor.job_executor import JobExecutor
-from jobexec.executor.strategy import strategy_of
+from jobexec.executor.waiting import strategy_of
 from jobexec.handlers import registry
 from jobexec.handlers.decorator import job
 from jobexec.handlers.function import JobFunction

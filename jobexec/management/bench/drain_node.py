@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from jobexec.executor.job_executor import JobExecutor
-from jobexec.executor.service import spawn
+from jobexec.runtime.threads import spawn
 
 from .line import Line
 from .noop import Ledger, registered

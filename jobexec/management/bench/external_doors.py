@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, closing
 from datetime import timedelta
 from typing import Any, Protocol
 
-from jobexec.executor.connections import close_connections
 from jobexec.operations import external
 from jobexec.operations.external.types import Fetch
+from jobexec.runtime.connections import close_connections
 
 from .external_raw import RawWorker
 from .measure import BenchError

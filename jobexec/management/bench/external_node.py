@@ -11,8 +11,8 @@ from typing import Any
 from django.conf import settings as django_settings
 from django.core.asgi import get_asgi_application
 
-from jobexec.executor.service import spawn
 from jobexec.gateways import hub, seen
+from jobexec.runtime.threads import spawn
 
 from .external_doors import BATCH, opened
 from .line import Line

@@ -7,8 +7,8 @@ import threading
 import time
 from typing import Any
 
-from jobexec.executor.service import spawn
 from jobexec.operations.external.create import create_external_jobs
+from jobexec.runtime.threads import spawn
 
 from .external_doors import TYPE, Door, opened
 from .measure import BenchError, Sample

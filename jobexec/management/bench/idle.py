@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from django.db.backends.signals import connection_created
 
 from jobexec.executor.job_executor import JobExecutor
-from jobexec.executor.service import spawn
 from jobexec.operations.notify.wake import CHANNEL
+from jobexec.runtime.threads import spawn
 
 from .case import Case, Contenders
 from .measure import Sample, Stopwatch

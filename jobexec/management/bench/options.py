@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jobexec.conf import get_settings
-from jobexec.executor.preflight import check_engines
+from jobexec.executor.process.preflight import check_engines
 
 from . import CASES
 from .case import Case

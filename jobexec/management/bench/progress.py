@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from jobexec.executor.service import spawn
+from jobexec.runtime.threads import spawn
 
 _TURN = 0.2
 _BAR = 28

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jobexec.executor.service import spawn
+from jobexec.runtime.threads import spawn
 
 from .measure import BenchError, Sample, Stopwatch
 from .noop import Ledger

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from jobexec.executor.service import spawn
 from jobexec.operations.notify.wake import CHANNEL
+from jobexec.runtime.threads import spawn
 
 from .measure import BenchError, Plan
 from .raw import RawConnection

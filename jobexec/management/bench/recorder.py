@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from django.db import connections
 
 from jobexec import clock
-from jobexec.executor.strategy import Round, Strategy, Waiting
+from jobexec.executor.waiting import Round, Strategy, Waiting
 
 from .server_cpu import ServerThread
 

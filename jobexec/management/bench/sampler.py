@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from jobexec.executor.service import spawn
+from jobexec.runtime.threads import spawn
 
 _STATM = Path("/proc/self/statm")
 _MB = 1024 * 1024

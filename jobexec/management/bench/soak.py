@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from jobexec.executor.job_executor import JobExecutor
-from jobexec.executor.service import spawn
+from jobexec.runtime.threads import spawn
 
 from . import ours
 from .case import Case, Contenders

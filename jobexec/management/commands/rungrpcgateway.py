@@ -17,11 +17,11 @@ from django.db import DatabaseError, connections
 
 from jobexec.conf import get_settings, raw_settings, reset
 from jobexec.exceptions import JobExecError
-from jobexec.executor.connections import leave_connections
-from jobexec.executor.shutdown import EXIT_LEFT, Shutdown
+from jobexec.executor.process.shutdown import EXIT_LEFT, Shutdown
 from jobexec.gateways import hub, seen
 from jobexec.gateways.actuator import serve_metrics
 from jobexec.management.logs import configure_logging
+from jobexec.runtime.connections import leave_connections
 
 _TURN = 0.5
 _OPTIONS = "address", "port", "share_port", "threads", "max_streams", "tls_cert", "tls_key", "client_ca", "grace"

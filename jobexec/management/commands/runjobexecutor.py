@@ -15,23 +15,31 @@ from django.utils import autoreload
 
 from jobexec.conf import Settings, get_settings
 from jobexec.exceptions import JobExecError
-from jobexec.executor.banner import banner
-from jobexec.executor.child import Child
-from jobexec.executor.connections import leave_connections
-from jobexec.executor.health import Health, Reporter
-from jobexec.executor.health_server import HealthServer, parse_port
 from jobexec.executor.job_executor import JobExecutor
-from jobexec.executor.link import supervisor
-from jobexec.executor.preflight import check_broker, check_engines, check_processes, warn_of_connections
-from jobexec.executor.progress import UntilEmpty
-from jobexec.executor.recycling import Limits, Reason, check_memory, parse_count, parse_duration, parse_size, reasons
-from jobexec.executor.reload import SourceWatcher, source_files
-from jobexec.executor.report import PROBES, Report
-from jobexec.executor.shutdown import Shutdown, serve
-from jobexec.executor.solitary import Held, SolitaryAcquisition
-from jobexec.executor.supervisor import Supervisor
-from jobexec.executor.systemd import Notifier
+from jobexec.executor.loops.solitary import Held, SolitaryAcquisition
+from jobexec.executor.process.banner import banner
+from jobexec.executor.process.child import Child
+from jobexec.executor.process.control_pipe import supervisor
+from jobexec.executor.process.health import Health, Reporter
+from jobexec.executor.process.health_server import HealthServer, parse_port
+from jobexec.executor.process.limits import (
+    Limits,
+    Reason,
+    check_memory,
+    parse_count,
+    parse_duration,
+    parse_size,
+    reasons,
+)
+from jobexec.executor.process.preflight import check_broker, check_engines, check_processes, warn_of_connections
+from jobexec.executor.process.reload import SourceWatcher, source_files
+from jobexec.executor.process.report import PROBES, Report
+from jobexec.executor.process.shutdown import Shutdown, serve
+from jobexec.executor.process.supervisor import Supervisor
+from jobexec.executor.process.systemd import Notifier
+from jobexec.executor.process.until_empty import UntilEmpty
 from jobexec.management.logs import configure_logging
+from jobexec.runtime.connections import leave_connections
 
 
 class Command(BaseCommand):

@@ -1,0 +1,1 @@
+"""The event loop on which async handlers run."""

@@ -1,0 +1,1 @@
+"""The loops of an executor, one a file."""

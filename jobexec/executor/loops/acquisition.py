@@ -1,0 +1,176 @@
+"""Picks due jobs and hands them to the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from jobexec import clock, signals
+from jobexec.conf import EngineSettings
+from jobexec.models import Job
+from jobexec.operations.acquire.acquire import acquire_jobs
+from jobexec.operations.acquire.cursor import Walk
+from jobexec.operations.settle.recover import release_strays
+from jobexec.operations.settle.release import release_jobs
+from jobexec.operations.sql.errors import is_conflict
+from jobexec.operations.values.acquired_job import AcquiredJob, Acquisition, Scope, batches
+from jobexec.operations.values.category_turns import Turns
+
+from ...runtime.threads import Loop, logger
+from ...runtime.wake_up import Bell, Source
+from ..nodes.node import Node
+from ..pool.pool import Pool
+from ..waiting import Round, Waiting, strategy_of
+from .tenants import Tenants
+
+
+class JobAcquisition(Loop):
+    """Acquires as many jobs of one engine as the pool grants, and no more.
+
+    ``settings`` are the engine's, or those of one of its named acquisitions.
+    """
+
+    keeps_connection = True  # connecting would come between a notification and the job
+
+    def __init__(
+        self,
+        node: Node,
+        pool: Pool,
+        listening: Callable[[], bool],
+        in_hand: Callable[[], Iterable[AcquiredJob]],
+        source: Source | None = None,
+        settings: EngineSettings | None = None,
+    ) -> None:
+        self._engine = engine = settings or node.engine
+        super().__init__(f"jobexec-acquisition-{engine.share}")
+        self._woken = Bell(source)
+        self.node, self.pool, self._listening, self._in_hand = node, pool, listening, in_hand
+        self._in_doubt = False
+        self._served = ""
+        self._poll_rate = engine.global_lock_poll_rate.total_seconds()
+        self._walk, self._turns = Walk(), Turns(node.settings.category_weights)
+        #: Limits the jobs of each tenant, for all acquisitions of the engine.
+        self.tenants: Tenants | None = None
+        self.waiting = Waiting(strategy_of(engine))
+        #: Takes batches that run elsewhere out of a page; returns the others, and what is to be given back.
+        self.sift: Callable[[list[list[AcquiredJob]]], tuple[list[list[AcquiredJob]], list[AcquiredJob]]] | None = None
+
+    def start(self) -> None:
+        # Started again with the lease that it had: what could not be given back when it stopped is still locked.
+        self._in_doubt = self._in_doubt or self._served == self.node.owner
+        self._served = self.node.owner
+        self._walk = Walk()
+        super().start()
+
+    def wake(self) -> None:
+        self.waiting.wake()
+        super().wake()
+
+    def look(self) -> None:
+        """There may be jobs of which nobody tells."""
+        self.wake()
+
+    def run_once(self) -> float:
+        if not self.node.good:
+            return 0.2  # a heartbeat will tell whether this node goes on
+        with self.node.acquiring:
+            self._release_strays()
+            began, share = clock.monotonic(), self._engine.share
+            reserved = self.pool.reserve(self._page(), self.wake, share)
+            if not reserved:
+                return self._after(Acquisition(), Round(requested=0), began)  # the pool wakes us when there is room
+            acquisition, made = Acquisition(), []
+            try:
+                acquisition = self._acquire(reserved)
+                self.node.meters.acquired(acquisition)
+                made = batches(self._mine(acquisition.jobs))
+                if self.sift is not None:
+                    made, behind = self.sift(made)
+                    self._give_back(behind)
+            finally:
+                # What was locked is always handed on: a loop that is being stopped gives it back through the pool.
+                self.pool.submit(made, reserved, share)
+        if acquisition.jobs and signals.job_acquired.has_listeners(Job):
+            signals.job_acquired.send_robust(
+                sender=Job, using=self.node.using, jobs=acquisition.jobs, node=self.node.owner
+            )
+        failures = acquisition.lock_failures
+        return self._after(acquisition, Round(reserved, acquisition.found, len(made), failures), began)
+
+    def _mine(self, jobs: list[AcquiredJob]) -> list[AcquiredJob]:
+        if self._engine.name:
+            for job in jobs:
+                job.acquired_by = self._engine.share
+        return jobs
+
+    def _give_back(self, jobs: list[AcquiredJob]) -> None:
+        if jobs:
+            self._in_doubt = True  # if that fails, nobody has them in hand, and they are found as strays
+            release_jobs(self._engine.alias, jobs)
+            self._in_doubt = False
+
+    def _page(self) -> int:
+        """How many jobs to ask for."""
+        return self.waiting.page(self._engine.max_jobs_per_acquisition)
+
+    def _after(self, acquisition: Acquisition, round: Round, began: float) -> float:
+        pool = self.pool.load()
+        load = pool["busy_threads"] / self.pool.threads
+        elapsed = clock.monotonic() - began
+        wait = self.waiting.after(replace(round, listening=self._listening(), elapsed=elapsed, load=load))
+        text = "%s: asked for %d jobs, %d there, %d acquired, %d lost to other nodes; %d threads busy, %d jobs queued"
+        numbers = round.requested, round.found, len(acquisition.jobs), round.lock_failures
+        logger.debug(text, self.name, *numbers, pool["busy_threads"], pool["queued_jobs"])
+        unseen = self._walk.unseen() if round.requested and not round.lock_failures else None
+        if unseen is not None:
+            wait = min(wait, unseen)
+        if acquisition.lock_taken:
+            return self._poll_rate
+        # Who has had the global lock stays away from it for a while, so that others get in.
+        return max(wait, self._poll_rate) if self._engine.acquisition == "global_lock" else wait
+
+    def _acquire(self, limit: int) -> Acquisition:
+        engine, owner = self._engine, self.node.owner
+        self._in_doubt = True
+        scope, tenants = self.node.scope_of(engine, self._turns), self.tenants
+        room = tenants.room() if tenants else None
+        try:
+            with self.node.writing:
+                acquisition = self._lock(limit, scope if room is None else replace(scope, tenants=room))
+        except Exception as error:
+            if not is_conflict(error):
+                raise
+            self._in_doubt = False
+            return Acquisition(lock_failures=1)
+        if acquisition.jobs and not self.node.owns(owner):
+            release_jobs(engine.alias, acquisition.jobs)
+            acquisition = Acquisition()
+        self._in_doubt = False
+        if tenants and room:
+            tenants.acquired(room, acquisition.jobs)
+        return acquisition
+
+    def _lock(self, limit: int, scope: Scope) -> Acquisition:
+        """Lock a page of the table."""
+        engine = self._engine
+        return acquire_jobs(
+            engine.alias,
+            self.node.owner,
+            limit,
+            scope,
+            lock_time=engine.lock_time,
+            strategy=engine.acquisition,
+            force_after=engine.global_lock_force_acquire_after,
+            walk=self._walk,
+        )
+
+    def _release_strays(self) -> None:
+        """After an error: the commit may have gone through, and then rows are locked that nobody here knows of."""
+        if not self._in_doubt:
+            return
+        using = self.node.using
+        count = release_strays(using, self.node.owner, self._in_hand)
+        self._in_doubt = False
+        self._walk = Walk()  # they may stand further in front
+        if count:
+            logger.warning("%d jobs on %s were locked and in nobody's hands; they are released", count, using)

@@ -1,0 +1,122 @@
+"""Notices commits of other processes on SQLite, which tells nobody of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from django.db import connections
+from django.db.models import QuerySet
+
+from jobexec.conf import EngineSettings
+from jobexec.models import HistoryJob, Job, TimerJob
+from jobexec.operations.notify.wake import EVERYTHING, HISTORY, JOBS, TIMERS
+
+from ..nodes.node import Node
+
+#: Seconds between two looks: the least, soon after a job has come, and the most; for each second since then they grow
+#: by so much. (Any commit would not do: heartbeats are commits, too.) A look takes some 2 µs and waiting for it 10 or
+#: more, because everything else has left the cache: each 2 ms is half a per cent of a processor, each 8 ms a fifth.
+_LEAST, _MOST, _GROWTH = 0.002, 0.008, 0.0005
+_AFTER_ERROR = 1.0
+
+
+def can_watch(engine: EngineSettings) -> bool:
+    """Whether commits can be noticed by looking (a file of SQLite, unless NOTIFY is off).
+
+    What is in memory belongs to one process, which wakes its executor itself.
+    """
+    connection: Any = connections[engine.alias]
+    return engine.notify and connection.vendor == "sqlite" and not connection.is_in_memory_db()
+
+
+class CommitWatch:
+    """Looks at SQLite's counter of commits, ``PRAGMA data_version``, every few milliseconds; a Source for acquisition.
+
+    The counter is that of the connection on which the acquisition works, so its own commits do not count and the file
+    is the one that it uses. Other commits (outcomes, heartbeats, whatever the project writes) are followed by a look at
+    the tables, and only a job, a timer or history wakes somebody. Works with WAL and with a rollback journal. The time
+    of the file would be a little cheaper, but two commits within one tick of the system's clock have the same.
+    """
+
+    def __init__(self, node: Node, heard: Callable[[str], object]) -> None:
+        self._using, self._heard = node.using, heard
+        # What cannot be taken (of other deployments, of a process instance that is locked) is looked for no oftener
+        # than it would be without a watch.
+        self._again = node.engine.wait_time.total_seconds()
+        self.listening = True
+        self._thread = 0
+        self._wrapper: Any = None
+        self._connection: Any = None
+        self._version: int | None = None
+        self._rang_at = 0.0
+        self._job: Any = None
+        self._owed = False
+        self._due: Any = None
+        self._history: Any = None
+        jobs = Job.objects.using(node.using).filter(lock_owner=None, category__in=node.settings.categories)
+        timers = TimerJob.objects.using(node.using).filter(due_date__isnull=False).order_by("due_date", "id")
+        history = HistoryJob.objects.using(node.using).order_by("due_date", "id")
+        self._first_history = _compiled(history.values("pk"))
+        self._first_job, self._first_timer = _compiled(jobs.values("pk")), _compiled(timers.values("due_date"))
+
+    def fileno(self) -> None:
+        """There is nothing to wait on."""
+
+    def turn(self) -> float:
+        if not self.listening:
+            return _AFTER_ERROR
+        return min(_MOST, max(_LEAST, _GROWTH * (time.monotonic() - self._rang_at)))
+
+    def ask(self) -> None:
+        try:
+            if self._changed():
+                self._look()
+            self.listening = True
+        except Exception:  # the acquisition will meet it too, and tell
+            deaf, self.listening = self.listening, False
+            if deaf:
+                self._heard(EVERYTHING)  # whoever waits long because we listen must begin to poll
+            return
+        if self._owed and time.monotonic() - self._rang_at >= self._again:
+            self._ring()
+
+    def _changed(self) -> bool:
+        # To ask Django for the thread's connection each time would take longer than all the rest.
+        if self._thread != threading.get_ident() or self._wrapper.connection is None:
+            self._thread, self._wrapper = threading.get_ident(), connections[self._using]
+            self._wrapper.ensure_connection()
+        raw = self._wrapper.connection
+        if raw is not self._connection:  # versions of two connections cannot be compared
+            self._connection, self._version = raw, None
+        before, self._version = self._version, raw.execute("PRAGMA data_version").fetchone()[0]
+        return self._version != before
+
+    def _look(self) -> None:
+        before, self._job = self._job, self._first(self._first_job)
+        self._owed = self._job is not None
+        if self._job != before and self._owed:
+            self._ring()
+        expected, self._due = self._due, self._first(self._first_timer)
+        if self._due is not None and (expected is None or self._due < expected):
+            self._heard(TIMERS)
+        known, self._history = self._history, self._first(self._first_history)
+        if self._history is not None and self._history != known:
+            self._heard(HISTORY)
+
+    def _ring(self) -> None:
+        self._rang_at, self._owed = time.monotonic(), False
+        self._heard(JOBS)
+
+    def _first(self, statement: tuple[str, tuple[Any, ...]]) -> Any:
+        with connections[self._using].cursor() as cursor:
+            row = cursor.execute(*statement).fetchone()
+        return row and row[0]
+
+
+def _compiled(rows: QuerySet[Any, Any]) -> tuple[str, tuple[Any, ...]]:
+    """The statement for the first of these rows: Django takes longer to write it than SQLite to answer."""
+    sql, parameters = rows[:1].query.get_compiler(using=rows.db).as_sql()
+    return sql, tuple(parameters)

@@ -1,0 +1,79 @@
+"""Writes what an engine has counted, now and then and when it stops."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from jobexec import clock
+from jobexec.operations.reports.failure_groups import flush_failures
+from jobexec.operations.reports.meters import flush_meters, flushed
+from jobexec.operations.sql.locks import atomic
+
+from ...runtime.threads import Loop, call_in_thread, logger
+from ..nodes.meters import Counted
+from ..nodes.node import Node
+
+#: Seconds after which a node that has only looked at an empty queue says so.
+_SELDOM = 900.0
+_LAST = 10.0
+
+
+def write_counted(using: str, reporter: str, counted: Counted, timestamp: datetime) -> None:
+    """Add what ``reporter`` has counted until ``timestamp`` to the meter log and the groups of failures."""
+    if counted.counts:
+        with atomic(using):
+            flush_meters(using, reporter, counted.counts, timestamp)
+            flush_failures(using, counted.failures)
+
+
+class MeterWriting(Loop):
+    """Adds the counts of one engine to the meter log and to the groups of failures, every METER_INTERVAL.
+
+    A loop of its own: who waits here for the lock on a group must hold up neither outcomes nor the lease. A flush that
+    failed is tried again, unless it is found to have gone through; what is counted meanwhile comes after it. So
+    only a process that is killed loses counts, those of one interval.
+    """
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(f"jobexec-meters-{node.using}")
+        self.node = node
+        self._interval = node.settings.meter_interval.total_seconds()
+        #: What is to be written, and the time with which it was tried last.
+        self._pending: tuple[Counted, datetime | None] | None = None
+        self._written_at = clock.monotonic()
+
+    def run_once(self) -> float:
+        seldom = clock.monotonic() - self._written_at >= _SELDOM
+        if self._pending or seldom or self.node.meters.worth_writing:
+            self.write()
+        return self._interval
+
+    def write(self) -> None:
+        """Write all that was counted until now."""
+        if self._pending:
+            self._write_pending()
+        self._pending = self.node.meters.take(), None
+        self._write_pending()
+
+    def _write_pending(self) -> None:
+        assert self._pending is not None
+        using, reporter = self.node.using, self.node.settings.node_name
+        counted, tried = self._pending
+        if tried is None or not flushed(using, reporter, tried):
+            # Now, and not when it was counted: what is older than two hours never grows any more.
+            now = clock.now(using)
+            self._pending = counted, now
+            with self.node.writing:
+                write_counted(using, reporter, counted, now)
+        self._pending = None
+        self._written_at = clock.monotonic()
+
+    def stop(self, timeout: float) -> bool:
+        """Write the rest; without a database it is lost."""
+        stopped = super().stop(timeout)
+        if stopped:
+            try:
+                call_in_thread(f"{self.name}-last", self.write, min(timeout, _LAST))
+            except Exception as error:
+                logger.warning("What was counted on %s since the last flush is lost: %s", self.node.using, error)
+        return stopped

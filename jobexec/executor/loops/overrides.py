@@ -1,0 +1,45 @@
+"""Gives jobs that were created the overriding priority of their definition."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from jobexec import clock
+from jobexec.operations.priority_overrides import apply_overrides
+from jobexec.operations.sql.errors import is_conflict
+
+from ...runtime.threads import logger
+from ..nodes.node import Node
+
+_EVERY = 1.0
+#: A look takes at most so much of the time: a tenth.
+_SHARE = 10.0
+
+
+class PriorityOverrides:
+    """Looks every second for new jobs of one engine as long as a definition has an overriding priority.
+
+    Every node does, and none needs to be the leader. Without any it need not look until a heartbeat sees one.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._seen: datetime | None = None
+
+    def look(self) -> float | None:
+        """Once; returns after how many seconds to look again, None if nothing is overridden."""
+        using, began = self.node.using, clock.monotonic()
+        now = clock.now(using)
+        try:
+            changed = apply_overrides(using, self._seen)
+        except Exception as error:
+            if not is_conflict(error):
+                raise
+            return _EVERY  # another node is at it; what is left to do will be found again
+        # With nothing to do nothing was looked at: the first look after that goes back to the beginning.
+        self._seen = None if changed is None else now
+        if changed is None:
+            return None
+        if changed:
+            logger.info("%d jobs on %s have the overriding priority of their definition", changed, using)
+        return max(_EVERY, _SHARE * (clock.monotonic() - began))

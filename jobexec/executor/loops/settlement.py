@@ -1,0 +1,268 @@
+"""Collects outcomes and commits them in groups; outlives the pool."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from jobexec.operations.values.acquired_job import AcquiredJob
+from jobexec.operations.values.log_fields import log_fields
+
+from ...runtime.connections import refresh_connections, rest_connections_outside
+from ...runtime.threads import Deadline, Service, is_alive, spawn
+from ..nodes.node import Node
+from ..pool.pool import Pool
+from ..run.outcomes import Outcome, unreachable, write, write_alone
+
+logger = logging.getLogger("jobexec.settlement")
+
+_GROUP = 500
+#: Seconds that a sibling waits for a commit while others end: dozens of them in one commit are worth it.
+_SOON = 0.002
+_IDLE_SECONDS = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+
+
+class Settlement(Service):
+    """One thread that writes the outcomes of one engine: at once when idle, in groups when busy.
+
+    An outcome leaves the buffer only after its commit was confirmed; what is in doubt is tried again, where "no row"
+    then means that it was settled or taken over, and never that something is lost. Outcomes of one process instance
+    are settled in the order in which they came. Siblings that waited for a commit go back to ``pool``.
+    """
+
+    def __init__(self, node: Node, after_failure: Callable[[], object], pool: Pool | None = None) -> None:
+        self._node, self._after_failure, self._pool = node, after_failure, pool
+        self._within = node.settings.settle_within.total_seconds()
+        self._changed = threading.Condition(threading.RLock())
+        self._buffer: deque[Outcome] = deque()
+        self._committing: list[Outcome] = []
+        #: Its thread waits for the first outcome, or for more of them.
+        self._rests = self._gathers = False
+        #: Among what it gathers there is something that somebody waits for.
+        self._hurries = False
+        self._flushed = False
+        self._stopping = False
+        self._give_up = threading.Event()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    # What worker threads use.
+
+    def submit(self, outcome: Outcome) -> None:
+        """Take an outcome over; returns at once, and nearly always without a lock."""
+        self._buffer.append(outcome)
+        # In this order: who is about to rest says so first, and then looks at the buffer.
+        hurry = outcome.urgent and not self._hurries
+        if self._rests or (self._gathers and (len(self._buffer) >= _GROUP or hurry)):
+            self._rests = self._gathers = False  # one call is enough
+            with self._changed:
+                self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Nothing more comes soon: what is here need not wait for company."""
+        if self._buffer:
+            with self._changed:
+                self._flushed = True
+                self._changed.notify_all()
+
+    def settle(self, outcome: Outcome) -> bool:
+        """Take an outcome over and wait until it is committed; whether it counted."""
+        outcome.settled = threading.Event()
+        with self._changed:  # for who lets all go when it is closed
+            self.submit(outcome)
+            if self._closed:
+                return False
+        outcome.settled.wait()
+        return outcome.counted
+
+    def jobs_in_hand(self) -> list[AcquiredJob]:
+        """All jobs whose outcomes are not committed yet."""
+        with self._changed:
+            return [outcome.work for outcome in (*self._committing, *_copy(self._buffer))]
+
+    @property
+    def empty(self) -> bool:
+        """Everything that was taken over is committed."""
+        with self._changed:
+            return not (self._buffer or self._committing)
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread runs."""
+        return is_alive(self._thread)
+
+    # Start and stop.
+
+    def start(self) -> None:
+        if self._thread is None:
+            with self._changed:
+                self._stopping = self._closed = False
+            # An event for each start: a thread that did not end in time must not come to life again.
+            give_up = self._give_up = threading.Event()
+            self._thread = spawn(f"jobexec-settlement-{self._node.using}", lambda: self._work(give_up))
+
+    def stop(self, timeout: float) -> bool:
+        """Write what is left; what cannot be written in time is left to recovery, which runs those jobs again."""
+        if self._thread is None:
+            return True
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._thread.join(timeout)
+        self._give_up.set()
+        self._thread.join(1.0)
+        stopped = not self._thread.is_alive() and self.empty
+        self._thread = None
+        self._let_go()
+        return stopped
+
+    def _let_go(self) -> None:
+        """Nobody writes the rest any more: threads that wait for a sibling's commit must not wait for ever."""
+        with self._changed:
+            self._closed = True
+            for outcome in (*self._committing, *_copy(self._buffer)):
+                if outcome.settled is not None:
+                    outcome.settled.set()
+
+    # The thread.
+
+    def _work(self, give_up: threading.Event) -> None:
+        failures = 0
+        while not give_up.is_set() and (group := self._take()):
+            left: list[Outcome] = list(group)
+            error: BaseException | None = None
+            try:
+                if self._lease_decided(group):
+                    left, error = self._commit(group)
+            except BaseException as unforeseen:  # the thread must not die: everything would wait for ever
+                error = unforeseen
+            refresh_connections()
+            with self._changed:
+                self._buffer.extendleft(reversed(left))
+                self._committing = []
+            failures = failures + 1 if error else 0
+            if error:
+                self._pause(error, failures, give_up)
+
+    def _pause(self, error: BaseException, failures: int, give_up: threading.Event) -> None:
+        level = logging.WARNING if failures == 1 else logging.DEBUG
+        with suppress(Exception):  # a project's logging filter that fails must not cost the thread
+            logger.log(level, "Outcomes wait for the database %s: %s", self._node.using, error)
+        give_up.wait(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10)))
+
+    def _take(self) -> list[Outcome]:
+        with self._changed:
+            while True:
+                self._rests = True
+                if self._buffer or self._stopping:
+                    break
+                if not self._changed.wait(_IDLE_SECONDS):
+                    rest_connections_outside(self._changed)
+            self._rests = False
+            self._gather()
+            group = [self._buffer.popleft() for _ in range(min(len(self._buffer), _GROUP))]
+            self._committing = group
+            return group
+
+    def _gather(self) -> None:
+        """Let a group grow while jobs end faster than commits; what somebody waits for is kept waiting briefly only."""
+        deadline, soon = Deadline(self._within), Deadline(min(self._within, _SOON))
+        while True:
+            self._gathers = True
+            self._hurries = self._hurries or any(outcome.urgent for outcome in _copy(self._buffer))
+            left = (soon if self._hurries else deadline).left
+            if not left or not self._more_may_come():
+                break
+            self._changed.wait(left)
+        self._gathers = self._hurries = self._flushed = False
+
+    def _more_may_come(self) -> bool:
+        if self._stopping or self._flushed or len(self._buffer) >= _GROUP:
+            return False
+        return self._pool is not None and self._pool.busy
+
+    def _lease_decided(self, group: Sequence[Outcome]) -> bool:
+        """Past its lease a node settles nothing until a heartbeat has found out whether the rows are still its own."""
+        owner = group[-1].work.lock_owner
+        return owner != self._node.owner or self._node.good or self._node.wait_until_decided(owner, 0.2)
+
+    def _commit(self, group: Sequence[Outcome]) -> tuple[list[Outcome], Exception | None]:
+        """Write a group; returns what could not be written, to be tried again, and why."""
+        using = self._node.using
+        try:
+            with self._node.writing:
+                write(using, group)
+        except Exception as error:
+            for outcome in group:
+                outcome.in_doubt = True
+            if unreachable(using, error):
+                return list(group), error
+            logger.warning("A group of outcomes could not be written on %s (%s); one by one now", using, error)
+            return self._one_by_one(using, group)
+        self._tell(group)
+        return [], None
+
+    def _one_by_one(self, using: str, group: Sequence[Outcome]) -> tuple[list[Outcome], Exception | None]:
+        """What the database refuses for what is in it, or for a lock on one row, must not hold up its neighbours.
+
+        Only what comes after it for the same job: giving back a job before its timeout is written would undo that.
+        """
+        left: list[Outcome] = []
+        reason = None
+        for index, outcome in enumerate(group):
+            if any(each.work.id == outcome.work.id for each in left):
+                left = [*left, outcome]
+                continue
+            try:
+                write_alone(using, outcome)
+            except Exception as error:
+                left, reason = [*left, outcome], error
+                if unreachable(using, error):
+                    return [*left, *group[index + 1 :]], reason
+            else:
+                self._tell([outcome])
+        return left, reason
+
+    def _tell(self, outcomes: Sequence[Outcome]) -> None:
+        self._node.meters.ended(outcomes)
+        if any(outcome.failure for outcome in outcomes):
+            self._after_failure()
+        self._let_siblings_go_on(outcomes)
+        for outcome in outcomes:
+            if outcome.run is not None and not outcome.counted:
+                with suppress(Exception):
+                    _log_uncounted(outcome)
+            if outcome.settled is not None:
+                outcome.settled.set()
+
+    def _let_siblings_go_on(self, outcomes: Sequence[Outcome]) -> None:
+        waiting = [outcome for outcome in outcomes if outcome.siblings]
+        if waiting and self._pool is not None:
+            self._pool.resume([outcome.siblings for outcome in waiting if outcome.counted and outcome.siblings])
+            for outcome in waiting:
+                if not outcome.counted and outcome.siblings:
+                    # Taken over by somebody else, and with it the process instance; or settled by a commit that was
+                    # in doubt, and then the others are still locked by us.
+                    for sibling in outcome.siblings:
+                        self.submit(Outcome(sibling))
+                    self._pool.resume([outcome.siblings], go_on=False)
+
+
+def _copy(outcomes: deque[Outcome]) -> list[Outcome]:
+    """What is in a deque to which others append meanwhile."""
+    while True:
+        with suppress(RuntimeError):  # it was changed while it was read
+            return list(outcomes)
+
+
+def _log_uncounted(outcome: Outcome) -> None:
+    extra = log_fields(outcome.work, outcome=outcome.name)
+    if outcome.in_doubt:
+        text = "Job %s: an earlier try to settle it went through, or its lock was lost"
+        logger.info(text, outcome.work.id, extra=extra)
+    else:
+        logger.warning("Job %s: its lock was lost; this outcome does not count", outcome.work.id, extra=extra)

@@ -1,0 +1,82 @@
+"""Watches over timeouts: warns handlers, fails their jobs, and replaces threads that go on regardless."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jobexec import clock, signals
+from jobexec.exceptions import JobTimeout
+from jobexec.models import Job
+from jobexec.operations.sql.errors import one_line
+from jobexec.operations.values.failure import Failure
+from jobexec.operations.values.log_fields import log_fields
+from jobexec.operations.values.run import Run
+
+from ...runtime.threads import Loop, logger
+from ..pool.pool import Pool
+from ..run.outcomes import Outcome
+from ..run.running import RunningJob, RunningJobs
+
+_LONGEST = 60.0
+
+
+class Timeouts(Loop):
+    """Sleeps until the next running job reaches 80 or 100 per cent of its timeout; uses no database.
+
+    At 80 per cent the context says so and a signal is sent. At 100 per cent the job has failed: a retry, or a dead
+    letter. Python cannot stop a thread, so what a handler does after that is its own affair and counts for nothing
+    (an async handler is cancelled). The thread is stuck, and another takes its place; a process with more than
+    ``most_stuck`` such threads asks to be started afresh (``restart``). An exclusive job keeps its process instance
+    locked until its thread ends or its process dies.
+    """
+
+    def __init__(
+        self,
+        running: RunningJobs,
+        pool: Pool,
+        submit: Callable[[Outcome], None],
+        restart: Callable[[str], None],
+        node_name: str,
+        most_stuck: int,
+    ) -> None:
+        super().__init__("jobexec-timeouts")
+        self._running, self._pool, self._submit, self._restart = running, pool, submit, restart
+        self._node_name, self._most_stuck = node_name, most_stuck
+
+    def run_once(self) -> float:
+        for running in self._running.near_the_end():
+            self._warn(running)
+        for running in self._running.out_of_time(self._fail):
+            self._give_up(running)
+        left = self._running.next_limit()
+        return _LONGEST if left is None else min(_LONGEST, left)
+
+    def _warn(self, running: RunningJob) -> None:
+        work = running.context.work
+        text = "%s %s has used 80 %% of its timeout of %s"
+        logger.warning(text, one_line(work.handler_type), work.id, work.timeout, extra=log_fields(work))
+        signals.job_timeout_near.send_robust(sender=Job, using=work.using, job=work, context=running.context)
+
+    def _fail(self, running: RunningJob) -> None:
+        work, duration = running.context.work, clock.monotonic() - running.began
+        error = JobTimeout(f"It ran longer than its timeout of {work.timeout}.")
+        failure = Failure(f"JobTimeout: {error}", plan=running.handler.retry_plan, error=error, keeps_instance=True)
+        outcome = Outcome(work, Run(running.context.started_at, duration, self._node_name), failure)
+        outcome.keep_for(running.handler)
+        self._submit(outcome)
+
+    def _give_up(self, running: RunningJob) -> None:
+        work = running.context.work
+        running.context.interrupt()
+        if not running.context.holds_thread:
+            text = "%s %s ran longer than its timeout of %s; it is cancelled"
+            logger.error(
+                text, one_line(work.handler_type), work.id, work.timeout, extra=log_fields(work, outcome="timeout")
+            )
+            return
+        stuck = self._pool.give_up(work, self._most_stuck)
+        text = "%s %s ran longer than its timeout of %s; its thread is stuck (%d of this process)"
+        extra = log_fields(work, outcome="timeout")
+        logger.error(text, one_line(work.handler_type), work.id, work.timeout, stuck, extra=extra)
+        if stuck > self._most_stuck:
+            self._restart(f"{stuck} threads are stuck in jobs that are past their timeout")

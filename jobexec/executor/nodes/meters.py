@@ -1,0 +1,179 @@
+"""What an engine of this process counts in memory until it is written."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from jobexec import clock
+from jobexec.models import DeadLetterJob, FailureGroup, Job
+from jobexec.operations.reports import meters as names
+from jobexec.operations.reports.failure_groups import OTHER, FailureCount
+from jobexec.operations.sql.errors import storable
+from jobexec.operations.values.acquired_job import AcquiredJob, Acquisition
+from jobexec.operations.values.failure import Failure, fingerprint_of
+from jobexec.operations.values.fingerprint import exception_name
+from jobexec.operations.values.histogram import counts_by_key
+from jobexec.operations.values.ranking import interval
+from jobexec.operations.values.run import Run
+
+from ..run.outcomes import Outcome
+
+logger = logging.getLogger("jobexec.executor")
+
+#: More kinds of failures than these are not told apart until the next flush.
+MOST_GROUPS = 1000
+_BITS = 128  # more than any length of time in milliseconds has
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_MESSAGE = FailureGroup._meta.get_field("message").max_length
+_NAME = FailureGroup._meta.get_field("exception").max_length
+
+
+class Counted(NamedTuple):
+    """What is to be written together."""
+
+    counts: names.Counts
+    failures: Sequence[FailureCount]
+
+
+class Meters:
+    """Counts once for each page and each group of outcomes; of any thread.
+
+    A run waited from the moment when its job was due, which its rank tells: the due date of a timer or a retry, the
+    moment when it was created or requeued of any other. What has no outcome (a job that is given back, or whose lock
+    was lost) is not counted.
+    """
+
+    def __init__(self, using: str) -> None:
+        self._using = using
+        self._lock = threading.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._successful: Counter[str] = Counter()
+        self._waits, self._runs = [0] * _BITS, [0] * _BITS
+        self._waited, self._ran = 0, 0.0  # milliseconds, seconds
+        self._failures: dict[str, FailureCount] = {}
+
+    def acquired(self, page: Acquisition) -> None:
+        """The database was asked for a page."""
+        with self._lock:
+            self._counts[names.JOB_ACQUISITION_ATTEMPT, ""] += 1
+            self._counts[names.JOB_ACQUIRED_SUCCESS, ""] += len(page.jobs)
+            self._counts[names.JOB_ACQUIRED_FAILURE, ""] += page.lock_failures
+            self._counts[names.JOB_LOCKED_EXCLUSIVE, ""] += page.blocked
+
+    def recovered(self, count: int) -> None:
+        """So many jobs were released whose node had died."""
+        with self._lock:
+            self._counts[names.JOB_RECOVERED, ""] += count
+
+    def ended(self, outcomes: Sequence[Outcome]) -> None:
+        """These are committed. Never raises: what was committed must not be undone for a count."""
+        try:
+            per_point = interval(self._using)
+            done = [each for each in outcomes if each.counted and each.run is not None]
+            with self._lock:
+                self._count_ends(done)
+                self._count_times([(each.work, each.run) for each in done if each.run], per_point)
+        except Exception:
+            logger.exception("Outcomes on %s could not be counted", self._using)
+
+    # The loops over all jobs: no call that is not needed. Tiny jobs follow each other within the same millisecond, and
+    # their handlers are mostly the same.
+
+    def _count_ends(self, outcomes: Sequence[Outcome]) -> None:
+        successful, handler, count = self._successful, "", 0
+        for outcome in outcomes:
+            if outcome.became is not None:
+                self._failed(outcome)
+            elif outcome.work.handler_type == handler:
+                count += 1
+            else:
+                successful[handler] += count
+                handler, count = outcome.work.handler_type, 1
+        successful[handler] += count
+
+    def _count_times(self, runs: Sequence[tuple[AcquiredJob, Run]], per_point: int) -> None:
+        waits, ran, waited = self._waits, self._runs, 0
+        seconds, tiny, milliseconds = 0.0, 0, 0
+        begin = end = _EPOCH
+        for work, run in runs:
+            if not begin <= run.started_at < end:
+                milliseconds = (run.started_at - _EPOCH) // _MILLISECOND
+                begin = _EPOCH + milliseconds * _MILLISECOND
+                end = begin + _MILLISECOND
+            try:
+                wait = milliseconds - work.rank
+                if work.priority:
+                    wait -= int(work.priority) * per_point
+            except (TypeError, ValueError):  # SQLite takes any value in any column
+                continue
+            if wait > 0:  # else by the clock of whoever enqueued it
+                waits[wait.bit_length()] += 1
+                waited += wait
+            else:
+                waits[0] += 1
+            seconds += run.duration
+            if run.duration < 0.001:
+                tiny += 1
+            else:
+                ran[int(run.duration * 1000).bit_length()] += 1
+        ran[0] += tiny
+        self._waited += waited
+        self._ran += seconds
+
+    def _failed(self, outcome: Outcome) -> None:
+        work, failure, became = outcome.work, outcome.failure, outcome.became
+        if failure is None or became is Job:  # cancelled
+            return
+        dead = became is DeadLetterJob
+        if not failure.counts and not dead:
+            return  # no attempt; the next node may know the handler
+        self._counts[names.JOB_FAILED, work.handler_type] += 1
+        if dead:
+            self._counts[names.JOB_DEAD_LETTERED, work.handler_type] += 1
+        self._group(work, failure)
+
+    def _group(self, work: AcquiredJob, failure: Failure) -> None:
+        fingerprint = fingerprint_of(work, failure)
+        now, group = clock.now(self._using), self._failures.get(fingerprint)
+        if group is None and len(self._failures) >= MOST_GROUPS:
+            fingerprint = OTHER
+            group = self._failures.get(OTHER)
+        message = storable(failure.message)
+        if group is None:
+            handler = "" if fingerprint == OTHER else work.handler_type
+            exception = "" if fingerprint == OTHER else exception_name(message)[:_NAME]
+            self._failures[fingerprint] = FailureCount(
+                fingerprint, handler, exception, message[:_MESSAGE], work.id, first_time=now, last_time=now
+            )
+            return
+        group.message, group.job_id, group.last_time = message[:_MESSAGE], work.id, now
+        group.count += 1
+
+    @property
+    def worth_writing(self) -> bool:
+        """Whether anything was counted but looks at a queue that was empty."""
+        with self._lock:
+            return any(value for (name, _), value in self._counts.items() if name != names.JOB_ACQUISITION_ATTEMPT) or (
+                bool(self._successful)
+            )
+
+    def take(self) -> Counted:
+        """What was counted since the last call."""
+        with self._lock:
+            counts, successful, failures = self._counts, self._successful, self._failures
+            waits, runs, waited, ran = self._waits, self._runs, self._waited, self._ran
+            self._begin()
+        counts.update({(names.JOB_SUCCESSFUL, handler): count for handler, count in successful.items()})
+        for name, buckets in ((names.JOB_WAIT_TIME, waits), (names.JOB_RUN_TIME, runs)):
+            counts.update({(name, key): count for key, count in counts_by_key(buckets)})
+        counts[names.JOB_WAIT_TIME_SUM, ""], counts[names.JOB_RUN_TIME_SUM, ""] = waited, round(ran * 1000)
+        return Counted({key: count for key, count in counts.items() if count}, list(failures.values()))

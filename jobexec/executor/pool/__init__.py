@@ -1,0 +1,1 @@
+"""What an executor has acquired: its queue, and the threads that take from it."""

@@ -1,0 +1,183 @@
+"""Which jobs go to the lane of async handlers, and how many: plain counting, under the pool's lock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from jobexec import clock
+from jobexec.handlers.registry import async_handlers
+
+from .fair_queue import Batch, runs_alone
+from .throughput import Pace
+
+_AHEAD = 0.1  # of what the lane ends in a second may wait for it
+_PART = 0.02  # less than this of what came lately is nothing
+_NO_LIMIT = 1_000_000_000
+_SELDOM = 5.0
+
+
+class Lane(Protocol):
+    """What runs async handlers without threads. Neither call blocks."""
+
+    def begin(self, batches: Sequence[Batch]) -> None:
+        """Run these, and let the pool know by ``leave`` when each has ended."""
+        ...
+
+    def cancel(self) -> None:
+        """Ask whatever runs to end now, and give back what does."""
+        ...
+
+
+class Boarding:
+    """What waits for the lane, by turns of the acquisitions, and what is in it: at most ``size`` batches.
+
+    They take no places of threads. While the lane is full little is acquired for it, so that other nodes have the
+    rest; as long as it is not, pages for it grow, also when all threads are busy with jobs that take long.
+    """
+
+    def __init__(self, lane: Lane, size: int, threads: int) -> None:
+        self.lane = lane
+        self._size, self._threads = size, threads
+        self._pace = Pace(size)
+        self._handlers = async_handlers()
+        self._waiting: dict[str, deque[Batch]] = {}
+        self._within: dict[int, tuple[Batch, float]] = {}
+        #: Which part of an acquisition's last pages was for the lane, and how many more than threads have room for it
+        #: may ask for.
+        self._part: dict[str, float] = {}
+        self._page: dict[str, int] = {}
+        #: When an acquisition last tried one, and whether that is on its way.
+        self._tried: dict[str, float] = {}
+        self._trying: set[str] = set()
+
+    def sort(self, share: str, batches: Sequence[Batch]) -> Sequence[Batch]:
+        """Keep those whose first job the lane can run; returns the others, for threads.
+
+        Not the atomic ones, whose transaction needs a thread of its own; nor those that must run alone. Those that were
+        lost once are welcome: thousands may have been, when their process was killed, and one after the other they
+        would take as many times as long.
+        """
+        if not self._handlers or not batches:
+            return batches
+        mine: list[Batch] = []
+        others: list[Batch] = []
+        for batch in batches:
+            job = batch[0]
+            fits = job.handler_type in self._handlers and not job.atomic and not runs_alone(batch)
+            (mine if fits else others).append(batch)
+        if mine:
+            self._waiting.setdefault(share, deque()).extend(mine)
+        self._learn(share, len(mine), len(others))
+        return others
+
+    def _learn(self, share: str, mine: int, others: int) -> None:
+        part = (self._part.get(share, 0.0) + mine / (mine + others)) / 2
+        if mine and not others:
+            part, page = 1.0, 2 * self._page.get(share, self._threads)
+        else:
+            page = self._threads
+        self._part[share] = part if part >= _PART else 0.0
+        self._page[share] = min(page, self._size)
+
+    def sort_sibling(self, siblings: Batch) -> bool:
+        """Take siblings that may go on now, in front; False if they need a thread."""
+        job = siblings[0]
+        if job.handler_type not in self._handlers or job.atomic or runs_alone(siblings):
+            return False
+        self._waiting.setdefault(job.share, deque()).appendleft(siblings)
+        return True
+
+    def go(self) -> None:
+        """Let into the lane whatever has room there."""
+        going = []
+        while len(self._within) < self._size and (batch := self._next()) is not None:
+            self._within[id(batch)] = batch, clock.monotonic()
+            going.append(batch)
+        if going:
+            self.lane.begin(going)
+
+    def _next(self) -> Batch | None:
+        for share, waiting in self._waiting.items():
+            if waiting:
+                batch = waiting.popleft()
+                self._waiting[share] = self._waiting.pop(share)  # to the end: its next turn comes after the others
+                return batch
+        return None
+
+    def leave(self, batches: Sequence[Batch]) -> None:
+        """These have ended."""
+        now = clock.monotonic()
+        for batch in batches:
+            _, began = self._within.pop(id(batch))
+            self._pace.note(1, now - began)
+
+    def clear(self) -> list[Batch]:
+        """Take all out that wait."""
+        waiting = list(self.waiting())
+        self._waiting.clear()
+        return waiting
+
+    def waiting(self) -> Iterator[Batch]:
+        """Those that wait for room in the lane."""
+        for each in self._waiting.values():
+            yield from each
+
+    def within(self) -> list[Batch]:
+        """Those in the lane."""
+        return [batch for batch, _ in self._within.values()]
+
+    @property
+    def busy(self) -> int:
+        """How many handlers are in the lane."""
+        return len(self._within)
+
+    @property
+    def empty(self) -> bool:
+        """Nothing waits for it and nothing is in it."""
+        return not self._within and not any(self._waiting.values())
+
+    # How many jobs may be acquired.
+
+    def limit(self, share: str) -> int:
+        """The most that an acquisition may lock, as far as the lane is concerned."""
+        waiting = sum(map(len, self._waiting.values()))
+        part = max(self._part.get(share, 0.0), _PART if waiting else 0.0)
+        if not part:
+            return _NO_LIMIT
+        room = self._size - len(self._within) + self._ahead() - waiting
+        return max(0, int(room / part))
+
+    def extra(self, share: str) -> int:
+        """How many jobs may be acquired although threads have no room, since the lane has and its jobs come."""
+        room = self._size - len(self._within)
+        if not self._part.get(share) or room <= 0:
+            return 0
+        return min(self._page[share], room)
+
+    def may_try(self, share: str) -> bool:
+        """Whether to acquire one job although threads have no room, only to see whether the lane has something to do.
+
+        Else async jobs would wait for the end of other jobs that take long. One for threads is given back at once,
+        for others to have it, and so nobody tries often.
+        """
+        rests = share in self._tried and clock.monotonic() < self._tried[share]
+        return bool(self._handlers) and len(self._within) < self._size and not rests
+
+    def tries(self, share: str, granted: int) -> None:
+        """An acquisition locks one job to see what it is, if there was a place for it."""
+        if granted:
+            self._tried[share] = clock.monotonic() + _SELDOM
+            self._trying.add(share)
+
+    def has_tried(self, share: str) -> bool:
+        """Whether what comes now was acquired only to see what it is."""
+        if share not in self._trying:
+            return False
+        self._trying.remove(share)
+        return True
+
+    def _ahead(self) -> int:
+        """How many may wait for a full lane: what it ends while more is fetched."""
+        return max(self._threads, int(min(self._pace.most(), 10_000) * _AHEAD))

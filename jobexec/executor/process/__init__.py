@@ -1,0 +1,1 @@
+"""The process around an executor: signals, children, limits, health."""

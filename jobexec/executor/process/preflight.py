@@ -1,0 +1,126 @@
+"""What must be true before an executor starts; each refusal says what to do."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+
+from django.db import DatabaseError, connections
+from django.db.migrations.executor import MigrationExecutor
+
+from jobexec.broker.connection import kombu
+from jobexec.conf import Settings
+from jobexec.exceptions import NodeRefused
+from jobexec.operations.sql.locks import is_single_writer
+
+from ...runtime.connection_count import connections_by_alias
+from ...runtime.connections import is_behind_pooler
+
+logger = logging.getLogger("jobexec.executor")
+
+# What the server lets ordinary users open; PostgreSQL keeps some for superusers, and since 16 for a role.
+_CAPACITY = {
+    "postgresql": "SELECT current_setting('max_connections')::int"
+    " - current_setting('superuser_reserved_connections')::int"
+    " - coalesce(current_setting('reserved_connections', true), '0')::int",
+    "mysql": "SELECT IF(@@max_user_connections > 0, LEAST(@@max_user_connections, @@max_connections),"
+    " @@max_connections)",
+}
+
+
+def check_engines(settings: Settings) -> None:
+    """Every engine's database answers and has all migrations. Raises NodeRefused."""
+    for alias in settings.engines:
+        try:
+            executor = MigrationExecutor(connections[alias])
+            plan = executor.migration_plan([key for key in executor.loader.graph.leaf_nodes() if key[0] == "jobexec"])
+        except DatabaseError as error:
+            raise NodeRefused(f"The database {alias!r} does not answer: {error}") from error
+        if plan:
+            missing = ", ".join(migration.name for migration, _ in plan)
+            raise NodeRefused(
+                f"The database {alias!r} lacks migrations of jobexec ({missing}): "
+                f"run 'manage.py migrate jobexec --database {alias}'."
+            )
+
+
+def check_processes(settings: Settings, processes: int) -> None:
+    """--processes fits the databases. Raises NodeRefused."""
+    if processes < 1:
+        raise NodeRefused(f"--processes: expected a number of at least 1, got {processes}.")
+    single = [alias for alias in settings.engines if is_single_writer(alias)]
+    if processes > 1 and single:
+        raise NodeRefused(f"--processes {processes}: {single[0]!r} is SQLite, which one executor at a time may serve.")
+
+
+def check_broker(settings: Settings) -> None:
+    """--from-broker makes sense with these settings. Whether the broker answers shows later. Raises JobExecError."""
+    if settings.dispatch != "broker":
+        raise NodeRefused(
+            "--from-broker: no job is announced on a broker, since JOBEXEC['DISPATCH'] is 'database'; "
+            "make it 'broker', in all processes that enqueue, too."
+        )
+    kombu()
+    for engine in settings.engines.values():
+        if engine.acquisitions:
+            names = ", ".join(each.name for each in engine.acquisitions)
+            raise NodeRefused(
+                f"--from-broker: the engine {engine.alias!r} names ACQUISITIONS ({names}), which divide what is read "
+                "from the table; start a process for each with --category instead."
+            )
+        if engine.priority_range != (None, None):
+            raise NodeRefused(
+                f"--from-broker: the engine {engine.alias!r} has a PRIORITY_RANGE, by which messages cannot be divided "
+                "among nodes; divide the jobs by category."
+            )
+
+
+def warn_of_connections(settings: Settings, processes: int) -> None:
+    """Log what :func:`connection_warnings` finds. Raises NodeRefused."""
+    for warning in connection_warnings(settings, processes):
+        logger.warning(warning)
+
+
+def connection_warnings(settings: Settings, processes: int) -> Iterator[str]:
+    """A sentence for each database server that takes fewer connections than so many processes may open.
+
+    A server behind a pooler is left out: how many connections that one takes is its own affair. Raises NodeRefused.
+    """
+    wanted: Counter[tuple[str, str, str]] = Counter()
+    alias_of = {}
+    for alias, count in connections_by_alias(settings).items():
+        connection = connections[alias]
+        address = connection.settings_dict
+        server = (connection.vendor, str(address["HOST"]), str(address["PORT"]))
+        wanted[server] += count
+        alias_of[server] = alias
+    for server, count in wanted.items():
+        capacity = _capacity(alias_of[server])
+        if capacity is not None and count * processes > capacity:
+            yield (
+                f"The database server of {alias_of[server]!r} takes {capacity} connections, but "
+                f"{_processes(processes)} may open {count * processes}, and others want some too. Use fewer threads, a "
+                "connection pool or PgBouncer, or raise the server's max_connections."
+            )
+
+
+def _processes(count: int) -> str:
+    return "this executor" if count == 1 else f"{count} executor processes"
+
+
+def _capacity(alias: str) -> int | None:
+    """How many connections the alias's server takes; None if it does not say, or a pooler is in front of it."""
+    connection = connections[alias]
+    statement = _CAPACITY.get(connection.vendor)
+    if statement is None:
+        return None
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+            (capacity,) = cursor.fetchone()
+        with connection.wrap_database_errors:
+            pooler = connection.vendor == "postgresql" and is_behind_pooler(connection.connection)
+        return None if pooler else int(capacity)
+    except DatabaseError as error:
+        raise NodeRefused(f"The database {alias!r} does not answer: {error}") from error

@@ -1,0 +1,140 @@
+"""How a process ends: the first signal drains, the second one leaves now; a limit drains to be started afresh."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import queue
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import FrameType
+
+from ..job_executor import JobExecutor
+from . import control_pipe
+from .health import Health
+from .limits import Reason
+
+logger = logging.getLogger("jobexec.executor")
+
+# What begs to be started afresh is not 0: systemd's Restart=on-failure and Docker's on-failure do it, too.
+EXIT_DRAINED, EXIT_LEFT, EXIT_UNFINISHED, EXIT_RECYCLED = 0, 3, 4, 5
+_TURN = 0.2
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Shutdown:
+    """Turns SIGTERM and SIGINT into a request; installed in the main thread, where Python handles signals."""
+
+    def __init__(self, leave: Callable[[], None] | None = None) -> None:
+        self.requested = False
+        #: Whether a signal came; the next one is the second.
+        self.signalled = False
+        self.leave = leave or leave_now
+        # Not an Event: a signal that arrives while the main thread is inside Event.wait() would wait for the Event's
+        # own lock, for ever. This queue's put() is made to be called from anywhere.
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def request(self) -> None:
+        """Ask for the end. This is no signal: the first one after it still drains."""
+        self.requested = True
+        self._bell.put(None)
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for a request; whether there is one."""
+        if not self.requested:
+            with suppress(queue.Empty):
+                self._bell.get(timeout=timeout)
+        return self.requested
+
+    def install(self) -> None:
+        """Handle the signals from now on."""
+        for number in _SIGNALS:
+            signal.signal(number, self._on_signal)
+
+    def finish(self, code: int) -> None:
+        """Everything has ended; a signal while the interpreter shuts down changes nothing about the exit code."""
+        self.leave = lambda: os._exit(code)
+        # Python's last act is to restore the default action of signals, which is to kill.
+        atexit.register(_ignore_signals)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.signalled:
+            self.leave()
+        self.signalled = True
+        self.request()
+
+
+def _ignore_signals() -> None:
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def leave_now() -> None:
+    """End the process without waiting for anything: running handlers cannot be stopped in any other way."""
+    # In a signal handler: what it interrupted may hold the locks of both streams' buffers, so the text goes past them.
+    with suppress(RuntimeError, OSError, ValueError):
+        sys.stdout.flush()
+    with suppress(OSError):
+        os.write(2, b"Leaving at once; jobs in hand are given back by recovery.\n")
+    os._exit(EXIT_LEFT)
+
+
+def serve(
+    executor: JobExecutor,
+    shutdown: Shutdown,
+    done: Callable[[], bool] | None = None,
+    say: Callable[[str], object] = logger.info,
+    health: Health | None = None,
+    reasons: Sequence[Reason] = (),
+) -> int:
+    """Run a started executor until a signal, ``done``, one of ``reasons`` or the supervisor says otherwise.
+
+    Returns the exit code. 0: everything that ran has ended and is settled. 4: the grace period ended before some job
+    did. 5: a fresh process shall take its place, for one of ``reasons``, and no signal came meanwhile. (3, by
+    a second signal, ends the process on the spot.) With a supervisor, a reason is a wish, and the process goes on until
+    the supervisor grants it: not all processes may drain at the same time. ``say`` is told how a drain goes on.
+    """
+    health = health or Health(executor)
+    why = _until_end(shutdown, done, health, reasons)
+    health.drain()
+    if shutdown.requested or why:
+        text = f"To be started afresh, because {why}. " if why else ""
+        say(f"{text}Draining: {executor.running_jobs} jobs are running.")
+    shutdown.request()
+    drained = executor.stop()
+    say(
+        "Drained."
+        if drained
+        else "The grace period is over and some jobs still run or are not settled; their locks will expire."
+    )
+    code = EXIT_DRAINED if drained else EXIT_UNFINISHED
+    if why and not shutdown.signalled:
+        code = EXIT_RECYCLED  # also unfinished: stuck threads are a reason to be started afresh, and never end
+    shutdown.finish(code)
+    return code
+
+
+def _until_end(
+    shutdown: Shutdown, done: Callable[[], bool] | None, health: Health, reasons: Sequence[Reason]
+) -> str | None:
+    """Wait; returns why this process shall be started afresh, or None if it shall simply end."""
+    above = control_pipe.supervisor()
+    while not shutdown.wait(_TURN):
+        if done is not None and done():
+            return None
+        if above is not None and above.gone:
+            logger.warning("The supervisor is gone; draining")
+            return None
+        order = above.order() if above is not None else None
+        if order == control_pipe.DRAIN:
+            shutdown.request()
+            return None
+        wish = health.wish or next(filter(None, (reason() for reason in reasons)), None)
+        if wish and (above is None or order == control_pipe.RECYCLE):
+            return wish
+        if wish:
+            health.ask(wish)
+    return None

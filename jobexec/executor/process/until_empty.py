@@ -1,0 +1,44 @@
+"""When a run "until empty" is over, and what it leaves for later."""
+
+from __future__ import annotations
+
+from django.db import DatabaseError, InterfaceError
+
+from jobexec.operations.pending import Pending, pending
+
+from ...runtime.connections import refresh_connections
+from ..job_executor import JobExecutor
+
+
+class UntilEmpty:
+    """Asks whether nothing is due, nothing runs and no retry waits; timers of the future are only reported."""
+
+    def __init__(self, executor: JobExecutor) -> None:
+        self._executor = executor
+        self._pending: dict[str, Pending] = {}
+        #: Whether it is over; False if something else, a signal, ended the executor.
+        self.reached = False
+
+    def __call__(self) -> bool:
+        if not self._executor.idle:
+            return False
+        try:
+            self._pending = {
+                using: pending(using, engine.node.scopes) for using, engine in self._executor.engines.items()
+            }
+        except (DatabaseError, InterfaceError):
+            return False  # the database is away; the loops wait for it, and so do we
+        finally:
+            refresh_connections()
+        # Asked again after the look at the tables: what was taken meanwhile is not lost from view.
+        self.reached = all(each.empty for each in self._pending.values()) and self._executor.idle
+        return self.reached
+
+    def report(self) -> str:
+        """One line for each engine with timers left, or that nothing is left."""
+        lines = [
+            f"{using}: {each.timers} timers wait, the next until {each.next_due_date:%Y-%m-%d %H:%M:%S %Z}."
+            for using, each in self._pending.items()
+            if each.timers and each.next_due_date
+        ]
+        return "\n".join(lines) or "Nothing is left to do."

@@ -1,0 +1,1 @@
+"""One run of a job, from the look at its lock to its outcome."""

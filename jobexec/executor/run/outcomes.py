@@ -1,0 +1,212 @@
+"""What became of a run, and how it is written."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+from uuid import UUID
+
+from django.db import connections
+
+from jobexec import clock, signals
+from jobexec.exceptions import DoNotRetry
+from jobexec.handlers.base import JobHandler, ResultHandler
+from jobexec.models import AbstractJob, DeadLetterJob, Job
+from jobexec.operations.notify.signals import failure_signal
+from jobexec.operations.rows.bury_unreadable import bury
+from jobexec.operations.settle.complete import complete_or_lose, complete_with_results
+from jobexec.operations.settle.fail import fail_jobs
+from jobexec.operations.settle.release import release_jobs
+from jobexec.operations.sql.errors import storable
+from jobexec.operations.sql.session import is_of_connection
+from jobexec.operations.values.acquired_job import AcquiredJob
+from jobexec.operations.values.failure import Failure
+from jobexec.operations.values.log_fields import log_fields
+from jobexec.operations.values.run import Run
+
+from ...runtime.connections import discard_broken_connections
+from .redacted import without_secrets
+from .stack import stack_of
+
+logger = logging.getLogger("jobexec.settlement")
+
+
+class Outcome:
+    """What became of a run: ``failure`` None is success; ``run`` None gives the job back unbegun.
+
+    ``began``: the handler has been called. ``timed_out``: the job has been settled already when its time was over.
+    ``undone``: its transaction ended with its connection, and so did all that it had done.
+    ``siblings`` may start when this is committed.
+    """
+
+    # Defaults of the class: an object of one attribute is made faster than one of nine.
+    run: Run | None = None
+    failure: Failure | None = None
+    began: bool = False
+    counted: bool = False
+    in_doubt: bool = False
+    timed_out: bool = False
+    undone: bool = False
+    settled: threading.Event | None = None
+    siblings: list[AcquiredJob] | None = None
+    #: The table in which its job now is, if the run did not succeed; that of executable jobs if it was cancelled.
+    became: type[AbstractJob] | None = None
+    #: Its span, while it runs and somebody traces.
+    span: Any = None
+    #: Its handler, if that wants its return value kept, and that value as JSON.
+    keeper: ResultHandler | None = None
+    result: str | None = None
+    #: The JSON of its arguments, if that was too long to come with the job.
+    arguments: str | None = None
+
+    def __init__(self, work: AcquiredJob, run: Run | None = None, failure: Failure | None = None) -> None:
+        self.work = work
+        if run is not None:
+            self.run = run
+        if failure is not None:
+            self.failure = failure
+
+    def keep_for(self, handler: JobHandler) -> None:
+        """Note its handler, if that wants its return value kept."""
+        if getattr(handler, "keeps_result", False):
+            self.keeper = cast(ResultHandler, handler)
+
+    def take(self, value: Any) -> None:
+        """What its handler has returned. Raises DoNotRetry if that is to be kept and cannot: its effects are there."""
+        if self.keeper is None:
+            return
+        try:
+            self.result = self.keeper.encode_result(value)
+        except DoNotRetry:
+            raise
+        except Exception as error:
+            raise DoNotRetry(f"It has run, but what it returned cannot be kept ({type(error).__name__})") from error
+
+    @property
+    def name(self) -> str:
+        """One word for what became of it: successful, failed, cancelled, timeout or returned."""
+        if self.timed_out:
+            return "timeout"
+        if self.failure is not None:
+            return "cancelled" if self.failure.kind == "cancelled" else "failed"
+        return "successful" if self.run is not None else "returned"
+
+    @property
+    def urgent(self) -> bool:
+        """Whether somebody waits for its commit."""
+        return self.siblings is not None or self.settled is not None
+
+
+def unreachable(using: str, error: Exception) -> bool:
+    """Whether an error came from a database that is away, and not from what was to be written."""
+    if not is_of_connection(error):
+        return False
+    discard_broken_connections()
+    try:
+        connections[using].ensure_connection()
+    except Exception:
+        return True
+    return not connections[using].is_usable()
+
+
+def write(using: str, outcomes: Sequence[Outcome]) -> None:
+    """Write a group of outcomes; after an error it may be called again with the same ones."""
+    completed = [each for each in outcomes if each.failure is None and each.run is not None and not each.counted]
+    if completed:
+        _complete(using, completed)
+    failed = [outcome for outcome in outcomes if outcome.run and outcome.failure and not outcome.counted]
+    if failed:
+        _fail(using, failed)
+    unbegun = [outcome.work for outcome in outcomes if outcome.run is None]
+    if unbegun:
+        release_jobs(using, unbegun)
+
+
+def _complete(using: str, outcomes: Sequence[Outcome]) -> None:
+    keep = {each.work.serial_key for each in outcomes if each.siblings is not None}
+    kept = [each for each in outcomes if each.keeper is not None]
+    plain = [each for each in outcomes if each.keeper is None] if kept else outcomes
+    if plain:
+        runs = [(each.work, each.run) for each in plain if each.run is not None]
+        _count(using, plain, complete_or_lose(using, runs, keep))
+    if kept:
+        results = [(each.work, each.run, each.result or "null") for each in kept if each.run is not None]
+        _count(using, kept, complete_with_results(using, results, keep))
+        tell_finished(kept)
+
+
+def complete_alone(outcome: Outcome, run: Run) -> bool:
+    """Delete the job of one run that has succeeded, in the caller's transaction if there is one; whether it counts."""
+    work = outcome.work
+    if outcome.keeper is None:
+        return not complete_or_lose(work.using, [(work, run)])
+    return not complete_with_results(work.using, [(work, run, outcome.result or "null")])
+
+
+def _count(using: str, outcomes: Sequence[Outcome], lost: set[UUID]) -> None:
+    done = [each for each in outcomes if each.work.id not in lost] if lost else outcomes
+    for outcome in done:  # at once: an error further down makes us come again
+        outcome.counted = True
+    if done and signals.job_completed.has_listeners(Job):
+        signals.job_completed.send_robust(sender=Job, using=using, jobs=[outcome.work for outcome in done])
+
+
+def _fail(using: str, outcomes: Sequence[Outcome]) -> None:
+    moved = fail_jobs(using, [(each.work, each.failure, each.run) for each in outcomes if each.failure and each.run])
+    for outcome, job in zip(outcomes, moved, strict=True):
+        outcome.counted = job is not None
+        outcome.became = type(job) if job is not None else None
+    for outcome, job in zip(outcomes, moved, strict=True):
+        if job is not None and outcome.failure:
+            signal, values = failure_signal(job, outcome.failure.error)
+            signal.send_robust(sender=type(job), using=using, **values)
+    tell_finished(outcomes)
+
+
+def tell_finished(outcomes: Iterable[Outcome]) -> None:
+    """Tell the handlers whose results are kept of what is committed and over: done, a dead letter, or cancelled."""
+    for each in outcomes:
+        if each.keeper is not None and each.counted and (each.failure is None or each.became in _OVER):
+            try:
+                each.keeper.finished(each.work, each.work.using, each.failure)
+            except Exception:  # also of a project's receiver: what is written stays written
+                text = "Job %s is over, but telling so has failed"
+                logger.exception(text, each.work.id, extra=log_fields(each.work))
+
+
+_OVER = (DeadLetterJob, Job)
+
+
+def write_alone(using: str, outcome: Outcome) -> None:
+    """Write one outcome, or else a dead letter that says why it cannot be written."""
+    try:
+        write(using, [outcome])
+        return
+    except Exception as error:
+        if is_of_connection(error):
+            raise
+        work, arguments = outcome.work, outcome.arguments or outcome.work.configuration
+        # Databases quote what they refuse.
+        stack = storable(without_secrets(stack_of(error), work, arguments))
+        text = "Job %s: its outcome could not be written; it becomes a dead letter\n%s"
+        logger.error(text, work.id, stack, extra=log_fields(work, outcome=outcome.name))
+        reason = without_secrets(f"{type(error).__name__}: {error}", work, arguments)
+    message = f"The outcome could not be written: {reason}"
+    if outcome.failure:
+        message = f"{outcome.failure.message} ({message})"
+    run = outcome.run or Run(clock.now(using), 0.0, "")
+    keeps_instance = outcome.failure is not None and outcome.failure.keeps_instance
+    failure = Failure(message, kind="fatal", keeps_instance=keeps_instance)
+    try:
+        (moved,) = fail_jobs(using, [(outcome.work, failure, run)])
+        outcome.counted, outcome.became = moved is not None, type(moved) if moved is not None else None
+    except Exception as error:
+        if is_of_connection(error):
+            raise
+        buried = bury(using, Job, work.id, message, lock_owner=work.lock_owner, keeps_instance=keeps_instance)
+        outcome.counted, outcome.became, outcome.failure = buried, DeadLetterJob, failure
+        return  # who buries it tells of it
+    outcome.failure = failure  # not sooner: after an error it may be written as it was
+    tell_finished([outcome])  # of a failure, also if the run has succeeded
