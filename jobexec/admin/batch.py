@@ -20,8 +20,8 @@ from jobexec.models import (
     BatchPart,
     BatchState,
     DeadLetterJob,
-    Scope,
     Suspension,
+    SuspensionScope,
 )
 from jobexec.operations.batches.control import batch_progress
 
@@ -100,7 +100,9 @@ class BatchAdmin(OperationPermissions, TableAdmin):
             going[id].changed += changed
             going[id].skipped += skipped
         instances = {row.process_instance_id: row for row in going.values()}
-        held = Suspension.objects.using(using).filter(scope=Scope.PROCESS_INSTANCE, value__in=instances, live=True)
+        held = Suspension.objects.using(using).filter(
+            scope=SuspensionScope.PROCESS_INSTANCE, value__in=instances, live=True
+        )
         for suspension in held:
             row = instances[suspension.value]
             row.held = suspension.in_force(display.now(row))  # type: ignore[attr-defined]

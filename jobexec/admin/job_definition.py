@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
-from jobexec.models import JobDefinition, Scope, Suspension
+from jobexec.models import JobDefinition, Suspension, SuspensionScope
 
 from . import display
 from .base import TableAdmin
@@ -50,7 +50,7 @@ class JobDefinitionAdmin(OperationPermissions, TableAdmin):
         by_id = {row.pk: row for row in rows}
         if not by_id:
             return
-        found = Suspension.objects.using(rows[0]._state.db).filter(scope=Scope.JOB_DEFINITION, live=True)
+        found = Suspension.objects.using(rows[0]._state.db).filter(scope=SuspensionScope.JOB_DEFINITION, live=True)
         for suspension in found.filter(value__in=by_id):
             by_id[suspension.value].suspension = suspension  # type: ignore[attr-defined]
 

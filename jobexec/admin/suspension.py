@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec import operations
 from jobexec.exceptions import InvalidJob
-from jobexec.models import Scope, Suspension
+from jobexec.models import Suspension, SuspensionScope
 
 from . import display
 from .actions import Action, Outcome
@@ -74,7 +74,7 @@ class SuspensionAdmin(OperationPermissions, AddSuspension):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Suspension]:
         rows: QuerySet[Suspension] = super().get_queryset(request)
-        return rows.filter(scope=Scope.TENANT) if is_restricted(request) else rows
+        return rows.filter(scope=SuspensionScope.TENANT) if is_restricted(request) else rows
 
     @admin.display(description=gettext_lazy("value"), ordering="value")
     def what(self, suspension: Suspension) -> str:

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec import operations
 from jobexec.exceptions import JobExecError
-from jobexec.models import ExternalWorkerJob, Job, Scope, Suspension, TimerJob
+from jobexec.models import ExternalWorkerJob, Job, Suspension, SuspensionScope, TimerJob
 
 from .base import TableAdmin
 from .forms import SuspendScopeForm
@@ -24,14 +24,14 @@ from .job_actions import dates
 from .paging import CappedCount
 from .tenancy import tenants_of
 
-_SCOPES = [choice for choice in Scope.choices if choice[0] != Scope.JOB]
+_SCOPES = [choice for choice in SuspensionScope.choices if choice[0] != SuspensionScope.JOB]
 _TABLES = (Job, TimerJob, ExternalWorkerJob)
 
 
 class AddSuspensionForm(SuspendScopeForm):
     """What is to be suspended. Who may see only some tenants may suspend those."""
 
-    scope = forms.ChoiceField(label=gettext_lazy("Suspend"), choices=_SCOPES, initial=Scope.TENANT)
+    scope = forms.ChoiceField(label=gettext_lazy("Suspend"), choices=_SCOPES, initial=SuspensionScope.TENANT)
     value = forms.CharField(
         label=gettext_lazy("Which"),
         max_length=255,
@@ -52,7 +52,7 @@ class AddSuspensionForm(SuspendScopeForm):
         if tenants is not None:
             scope = self.fields["scope"]
             assert isinstance(scope, forms.ChoiceField)
-            scope.choices = [choice for choice in _SCOPES if choice[0] == Scope.TENANT]
+            scope.choices = [choice for choice in _SCOPES if choice[0] == SuspensionScope.TENANT]
 
     def clean_value(self) -> str:
         value: str = self.cleaned_data["value"]
@@ -62,14 +62,14 @@ class AddSuspensionForm(SuspendScopeForm):
 
     def clean(self) -> dict[str, Any]:
         data = super().clean()
-        if data.get("tenant") and data.get("scope") != Scope.TENANT_PROCESS_DEFINITION:
+        if data.get("tenant") and data.get("scope") != SuspensionScope.TENANT_PROCESS_DEFINITION:
             self.add_error("tenant", _("Only a process definition of a tenant has one."))
         return data
 
 
 def _columns(data: dict[str, Any]) -> dict[str, Any]:
     """What was chosen, as the operation and the tables of jobs call it."""
-    if data["scope"] == Scope.TENANT_PROCESS_DEFINITION:
+    if data["scope"] == SuspensionScope.TENANT_PROCESS_DEFINITION:
         return {"process_definition_key": data["value"], "tenant_id": data["tenant"]}
     return {data["scope"]: data["value"]}
 
@@ -105,7 +105,7 @@ class AddSuspension(TableAdmin):
             "media": self.media,
             "form": form,
             "affected": affected,
-            "scope": dict(Scope.choices).get(form.data.get("scope", "")),
+            "scope": dict(SuspensionScope.choices).get(form.data.get("scope", "")),
             "choices": sorted(filter(None, form.tenants or ())),
             "list_url": self.list_url(),
         }
@@ -138,6 +138,6 @@ class AddSuspension(TableAdmin):
             "%(scope)s %(value)s suspended%(dates)s; %(count)d jobs have moved to the suspended ones.",
             moved,
         )
-        label = capfirst(str(dict(Scope.choices)[data["scope"]]))
+        label = capfirst(str(dict(SuspensionScope.choices)[data["scope"]]))
         self.message_user(request, text % {"scope": label, "value": data["value"], "count": moved, **said})
         return HttpResponseRedirect(self.list_url())

@@ -16,7 +16,7 @@ from jobexec.operations.sql.locks import is_single_writer
 from jobexec.operations.values.acquired_job import AcquiredJob
 
 from ..runtime.threads import Deadline, Service, call_in_thread
-from .async_worker.worker import AsyncLane
+from .async_worker.worker import AsyncWorker
 from .engine import Engine
 from .loops.acquisition import JobAcquisition
 from .loops.solitary import Held, Solitude
@@ -67,15 +67,15 @@ class JobExecutor(Service):
         if held is not None:  # one acquisition takes it over, whatever others the engine names
             engines = {alias: replace(engine, acquisitions=()) for alias, engine in engines.items()}
         shares = [acquirer.share for engine in engines.values() for acquirer in engine.acquirers]
-        self.lane = AsyncLane(self, self._left_lane, settings.async_threads)
+        self.async_worker = AsyncWorker(self, self._left_async, settings.async_threads)
         self.pool = Pool(
             settings.threads,
             settings.queue_size,
             self._run,
             self._give_back,
             shares,
-            lane=self.lane,
-            lane_size=settings.async_jobs,
+            async_worker=self.async_worker,
+            async_size=settings.async_jobs,
         )
         self.running = RunningJobs(hurry=lambda: self.timeouts.wake())
         self.timeouts = Timeouts(
@@ -108,7 +108,7 @@ class JobExecutor(Service):
         meters, monitors = [each.meters for each in engines], [each.monitor for each in engines]
         first = [*heartbeats, *meters, *settlements, *monitors]
         apart = [self.solitude] if self.solitude else []
-        return [*first, self.timeouts, self.lane, self.pool, *apart, *engines]
+        return [*first, self.timeouts, self.async_worker, self.pool, *apart, *engines]
 
     def start(self) -> None:
         """Start everything; if something cannot start, what has started is stopped and the reason raised."""
@@ -145,7 +145,7 @@ class JobExecutor(Service):
         drained = self.pool.stop(grace)
         if self.solitude is not None:  # each child has a lease of its own: who does not end in time needs us no more
             self.solitude.stop(deadline.left + _CHILD_STOP)
-        drained = self.lane.stop(_LOOP_STOP if drained else _LANE_STOP) and drained
+        drained = self.async_worker.stop(_LOOP_STOP if drained else _LANE_STOP) and drained
         self.timeouts.stop(_LOOP_STOP)
         for engine in engines:
             engine.monitor.stop(_LOOP_STOP)
@@ -187,7 +187,7 @@ class JobExecutor(Service):
     def _acquisition_of(self, batch: Batch) -> JobAcquisition:
         return self.engines[batch[0].using].acquisitions[batch[0].share]
 
-    def _left_lane(self, batches: Sequence[Batch]) -> None:
+    def _left_async(self, batches: Sequence[Batch]) -> None:
         if self._hinted:
             for batch in batches:
                 self._acquisition_of(batch).waiting.batch_ended()

@@ -21,7 +21,7 @@ from .job_progress import JobProgress
 from .meter_log import MeterLog
 from .schedule import WITHDRAWN, Misfire, Schedule, ScheduleFiring
 from .suspended_job import SuspendedJob
-from .suspension import Scope, Suspension
+from .suspension import Suspension, SuspensionScope
 from .task_result import ResultStatus, TaskResult
 from .timer_job import TimerJob
 
@@ -68,9 +68,9 @@ __all__ = [
     "ResultStatus",
     "Schedule",
     "ScheduleFiring",
-    "Scope",
     "SuspendedJob",
     "Suspension",
+    "SuspensionScope",
     "TaskResult",
     "TimerJob",
 ]

@@ -15,7 +15,7 @@ from .fields import NameField
 _SEPARATOR = "\x1f"
 
 
-class Scope(models.TextChoices):
+class SuspensionScope(models.TextChoices):
     """What a suspension covers; the value is the name of the job column that it compares, or stands for two of them.
 
     A single job that is suspended without dates needs no row: it says so itself (``suspend_requested``).
@@ -32,7 +32,7 @@ class Scope(models.TextChoices):
 
 def columns_of(scope: str) -> tuple[str, ...]:
     """The columns of a job that a scope compares."""
-    return ("tenant_id", "process_definition_key") if scope == Scope.TENANT_PROCESS_DEFINITION else (scope,)
+    return ("tenant_id", "process_definition_key") if scope == SuspensionScope.TENANT_PROCESS_DEFINITION else (scope,)
 
 
 def joined(*parts: str) -> str:
@@ -47,7 +47,7 @@ def value_of(scope: str, row: Any) -> str:
 
 def parts_of(scope: str, value: str) -> dict[str, str]:
     """The columns of a scope with the values that they must have; empty if the value, or the scope, is none."""
-    if scope not in Scope.values:
+    if scope not in SuspensionScope.values:
         return {}
     columns = columns_of(scope)
     parts = value.split(_SEPARATOR, len(columns) - 1)
@@ -65,7 +65,7 @@ class Suspension(models.Model):
     may begin. Every node looks for suspensions that began or ended and finishes what is left to do.
     """
 
-    scope = models.CharField(max_length=32, choices=Scope)
+    scope = models.CharField(max_length=32, choices=SuspensionScope)
     value = NameField(max_length=320)
     create_time = models.DateTimeField(default=clock.now)
     suspend_time = models.DateTimeField(null=True, blank=True, help_text=_("In force from then on."))

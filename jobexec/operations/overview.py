@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from jobexec.conf import get_settings
-from jobexec.models import Batch, BatchState, ExecutorNode, NodeState, Schedule, Scope, Suspension, TimerJob
+from jobexec.models import Batch, BatchState, ExecutorNode, NodeState, Schedule, Suspension, SuspensionScope, TimerJob
 
 from .reports.counts import COUNT_LIMIT, CappedCount, JobCounts, job_counts, open_incidents
 from .reports.failure_groups import GroupOfFailures, failure_groups
@@ -218,7 +218,7 @@ def _status(row: ExecutorNode, now: datetime) -> NodeStatus:
 
 
 def _suspensions(ask: _Question) -> dict[str, Any]:
-    ours = Q() if ask.tenants is None else Q(scope=Scope.TENANT, value__in=ask.tenants)
+    ours = Q() if ask.tenants is None else Q(scope=SuspensionScope.TENANT, value__in=ask.tenants)
     rows = Suspension.objects.using(ask.using).filter(ours, live=True).exclude(activate_time__lte=ask.now)
     begun = Q(suspend_time=None) | Q(suspend_time__lte=ask.now)
     return {

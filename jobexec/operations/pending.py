@@ -13,7 +13,7 @@ from django.db.models import Q
 from jobexec import clock
 from jobexec.models import HistoryJob, Job, TimerJob
 
-from .values.acquired_job import Scope
+from .values.acquired_job import ServedJobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Pending:
         return not (self.due or self.retries)
 
 
-def pending(using: str, scopes: Iterable[Scope]) -> Pending:
+def pending(using: str, scopes: Iterable[ServedJobs]) -> Pending:
     """What an executor that serves these has before it, whoever runs it: rows that other nodes hold count too."""
     served = reduce(or_, map(_served, scopes))
     waiting = TimerJob.objects.using(using).filter(served)
@@ -49,7 +49,7 @@ def pending(using: str, scopes: Iterable[Scope]) -> Pending:
     )
 
 
-def _served(scope: Scope) -> Q:
+def _served(scope: ServedJobs) -> Q:
     served = Q(category__in=scope.categories, deployment_id__in=("", *scope.deployments))
     if scope.priority_min is not None:
         served &= Q(priority__gte=scope.priority_min)

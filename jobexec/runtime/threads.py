@@ -11,7 +11,7 @@ from jobexec import clock
 from jobexec.conf import Settings
 
 from .connections import close_connections, refresh_connections, rest_connections
-from .wake_up import Bell
+from .wake_up import WakeUpEvent
 
 logger = logging.getLogger("jobexec.executor")
 
@@ -99,7 +99,7 @@ class Loop(Service):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._woken: threading.Event | Bell = threading.Event()
+        self._woken: threading.Event | WakeUpEvent = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         #: When the round that is running began, by the monotonic clock; None between rounds. For the health.

@@ -29,7 +29,7 @@ class Source(Protocol):
         ...
 
 
-class Bell:
+class WakeUpEvent:
     """Like ``threading.Event``; who waits also looks after ``source``.
 
     One thread waits, any may ring. A thread that blocks on a descriptor and is to be woken by others needs a pipe to

@@ -22,7 +22,7 @@ from jobexec.models import ExecutorNode, Job
 from jobexec.operations.acquire.acquire import acquire_jobs
 from jobexec.operations.manage.cancel import cancelled_among
 from jobexec.operations.nodes.deployments import all_deployments
-from jobexec.operations.values.acquired_job import AcquiredJob, Scope
+from jobexec.operations.values.acquired_job import AcquiredJob, ServedJobs
 from jobexec.operations.values.category_turns import Turns
 from jobexec.operations.values.failure import Failure
 
@@ -90,8 +90,8 @@ class Steps:
         )
         return acquisition.found, acquisition.jobs
 
-    def _scope(self) -> Scope:
-        return Scope(
+    def _scope(self) -> ServedJobs:
+        return ServedJobs(
             self._categories,
             tuple(all_deployments(self._categories, using=self.using)),
             category_order=get_settings().category_order,

@@ -32,9 +32,9 @@ from jobexec.models import (
     ResultStatus,
     Schedule,
     ScheduleFiring,
-    Scope,
     SuspendedJob,
     Suspension,
+    SuspensionScope,
     TaskResult,
     TimerJob,
 )
@@ -319,7 +319,7 @@ def _beside(using: str) -> dict[type[Any], Any]:
         ExclusiveLock: ExclusiveLock.objects.using(using).create(
             process_instance_id="order-4711", lock_owner=OWNER, acquisition=uuid7()
         ),
-        Suspension: Suspension.objects.using(using).create(scope=Scope.TENANT, value="acme"),
+        Suspension: Suspension.objects.using(using).create(scope=SuspensionScope.TENANT, value="acme"),
     }
 
 

@@ -17,9 +17,9 @@ from jobexec.models import (
     JobLog,
     JobProgress,
     LogState,
-    Scope,
     SuspendedJob,
     Suspension,
+    SuspensionScope,
     TimerJob,
 )
 from tests.support.audit import audit_log
@@ -61,7 +61,7 @@ def test_requeue(admin):
 
 
 def test_a_requeued_job_of_a_suspended_tenant_is_suspended(admin):
-    Suspension.objects.create(scope=Scope.TENANT, value="acme")
+    Suspension.objects.create(scope=SuspensionScope.TENANT, value="acme")
     admin.act(DeadLetterJob, "requeue", [data.dead_letter(tenant_id="acme")], retries="5")
     assert SuspendedJob.objects.count() == 1
 
@@ -246,7 +246,7 @@ def test_suspend_with_dates_in_the_current_time_zone(admin, settings):
     dates = "from 07/01/2099 10:00:00 until 07/02/2099 10:00:00"
     assert admin.told(response)[0][1].startswith(f"1 job suspended {dates}.")
     suspension = Suspension.objects.get()
-    assert (suspension.scope, suspension.value) == (Scope.JOB, str(job.pk))
+    assert (suspension.scope, suspension.value) == (SuspensionScope.JOB, str(job.pk))
     assert suspension.suspend_time == datetime(2099, 7, 1, 8, tzinfo=UTC)
     assert suspension.activate_time == datetime(2099, 7, 2, 8, tzinfo=UTC)
     assert Job.objects.get().pk == job.pk

@@ -14,9 +14,9 @@ from jobexec.models import (
     BatchState,
     DeadLetterJob,
     Job,
-    Scope,
     SuspendedJob,
     Suspension,
+    SuspensionScope,
     TimerJob,
 )
 from jobexec.operations.batches.control import start_batch
@@ -185,7 +185,7 @@ def test_suspend_activate_cancel_and_delete(admin):
     batch = start_batch("requeue", DeadLetterJob.objects.all(), user="admin")
     response = admin.act(Batch, "suspend", [batch])
     assert admin.told(response)[0][1].startswith("1 batch suspended.")
-    assert Suspension.objects.get().scope == Scope.PROCESS_INSTANCE
+    assert Suspension.objects.get().scope == SuspensionScope.PROCESS_INSTANCE
     assert "suspended</span>" in admin.get(list_url(Batch)).content.decode().split("result_list")[1]
     admin.act(Batch, "activate", [batch])
     assert not Suspension.objects.exists()

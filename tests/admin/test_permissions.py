@@ -23,9 +23,9 @@ from jobexec.models import (
     JobDefinition,
     JobKey,
     Schedule,
-    Scope,
     SuspendedJob,
     Suspension,
+    SuspensionScope,
     TaskResult,
     TimerJob,
 )
@@ -173,7 +173,7 @@ def a_deployment(action: str) -> Deployment:
 
 BESIDE: dict[type[Any], Callable[[str], Any]] = {
     Deployment: a_deployment,
-    Suspension: lambda action: Suspension.objects.create(scope=Scope.TENANT, value="acme"),
+    Suspension: lambda action: Suspension.objects.create(scope=SuspensionScope.TENANT, value="acme"),
     JobDefinition: a_definition,
     Incident: lambda action: data.incident(data.dead_letter()),
     FailureGroup: a_failure_group,

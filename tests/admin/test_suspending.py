@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from jobexec.models import Job, JobDefinition, Scope, SuspendedJob, Suspension, TimerJob
+from jobexec.models import Job, JobDefinition, SuspendedJob, Suspension, SuspensionScope, TimerJob
 from jobexec.models.suspension import columns_of
 from tests.support.audit import audit_log
 
@@ -65,7 +65,7 @@ def test_a_wrong_answer_is_asked_again(admin, answers):
     assert not Suspension.objects.exists()
 
 
-@pytest.mark.parametrize("scope", [scope for scope in Scope.values if scope != "id"])
+@pytest.mark.parametrize("scope", [scope for scope in SuspensionScope.values if scope != "id"])
 def test_every_scope(admin, scope):
     columns = dict.fromkeys(columns_of(scope), "it")
     job = data.make(Job, **{**columns, "process_instance_id": "it"})

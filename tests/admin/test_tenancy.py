@@ -29,9 +29,9 @@ from jobexec.models import (
     JobKey,
     JobLog,
     Schedule,
-    Scope,
     SuspendedJob,
     Suspension,
+    SuspensionScope,
     TaskResult,
     TimerJob,
 )
@@ -89,7 +89,7 @@ def rows_of(tenant):
         JobLog: data.log(dead, **columns),
         Incident: data.incident(dead),
         Batch: data.batch(**columns),
-        Suspension: Suspension.objects.create(scope=Scope.TENANT, value=tenant, swept=True),
+        Suspension: Suspension.objects.create(scope=SuspensionScope.TENANT, value=tenant, swept=True),
         Schedule: data.schedule(name=f"of {tenant}", options=columns),
         GatewayClient: data.gateway_client(name=f"of {tenant}", tenants=[tenant]),
         TaskResult: data.task_result(**columns),
@@ -310,9 +310,9 @@ def test_only_own_tenants_can_be_suspended(acme):
 
 
 def test_other_suspensions_are_not_seen(acme):
-    for scope in Scope.values:
+    for scope in SuspensionScope.values:
         Suspension.objects.create(scope=scope, value="acme")
-    assert shown(acme.get(list_url(Suspension))) == [Suspension.objects.get(scope=Scope.TENANT).pk]
+    assert shown(acme.get(list_url(Suspension))) == [Suspension.objects.get(scope=SuspensionScope.TENANT).pk]
 
 
 def test_nobody_at_all_is_not_everybody(db):

@@ -11,7 +11,7 @@ from jobexec.operations import acquire_jobs, complete_jobs
 from jobexec.operations.acquire import acquire as acquire_module
 from jobexec.operations.nodes import cluster_lock
 from jobexec.operations.rows.exclusive import lock_instances
-from jobexec.operations.values.acquired_job import Scope
+from jobexec.operations.values.acquired_job import ServedJobs
 from tests.support.factories import LOCK_TIME, a_run, acquire, make_job, make_row
 from tests.support.threads import finish, held, start, together, undo, wait_until_waiting
 
@@ -21,7 +21,7 @@ OWNERS = ("one", "two", "three")
 
 
 def result_of(alias, owner, limit=100, strategy="auto"):
-    return acquire_jobs(alias, owner, limit, Scope(), lock_time=LOCK_TIME, strategy=strategy)
+    return acquire_jobs(alias, owner, limit, ServedJobs(), lock_time=LOCK_TIME, strategy=strategy)
 
 
 def until_nothing_is_found(alias, owner, strategy):

@@ -14,7 +14,7 @@ from jobexec.executor.nodes.node import Node
 from jobexec.executor.pool.pool import Pool
 from jobexec.models import ExclusiveLock, Job
 from jobexec.operations.acquire.acquire import acquire_jobs
-from jobexec.operations.acquire.cursor import Walk
+from jobexec.operations.acquire.cursor import AcquisitionCursor
 from jobexec.operations.settle.release import release_jobs
 from tests.support.factories import locked_ids, make_job
 
@@ -23,7 +23,7 @@ class Waiting(Pool):
     """A pool that runs nothing: what is submitted stays in the queue."""
 
     def start(self):
-        self._places.closed = False
+        self._queue.closed = False
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_siblings_are_one_batch(alias, build):
     for instance in ("a", "b", "a"):
         make_job(alias, process_instance_id=instance)
     loop.run_once()
-    assert sorted(len(batch) for batch in loop.pool._places.shares.waiting()) == [1, 2]
+    assert sorted(len(batch) for batch in loop.pool._queue.shares.waiting()) == [1, 2]
 
 
 def test_acquires_nothing_past_its_lease(alias, build, asked):
@@ -191,7 +191,7 @@ def test_a_job_that_ends_while_strays_are_looked_for_is_let_alone(alias, build):
     loop = build()
     make_job(alias)
     loop.run_once()
-    ((work,),) = loop.pool._places.shares.waiting()
+    ((work,),) = loop.pool._queue.shares.waiting()
 
     def in_hand():
         Job.objects.using(alias).filter(pk=work.id).update(revision=99)  # settled, and acquired anew
@@ -253,7 +253,7 @@ def test_each_round_is_a_line_for_whoever_debugs(alias, build, caplog, monkeypat
         monkeypatch.setattr(module, "acquire_jobs", overtaken)
         loop.pool.stop(0)
         loop.pool.start()
-        loop._walk = Walk()  # as when the loop starts with the pool
+        loop._cursor = AcquisitionCursor()  # as when the loop starts with the pool
         loop.run_once()
         loop.run_once()
     lines = [record.getMessage().partition(": ")[2] for record in caplog.records if "asked for" in record.getMessage()]
@@ -272,7 +272,7 @@ def test_after_a_walk_to_the_end_the_head_is_looked_at_without_waiting(alias, bu
         make_job(alias)
     with FrozenClock():
         loop.run_once()
-        loop._walk._head_cost = 0.01  # a full page, and the head has just been seen
+        loop._cursor._head_cost = 0.01  # a full page, and the head has just been seen
         first = make_job(alias, priority=1000)
         assert loop.run_once() == 0.0
         assert len(locked_ids(alias)) == 7

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from jobexec.runtime import wake_up as bells
-from jobexec.runtime.wake_up import Bell
+from jobexec.runtime.wake_up import WakeUpEvent
 from tests.support.waiting import TIMEOUT, until
 
 
@@ -39,7 +39,7 @@ def way(request, monkeypatch):
 
 
 def made(word):
-    word.bell = Bell(word)
+    word.bell = WakeUpEvent(word)
     yield word
     word.here.close()
     word.there.close()
@@ -69,7 +69,7 @@ def wait(bell, timeout=TIMEOUT):
 
 
 def test_rings_through_threads_and_is_kept_until_cleared(way):
-    bell = Bell()
+    bell = WakeUpEvent()
     assert (bell.is_set(), bell.wait(0), bell.wait(0.01)) == (False, False, False)
     for _ in range(300):
         answer = wait(bell)
@@ -127,14 +127,14 @@ def test_a_ring_ends_a_wait_for_a_source_too(word):
 
 
 def test_a_wait_of_years_is_no_error(way, monkeypatch):
-    bell = Bell()
+    bell = WakeUpEvent()
     answer = wait(bell, 3e9)
     bell.set()
     assert answer()
 
 
 def test_no_more_rings_than_the_pipe_holds(way):
-    bell = Bell()
+    bell = WakeUpEvent()
     bell._waiting = True  # as if somebody were about to wait, and never came to it
     for _ in range(100_000):
         bell.clear()

@@ -1,11 +1,11 @@
-"""Which jobs go to the lane, and how many are worth acquiring for it: counted, without threads."""
+"""Which jobs go to the async worker, and how many are worth acquiring for it: counted, without threads."""
 
 from types import SimpleNamespace
 
 import pytest
 
 from jobexec.clock import FrozenClock
-from jobexec.executor.pool.async_admission import Boarding
+from jobexec.executor.pool.async_admission import AsyncAdmission
 
 SYNC, ASYNC = "tests.sync", "tests.async"
 
@@ -14,7 +14,7 @@ def batch(handler_type=ASYNC, using="a", lost_runs=0, atomic=False):
     return [SimpleNamespace(share=using, handler_type=handler_type, lost_runs=lost_runs, atomic=atomic)]
 
 
-class FakeLane:
+class FakeRunner:
     def __init__(self):
         self.begun = []
 
@@ -28,7 +28,7 @@ def boarding(handle):
         """Never called."""
 
     handle(wait, name=ASYNC)
-    return Boarding(FakeLane(), size=3, threads=4)
+    return AsyncAdmission(FakeRunner(), size=3, threads=4)
 
 
 def test_takes_what_it_can_run_and_leaves_the_rest_in_order(boarding):
@@ -37,7 +37,7 @@ def test_takes_what_it_can_run_and_leaves_the_rest_in_order(boarding):
     one, other = batch(), [*batch(), *batch(SYNC)]
     assert boarding.sort("a", [suspect, one, atomic, sync, siblings, other]) == [suspect, atomic, sync, siblings]
     boarding.go()
-    assert boarding.lane.begun == [one, other]
+    assert boarding.async_worker.begun == [one, other]
     assert (boarding.busy, boarding.empty) == (2, False)
     boarding.leave([one, other])
     assert boarding.empty
@@ -48,11 +48,11 @@ def test_no_more_than_its_size_and_by_turns_of_the_engines(boarding):
     boarding.sort("a", of_a)
     boarding.sort("b", of_b)
     boarding.go()
-    assert boarding.lane.begun == [of_a[0], of_b[0], of_a[1]]
+    assert boarding.async_worker.begun == [of_a[0], of_b[0], of_a[1]]
     assert list(boarding.waiting()) == [of_b[1], *of_a[2:]]
     boarding.leave([of_b[0]])
     boarding.go()
-    assert boarding.lane.begun[3:] == [of_b[1]]
+    assert boarding.async_worker.begun[3:] == [of_b[1]]
     assert boarding.clear() == of_a[2:]
     assert len(boarding.within()) == 3
 
@@ -109,7 +109,7 @@ def test_one_is_tried_now_and_then(boarding):
         boarding.sort("a", [batch() for _ in range(3)])
         boarding.go()
         clock.tick(5)
-        assert not boarding.may_try("a"), "the lane is full"
+        assert not boarding.may_try("a"), "the async worker is full"
 
 
 def test_pages_grow_while_all_of_them_is_for_the_lane(handle):
@@ -117,7 +117,7 @@ def test_pages_grow_while_all_of_them_is_for_the_lane(handle):
         """Never called."""
 
     handle(wait, name=ASYNC)
-    boarding = Boarding(FakeLane(), size=1000, threads=4)
+    boarding = AsyncAdmission(FakeRunner(), size=1000, threads=4)
     pages = []
     for _ in range(9):
         boarding.sort("a", [batch()])

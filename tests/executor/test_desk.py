@@ -6,13 +6,13 @@ import pytest
 from django.db import connections, transaction
 from django.db.transaction import TransactionManagementError
 
-from jobexec.executor.async_worker.database_thread import Desk
+from jobexec.executor.async_worker.database_thread import DatabaseThread
 from tests.support.waiting import TIMEOUT, passed, threads, until
 
 
 @pytest.fixture
 def desk():
-    desk = Desk("jobexec-desk")
+    desk = DatabaseThread("jobexec-desk")
     yield desk
     desk.shutdown()
     assert not threads("jobexec-desk")

@@ -22,7 +22,7 @@ from jobexec.exceptions import (
 from jobexec.executor.execute_now import execute_by_hand, execute_now
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExternalWorkerJob, Job, JobLog, JobType, SuspendedJob, TimerJob
 from jobexec.operations import acquire_jobs, delete_jobs, find_job, move_to_dead_letter
-from jobexec.operations.values.acquired_job import Scope
+from jobexec.operations.values.acquired_job import ServedJobs
 from tests.support.factories import LOCK_TIME, acquire, make_job, tables_of
 from tests.support.factories import make_row as insert
 from tests.support.threads import finish, held, start, wait_until_waiting
@@ -150,7 +150,7 @@ def test_while_it_runs_it_holds_its_process_instance(alias, handle):
 
     def look():
         make_job(alias, process_instance_id="order-1")
-        seen.append(acquire_jobs(alias, "elsewhere", 9, Scope(), lock_time=LOCK_TIME).jobs)
+        seen.append(acquire_jobs(alias, "elsewhere", 9, ServedJobs(), lock_time=LOCK_TIME).jobs)
         seen.append(ExclusiveLock.objects.using(alias).count())
 
     handle(look, name="tests.look")

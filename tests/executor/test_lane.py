@@ -48,7 +48,7 @@ def start(make_executor):
 
     def run(engine=quick, pace=None, **keys):
         executor = make_executor(engine, **keys)
-        executor.pool._places.pace.seconds = pace
+        executor.pool._queue.throughput.seconds = pace
         executor.start()
         return executor
 
@@ -66,7 +66,7 @@ def crowd(alias, start, handle, number, **options):
     executor = start(THREADS=2, ASYNC_JOBS=number)
     until(lambda: gate.now == number)
     assert len(threads("jobexec-worker")) == 2
-    assert executor.pool.in_lane == number
+    assert executor.pool.async_jobs == number
     assert executor.pool.load() == {"busy_threads": 0, "stuck_threads": 0, "queued_jobs": 0}
     assert len(executor.pool.jobs_in_hand()) == number
     assert not executor.idle
@@ -84,7 +84,7 @@ def test_thousands_wait_at_once(alias, start, handle):
 
 
 @pytest.mark.slow
-@pytest.mark.databases("postgresql")  # the lane is the same; two thousand show the others
+@pytest.mark.databases("postgresql")  # the async worker is the same; two thousand show the others
 @pytest.mark.parametrize("options", [{}, {"timeout": 600}])
 def test_ten_thousand_wait_at_once(alias, start, handle, options):
     crowd(alias, start, handle, 10_000, **options)
@@ -400,7 +400,7 @@ class TestThreads:
         Job.objects.using(alias).filter(pk=row.pk).update(lost_runs=2)
         make_job(alias, handler_type="tests.wait")
         executor = start()
-        until(lambda: gate.now == 1 and executor.pool._places.lone is not None)
+        until(lambda: gate.now == 1 and executor.pool._queue.lone is not None)
         make_job(alias, handler_type="tests.wait")
         assert seen == []
         gate.open()
@@ -449,7 +449,7 @@ class TestLimit:
         go = threading.Event()
         handle(lambda: go.wait(TIMEOUT), name="tests.hold")
         executor = start(pace=100.0, THREADS=1, ASYNC_JOBS=500)
-        boarding, tries = executor.pool._places.boarding, []
+        boarding, tries = executor.pool._queue.admission, []
         may_try = boarding.may_try
         boarding.may_try = lambda using: may_try(using) and not tries.append(using)
         for _ in range(3):

@@ -12,7 +12,7 @@ from jobexec.operations.notify.wake import CHANNEL
 from jobexec.runtime import threads as runtime_threads
 from jobexec.runtime.notifications import Listener
 from jobexec.runtime.threads import Loop
-from jobexec.runtime.wake_up import Bell
+from jobexec.runtime.wake_up import WakeUpEvent
 from tests.support.factories import make_job
 from tests.support.waiting import TIMEOUT, passed, threads, until
 
@@ -24,7 +24,7 @@ class Waiter(Loop):
 
     def __init__(self, listener):
         super().__init__("jobexec-waiter")
-        self._woken = Bell(listener)
+        self._woken = WakeUpEvent(listener)
 
     def run_once(self):
         return TIMEOUT

@@ -11,7 +11,7 @@ from jobexec.exceptions import JobCancelled
 from jobexec.executor.execute_now import execute_now
 from jobexec.operations import acquire_jobs
 from jobexec.operations.sql.errors import one_line
-from jobexec.operations.values.acquired_job import Scope
+from jobexec.operations.values.acquired_job import ServedJobs
 from tests.support.executor import Host, run_one
 from tests.support.factories import LOCK_TIME, make_job
 
@@ -110,7 +110,7 @@ def test_the_tenant_is_known_where_pages_bring_it(alias, handle, caplog):
     caplog.set_level(logging.INFO, "jobexec.execution")
     handle(lambda: None, name="tests.run")
     make_job(alias, handler_type="tests.run", tenant_id="acme")
-    jobs = acquire_jobs(alias, "here:1", 9, Scope(wide=True), lock_time=LOCK_TIME).jobs
+    jobs = acquire_jobs(alias, "here:1", 9, ServedJobs(wide=True), lock_time=LOCK_TIME).jobs
     call_in_thread("jobexec-one", lambda: execute_batch(jobs, Host()), 60)
     assert [(record.tenant_id, record.node) for record in caplog.records] == [("acme", "here")]
 

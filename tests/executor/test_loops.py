@@ -314,7 +314,7 @@ def test_what_a_category_is_owed_outlives_a_heartbeat(alias, configure, make_exe
     executor = make_executor(CATEGORIES={"mail": 3, "default": 1}, CATEGORY_ORDER="weighted")
     (engine,) = executor.engines.values()
     engine.node.register()
-    executor.pool._places.closed = False
+    executor.pool._queue.closed = False
     seen = []
     monkeypatch.setattr(acquisition, "acquire_jobs", lambda *args, **options: seen.append(args[3]) or Acquisition())
     engine.acquisitions[alias].run_once()

@@ -58,7 +58,7 @@ def test_each_asks_for_its_own_by_its_own_settings(alias, make, pages):
     executor = make({"MAX_JOBS_PER_ACQUISITION": 7})
     (engine,) = executor.engines.values()
     engine.node.register()
-    executor.pool._places.closed = False
+    executor.pool._queue.closed = False
     for acquisition in engine.acquisitions.values():
         acquisition.run_once()
     assert pages == [(("mail", "default"), 7), (("bulk",), 3)]
@@ -99,7 +99,7 @@ def test_what_one_has_just_locked_is_no_stray_to_the_other(alias, make, monkeypa
     (engine,) = executor.engines.values()
     quick, slow = engine.acquisitions.values()
     engine.node.register()
-    executor.pool._places.closed = False
+    executor.pool._queue.closed = False
     job = make_job(alias, category="mail")
     other = threading.Thread(target=lambda: (slow.run_once(), connections.close_all()))
 

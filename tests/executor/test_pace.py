@@ -2,17 +2,17 @@
 
 import pytest
 
-from jobexec.executor.pool.throughput import Pace
+from jobexec.executor.pool.throughput import Throughput
 
 
 def paced(seconds, threads=10, jobs=1000):
-    pace = Pace(threads)
+    pace = Throughput(threads)
     pace.note(jobs, seconds * jobs)
     return pace
 
 
 def test_as_long_as_nothing_is_known_all_threads_work_and_some_jobs_wait():
-    pace = Pace(4)
+    pace = Throughput(4)
     pace.note(0, 3.0)  # a thread that has begun nothing tells nothing
     assert pace.seconds is None
     assert pace.most() == 4 + 20

@@ -117,7 +117,7 @@ def test_a_suspect_that_was_lost_while_it_ran_runs_with_nothing_beside_it(bench)
     b.submit(before)
     until(lambda: b.began == [before])
     b.submit(alone, after, suspect)
-    until(lambda: b.pool._places.lone is alone)
+    until(lambda: b.pool._queue.lone is alone)
     assert b.pool.load() == {"busy_threads": 1, "stuck_threads": 0, "queued_jobs": 3}
     assert in_hand(b) == {batch[0].id for batch in (before, alone, after, suspect)}
     b.let_go(before)
@@ -135,7 +135,7 @@ def test_who_waits_to_run_alone_is_given_back(bench):
     b.submit(running)
     until(lambda: b.began == [running])
     b.submit(alone)
-    until(lambda: b.pool._places.lone is alone)
+    until(lambda: b.pool._queue.lone is alone)
     assert b.pool.stop(0) is False
     assert b.given_back == [alone]
     assert in_hand(b) == {running[0].id}
@@ -215,7 +215,7 @@ def test_can_be_started_again_while_a_thread_is_just_ending(bench, monkeypatch):
         patch.setattr(module, "_WORKER_STOP", 0)
         patch.setattr("jobexec.runtime.threads.close_connections", lambda: closing.wait(TIMEOUT))
         assert b.pool.stop(0)
-        until(lambda: not b.pool._places.staff)
+        until(lambda: not b.pool._queue.staff)
         b.pool.start()
         batch = b.batch()
         b.submit(batch)
@@ -255,7 +255,7 @@ def test_nothing_is_acquired_while_a_job_waits_to_run_alone_or_does(bench):
     b.submit(before)
     until(lambda: b.began == [before])
     b.submit(alone)
-    until(lambda: b.pool._places.lone is alone)
+    until(lambda: b.pool._queue.lone is alone)
     assert b.pool.reserve(1, told.set) == 0
     b.let_go(before)
     until(lambda: b.began == [before, alone])

@@ -25,7 +25,7 @@ def bench(monkeypatch):
 
     def make(threads=1, queue_size=100, engines=(), seconds=0.00001):
         benches.append(Bench(threads, queue_size, engines))
-        benches[-1].pool._places.pace.seconds = seconds
+        benches[-1].pool._queue.throughput.seconds = seconds
         benches[-1].pool.start()
         return benches[-1]
 
@@ -56,7 +56,7 @@ def test_a_thread_takes_half_of_what_waits(bench):
     long, rest = b.batch(), b.quick(9)
     b.submit(long, *rest)
     until(lambda: b.began)
-    (chunk,) = b.pool._places.active
+    (chunk,) = b.pool._queue.active
     assert chunk.batches() == [long, *rest[:4]]
     assert b.pool.load() == {"busy_threads": 1, "stuck_threads": 0, "queued_jobs": 9}
     assert in_hand(b) == jobs_of(long, *rest)
@@ -71,7 +71,7 @@ def test_jobs_that_are_not_tiny_go_one_by_one(bench):
     long, rest = b.batch(), b.quick(9)
     b.submit(long, *rest)
     until(lambda: b.began)
-    (chunk,) = b.pool._places.active
+    (chunk,) = b.pool._queue.active
     assert chunk.batches() == [long]
 
 
@@ -106,7 +106,7 @@ def test_what_is_held_up_takes_no_thread_that_is_kept_for_another_engine(bench):
     begun = clock.monotonic()
     until(lambda: clock.monotonic() - begun > 2 * work_queue.STALL)
     with b.pool._changed:
-        assert b.pool._places._take_over() is None
+        assert b.pool._queue._take_over() is None
     others = b.quick(20, using="other")
     b.submit(*others)
     until(lambda: len(b.ended) == 20, SOON)
@@ -118,7 +118,7 @@ def test_a_stuck_thread_gives_back_the_rest_of_its_chunk(bench):
     stuck, rest = b.batch(), b.quick(9)
     b.submit(stuck, *rest)
     until(lambda: b.began)
-    assert b.pool._places.active[0].waiting_jobs == 4
+    assert b.pool._queue.active[0].waiting_jobs == 4
     assert b.pool.give_up(stuck[0], 1) == 1
     until(lambda: len(b.ended) == 9, SOON)
     assert b.ended == rest
@@ -173,7 +173,7 @@ def test_stopping_before_a_thread_begins_what_it_has_taken_counts_it_once(bench,
     go.set()
     assert b.pool.stop(TIMEOUT)
     assert b.began == []
-    share = b.pool._places.shares._of("default")
+    share = b.pool._queue.shares._of("default")
     assert (share.held, share.busy) == (0, 0)
     monkeypatch.undo()
     b.pool.start()
@@ -211,7 +211,7 @@ def parked(b):
     b.pool._run = lambda batch: (b.pool.park(siblings), b.ended.append(batch))
     b.submit(first)
     until(lambda: b.ended == [first])
-    until(lambda: not b.pool._places.active)
+    until(lambda: not b.pool._queue.active)
     b.pool._run = b.run
     return siblings
 
@@ -297,8 +297,8 @@ def test_all_that_has_not_ended_is_in_hand_at_every_moment(bench, seconds):
             missing.extend(before - finished.copy() - hand)
 
     def granted(count):
-        if b.pool._places.pace.seconds > 0.001:  # a thread had to wait for its turn, and what it ran was taken for long
-            b.pool._places.pace.seconds = seconds
+        if b.pool._queue.throughput.seconds > 0.001:  # a thread waited for its turn, and what it ran was taken for long
+            b.pool._queue.throughput.seconds = seconds
         return reserved(b.pool, count)
 
     b.pool._run = run

@@ -244,7 +244,7 @@ def test_siblings_of_a_pool_that_was_stopped_are_given_back(bench, make, written
 def test_no_job_is_ever_in_nobodys_hands(bench, make, written, monkeypatch):
     b = bench(threads=4)
     service = make(b.pool, within=0.001)
-    b.pool._places.pace.seconds = 0.00001
+    b.pool._queue.throughput.seconds = 0.00001
     b.pool.on_idle = service.flush
     acquired, settled, missing, stop = set(), set(), [], threading.Event()
     write = written.write

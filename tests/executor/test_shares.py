@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobexec.executor.pool.fair_queue import Shares, runs_alone
-from jobexec.executor.pool.throughput import Pace
+from jobexec.executor.pool.fair_queue import FairQueue, runs_alone
+from jobexec.executor.pool.throughput import Throughput
 
 
 def batch(using, size=1, lost_runs=0):
@@ -36,13 +36,13 @@ def run(shares, count):
 
 
 def test_one_engine_has_everything():
-    shares = Shares(4, 20, ["a"])
+    shares = FairQueue(4, 20, ["a"])
     assert fill(shares, "a", 100) == 20
     assert run(shares, 4) == ["a"] * 4
 
 
 def test_an_engine_that_asks_first_leaves_a_part_to_the_other():
-    shares = Shares(4, 20, ["a", "b"])
+    shares = FairQueue(4, 20, ["a", "b"])
     assert fill(shares, "a", 100) == 15
     assert fill(shares, "b", 100) == 5
     assert fill(shares, "a", 1) == fill(shares, "b", 1) == 0
@@ -50,7 +50,7 @@ def test_an_engine_that_asks_first_leaves_a_part_to_the_other():
 
 def test_places_that_are_only_reserved_count_too():
     """An engine whose database hangs keeps what it has reserved, and the other goes on with its own part."""
-    shares = Shares(4, 20, ["a", "b"])
+    shares = FairQueue(4, 20, ["a", "b"])
     assert shares.reserve("a", 100) == 15
     for _ in range(50):
         assert fill(shares, "b", 5) == 5
@@ -63,7 +63,7 @@ def test_places_that_are_only_reserved_count_too():
 
 
 def test_threads_take_turns_between_engines():
-    shares = Shares(4, 40, ["a", "b", "c"])
+    shares = FairQueue(4, 40, ["a", "b", "c"])
     for using, count in (("a", 9), ("b", 2), ("c", 1)):
         assert fill(shares, using, count) == count
     seen = []
@@ -75,7 +75,7 @@ def test_threads_take_turns_between_engines():
 
 
 def test_with_threads_enough_each_engine_leaves_one_to_every_other():
-    shares = Shares(6, 60, ["a", "b", "c"])
+    shares = FairQueue(6, 60, ["a", "b", "c"])
     fill(shares, "a", 20)
     assert run(shares, 6) == ["a"] * 4 + [None] * 2
     fill(shares, "b", 1)
@@ -84,13 +84,13 @@ def test_with_threads_enough_each_engine_leaves_one_to_every_other():
 
 
 def test_with_few_threads_none_is_kept_idle():
-    shares = Shares(3, 30, ["a", "b"])
+    shares = FairQueue(3, 30, ["a", "b"])
     fill(shares, "a", 10)
     assert run(shares, 4) == ["a"] * 3 + [None]
 
 
 def test_room_is_worth_telling_when_half_of_the_queue_is_free():
-    shares = Shares(2, 12, ["a"])
+    shares = FairQueue(2, 12, ["a"])
     fill(shares, "a", 12)
     first = [take(shares) for _ in range(2)]
     rooms = []
@@ -104,7 +104,7 @@ def test_room_is_worth_telling_when_half_of_the_queue_is_free():
 @given(st.data(), st.integers(1, 3), st.integers(1, 8), st.integers(0, 30))
 def test_nothing_is_counted_twice_or_lost(data, engines, threads, queue_size):
     names = ["a", "b", "c"][:engines]
-    shares = Shares(threads, threads + queue_size, names)
+    shares = FairQueue(threads, threads + queue_size, names)
     reserved, waiting, running = dict.fromkeys(names, 0), dict.fromkeys(names, 0), []
     for _ in range(data.draw(st.integers(0, 60))):
         action = data.draw(st.sampled_from(["reserve", "submit", "next", "done"]))
@@ -135,14 +135,14 @@ def test_nothing_is_counted_twice_or_lost(data, engines, threads, queue_size):
 
 
 def paced(seconds, threads=4, queue_size=1000, engines=("a",)):
-    pace = Pace(threads)
+    pace = Throughput(threads)
     pace.seconds = seconds
-    return Shares(threads, threads + queue_size, engines, pace)
+    return FairQueue(threads, threads + queue_size, engines, pace)
 
 
 def test_no_more_is_kept_than_a_seconds_work_whatever_room_there_is():
-    assert fill(paced(None), "a", 5000) == Pace(4).most() == 4 + 20
-    assert fill(paced(None, threads=50), "a", 5000) == Pace(50).most() == 50 + 100
+    assert fill(paced(None), "a", 5000) == Throughput(4).most() == 4 + 20
+    assert fill(paced(None, threads=50), "a", 5000) == Throughput(50).most() == 50 + 100
     assert fill(paced(0.00001), "a", 5000) == 1004
     assert fill(paced(0.02), "a", 5000) == 200
     assert fill(paced(0.5), "a", 5000) == 8

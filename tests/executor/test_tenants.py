@@ -8,8 +8,8 @@ import pytest
 
 from jobexec.models import Job
 from jobexec.operations import acquire_jobs
-from jobexec.operations.acquire.cursor import Walk
-from jobexec.operations.values.acquired_job import Scope
+from jobexec.operations.acquire.cursor import AcquisitionCursor
+from jobexec.operations.values.acquired_job import ServedJobs
 from jobexec.operations.values.tenant_room import TenantRoom
 from tests.support.executor import all_gone
 from tests.support.factories import LOCK_TIME, make_job
@@ -168,9 +168,9 @@ def locked(alias, tenant):
     return Job.objects.using(alias).filter(tenant_id=tenant).exclude(lock_owner=None).count()
 
 
-def acquire(alias, room, limit=10, strategy="auto", walk=None):
-    scope = Scope(wide=True, tenants=room)
-    return acquire_jobs(alias, "one", limit, scope, lock_time=LOCK_TIME, strategy=strategy, walk=walk)
+def acquire(alias, room, limit=10, strategy="auto", cursor=None):
+    scope = ServedJobs(wide=True, tenants=room)
+    return acquire_jobs(alias, "one", limit, scope, lock_time=LOCK_TIME, strategy=strategy, cursor=cursor)
 
 
 @pytest.mark.parametrize("strategy", ["auto", "optimistic", "global_lock"])
@@ -194,10 +194,10 @@ def test_full_tenants_do_not_stand_in_the_way(alias, strategy):
 
 def test_after_a_page_that_had_too_many_the_next_reads_few(alias):
     make(alias, "a", 50)
-    walk = Walk()
-    assert len(acquire(alias, TenantRoom({"*": 3}, {}), limit=40, walk=walk).jobs) == 3
-    assert walk.heads == 3
-    assert acquire(alias, TenantRoom({"*": 3}, {"a": 2}), limit=40, walk=walk).found >= 6
+    cursor = AcquisitionCursor()
+    assert len(acquire(alias, TenantRoom({"*": 3}, {}), limit=40, cursor=cursor).jobs) == 3
+    assert cursor.heads == 3
+    assert acquire(alias, TenantRoom({"*": 3}, {"a": 2}), limit=40, cursor=cursor).found >= 6
     assert locked(alias, "a") == 4
 
 
@@ -221,6 +221,6 @@ def test_without_a_star_only_those_that_are_named_have_one():
 def test_a_page_brings_the_tenant_and_a_wide_one_the_trace(alias, wide):
     make(alias, "a")
     make(alias, "b", process_instance_id="order")
-    jobs = acquire_jobs(alias, "one", 9, Scope(wide=wide), lock_time=LOCK_TIME).jobs
+    jobs = acquire_jobs(alias, "one", 9, ServedJobs(wide=wide), lock_time=LOCK_TIME).jobs
     assert [job.tenant_id for job in jobs] == ["a", "b"]
     assert [job.traceparent for job in jobs] == (["", ""] if wide else [None, None])

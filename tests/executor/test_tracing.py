@@ -15,7 +15,7 @@ from jobexec.executor.execute_now import execute_now
 from jobexec.models import Job, TimerJob
 from jobexec.operations import acquire_jobs
 from jobexec.operations.enqueue.create import create_jobs
-from jobexec.operations.values.acquired_job import Scope
+from jobexec.operations.values.acquired_job import ServedJobs
 from tests.support.executor import Host, all_gone, run_one
 from tests.support.factories import LOCK_TIME, make_job
 from tests.support.gate import Gate
@@ -51,7 +51,7 @@ def run_all(alias, host=None):
     from jobexec.executor.run.execution import execute_batch
     from jobexec.runtime.threads import call_in_thread
 
-    jobs = acquire_jobs(alias, "one", 99, Scope(wide=True), lock_time=LOCK_TIME).jobs
+    jobs = acquire_jobs(alias, "one", 99, ServedJobs(wide=True), lock_time=LOCK_TIME).jobs
     host = host or Host()
     for job in jobs:
         call_in_thread("jobexec-one", lambda job=job: execute_batch([job], host), 60)

@@ -9,16 +9,7 @@ import pytest
 from jobexec import clock
 from jobexec.management.jobs import change, screen
 from jobexec.management.jobs.verbs import SCOPES, VERBS
-from jobexec.models import (
-    JOB_TABLES,
-    Batch,
-    DeadLetterJob,
-    Job,
-    Scope,
-    SuspendedJob,
-    Suspension,
-    TimerJob,
-)
+from jobexec.models import JOB_TABLES, Batch, DeadLetterJob, Job, SuspendedJob, Suspension, SuspensionScope, TimerJob
 from jobexec.operations import suspend
 from jobexec.operations.batches.control import OPERATIONS
 from tests.support.audit import audit_log
@@ -96,7 +87,7 @@ class TestVerbs:
         assert table_of(alias, make_job(alias, tenant_id="acme")) is Job
         told = {"operation": "activate", "scope": "tenant", "value": "acme", "moved": 2}
         assert objects("activate", "--scope", "tenant", "acme", alias=alias) == (0, [told])
-        assert set(SCOPES.values()) == set(Scope.values) - {"id", "tenant_process_definition"}
+        assert set(SCOPES.values()) == set(SuspensionScope.values) - {"id", "tenant_process_definition"}
         code, text = jobs("suspend", "--scope", "process-definition-version", "order:1", alias=alias)
         assert code == 0 and Suspension.objects.using(alias).get().scope == "process_definition_id"
         assert jobs("activate", "--scope", "process-definition-version", "order:1", alias=alias)[0] == 0

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from jobexec.models import DeadLetterJob, Job, SuspendedJob, Suspension, TimerJob
 from jobexec.operations import acquire_jobs, release_jobs, trigger_due_timers
-from jobexec.operations.values.acquired_job import AcquiredJob, Scope
+from jobexec.operations.values.acquired_job import AcquiredJob, ServedJobs
 from tests.support.factories import LOCK_TIME, acquire, make_job, make_row, table_of, tables_of, work
 
 pytestmark = pytest.mark.every_database
@@ -154,7 +154,7 @@ def test_what_a_suspension_covers_is_moved_out_of_the_way(alias, strategy):
     covered = [make_job(alias, tenant_id="acme") for _ in range(2)]
     itself = make_row(Job, alias, suspend_requested=True)
     free = make_job(alias, tenant_id="other")
-    result = acquire_jobs(alias, "one", 10, Scope(), lock_time=LOCK_TIME, strategy=strategy)
+    result = acquire_jobs(alias, "one", 10, ServedJobs(), lock_time=LOCK_TIME, strategy=strategy)
     assert [job.id for job in result.jobs] == [free.pk]
     assert (result.found, result.suspended, result.blocked, result.lock_failures) == (4, 3, 0, 0)
     assert tables_of(alias) == {row.pk: [SuspendedJob] for row in (*covered, itself)} | {free.pk: [Job]}
@@ -222,7 +222,7 @@ def test_optimistic_leaves_what_changed_between_reading_and_locking(alias, monke
         return found
 
     monkeypatch.setattr(module, "_candidates", read_and_be_overtaken)
-    result = acquire_jobs(alias, "one", 9, Scope(), lock_time=LOCK_TIME, strategy="optimistic")
+    result = acquire_jobs(alias, "one", 9, ServedJobs(), lock_time=LOCK_TIME, strategy="optimistic")
     assert [job.id for job in result.jobs] == [rows[2].pk]
     assert (result.found, result.lock_failures) == (3, 2)
     assert Job.objects.using(alias).get(pk=rows[0].pk).lock_owner == "two"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jobexec.models import ExclusiveLock, Job, SuspendedJob, Suspension
 from jobexec.operations import acquire_jobs
 from jobexec.operations.acquire.by_ids import acquire_ids
-from jobexec.operations.values.acquired_job import Scope
+from jobexec.operations.values.acquired_job import ServedJobs
 from tests.operations.test_one_statement import EXAMPLES, ROWS, SCOPES, SUSPENSIONS, tried
 from tests.support.factories import LOCK_TIME, locked_ids, make_job, reload, table_of
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.every_database
 
 
 def by_ids(alias, ids, owner="one", limit=100, strategy="auto", **scope):
-    return acquire_ids(alias, owner, ids, limit, Scope(**scope), lock_time=LOCK_TIME, strategy=strategy)
+    return acquire_ids(alias, owner, ids, limit, ServedJobs(**scope), lock_time=LOCK_TIME, strategy=strategy)
 
 
 def names(acquisition):

@@ -8,7 +8,7 @@ from jobexec import clock
 from jobexec.models import ExclusiveLock, Job
 from jobexec.operations import acquire_jobs, complete_jobs, fail_job, release_jobs, trigger_due_timers
 from jobexec.operations.rows.exclusive import lock_instances, unlock_all, unlock_instances
-from jobexec.operations.values.acquired_job import Scope, batches
+from jobexec.operations.values.acquired_job import ServedJobs, batches
 from tests.support.factories import LOCK_TIME, a_failure, a_run, acquire, make_job, work
 
 pytestmark = pytest.mark.every_database
@@ -86,7 +86,7 @@ def test_an_instance_that_is_locked_between_the_look_and_the_insert_costs_nothin
         return found
 
     monkeypatch.setattr(module, "_candidates", read_and_be_overtaken)
-    result = acquire_jobs(alias, "one", 9, Scope(), lock_time=LOCK_TIME, strategy=strategy)
+    result = acquire_jobs(alias, "one", 9, ServedJobs(), lock_time=LOCK_TIME, strategy=strategy)
     assert [job.id for job in result.jobs] == [row.pk for row in rows[1:]]
     assert (result.found, result.blocked, result.lock_failures) == (3, 1, 0)
     left = Job.objects.using(alias).get(pk=rows[0].pk)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from jobexec.models import DeadLetterJob, ExternalWorkerJob, Job, Scope, SuspendedJob, Suspension, TimerJob
+from jobexec.models import DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, Suspension, SuspensionScope, TimerJob
 from jobexec.operations import activate, start_batch, suspend, sweep_suspensions
 from jobexec.operations.external import complete_external_job, fail_external_job
 from tests.support.batches import run_to_the_end
@@ -127,7 +127,7 @@ def test_from_a_date_until_a_date(alias, frozen, until):
     frozen.tick(MINUTE)
     assert sweep_suspensions(alias) == (1 if until else 0)
     assert table_of(alias, job) is SuspendedJob
-    assert Suspension.objects.using(alias).filter(scope=Scope.JOB).exists() is (until is not None)
+    assert Suspension.objects.using(alias).filter(scope=SuspensionScope.JOB).exists() is (until is not None)
     frozen.tick(timedelta(hours=2))
     sweep_suspensions(alias)
     assert table_of(alias, job) is (ExternalWorkerJob if until else SuspendedJob)

@@ -12,7 +12,7 @@ from jobexec.operations.acquire.acquire import acquire_jobs
 from jobexec.operations.nodes import cluster_lock
 from jobexec.operations.nodes.leases import NodeProfile, register_node
 from jobexec.operations.settle.recover import release_owned
-from jobexec.operations.values.acquired_job import Scope
+from jobexec.operations.values.acquired_job import ServedJobs
 from tests.support.factories import locked_ids, make_job
 
 pytestmark = pytest.mark.every_database
@@ -22,7 +22,7 @@ MINUTE = timedelta(minutes=1)
 
 def acquire_under_lock(alias, owner, limit=10):
     return acquire_jobs(
-        alias, owner, limit, Scope(), lock_time=timedelta(minutes=5), strategy="global_lock", force_after=MINUTE
+        alias, owner, limit, ServedJobs(), lock_time=timedelta(minutes=5), strategy="global_lock", force_after=MINUTE
     )
 
 

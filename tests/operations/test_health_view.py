@@ -14,7 +14,7 @@ from django.urls import reverse
 from jobexec import clock, health
 from jobexec.models import ExecutorNode, Job, NodeState, TimerJob
 from jobexec.operations import acquire_jobs
-from jobexec.operations.values.acquired_job import Scope
+from jobexec.operations.values.acquired_job import ServedJobs
 from tests.support.factories import LOCK_TIME, make_job, make_node, make_row
 
 
@@ -106,7 +106,7 @@ def test_a_job_that_waits_too_long(alias, ask, settings):
 def test_who_runs_does_not_wait(alias, ask):
     make_node(alias)
     waiting(alias, 100)
-    acquire_jobs(alias, "one", 9, Scope(), lock_time=LOCK_TIME)
+    acquire_jobs(alias, "one", 9, ServedJobs(), lock_time=LOCK_TIME)
     assert ask()[1]["engines"][alias]["oldest_due_age"] is None
 
 

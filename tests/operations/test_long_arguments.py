@@ -10,8 +10,8 @@ import pytest
 from jobexec.exceptions import JobNotFound
 from jobexec.models import Job
 from jobexec.operations import acquire_jobs, release_jobs
-from jobexec.operations.acquire.cursor import Walk
-from jobexec.operations.values.acquired_job import LONG, Scope
+from jobexec.operations.acquire.cursor import AcquisitionCursor
+from jobexec.operations.values.acquired_job import LONG, ServedJobs
 from tests.support import databases
 from tests.support.factories import LOCK_TIME, make_row
 
@@ -23,9 +23,9 @@ def page(alias, request):
     """A function that acquires everything, by both forms."""
 
     def acquire():
-        walk = Walk()
-        walk.not_plain = int(request.param == "portable")
-        return acquire_jobs(alias, "one", 100, Scope(), lock_time=LOCK_TIME, walk=walk).jobs
+        cursor = AcquisitionCursor()
+        cursor.not_plain = int(request.param == "portable")
+        return acquire_jobs(alias, "one", 100, ServedJobs(), lock_time=LOCK_TIME, cursor=cursor).jobs
 
     return acquire
 
@@ -66,10 +66,10 @@ import django
 django.setup()
 from datetime import timedelta
 from jobexec.operations import acquire_jobs
-from jobexec.operations.values.acquired_job import Scope
-acquire_jobs("default", "nobody", 1, Scope(categories=("none",)), lock_time=timedelta(minutes=5))
+from jobexec.operations.values.acquired_job import ServedJobs
+acquire_jobs("default", "nobody", 1, ServedJobs(categories=("none",)), lock_time=timedelta(minutes=5))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-jobs = acquire_jobs("default", "one", 200, Scope(), lock_time=timedelta(minutes=5)).jobs
+jobs = acquire_jobs("default", "one", 200, ServedJobs(), lock_time=timedelta(minutes=5)).jobs
 assert len(jobs) == 200, len(jobs)
 for job in jobs:
     assert len(job.arguments()) > 900_000

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from jobexec import metrics
 from jobexec.clock import FrozenClock
-from jobexec.models import DeadLetterJob, ExecutorNode, Incident, Job, NodeState, Scope, Suspension, TimerJob
+from jobexec.models import DeadLetterJob, ExecutorNode, Incident, Job, NodeState, Suspension, SuspensionScope, TimerJob
 from jobexec.operations.reports import counts, meters
 from tests.support.databases import ROOT
 from tests.support.factories import make_row
@@ -82,7 +82,7 @@ def test_gauges_tell_what_is_in_the_tables(alias, monkeypatch):
     for _ in range(3):
         make_row(DeadLetterJob, alias)
     Incident.objects.using(alias).create(timestamp=NOW, job_id=make_row(DeadLetterJob, alias).pk)
-    Suspension.objects.using(alias).create(scope=Scope.TENANT, value="acme", live=True)
+    Suspension.objects.using(alias).create(scope=SuspensionScope.TENANT, value="acme", live=True)
     found = scrape()
     for state, number in (("executable", 1), ("timer", 1), ("retry", 0), ("in_progress", 0), ("suspended", 0)):
         assert found["jobexec_jobs", (state,)] == number

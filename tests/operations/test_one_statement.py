@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from jobexec import clock
 from jobexec.models import JOB_TABLES, ExclusiveLock, Job, Suspension
 from jobexec.operations import acquire_jobs
-from jobexec.operations.acquire.cursor import Position, Walk
+from jobexec.operations.acquire.cursor import AcquisitionCursor, Position
 from jobexec.operations.acquire.statement import lock_plain_page
-from jobexec.operations.values.acquired_job import Scope, batches
+from jobexec.operations.values.acquired_job import ServedJobs, batches
 from tests.support import tiers
 from tests.support.factories import LOCK_TIME, make_row
 
@@ -52,7 +52,7 @@ SUSPENSIONS = st.sampled_from(
 )
 BOUND = st.sampled_from([None, None, -1, 0, 1])
 SCOPES = st.builds(
-    Scope,
+    ServedJobs,
     categories=st.sampled_from([("default",), ("default", "mail"), ("mail", "other", "none")]),
     deployments=st.sampled_from([(), ("shop:1",), ("shop:2", "shop:1")]),
     priority_min=BOUND,
@@ -93,14 +93,14 @@ def state(alias):
 
 
 def acquired(alias, limit, scope, position, portable):
-    """What one call brings, where the walk goes on at the position."""
-    walk = Walk()
-    walk.not_plain = int(portable)
+    """What one call brings, where the cursor goes on at the position."""
+    cursor = AcquisitionCursor()
+    cursor.not_plain = int(portable)
     if position is not None:
-        walk.begin()
-        walk.ended([], full=True)
-        walk._position, walk._head_at = position, clock.monotonic() + 1
-    found = acquire_jobs(alias, "one", limit, scope, lock_time=LOCK_TIME, strategy="skip_locked", walk=walk)
+        cursor.begin()
+        cursor.ended([], full=True)
+        cursor._position, cursor._head_at = position, clock.monotonic() + 1
+    found = acquire_jobs(alias, "one", limit, scope, lock_time=LOCK_TIME, strategy="skip_locked", cursor=cursor)
     # Which arguments come along at once may differ: what is compressed is measured as it is stored.
     jobs = [(replace(job, configuration=None), job.arguments()) for job in found.jobs]
     return jobs, found.suspended
@@ -139,9 +139,9 @@ ONE = {
 def test_both_forms_do_the_same(alias):
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
     @given(st.lists(ROWS, max_size=14), SUSPENSIONS, SCOPES, POSITIONS, st.sampled_from([1, 3, 50]))
-    @example([ONE | {"process_instance_id": "p"}, ONE], {}, Scope(), None, 50)
-    @example([ONE, ONE | {"suspend_requested": True}, ONE], {}, Scope(), None, 2)
-    @example([ONE, ONE, ONE], {}, Scope(), Position(0, UUID(int=2)), 50)
+    @example([ONE | {"process_instance_id": "p"}, ONE], {}, ServedJobs(), None, 50)
+    @example([ONE, ONE | {"suspend_requested": True}, ONE], {}, ServedJobs(), None, 2)
+    @example([ONE, ONE, ONE], {}, ServedJobs(), Position(0, UUID(int=2)), 50)
     def compare(rows, suspension, scope, position, limit):
         (fast, fast_suspended), fast_state = tried(
             alias, rows, suspension, lambda: acquired(alias, limit, scope, position, portable=False)
@@ -205,7 +205,7 @@ def test_any_number_of_deployments(alias, count):
     ids = [make_row(Job, alias, deployment_id=name, rank=-number).pk for number, name in enumerate(names[-20:])]
     ids.append(make_row(Job, alias, rank=5).pk)
     make_row(Job, alias, deployment_id="elsewhere:1", rank=-100)
-    scope = Scope(deployments=tuple(names))
+    scope = ServedJobs(deployments=tuple(names))
     found = acquire_jobs(alias, "one", 50, scope, lock_time=LOCK_TIME)
     assert [job.id for job in found.jobs] == [*reversed(ids[:-1]), ids[-1]]
     assert Job.objects.using(alias).filter(lock_owner=None).count() == 1
@@ -217,14 +217,14 @@ def test_a_row_that_cannot_be_read_leaves_nothing_locked_and_the_next_page_goes_
     broken = {"postgresql": "interval '1999999999 days'", "sqlite": "'no number'"}[connections[alias].vendor]
     with connections[alias].cursor() as cursor:
         cursor.execute(f"UPDATE {Job._meta.db_table} SET timeout = {broken} WHERE rank = 2")
-    page = lock_plain_page(alias, "one", 10, Scope(), clock.now() + LOCK_TIME)
+    page = lock_plain_page(alias, "one", 10, ServedJobs(), clock.now() + LOCK_TIME)
     assert page.jobs == []
     assert page.others
     table = Job.objects.using(alias)
     assert set(table.values_list("lock_owner", "revision")) == {(None, 1)}
-    walk, got = Walk(), []
+    cursor, got = AcquisitionCursor(), []
     for _ in range(3):
-        got += acquire_jobs(alias, "one", 10, Scope(), lock_time=LOCK_TIME, walk=walk).jobs
+        got += acquire_jobs(alias, "one", 10, ServedJobs(), lock_time=LOCK_TIME, cursor=cursor).jobs
     assert [job.id for job in got] == [row.pk for row in rows if row.rank != 2]
 
 
@@ -237,7 +237,7 @@ def siblings(alias, **columns):
 
 def page(alias, limit, **scope):
     """The jobs of a page, by whatever form."""
-    found = acquire_jobs(alias, "one", limit, Scope(**scope), lock_time=LOCK_TIME, walk=Walk())
+    found = acquire_jobs(alias, "one", limit, ServedJobs(**scope), lock_time=LOCK_TIME, cursor=AcquisitionCursor())
     return [job.id for job in found.jobs], [[job.rank for job in batch] for batch in batches(found.jobs)]
 
 
@@ -265,20 +265,20 @@ class TestSiblings:
         for rank in range(4):
             siblings(alias, rank=rank)
         alone = siblings(alias, rank=10, process_instance_id="q")
-        walk = Walk()
-        got = [acquire_jobs(alias, "one", 4, Scope(), lock_time=LOCK_TIME, walk=walk) for _ in range(2)]
+        cursor = AcquisitionCursor()
+        got = [acquire_jobs(alias, "one", 4, ServedJobs(), lock_time=LOCK_TIME, cursor=cursor) for _ in range(2)]
         assert [[job.rank for job in each.jobs] for each in got] == [[0, 1, 2, 3], [10]]
         assert got[1].jobs[0].id == alone.pk
 
     def test_siblings_that_stand_before_the_position_go_first(self, alias, frozen):
-        walk = Walk()
+        cursor = AcquisitionCursor()
         make_row(Job, alias, rank=0)
         siblings(alias, rank=5)
-        walk.not_plain = 9
-        acquire_jobs(alias, "one", 1, Scope(), lock_time=LOCK_TIME, walk=walk)
-        walk._head_at, walk._position = clock.monotonic() + 9, Position(3, UUID(int=0))
+        cursor.not_plain = 9
+        acquire_jobs(alias, "one", 1, ServedJobs(), lock_time=LOCK_TIME, cursor=cursor)
+        cursor._head_at, cursor._position = clock.monotonic() + 9, Position(3, UUID(int=0))
         siblings(alias, rank=-7)
-        found = acquire_jobs(alias, "one", 10, Scope(), lock_time=LOCK_TIME, walk=walk)
+        found = acquire_jobs(alias, "one", 10, ServedJobs(), lock_time=LOCK_TIME, cursor=cursor)
         assert [[job.rank for job in batch] for batch in batches(found.jobs)] == [[-7, 5]]
 
     def test_what_others_hold_or_may_not_run_here_stays(self, alias):

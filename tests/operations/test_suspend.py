@@ -7,7 +7,7 @@ import pytest
 
 from jobexec import signals
 from jobexec.identifiers import uuid7
-from jobexec.models import DeadLetterJob, Job, Scope, SuspendedJob, Suspension, TimerJob
+from jobexec.models import DeadLetterJob, Job, SuspendedJob, Suspension, SuspensionScope, TimerJob
 from jobexec.operations import (
     activate,
     complete_jobs,
@@ -25,7 +25,11 @@ pytestmark = pytest.mark.every_database
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
-_COLUMNS = [scope for scope in Scope.values if scope not in (Scope.JOB, Scope.TENANT_PROCESS_DEFINITION)]
+_COLUMNS = [
+    scope
+    for scope in SuspensionScope.values
+    if scope not in (SuspensionScope.JOB, SuspensionScope.TENANT_PROCESS_DEFINITION)
+]
 scopes = pytest.mark.parametrize("scope", _COLUMNS)
 
 
@@ -253,7 +257,7 @@ def test_a_definition_stays_suspended_for_a_tenant_for_which_it_is_activated(ali
     assert activate(using=alias, **KEY) == 1
 
 
-@pytest.mark.parametrize("scope", [Scope.TENANT_PROCESS_DEFINITION, "colour"])
+@pytest.mark.parametrize("scope", [SuspensionScope.TENANT_PROCESS_DEFINITION, "colour"])
 @pytest.mark.parametrize("live", [True, None])
 def test_to_lift_a_suspension_that_is_broken_activates_nothing(alias, scope, live):
     job = make_row(SuspendedJob, alias, **KEY, tenant_id="acme")
@@ -265,7 +269,7 @@ def test_to_lift_a_suspension_that_is_broken_activates_nothing(alias, scope, liv
 def test_a_suspension_of_a_definition_of_a_tenant_that_is_broken_means_nothing(alias):
     make_job(alias, **KEY, tenant_id="acme")
     table = Suspension.objects.using(alias)
-    row = table.create(scope=Scope.TENANT_PROCESS_DEFINITION, value="acme", swept=False)
+    row = table.create(scope=SuspensionScope.TENANT_PROCESS_DEFINITION, value="acme", swept=False)
     assert sweep_suspensions(alias) == 0 and len(acquire(alias)) == 1
     table.filter(pk=row.pk).update(live=None)
     assert sweep_suspensions(alias) == 0 and not table.exists()

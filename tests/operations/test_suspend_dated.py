@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jobexec.exceptions import InvalidJob
-from jobexec.models import DeadLetterJob, Job, Scope, SuspendedJob, Suspension, TimerJob
+from jobexec.models import DeadLetterJob, Job, SuspendedJob, Suspension, SuspensionScope, TimerJob
 from jobexec.models.suspension import columns_of
 from jobexec.operations import (
     activate,
@@ -26,12 +26,12 @@ from tests.support.factories import a_failure, a_run, acquire, make_job, make_ro
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SOON, LATER = NOW + timedelta(hours=1), NOW + timedelta(hours=2)
 SECOND = timedelta(seconds=1)
-scopes = pytest.mark.parametrize("scope", Scope.values)
+scopes = pytest.mark.parametrize("scope", SuspensionScope.values)
 
 
 def target_of(scope, job):
     """The arguments that mean the scope in which the job is."""
-    return {"target": job.pk} if scope == Scope.JOB else dict.fromkeys(columns_of(scope), "x")
+    return {"target": job.pk} if scope == SuspensionScope.JOB else dict.fromkeys(columns_of(scope), "x")
 
 
 def taken(alias):
@@ -45,7 +45,7 @@ def only(alias):
 @scopes
 @pytest.mark.parametrize("swept", [True, False], ids=["swept", "nobody sweeps"])
 def test_it_holds_from_the_one_date_to_the_other(alias, scope, swept, frozen):
-    columns = {} if scope == Scope.JOB else dict.fromkeys(columns_of(scope), "x")
+    columns = {} if scope == SuspensionScope.JOB else dict.fromkeys(columns_of(scope), "x")
     job, other = make_job(alias, **columns), make_job(alias)
 
     def sweep():
@@ -74,16 +74,16 @@ def test_it_holds_from_the_one_date_to_the_other(alias, scope, swept, frozen):
 
 @scopes
 def test_what_is_created_or_comes_due_or_fails_meanwhile_is_held(alias, scope, frozen):
-    columns = {} if scope == Scope.JOB else dict.fromkeys(columns_of(scope), "x")
+    columns = {} if scope == SuspensionScope.JOB else dict.fromkeys(columns_of(scope), "x")
     timer, failing = make_job(alias, due_date=SOON + SECOND, **columns), work(alias, **columns)
     dead = make_row(DeadLetterJob, alias, **columns)
-    for job in [timer, reload(alias, failing)] if scope == Scope.JOB else [None]:
+    for job in [timer, reload(alias, failing)] if scope == SuspensionScope.JOB else [None]:
         suspend(**target_of(scope, job), at=SOON, until=LATER, using=alias)
     frozen.tick(SOON - NOW + SECOND)
     trigger_due_timers(alias, 10)
     fail_job(alias, failing, a_failure(retry_at=SOON + SECOND), a_run(alias))
     held = [timer, failing]
-    if scope != Scope.JOB:
+    if scope != SuspensionScope.JOB:
         requeue(dead, using=alias)
         held += [dead, make_job(alias, **columns)]
     assert taken(alias) == set()
@@ -160,7 +160,7 @@ def test_overlapping_suspensions_hold_until_the_last_has_ended(alias, frozen):
     suspend(process_instance_id="p", at=SOON - SECOND, until=LATER, using=alias)
     frozen.tick(SOON - NOW)
     assert sweep_suspensions(alias) == 0
-    assert (only(alias).scope, table_of(alias, job)) == (Scope.PROCESS_INSTANCE, SuspendedJob)
+    assert (only(alias).scope, table_of(alias, job)) == (SuspensionScope.PROCESS_INSTANCE, SuspendedJob)
     suspend(job, using=alias)
     frozen.tick(LATER - SOON)
     assert sweep_suspensions(alias) == 0
@@ -298,7 +298,9 @@ def test_a_running_job_until_a_date(alias, frozen):
 def test_the_suspension_of_a_job_that_is_gone_goes_at_its_date(alias, frozen):
     done, deleted, dead = work(alias), make_job(alias), make_row(DeadLetterJob, alias)
     suspend([done.id, deleted.pk], at=SOON, using=alias)
-    Suspension.objects.using(alias).create(scope=Scope.JOB, value=str(dead.pk), suspend_time=SOON, swept=False)
+    Suspension.objects.using(alias).create(
+        scope=SuspensionScope.JOB, value=str(dead.pk), suspend_time=SOON, swept=False
+    )
     complete_jobs(alias, [(done, a_run(alias))])
     delete_jobs(deleted, using=alias)
     frozen.tick(SOON - NOW)
@@ -346,7 +348,7 @@ def test_dates_of_many_single_jobs_are_not_all_read_for_every_page(alias, monkey
     suspend([make_job(alias).pk for _ in range(3)], until=SOON, using=alias)
     suspend(tenant_id="x", using=alias)
     ours, tenants = make_job(alias), make_job(alias, tenant_id="x")
-    Suspension.objects.using(alias).create(scope=Scope.JOB, value=str(ours.pk))
+    Suspension.objects.using(alias).create(scope=SuspensionScope.JOB, value=str(ours.pk))
     free = make_job(alias)
     seen = suspension_cover.Suspensions.of(alias, [ours.pk, free.pk])
     assert (seen.cover(ours), seen.cover(tenants), seen.cover(free)) == (True, True, False)
@@ -354,7 +356,11 @@ def test_dates_of_many_single_jobs_are_not_all_read_for_every_page(alias, monkey
 
 
 def test_a_broken_row_stops_nobody(alias, frozen):
-    for scope, dates in [(Scope.JOB, {}), (Scope.JOB, {"activate_time": SOON}), ("colour", {"activate_time": SOON})]:
+    for scope, dates in [
+        (SuspensionScope.JOB, {}),
+        (SuspensionScope.JOB, {"activate_time": SOON}),
+        ("colour", {"activate_time": SOON}),
+    ]:
         broken = Suspension.objects.using(alias).create(scope=scope, value="?", swept=False, **dates)
         job = make_job(alias)
         assert taken(alias) == {job.pk}

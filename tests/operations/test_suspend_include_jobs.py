@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jobexec.exceptions import InvalidJob
-from jobexec.models import DeadLetterJob, Job, Scope, SuspendedJob, Suspension, TimerJob
+from jobexec.models import DeadLetterJob, Job, SuspendedJob, Suspension, SuspensionScope, TimerJob
 from jobexec.models.suspension import columns_of
 from jobexec.operations import (
     activate,
@@ -23,7 +23,7 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 MOMENT = timedelta(milliseconds=0.5)
 SOON, LATER = NOW + timedelta(hours=1), NOW + timedelta(hours=2)
-scopes = pytest.mark.parametrize("scope", [name for name in Scope.values if name != Scope.JOB])
+scopes = pytest.mark.parametrize("scope", [name for name in SuspensionScope.values if name != SuspensionScope.JOB])
 
 
 def taken(alias, strategy="auto"):
@@ -171,7 +171,9 @@ def test_what_begins_at_a_thousand_moments_is_one_question(alias, frozen, strate
     old = make_job(alias, tenant_id="t7")
     frozen.tick()
     Suspension.objects.using(alias).bulk_create(
-        Suspension(scope=Scope.TENANT, value=f"t{number}", include_jobs=False, suspend_time=NOW + number * MOMENT)
+        Suspension(
+            scope=SuspensionScope.TENANT, value=f"t{number}", include_jobs=False, suspend_time=NOW + number * MOMENT
+        )
         for number in range(1100)
     )
     held = make_job(alias, tenant_id="t8")

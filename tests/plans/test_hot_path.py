@@ -29,11 +29,11 @@ from jobexec.operations import (
     release_jobs,
     trigger_due_timers,
 )
-from jobexec.operations.acquire.cursor import Walk
+from jobexec.operations.acquire.cursor import AcquisitionCursor
 from jobexec.operations.maintenance.heartbeat_probes import questions, questions_about_deployments
 from jobexec.operations.nodes.leases import renew_lease
 from jobexec.operations.settle.recover import recover_node, release_strays
-from jobexec.operations.values.acquired_job import AcquiredJob, Scope
+from jobexec.operations.values.acquired_job import AcquiredJob, ServedJobs
 from tests.support.factories import HANDLER, LEASE_TIME, LOCK_TIME, a_failure, a_run, make_job, make_node, make_row
 
 from .test_foreign_rows import flat
@@ -46,7 +46,7 @@ PAGE = 20
 #: Pages of 8 kB, or entries of indexes, that a statement may touch for each row that it is about, and beside them.
 FOR_EACH, BESIDE = 15, 40
 
-SCOPE = Scope(categories=("default", "mail"), deployments=("shop:2",))
+SCOPE = ServedJobs(categories=("default", "mail"), deployments=("shop:2",))
 
 
 @pytest.fixture(autouse=True)
@@ -183,9 +183,9 @@ def handler_reads(alias: str) -> int:
 
 
 def acquired(alias: str, count: int, portable: bool = False, strategy: str = "auto") -> list[AcquiredJob]:
-    walk = Walk()
-    walk.not_plain = int(portable)
-    found = acquire_jobs(alias, "one", PAGE, SCOPE, lock_time=LOCK_TIME, strategy=strategy, walk=walk)
+    cursor = AcquisitionCursor()
+    cursor.not_plain = int(portable)
+    found = acquire_jobs(alias, "one", PAGE, SCOPE, lock_time=LOCK_TIME, strategy=strategy, cursor=cursor)
     assert len(found.jobs) == count
     return found.jobs
 
@@ -294,13 +294,13 @@ def test_siblings_of_a_locked_instance_are_passed_over_once_in_a_walk(alias: str
     for number in range(4 * PAGE):
         make_row(Job, alias, rank=number)
     analyse(alias)
-    walk, pages, got = Walk(), [], []
+    cursor, pages, got = AcquisitionCursor(), [], []
     for number in range(3):
-        walk.not_plain = int(portable)
+        cursor.not_plain = int(portable)
         if number:  # the head was dear enough for many pages behind it, however fast this machine is
-            walk._head_at = clock.monotonic()
+            cursor._head_at = clock.monotonic()
         with reading(alias) as reads:
-            got += acquire_jobs(alias, "one", PAGE, SCOPE, lock_time=LOCK_TIME, walk=walk).jobs
+            got += acquire_jobs(alias, "one", PAGE, SCOPE, lock_time=LOCK_TIME, cursor=cursor).jobs
         pages.append(reads.most)
     assert [job.rank for job in got] == list(range(3 * PAGE))
     (head, _), *behind = pages

@@ -12,7 +12,7 @@ from jobexec.conf import get_settings
 from jobexec.executor.nodes.node import Node
 from jobexec.models import ExclusiveLock, ExecutorNode, Job, JobLog
 from jobexec.runtime import notifications
-from jobexec.runtime.wake_up import Bell
+from jobexec.runtime.wake_up import WakeUpEvent
 from tests.support import processes
 from tests.support.executor import all_gone
 from tests.support.namespaces import SERVER, network
@@ -124,7 +124,7 @@ def test_who_listens_notices_by_itself_that_the_network_is_dead(alias, monkeypat
     ear = notifications.Listener(
         Node(settings, settings.engine(alias), dict), lambda content: (heard.append(1), bell.set())
     )
-    bell = Bell(ear)
+    bell = WakeUpEvent(ear)
 
     def listen():
         ear.run_once()

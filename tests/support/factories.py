@@ -10,7 +10,7 @@ from jobexec.operations import acquire_jobs, create_job
 from jobexec.operations.external import ActivatedJob, Fetch, activate_jobs
 from jobexec.operations.nodes.leases import NodeProfile, register_node
 from jobexec.operations.targets.lookup import find_states
-from jobexec.operations.values.acquired_job import AcquiredJob, Scope
+from jobexec.operations.values.acquired_job import AcquiredJob, ServedJobs
 from jobexec.operations.values.failure import Failure
 from jobexec.operations.values.run import Run
 
@@ -36,7 +36,7 @@ def acquire(
     alias: str, owner: str = "one", limit: int = 100, *, strategy: str = "auto", **scope: Any
 ) -> list[AcquiredJob]:
     """The jobs that one call of `acquire_jobs` locks."""
-    return acquire_jobs(alias, owner, limit, Scope(**scope), lock_time=LOCK_TIME, strategy=strategy).jobs
+    return acquire_jobs(alias, owner, limit, ServedJobs(**scope), lock_time=LOCK_TIME, strategy=strategy).jobs
 
 
 def work(alias: str, owner: str = "one", **columns: Any) -> AcquiredJob:

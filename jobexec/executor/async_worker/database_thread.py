@@ -20,7 +20,7 @@ logger = logging.getLogger("jobexec.executor")
 _IDLE_SECONDS = 5.0
 
 
-class Desk(Executor):
+class DatabaseThread(Executor):
     """One daemon thread that does one call after the other, from the first call on.
 
     Between two calls its connections are looked after as a worker's between two jobs. The next call may be another

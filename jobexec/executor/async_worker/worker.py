@@ -15,7 +15,7 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from ...runtime.threads import Deadline, Service, is_alive, spawn
 from ..pool.fair_queue import Batch
 from ..run.async_execution import LaneHost, execute_batch_async
-from .database_thread import Desk
+from .database_thread import DatabaseThread
 from .watchdog import LaneWatch
 
 logger = logging.getLogger("jobexec.executor")
@@ -23,7 +23,7 @@ logger = logging.getLogger("jobexec.executor")
 _FINISH = 1.0
 
 
-class AsyncLane(Service):
+class AsyncWorker(Service):
     """One event loop for the async handlers of a process; its thread begins with the first of them.
 
     A handler that waits costs a few KiB and no thread. What it calls through ``sync_to_async``, and so Django's ORM,
@@ -56,11 +56,11 @@ class AsyncLane(Service):
 
 
 class Track:
-    """The lane from its first job to its stop: a loop, its thread, and the threads for the ORM."""
+    """The async worker from its first job to its stop: a loop, its thread, and the threads for the ORM."""
 
     def __init__(self, host: LaneHost, leave: Callable[[Sequence[Batch]], None], threads: int) -> None:
         self._host, self._leave = host, leave
-        self._desks = [Desk(f"jobexec-async-orm-{number + 1}") for number in range(threads)]
+        self._desks = [DatabaseThread(f"jobexec-async-orm-{number + 1}") for number in range(threads)]
         self._contexts = cycle([_context(desk) for desk in self._desks])
         self._new: deque[Batch] = deque()
         self._called = False
@@ -150,7 +150,7 @@ class Track:
             task.cancel()
 
 
-def _context(desk: Desk) -> contextvars.Context:
+def _context(desk: DatabaseThread) -> contextvars.Context:
     """An empty context in which ``sync_to_async`` uses this thread."""
     sensitive = ThreadSensitiveContext()
     SyncToAsync.context_to_thread_executor[sensitive] = desk

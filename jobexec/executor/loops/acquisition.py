@@ -9,15 +9,15 @@ from jobexec import clock, signals
 from jobexec.conf import EngineSettings
 from jobexec.models import Job
 from jobexec.operations.acquire.acquire import acquire_jobs
-from jobexec.operations.acquire.cursor import Walk
+from jobexec.operations.acquire.cursor import AcquisitionCursor
 from jobexec.operations.settle.recover import release_strays
 from jobexec.operations.settle.release import release_jobs
 from jobexec.operations.sql.errors import is_conflict
-from jobexec.operations.values.acquired_job import AcquiredJob, Acquisition, Scope, batches
+from jobexec.operations.values.acquired_job import AcquiredJob, Acquisition, ServedJobs, batches
 from jobexec.operations.values.category_turns import Turns
 
 from ...runtime.threads import Loop, logger
-from ...runtime.wake_up import Bell, Source
+from ...runtime.wake_up import Source, WakeUpEvent
 from ..nodes.node import Node
 from ..pool.pool import Pool
 from ..waiting import Round, Waiting, strategy_of
@@ -43,12 +43,12 @@ class JobAcquisition(Loop):
     ) -> None:
         self._engine = engine = settings or node.engine
         super().__init__(f"jobexec-acquisition-{engine.share}")
-        self._woken = Bell(source)
+        self._woken = WakeUpEvent(source)
         self.node, self.pool, self._listening, self._in_hand = node, pool, listening, in_hand
         self._in_doubt = False
         self._served = ""
         self._poll_rate = engine.global_lock_poll_rate.total_seconds()
-        self._walk, self._turns = Walk(), Turns(node.settings.category_weights)
+        self._cursor, self._turns = AcquisitionCursor(), Turns(node.settings.category_weights)
         #: Limits the jobs of each tenant, for all acquisitions of the engine.
         self.tenants: Tenants | None = None
         self.waiting = Waiting(strategy_of(engine))
@@ -59,7 +59,7 @@ class JobAcquisition(Loop):
         # Started again with the lease that it had: what could not be given back when it stopped is still locked.
         self._in_doubt = self._in_doubt or self._served == self.node.owner
         self._served = self.node.owner
-        self._walk = Walk()
+        self._cursor = AcquisitionCursor()
         super().start()
 
     def wake(self) -> None:
@@ -121,7 +121,7 @@ class JobAcquisition(Loop):
         text = "%s: asked for %d jobs, %d there, %d acquired, %d lost to other nodes; %d threads busy, %d jobs queued"
         numbers = round.requested, round.found, len(acquisition.jobs), round.lock_failures
         logger.debug(text, self.name, *numbers, pool["busy_threads"], pool["queued_jobs"])
-        unseen = self._walk.unseen() if round.requested and not round.lock_failures else None
+        unseen = self._cursor.unseen() if round.requested and not round.lock_failures else None
         if unseen is not None:
             wait = min(wait, unseen)
         if acquisition.lock_taken:
@@ -150,7 +150,7 @@ class JobAcquisition(Loop):
             tenants.acquired(room, acquisition.jobs)
         return acquisition
 
-    def _lock(self, limit: int, scope: Scope) -> Acquisition:
+    def _lock(self, limit: int, scope: ServedJobs) -> Acquisition:
         """Lock a page of the table."""
         engine = self._engine
         return acquire_jobs(
@@ -161,7 +161,7 @@ class JobAcquisition(Loop):
             lock_time=engine.lock_time,
             strategy=engine.acquisition,
             force_after=engine.global_lock_force_acquire_after,
-            walk=self._walk,
+            cursor=self._cursor,
         )
 
     def _release_strays(self) -> None:
@@ -171,6 +171,6 @@ class JobAcquisition(Loop):
         using = self.node.using
         count = release_strays(using, self.node.owner, self._in_hand)
         self._in_doubt = False
-        self._walk = Walk()  # they may stand further in front
+        self._cursor = AcquisitionCursor()  # they may stand further in front
         if count:
             logger.warning("%d jobs on %s were locked and in nobody's hands; they are released", count, using)

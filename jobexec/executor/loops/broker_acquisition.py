@@ -6,7 +6,7 @@ from uuid import UUID
 
 from jobexec import clock
 from jobexec.operations.acquire.by_ids import acquire_ids
-from jobexec.operations.values.acquired_job import Acquisition, Scope
+from jobexec.operations.values.acquired_job import Acquisition, ServedJobs
 
 from ..waiting import Round
 from .acquisition import JobAcquisition
@@ -59,10 +59,10 @@ class BrokerAcquisition(JobAcquisition):
         most = super()._page()
         return most if self._looking else min(most, self.inbox.ready)
 
-    def _lock(self, limit: int, scope: Scope) -> Acquisition:
+    def _lock(self, limit: int, scope: ServedJobs) -> Acquisition:
         return super()._lock(limit, scope) if self._looking else self._lock_named(limit, scope)
 
-    def _lock_named(self, limit: int, scope: Scope) -> Acquisition:
+    def _lock_named(self, limit: int, scope: ServedJobs) -> Acquisition:
         engine = self._engine
         entries = self.inbox.take(limit)
         settled = False
@@ -106,7 +106,7 @@ class BrokerAcquisition(JobAcquisition):
             wait = engine.wait_time.total_seconds()
         elif round.found >= round.requested:
             wait = 0.0
-        elif (unseen := self._walk.unseen()) is not None:
+        elif (unseen := self._cursor.unseen()) is not None:
             wait = min(wait, unseen)
         self._look_at = now + wait
 

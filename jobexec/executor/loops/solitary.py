@@ -3,7 +3,7 @@
 If such a job kills its process again, nobody else pays, and nobody waits for it meanwhile. The child is an executor
 with a node of its own, which takes over one job with its lock; whoever has started it keeps the lock until then. Where
 no child can be started (an executor that is embedded), the job runs with nothing beside it instead, see
-:class:`~jobexec.executor.pool.work_queue.Places`.
+:class:`~jobexec.executor.pool.work_queue.WorkQueue`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from uuid import UUID
 from jobexec import clock
 from jobexec.operations.settle.release import release_jobs
 from jobexec.operations.settle.take_over import is_held, take_over
-from jobexec.operations.values.acquired_job import ALONE_FROM, AcquiredJob, Acquisition, Scope
+from jobexec.operations.values.acquired_job import ALONE_FROM, AcquiredJob, Acquisition, ServedJobs
 from jobexec.operations.values.log_fields import log_fields
 
 from ...runtime.threads import SELDOM, Deadline, Service, spawn
@@ -64,7 +64,7 @@ class SolitaryAcquisition(JobAcquisition):
             return SELDOM
         return min(super().run_once(), SELDOM if self.over else _TURN)
 
-    def _lock(self, limit: int, scope: Scope) -> Acquisition:
+    def _lock(self, limit: int, scope: ServedJobs) -> Acquisition:
         work = take_over(self.held, self.node.owner, clock.now(self.node.using) + self._engine.lock_time, scope.wide)
         self.over = True
         if work is None:

@@ -21,7 +21,7 @@ from jobexec.operations.nodes import deployments, leases
 from jobexec.operations.schedules import sync
 from jobexec.operations.settle import recover
 from jobexec.operations.sql.locks import atomic, is_single_writer
-from jobexec.operations.values.acquired_job import Scope
+from jobexec.operations.values.acquired_job import ServedJobs
 from jobexec.operations.values.category_turns import Turns
 
 from .judging import Judging
@@ -49,7 +49,7 @@ class Node:
             name for name in settings.categories if any(each.serves(name) for each in engine.acquirers)
         )
         #: What all acquisitions of the engine serve together; see :meth:`scope_of`.
-        self.scope = Scope(categories=self._categories)
+        self.scope = ServedJobs(categories=self._categories)
         self._load = load
         self._row: ExecutorNode | None = None
         self._good_until = 0.0
@@ -146,16 +146,16 @@ class Node:
                 deployments.deploy(deployment, [handler.name for handler in handlers], using=self.using)
             deployments.register_own_deployment(deployment, self.settings.node_name, using=self.using)
 
-    def _scope(self) -> Scope:
+    def _scope(self) -> ServedJobs:
         self._scope_read = clock.monotonic()
         if self.engine.deployment_aware:
             served = deployments.registered_deployments(self.settings.node_name, using=self.using)
         else:
             served = deployments.all_deployments(self._categories, using=self.using)
         order = self.settings.category_order
-        return Scope(self._categories, tuple(served), category_order=order, wide=tracing.enabled())
+        return ServedJobs(self._categories, tuple(served), category_order=order, wide=tracing.enabled())
 
-    def scope_of(self, acquisition: EngineSettings, turns: Turns | None = None) -> Scope:
+    def scope_of(self, acquisition: EngineSettings, turns: Turns | None = None) -> ServedJobs:
         """What one acquisition of the engine serves."""
         scope = self.scope
         lowest, highest = acquisition.priority_range
@@ -163,7 +163,7 @@ class Node:
         return replace(scope, categories=categories, priority_min=lowest, priority_max=highest, turns=turns)
 
     @property
-    def scopes(self) -> list[Scope]:
+    def scopes(self) -> list[ServedJobs]:
         """What each acquisition of the engine serves."""
         return [self.scope_of(each) for each in self.engine.acquirers]
 

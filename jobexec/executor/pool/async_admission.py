@@ -1,4 +1,4 @@
-"""Which jobs go to the lane of async handlers, and how many: plain counting, under the pool's lock."""
+"""Which jobs go to the async worker of async handlers, and how many: plain counting, under the pool's lock."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from jobexec import clock
 from jobexec.handlers.registry import async_handlers
 
 from .fair_queue import Batch, runs_alone
-from .throughput import Pace
+from .throughput import Throughput
 
-_AHEAD = 0.1  # of what the lane ends in a second may wait for it
+_AHEAD = 0.1  # of what the async worker ends in a second may wait for it
 _PART = 0.02  # less than this of what came lately is nothing
 _NO_LIMIT = 1_000_000_000
 _SELDOM = 5.0
 
 
-class Lane(Protocol):
+class AsyncRunner(Protocol):
     """What runs async handlers without threads. Neither call blocks."""
 
     def begin(self, batches: Sequence[Batch]) -> None:
@@ -30,22 +30,22 @@ class Lane(Protocol):
         ...
 
 
-class Boarding:
-    """What waits for the lane, by turns of the acquisitions, and what is in it: at most ``size`` batches.
+class AsyncAdmission:
+    """What waits for the async worker, by turns of the acquisitions, and what is in it: at most ``size`` batches.
 
-    They take no places of threads. While the lane is full little is acquired for it, so that other nodes have the
-    rest; as long as it is not, pages for it grow, also when all threads are busy with jobs that take long.
+    They take no places of threads. While the async worker is full little is acquired for it, so that other nodes have
+    the rest; as long as it is not, pages for it grow, also when all threads are busy with jobs that take long.
     """
 
-    def __init__(self, lane: Lane, size: int, threads: int) -> None:
-        self.lane = lane
+    def __init__(self, async_worker: AsyncRunner, size: int, threads: int) -> None:
+        self.async_worker = async_worker
         self._size, self._threads = size, threads
-        self._pace = Pace(size)
+        self._throughput = Throughput(size)
         self._handlers = async_handlers()
         self._waiting: dict[str, deque[Batch]] = {}
         self._within: dict[int, tuple[Batch, float]] = {}
-        #: Which part of an acquisition's last pages was for the lane, and how many more than threads have room for it
-        #: may ask for.
+        #: Which part of an acquisition's last pages was for the async worker, and how many more than threads have room
+        #: for it may ask for.
         self._part: dict[str, float] = {}
         self._page: dict[str, int] = {}
         #: When an acquisition last tried one, and whether that is on its way.
@@ -53,7 +53,7 @@ class Boarding:
         self._trying: set[str] = set()
 
     def sort(self, share: str, batches: Sequence[Batch]) -> Sequence[Batch]:
-        """Keep those whose first job the lane can run; returns the others, for threads.
+        """Keep those whose first job the async worker can run; returns the others, for threads.
 
         Not the atomic ones, whose transaction needs a thread of its own; nor those that must run alone. Those that were
         lost once are welcome: thousands may have been, when their process was killed, and one after the other they
@@ -90,13 +90,13 @@ class Boarding:
         return True
 
     def go(self) -> None:
-        """Let into the lane whatever has room there."""
+        """Let into the async worker whatever has room there."""
         going = []
         while len(self._within) < self._size and (batch := self._next()) is not None:
             self._within[id(batch)] = batch, clock.monotonic()
             going.append(batch)
         if going:
-            self.lane.begin(going)
+            self.async_worker.begin(going)
 
     def _next(self) -> Batch | None:
         for share, waiting in self._waiting.items():
@@ -111,7 +111,7 @@ class Boarding:
         now = clock.monotonic()
         for batch in batches:
             _, began = self._within.pop(id(batch))
-            self._pace.note(1, now - began)
+            self._throughput.note(1, now - began)
 
     def clear(self) -> list[Batch]:
         """Take all out that wait."""
@@ -120,17 +120,17 @@ class Boarding:
         return waiting
 
     def waiting(self) -> Iterator[Batch]:
-        """Those that wait for room in the lane."""
+        """Those that wait for room in the async worker."""
         for each in self._waiting.values():
             yield from each
 
     def within(self) -> list[Batch]:
-        """Those in the lane."""
+        """Those in the async worker."""
         return [batch for batch, _ in self._within.values()]
 
     @property
     def busy(self) -> int:
-        """How many handlers are in the lane."""
+        """How many handlers are in the async worker."""
         return len(self._within)
 
     @property
@@ -141,7 +141,7 @@ class Boarding:
     # How many jobs may be acquired.
 
     def limit(self, share: str) -> int:
-        """The most that an acquisition may lock, as far as the lane is concerned."""
+        """The most that an acquisition may lock, as far as the async worker is concerned."""
         waiting = sum(map(len, self._waiting.values()))
         part = max(self._part.get(share, 0.0), _PART if waiting else 0.0)
         if not part:
@@ -150,14 +150,14 @@ class Boarding:
         return max(0, int(room / part))
 
     def extra(self, share: str) -> int:
-        """How many jobs may be acquired although threads have no room, since the lane has and its jobs come."""
+        """How many jobs may be acquired although threads have no room, since the async worker has and its jobs come."""
         room = self._size - len(self._within)
         if not self._part.get(share) or room <= 0:
             return 0
         return min(self._page[share], room)
 
     def may_try(self, share: str) -> bool:
-        """Whether to acquire one job although threads have no room, only to see whether the lane has something to do.
+        """Whether to acquire one job although threads have no room, only to see whether it is for the async worker.
 
         Else async jobs would wait for the end of other jobs that take long. One for threads is given back at once,
         for others to have it, and so nobody tries often.
@@ -179,5 +179,5 @@ class Boarding:
         return True
 
     def _ahead(self) -> int:
-        """How many may wait for a full lane: what it ends while more is fetched."""
-        return max(self._threads, int(min(self._pace.most(), 10_000) * _AHEAD))
+        """How many may wait for a full async worker: what it ends while more is fetched."""
+        return max(self._threads, int(min(self._throughput.most(), 10_000) * _AHEAD))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from jobexec.operations.values.acquired_job import ALONE_FROM, AcquiredJob
 
-from .throughput import Pace
+from .throughput import Throughput
 
 Batch = list[AcquiredJob]
 
@@ -40,7 +40,7 @@ class _Share:
         return self.reserved + self.queued + self.running + self.parked
 
 
-class Shares:
+class FairQueue:
     """Places and turns of the acquisitions of one pool: each engine has one, or those that its ACQUISITIONS name.
 
     Half of the places are kept free in equal parts for the acquisitions that do not use theirs, the other half goes to
@@ -49,9 +49,9 @@ class Shares:
     the others down and never stops them.
     """
 
-    def __init__(self, threads: int, capacity: int, names: Sequence[str], pace: Pace | None = None) -> None:
+    def __init__(self, threads: int, capacity: int, names: Sequence[str], throughput: Throughput | None = None) -> None:
         self._threads, self._capacity = threads, capacity
-        self._pace = pace or Pace(threads)
+        self._throughput = throughput or Throughput(threads)
         self._shares: dict[str, _Share] = {name: _Share() for name in names}
         count = max(1, len(names))
         self._kept = capacity // (2 * count) if count > 1 else 0
@@ -68,7 +68,7 @@ class Shares:
     def _room(self, name: str) -> int:
         """The same, but no more than a second's work."""
         others = [share for other, share in self._shares.items() if other != name]
-        return min(self._free(name), self._pace.most() - sum(share.held for share in others))
+        return min(self._free(name), self._throughput.most() - sum(share.held for share in others))
 
     def reserve(self, name: str, wanted: int, idle: int = 0) -> int:
         """Keep up to ``wanted`` places for jobs that are about to be acquired; how many.

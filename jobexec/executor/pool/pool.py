@@ -12,10 +12,10 @@ from jobexec.operations.values.acquired_job import AcquiredJob
 
 from ...runtime.connections import doubt_connections, rest_connections_outside, watch_sessions
 from ...runtime.threads import Deadline, Service, spawn
-from .async_admission import Boarding, Lane
+from .async_admission import AsyncAdmission, AsyncRunner
 from .chunk import Chunk
 from .fair_queue import Batch
-from .work_queue import STALL, OnRoom, Places
+from .work_queue import STALL, OnRoom, WorkQueue
 
 logger = logging.getLogger("jobexec.executor")
 
@@ -32,17 +32,19 @@ class Pool(Service):
 
     Acquirers ask :meth:`reserve` before they lock anything, so nothing is ever rejected (Camunda needs a rejected
     jobs handler). Acquisitions, named by ``shares``, share it fairly, see
-    :class:`~jobexec.executor.pool.fair_queue.Shares`. A job that was lost twice while it ran runs with nothing beside
-    it, so that a process that dies convicts the right one (:class:`~jobexec.executor.pool.work_queue.Places`). A thread
-    whose job goes on after its timeout is stuck, and another takes its place. ``run`` executes a batch and never
-    raises; ``release`` gives back batches that have not begun.
+    :class:`~jobexec.executor.pool.fair_queue.FairQueue`. A job that was lost twice while it ran runs with nothing
+    beside it, so that a process that dies convicts the right one
+    (:class:`~jobexec.executor.pool.work_queue.WorkQueue`). A thread whose job goes on after its timeout is stuck, and
+    another takes its place. ``run`` executes a batch and never raises; ``release`` gives back batches that have not
+    begun.
 
-    How long jobs take is measured (:class:`~jobexec.executor.pool.throughput.Pace`). Tiny ones go to few threads, in
-    chunks, for in one Python more threads would only get in each other's way; an idle thread takes over what is held up
-    by a job that turns out not to be tiny. ``on_idle`` is called when the last job has left its thread and none waits.
+    How long jobs take is measured (:class:`~jobexec.executor.pool.throughput.Throughput`). Tiny ones go to few threads,
+    in chunks, for in one Python more threads would only get in each other's way; an idle thread takes over what is held
+    up by a job that turns out not to be tiny. ``on_idle`` is called when the last job has left its thread and none
+    waits.
 
-    Jobs of async handlers go to ``lane``, if there is one: up to ``lane_size`` batches at once, which take no places
-    and no threads.
+    Jobs of async handlers go to ``async_worker``, if there is one: up to ``async_size`` batches at once, which take no
+    places and no threads.
     """
 
     def __init__(
@@ -52,17 +54,19 @@ class Pool(Service):
         run: Callable[[Batch], None],
         release: Callable[[Sequence[Batch]], None],
         shares: Sequence[str] = (),
-        lane: Lane | None = None,
-        lane_size: int = 0,
+        async_worker: AsyncRunner | None = None,
+        async_size: int = 0,
     ) -> None:
         self.threads, self.capacity = threads, threads + queue_size
         self._run, self._release = run, release
         self.on_idle: Callable[[], None] = _nothing
         #: Called with batches that have ended, by then not in hand any more; None if nobody wants to know.
         self.on_left: Callable[[Sequence[Batch]], None] | None = None
-        boarding = Boarding(lane, lane_size, threads) if lane is not None and lane_size else None
-        self._places = Places(threads, self.capacity, shares, boarding)
-        self._changed = self._places.changed
+        admission = None
+        if async_worker is not None and async_size:
+            admission = AsyncAdmission(async_worker, async_size, threads)
+        self._queue = WorkQueue(threads, self.capacity, shares, admission)
+        self._changed = self._queue.changed
         self._watched = False
         self._workers: list[threading.Thread] = []
 
@@ -74,17 +78,17 @@ class Pool(Service):
         If none, ``on_room`` is called once when it is worth while to ask again.
         """
         with self._changed:
-            return self._places.reserve(wanted, on_room, share)
+            return self._queue.reserve(wanted, on_room, share)
 
     def submit(self, batches: Sequence[Batch], reserved: int, share: str = "default") -> None:
         """Queue batches for which ``reserved`` places were granted; places not used are free again.
 
         A pool that was closed meanwhile gives them back, as it does with a job that was acquired only to see whether
-        it is for the lane.
+        it is for the async worker.
         """
         with self._changed:
-            refused = self._places.admit(batches, reserved, share)
-            waiting = self._places.with_room()
+            refused = self._queue.admit(batches, reserved, share)
+            waiting = self._queue.with_room()
         if refused:
             self._release(refused)
         _call(waiting)
@@ -92,33 +96,33 @@ class Pool(Service):
     def load(self) -> dict[str, int]:
         """Busy and stuck threads and waiting jobs, as columns of the node's row."""
         with self._changed:
-            return self._places.load()
+            return self._queue.load()
 
     def jobs_in_hand(self) -> list[AcquiredJob]:
         """All jobs that are queued or running, also behind a stuck one."""
         with self._changed:
-            return self._places.jobs()
+            return self._queue.jobs()
 
     @property
     def done(self) -> int:
         """How many jobs have left their threads since the process began, whatever became of them."""
-        return self._places.done
+        return self._queue.done
 
     @property
-    def in_lane(self) -> int:
+    def async_jobs(self) -> int:
         """How many async handlers run, or wait for something."""
-        return self._places.in_lane
+        return self._queue.async_jobs
 
     @property
     def empty(self) -> bool:
         """Nothing reserved, queued or running. What is stuck does not count: it has been given up."""
         with self._changed:
-            return self._places.empty
+            return self._queue.empty
 
     @property
     def busy(self) -> bool:
         """Whether outcomes of jobs may come soon."""
-        return self._places.busy
+        return self._queue.busy
 
     @property
     def alive(self) -> bool:
@@ -129,15 +133,15 @@ class Pool(Service):
 
     def start(self) -> None:
         with self._changed:
-            self._places.closed = False
+            self._queue.closed = False
             # After a stop that did not end in time a worker may still be busy: it is one of ours again.
-            while self._places.staff < self.threads:
+            while self._queue.staff < self.threads:
                 self._add_worker()
 
     def _add_worker(self) -> None:
         self._workers = [worker for worker in self._workers if worker.is_alive()]
         self._workers.append(spawn(f"jobexec-worker-{len(self._workers) + 1}", self._work))
-        self._places.staff += 1
+        self._queue.staff += 1
 
     def stop(self, timeout: float) -> bool:
         """Give back what has not begun and wait for what runs; for what is stuck there is no use in waiting long.
@@ -145,7 +149,7 @@ class Pool(Service):
         An async handler that has not ended by then is cancelled, and its job given back.
         """
         with self._changed:
-            waiting = self._places.close()
+            waiting = self._queue.close()
         if waiting:
             self._release(waiting)
         with self._changed:
@@ -157,13 +161,13 @@ class Pool(Service):
         return drained
 
     def _drain(self, timeout: float) -> bool:
-        places = self._places
-        drained = self._changed.wait_for(lambda: not (places.active or places.in_lane), timeout)
-        if places.boarding is not None and places.in_lane:
-            places.boarding.lane.cancel()
-            self._changed.wait_for(lambda: not places.in_lane, _CANCEL_STOP)
-            drained = not (places.active or places.in_lane)
-        return drained and self._changed.wait_for(lambda: not places.stuck, _STUCK_STOP)
+        queue = self._queue
+        drained = self._changed.wait_for(lambda: not (queue.active or queue.async_jobs), timeout)
+        if queue.admission is not None and queue.async_jobs:
+            queue.admission.async_worker.cancel()
+            self._changed.wait_for(lambda: not queue.async_jobs, _CANCEL_STOP)
+            drained = not (queue.active or queue.async_jobs)
+        return drained and self._changed.wait_for(lambda: not queue.stuck, _STUCK_STOP)
 
     # What the watch over timeouts uses.
 
@@ -173,20 +177,20 @@ class Pool(Service):
         Returns how many threads are stuck now. Nothing happens if the thread has just ended its batch.
         """
         with self._changed:
-            places = self._places
-            if places.give_up(job) and len(places.stuck) <= most and not places.closed:
+            queue = self._queue
+            if queue.give_up(job) and len(queue.stuck) <= most and not queue.closed:
                 self._add_worker()
-            stuck, waiting = len(places.stuck), places.with_room()
+            stuck, waiting = len(queue.stuck), queue.with_room()
         _call(waiting)
         return stuck
 
-    # What the lane uses.
+    # What the async worker uses.
 
     def leave(self, batches: Sequence[Batch]) -> None:
-        """These have left the lane."""
+        """These have left the async worker."""
         with self._changed:
-            self._places.leave_lane(batches)
-            idle, waiting = not self.busy, self._places.with_room()
+            self._queue.leave_async(batches)
+            idle, waiting = not self.busy, self._queue.with_room()
         if self.on_left is not None:
             self.on_left(batches)
         self._tell(idle, waiting)
@@ -202,13 +206,13 @@ class Pool(Service):
     def park(self, siblings: Batch) -> None:
         """Keep the places of jobs that run after the outcome of the one before them is committed."""
         with self._changed:
-            self._places.park(siblings)
+            self._queue.park(siblings)
 
     def resume(self, batches: Sequence[Batch], go_on: bool = True) -> None:
         """Let parked jobs go on; a pool that was closed meanwhile gives them back. Not ``go_on``: forget them."""
         with self._changed:
-            closed, found = self._places.closed, self._places.resume(batches, go_on)
-            waiting = self._places.with_room()
+            closed, found = self._queue.closed, self._queue.resume(batches, go_on)
+            waiting = self._queue.with_room()
         if go_on and closed and found:
             self._release(found)
         _call(waiting)
@@ -231,17 +235,17 @@ class Pool(Service):
                 return
 
     def _take(self) -> Chunk | None:
-        fresh, places = True, self._places  # it has just ended something, and goes on at once
+        fresh, queue = True, self._queue  # it has just ended something, and goes on at once
         idle_since = 0.0
         with self._changed:
-            while (chunk := places.next(fresh)) is None:
-                if places.closed:
-                    places.staff -= 1
+            while (chunk := queue.next(fresh)) is None:
+                if queue.closed:
+                    queue.staff -= 1
                     return None
                 if fresh:
                     fresh, idle_since = False, clock.monotonic()
                 self._wait()
-            if not self._watched and places.to_be_watched:
+            if not self._watched and queue.to_be_watched:
                 self._changed.notify()  # who has watched until now has work itself
         if not fresh and clock.monotonic() - idle_since >= _DOUBT_AFTER:
             doubt_connections()
@@ -249,7 +253,7 @@ class Pool(Service):
 
     def _wait(self) -> None:
         """Until somebody calls, or until it is time to see whether the others are held up: one thread watches that."""
-        if not self._watched and self._places.to_be_watched:
+        if not self._watched and self._queue.to_be_watched:
             self._watched = True
             try:
                 self._changed.wait(STALL)
@@ -261,8 +265,8 @@ class Pool(Service):
     def _done(self, chunk: Chunk) -> bool:
         """Whether the thread was stuck and another has taken its place; if none has, it goes on itself."""
         with self._changed:
-            replaced = self._places.end(chunk)
-            idle, waiting = not self.busy, self._places.with_room()
+            replaced = self._queue.end(chunk)
+            idle, waiting = not self.busy, self._queue.with_room()
         self._tell(idle, waiting)
         return replaced
 

@@ -9,7 +9,7 @@ _WEIGHT = 0.2  # seconds after which half of what was known is forgotten
 _FEW = 10.0  # and jobs after which
 
 
-class Pace:
+class Throughput:
     """The average time of a job in a thread, where what was last counts most. Plain counting, under the pool's lock.
 
     Tiny jobs travel in hundreds, and slow ones are not hoarded from other nodes: what a node holds is as much as it

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from jobexec import clock
 from jobexec.operations.values.acquired_job import AcquiredJob
 
-from .async_admission import Boarding
+from .async_admission import AsyncAdmission
 from .chunk import Chunk
-from .fair_queue import Batch, Shares, runs_alone
-from .throughput import Pace
+from .fair_queue import Batch, FairQueue, runs_alone
+from .throughput import Throughput
 
 #: A job that takes longer than this (seconds) is not tiny: others take over what its thread was to run after it.
 STALL = 0.005
@@ -20,7 +20,7 @@ STALL = 0.005
 OnRoom = Callable[[], None]
 
 
-class Places:
+class WorkQueue:
     """The places of a pool and the order in which its threads take what is in them.
 
     Every method is called with ``changed`` held, which is notified when a thread should look again. A job that was lost
@@ -28,12 +28,12 @@ class Places:
     have ended theirs; not those that are stuck.
     """
 
-    def __init__(self, threads: int, capacity: int, shares: Sequence[str], boarding: Boarding | None) -> None:
+    def __init__(self, threads: int, capacity: int, shares: Sequence[str], admission: AsyncAdmission | None) -> None:
         self.threads = threads
         self.changed = threading.Condition()
-        self.pace = Pace(threads)
-        self.shares = Shares(threads, capacity, shares, self.pace)
-        self.boarding = boarding
+        self.throughput = Throughput(threads)
+        self.fair_queue = FairQueue(threads, capacity, shares, self.throughput)
+        self.admission = admission
         self.lone: Batch | None = None  # waits until nothing else runs, or runs
         self.active: list[Chunk] = []
         self.stuck: list[Chunk] = []
@@ -49,38 +49,38 @@ class Places:
 
     def load(self) -> dict[str, int]:
         """Busy and stuck threads and waiting jobs, as columns of the node's row."""
-        others = self.boarding.waiting() if self.boarding is not None else ()
+        others = self.admission.waiting() if self.admission is not None else ()
         waiting = sum(map(len, (*self._lone_waits(), *self._parked.values(), *others)))
-        queued = self.shares.queued + waiting + sum(chunk.waiting_jobs for chunk in self.active)
+        queued = self.fair_queue.queued + waiting + sum(chunk.waiting_jobs for chunk in self.active)
         return {"busy_threads": len(self.active), "stuck_threads": len(self.stuck), "queued_jobs": queued}
 
     def jobs(self) -> list[AcquiredJob]:
         """All jobs that are queued or running, also behind a stuck one."""
-        waiting = (*self.shares.waiting(), *self._lone_waits(), *self._parked.values())
+        waiting = (*self.fair_queue.waiting(), *self._lone_waits(), *self._parked.values())
         running = [batch for chunk in (*self.active, *self.stuck) for batch in chunk.batches()]
-        if self.boarding is not None:
-            running += [*self.boarding.waiting(), *self.boarding.within()]
+        if self.admission is not None:
+            running += [*self.admission.waiting(), *self.admission.within()]
         return [job for batch in (*waiting, *running) for job in batch]
 
     @property
     def empty(self) -> bool:
         """Nothing reserved, queued or running. What is stuck does not count: it has been given up."""
-        return self.shares.empty and (self.boarding is None or self.boarding.empty)
+        return self.fair_queue.empty and (self.admission is None or self.admission.empty)
 
     @property
-    def in_lane(self) -> int:
+    def async_jobs(self) -> int:
         """How many async handlers run, or wait for something."""
-        return self.boarding.busy if self.boarding is not None else 0
+        return self.admission.busy if self.admission is not None else 0
 
     @property
     def busy(self) -> bool:
         """Whether outcomes of jobs may come soon; may be asked without the lock."""
-        return bool(self.active or self.shares.queued or self.in_lane)
+        return bool(self.active or self.fair_queue.queued or self.async_jobs)
 
     @property
     def to_be_watched(self) -> bool:
         """Whether anything could be held up."""
-        return bool(self.shares.queued) or any(chunk.waiting for chunk in self.active)
+        return bool(self.fair_queue.queued) or any(chunk.waiting for chunk in self.active)
 
     # What comes.
 
@@ -90,36 +90,36 @@ class Places:
         None while a job waits to run alone or does: whatever was acquired would wait here for its end, and other nodes
         could not have it.
         """
-        idle, boarding = self.staff - len(self.active), self.boarding
-        if boarding is not None:
-            wanted, idle = min(wanted, boarding.limit(share)), max(idle, boarding.extra(share))
+        idle, admission = self.staff - len(self.active), self.admission
+        if admission is not None:
+            wanted, idle = min(wanted, admission.limit(share)), max(idle, admission.extra(share))
         open_to_all = not self.closed and self.lone is None
-        granted = self.shares.reserve(share, wanted, idle) if open_to_all else 0
-        if not granted and open_to_all and wanted and boarding is not None and boarding.may_try(share):
-            granted = self.shares.reserve(share, 1, 1)
-            boarding.tries(share, granted)
+        granted = self.fair_queue.reserve(share, wanted, idle) if open_to_all else 0
+        if not granted and open_to_all and wanted and admission is not None and admission.may_try(share):
+            granted = self.fair_queue.reserve(share, 1, 1)
+            admission.tries(share, granted)
         if not granted:
             self._refused[share] = on_room
         return granted
 
     def admit(self, batches: Sequence[Batch], reserved: int, share: str) -> Sequence[Batch]:
         """Queue batches for which ``reserved`` places were granted; returns those that must be given back."""
-        boarding = self.boarding
+        admission = self.admission
         refused: Sequence[Batch] = batches if self.closed else []
         own = [] if self.closed else batches
-        if boarding is not None and not self.closed:
-            own = boarding.sort(share, batches)
-            if boarding.has_tried(share) and len(self.active) >= self.staff:
+        if admission is not None and not self.closed:
+            own = admission.sort(share, batches)
+            if admission.has_tried(share) and len(self.active) >= self.staff:
                 own, refused = [], own
-        self.shares.submit(share, own, reserved)
-        self.board()
+        self.fair_queue.submit(share, own, reserved)
+        self.admit_async()
         self._call_threads()
         return refused
 
     def park(self, siblings: Batch) -> None:
         """Keep the places of jobs that run after the outcome of the one before them is committed."""
         self._parked[id(siblings)] = siblings
-        self.shares.park(siblings[0].share, len(siblings))
+        self.fair_queue.park(siblings[0].share, len(siblings))
         self.done -= len(siblings)  # they have not left their thread for good
 
     def resume(self, batches: Sequence[Batch], go_on: bool) -> list[Batch]:
@@ -128,16 +128,16 @@ class Places:
         found = [batch for batch in batches if self._parked.pop(id(batch), None) is not None]
         for batch in found:
             queue = go_on and not self.closed
-            boards = queue and self.boarding is not None and self.boarding.sort_sibling(batch)
-            self.shares.resume(batch, queue=queue and not boards)
-        self.board()
+            boards = queue and self.admission is not None and self.admission.sort_sibling(batch)
+            self.fair_queue.resume(batch, queue=queue and not boards)
+        self.admit_async()
         self._call_threads()
         return found
 
-    def board(self) -> None:
-        """Send into the lane what waits for it."""
-        if self.boarding is not None and self.lone is None and not self.closed:
-            self.boarding.go()
+    def admit_async(self) -> None:
+        """Send into the async worker what waits for it."""
+        if self.admission is not None and self.lone is None and not self.closed:
+            self.admission.go()
 
     # What threads take.
 
@@ -155,39 +155,39 @@ class Places:
                 return None
             if held_up := self._take_over():  # first: it has waited longer than what is queued
                 return held_up
-            batches = self.shares.next(self._most())
+            batches = self.fair_queue.next(self._most())
             if not batches:
                 return None
             if not runs_alone(batches[0]):
                 return Chunk(batches)
             self.lone = batches[0]
         # It begins when all else has ended, and nothing begins before it has ended.
-        return None if self.active or self.in_lane else Chunk([self.lone], lone=True)
+        return None if self.active or self.async_jobs else Chunk([self.lone], lone=True)
 
     def _most(self) -> int:
         """How many batches a thread takes: not so many that others have nothing, unless they are tiny."""
-        return max(1, min(self.pace.chunk(), self.shares.queued // 2))
+        return max(1, min(self.throughput.chunk(), self.fair_queue.queued // 2))
 
     def _enough(self) -> bool:
         """Whether so many threads are at work, and go on, that one more would be none too few."""
         busy = len(self.active)
         going_on = clock.monotonic() - self._taken_at < STALL
-        return bool(busy) and going_on and busy >= self.pace.threads_for(self.shares.queued)
+        return bool(busy) and going_on and busy >= self.throughput.threads_for(self.fair_queue.queued)
 
     def _take_over(self) -> Chunk | None:
         """Half of what waits behind a job that takes long."""
         now = clock.monotonic()
         for chunk in self.active:
-            if chunk.waiting and now - chunk.since >= STALL and self.shares.take_over(chunk.share):
+            if chunk.waiting and now - chunk.since >= STALL and self.fair_queue.take_over(chunk.share):
                 if batches := chunk.take_back(0.5):
                     return Chunk(batches)
-                self.shares.done(chunk.share, 0)  # its thread has just gone on
+                self.fair_queue.done(chunk.share, 0)  # its thread has just gone on
         return None
 
     def _call_threads(self) -> None:
         """Wake as many threads as are of use, and one that watches them."""
-        if self.shares.queued:
-            wanted = self.pace.threads_for(self.shares.queued) - len(self.active)
+        if self.fair_queue.queued:
+            wanted = self.throughput.threads_for(self.fair_queue.queued) - len(self.active)
             self.changed.notify(max(0, wanted) + 1)
 
     def _lone_waits(self) -> list[Batch]:
@@ -208,18 +208,18 @@ class Places:
                 self.staff += 1
         else:
             self.active.remove(chunk)
-            self.pace.note(chunk.begun, clock.monotonic() - chunk.began)
+            self.throughput.note(chunk.begun, clock.monotonic() - chunk.began)
             self._leave(chunk.share, chunk.jobs, lone=chunk.lone)
         if self.closed:
             self.changed.notify_all()
         return replaced
 
-    def leave_lane(self, batches: Sequence[Batch]) -> None:
-        """These have left the lane."""
-        if self.boarding is not None:
-            self.boarding.leave(batches)
+    def leave_async(self, batches: Sequence[Batch]) -> None:
+        """These have left the async worker."""
+        if self.admission is not None:
+            self.admission.leave(batches)
         self.done += sum(map(len, batches))
-        self.board()
+        self.admit_async()
         if self.closed or self.lone is not None:
             self.changed.notify_all()
 
@@ -230,7 +230,7 @@ class Places:
                 self.active.remove(chunk)
                 self.stuck.append(chunk)
                 self.staff -= 1
-                self.shares.put_back(chunk.share, chunk.take_back())
+                self.fair_queue.put_back(chunk.share, chunk.take_back())
                 self._leave(chunk.share, chunk.jobs, lone=chunk.lone)
                 return True
         return False
@@ -239,10 +239,10 @@ class Places:
         """Take nothing any more; returns what has not begun."""
         self.closed = True
         for chunk in self.active:
-            self.shares.put_back(chunk.share, chunk.take_back())
-        waiting = [*self.shares.clear(), *self._lone_waits()]
-        if self.boarding is not None:
-            waiting += self.boarding.clear()
+            self.fair_queue.put_back(chunk.share, chunk.take_back())
+        waiting = [*self.fair_queue.clear(), *self._lone_waits()]
+        if self.admission is not None:
+            waiting += self.admission.clear()
         for batch in self._lone_waits():
             self._leave(batch[0].share, len(batch), lone=True)
         self.changed.notify_all()
@@ -250,12 +250,12 @@ class Places:
 
     def _leave(self, share: str, jobs: int, lone: bool) -> None:
         """The places of these jobs and their thread are free again."""
-        self.shares.done(share, jobs)
+        self.fair_queue.done(share, jobs)
         if lone:  # also when it is stuck: the others would wait for ever, and its own row has been settled
             self.lone = None
-            self.board()
+            self.admit_async()
             self.changed.notify_all()
-        if self.shares.waits_for_a_turn():
+        if self.fair_queue.waits_for_a_turn():
             self.changed.notify()
         self._call_threads()
 
@@ -267,9 +267,9 @@ class Places:
         return [self._refused.pop(share) for share in ready]
 
     def _has_room(self, share: str) -> bool:
-        boarding = self.boarding
-        if boarding is None:
-            return self.shares.has_room(share)
-        extra = boarding.extra(share)
-        worth = self.shares.has_room(share) or self.shares.queued < extra // 2
-        return worth and boarding.limit(share) > self.threads // 2
+        admission = self.admission
+        if admission is None:
+            return self.fair_queue.has_room(share)
+        extra = admission.extra(share)
+        worth = self.fair_queue.has_room(share) or self.fair_queue.queued < extra // 2
+        return worth and admission.limit(share) > self.threads // 2

@@ -87,7 +87,7 @@ class Health:
             "node": executor.node_name,
             "pid": os.getpid(),
             **executor.pool.load(),
-            "async_jobs": executor.pool.in_lane,
+            "async_jobs": executor.pool.async_jobs,
             "done_jobs": executor.pool.done,
             "engines": {alias: _lease(engine) for alias, engine in executor.engines.items()},
         }

@@ -1,4 +1,4 @@
-"""The lane's whole work on one batch: what ``execution`` does in a thread, without one."""
+"""The async worker's whole work on one batch: what ``execution`` does in a thread, without one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNDECIDED = 0.1
 
 
 class LaneHost(Host, Protocol):
-    """What the lane asks of the executor it runs in. Nothing here blocks."""
+    """What the async worker asks of the executor it runs in. Nothing here blocks."""
 
     def verdict(self, work: AcquiredJob) -> bool | None:
         """Whether this job may begin; None if a heartbeat has to find out first."""
@@ -32,7 +32,7 @@ class LaneHost(Host, Protocol):
 
 
 class End(Protocol):
-    """How the lane ends: ``cancelling``, handlers that are cancelled give their jobs back; ``dropped``, without."""
+    """How it ends: ``cancelling``, handlers that are cancelled give their jobs back; ``dropped``, without."""
 
     cancelling: bool
     dropped: bool
@@ -56,7 +56,7 @@ async def execute_batch_async(batch: list[AcquiredJob], host: LaneHost, end: End
 
 
 def _hand_on(outcome: Outcome, siblings: list[AcquiredJob], host: LaneHost) -> None:
-    """As in a thread, but nobody waits here for the commit of a suspect: none runs alone in the lane."""
+    """As in a thread, but nobody waits here for the commit of a suspect: none runs alone in the async worker."""
     if siblings:
         host.settle_before(outcome, siblings)
     else:

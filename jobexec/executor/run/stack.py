@@ -18,7 +18,7 @@ def stack_of(error: BaseException) -> str:
     """
     if error.__cause__ is not None or error.__context__ is not None or isinstance(error, BaseExceptionGroup):
         return "".join(traceback.format_exception(error))
-    places = _places(error.__traceback__)
+    places = _queue(error.__traceback__)
     frames = _known.get(places)
     if frames is None:
         if len(_known) >= _MOST:
@@ -28,7 +28,7 @@ def stack_of(error: BaseException) -> str:
     return head + frames + "".join(traceback.format_exception_only(error))
 
 
-def _places(step: TracebackType | None) -> tuple[_Place, ...]:
+def _queue(step: TracebackType | None) -> tuple[_Place, ...]:
     places = []
     while step is not None:
         places.append((step.tb_frame.f_code, step.tb_lasti))

@@ -13,7 +13,7 @@ from jobexec import clock
 from jobexec.operations.external.availability import available_types, next_times
 from jobexec.operations.sql.server_time import synchronise_clock
 from jobexec.runtime.threads import Loop
-from jobexec.runtime.wake_up import Bell
+from jobexec.runtime.wake_up import WakeUpEvent
 
 from .ears import ear_of
 from .places import Queue
@@ -27,16 +27,16 @@ _IDLE = 30.0  # seconds without anybody who waits, after which the thread ends
 class Watch(Loop):
     """Wakes who waits: at a notice, when a deadline or a back-off ends, and at each probe that finds something.
 
-    It sleeps in one place (:class:`~jobexec.runtime.wake_up.Bell`) for all of these. After ``_IDLE`` seconds without
-    anybody who waits it asks ``retire`` whether it may end. A round that fails (the database is away) is repeated after
-    a growing pause, and what is connected anew begins with waking everybody.
+    It sleeps in one place (:class:`~jobexec.runtime.wake_up.WakeUpEvent`) for all of these. After ``_IDLE`` seconds
+    without anybody who waits it asks ``retire`` whether it may end. A round that fails (the database is away) is
+    repeated after a growing pause, and what is connected anew begins with waking everybody.
     """
 
     def __init__(self, using: str, queue: Queue, retire: Callable[[Watch], bool]) -> None:
         super().__init__(f"jobexec-hub-{using}")
         self._using, self._queue, self._retire = using, queue, retire
         self._ear = ear_of(using, self._heard, self._changed, lambda: bool(queue.types()))
-        self._woken: Bell = Bell(self._ear)
+        self._woken: WakeUpEvent = WakeUpEvent(self._ear)
         self.keeps_connection = connections[using].vendor == "sqlite"  # its counter belongs to a connection
         self._lock = threading.Lock()
         #: Of which types to ask when their next job comes, and since when that is not known.

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec import operations
-from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, Scope, SuspendedJob, TimerJob
+from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, SuspensionScope, TimerJob
 from jobexec.operations.query.job_query import JobQuery
 from jobexec.operations.targets.for_each import OperationResult
 
@@ -26,11 +26,11 @@ WAITING: Tables = (Job, TimerJob, SuspendedJob, ExternalWorkerJob)
 ALL: Tables = (*WAITING, DeadLetterJob)
 
 SCOPES = {
-    "process-instance": Scope.PROCESS_INSTANCE.value,
-    "process-definition": Scope.PROCESS_DEFINITION.value,
-    "process-definition-version": Scope.PROCESS_DEFINITION_VERSION.value,
-    "job-definition": Scope.JOB_DEFINITION.value,
-    "tenant": Scope.TENANT.value,
+    "process-instance": SuspensionScope.PROCESS_INSTANCE.value,
+    "process-definition": SuspensionScope.PROCESS_DEFINITION.value,
+    "process-definition-version": SuspensionScope.PROCESS_DEFINITION_VERSION.value,
+    "job-definition": SuspensionScope.JOB_DEFINITION.value,
+    "tenant": SuspensionScope.TENANT.value,
 }
 """What can be suspended as a whole, as it is written on the command line: the column."""
 

@@ -22,9 +22,9 @@ from ..rows.suspension_cover import Suspensions, covered_rows
 from ..settle.release import give_back
 from ..sql.id_list import among, as_parameter
 from ..sql.locks import atomic, has_skip_locked, lock_rows, returns_rows
-from ..values.acquired_job import AcquiredJob, Acquisition, Scope
+from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs
 from .candidates import Request, any_job, in_order, narrowed, out_of_turn, read_page
-from .cursor import Position, Walk
+from .cursor import AcquisitionCursor, Position
 from .statement import lock_plain_page
 
 #: So many pages are not tried in one statement after one that was not plain.
@@ -35,12 +35,12 @@ def acquire_jobs(
     using: str,
     owner: str,
     limit: int,
-    scope: Scope,
+    scope: ServedJobs,
     *,
     lock_time: timedelta,
     strategy: str = "auto",
     force_after: timedelta = timedelta(minutes=1),
-    walk: Walk | None = None,
+    cursor: AcquisitionCursor | None = None,
     ids: Collection[UUID] | None = None,
 ) -> Acquisition:
     """Lock up to ``limit`` jobs for ``owner``, in the order of ``scope``, and return them (Camunda: AcquireJobsCmd).
@@ -55,12 +55,13 @@ def acquire_jobs(
     it and the second elsewhere. Rows that cannot be read become dead letters, and the call brings nothing but
     ``found``: the next one will.
 
-    ``walk`` is the position of the loop that asks; without one each page starts at the head of the order. With ``ids``
-    only these jobs are looked at, and the siblings that come along; see :mod:`~jobexec.operations.acquire.by_ids`.
+    ``cursor`` is the position of the loop that asks; without one each page starts at the head of the order. With
+    ``ids`` only these jobs are looked at, and the siblings that come along; see
+    :mod:`~jobexec.operations.acquire.by_ids`.
     """
     if limit < 1:
         return Acquisition()
-    request = Request(using, owner, limit, scope, lock_time, walk or Walk(), ids)
+    request = Request(using, owner, limit, scope, lock_time, cursor or AcquisitionCursor(), ids)
     try:
         if strategy == "global_lock":
             return _acquire_global_lock(request, force_after)
@@ -75,27 +76,27 @@ def acquire_jobs(
 
 def _acquire(request: Request) -> Acquisition:
     """In one statement if the page is plain, else in several that have the same meaning."""
-    walk, position = request.walk, request.walk.begin()
+    cursor, position = request.cursor, request.cursor.begin()
     request = narrowed(request, position)
     if not request.pairs:
-        walk.ended((), full=False)
+        cursor.ended((), full=False)
         return Acquisition()
     if request.scope.tenants is not None or request.ids is not None:
         return _acquire_in_several(request, position)
-    if walk.not_plain:
-        walk.not_plain -= 1
+    if cursor.not_plain:
+        cursor.not_plain -= 1
     else:
         limit, pairs = request.limit, list(request.pairs)
         jobs, others = lock_plain_page(
             request.using, request.owner, limit, request.scope, request.until, position, pairs=pairs
         )
         if jobs and not others:
-            walk.ended(jobs, full=len(jobs) >= limit)
+            cursor.ended(jobs, full=len(jobs) >= limit)
             return Acquisition(jobs, found=len(jobs))
         if not (others or any_job(request, position)):
-            walk.ended(jobs, full=False)
+            cursor.ended(jobs, full=False)
             return Acquisition()
-        walk.not_plain = _NOT_PLAIN
+        cursor.not_plain = _NOT_PLAIN
         if jobs:
             return _completed(request, position, jobs)
     return _acquire_in_several(request, position)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from jobexec import clock
 
-from ..values.acquired_job import AcquiredJob, Acquisition, Scope
+from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs
 from .acquire import acquire_jobs
 from .candidates import in_order, named
 from .statement_by_ids import lock_plain_ids
@@ -32,7 +32,7 @@ def acquire_ids(
     owner: str,
     ids: Collection[UUID],
     limit: int,
-    scope: Scope,
+    scope: ServedJobs,
     *,
     lock_time: timedelta,
     strategy: str = "auto",
@@ -70,7 +70,7 @@ def acquire_ids(
 
 
 def _plain(
-    using: str, owner: str, ids: list[UUID], scope: Scope, lock_time: timedelta, strategy: str
+    using: str, owner: str, ids: list[UUID], scope: ServedJobs, lock_time: timedelta, strategy: str
 ) -> list[AcquiredJob] | None:
     """Those that one statement can lock; None if there is none for this database and these settings."""
     if strategy not in ("auto", "skip_locked") or scope.tenants is not None:
@@ -89,5 +89,5 @@ def _together(first: Acquisition, second: Acquisition) -> Acquisition:
     return second
 
 
-def _still_free(using: str, scope: Scope, ids: Collection[UUID]) -> list[UUID]:
+def _still_free(using: str, scope: ServedJobs, ids: Collection[UUID]) -> list[UUID]:
     return list(named(using, scope, ids).values_list("pk", flat=True)) if ids else []

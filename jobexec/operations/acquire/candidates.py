@@ -21,9 +21,9 @@ from ..rows.exclusive import without_locked_instances
 from ..sql.id_list import pairs_as_table
 from ..sql.locks import has_skip_locked, is_single_writer, lock_rows
 from ..sql.serial_key import of_instances
-from ..values.acquired_job import AcquiredJob, Acquisition, Scope, columns, from_row
+from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs, columns, from_row
 from ..values.category_turns import Turns
-from .cursor import Position, Walk
+from .cursor import AcquisitionCursor, Position
 
 #: With so many siblings each process instance is reckoned, when a page is filled up with them.
 _PER_INSTANCE = 10
@@ -40,9 +40,9 @@ class Request:
     using: str
     owner: str
     limit: int
-    scope: Scope
+    scope: ServedJobs
     lock_time: timedelta
-    walk: Walk
+    cursor: AcquisitionCursor
     #: Only these, wherever they stand; None: whatever comes first.
     ids: Collection[UUID] | None = None
     #: Only these of the scope's pairs; None: all of them.
@@ -99,12 +99,12 @@ def _with_jobs(request: Request, position: Position | None) -> list[Pair]:
         return [(category, deployment) for category, deployment in cursor.fetchall()]
 
 
-def acquirable(using: str, scope: Scope) -> QuerySet[Job]:
+def acquirable(using: str, scope: ServedJobs) -> QuerySet[Job]:
     """Unlocked jobs in this scope whose process instance nobody holds, whatever their deployment and category."""
     return _in_scope(without_locked_instances(Job.objects.using(using).filter(lock_owner=None)), scope)
 
 
-def _in_scope(jobs: QuerySet[Job], scope: Scope) -> QuerySet[Job]:
+def _in_scope(jobs: QuerySet[Job], scope: ServedJobs) -> QuerySet[Job]:
     if scope.priority_min is not None:
         jobs = jobs.filter(priority__gte=scope.priority_min)
     if scope.priority_max is not None:
@@ -118,13 +118,13 @@ def read_page(request: Request, position: Position | None, *, lock: bool) -> tup
 
     Not more candidates than the last page needed, twice over: each that falls off the end was read and locked in vain.
     """
-    walk, limit = request.walk, request.limit
-    most = min(limit, 2 * walk.heads) if walk.heads else limit
+    cursor, limit = request.cursor, request.limit
+    most = min(limit, 2 * cursor.heads) if cursor.heads else limit
     jobs = _candidates(replace(request, limit=most), position, lock=lock)
     page, count = _with_siblings(request, jobs, lock=lock)
     full = len(jobs) >= most
-    walk.ended(jobs[:count], full=full)
-    walk.heads = count if len(page) >= limit > count else None
+    cursor.ended(jobs[:count], full=full)
+    cursor.heads = count if len(page) >= limit > count else None
     if request.scope.tenants is not None:
         page = _within_tenants(request, page)
     return page, Acquisition(found=max(len(jobs), limit if full else len(page)))
@@ -135,7 +135,7 @@ def _within_tenants(request: Request, page: list[AcquiredJob]) -> list[AcquiredJ
     assert request.scope.tenants is not None
     fitting = request.scope.tenants.fitting(page)
     if len(fitting) < len(page):
-        request.walk.heads = max(1, len(fitting))
+        request.cursor.heads = max(1, len(fitting))
     return fitting
 
 
@@ -168,7 +168,7 @@ def _those(request: Request, lock: bool) -> list[AcquiredJob]:
     return [from_row(row, request.using, request.owner) for row in rows]
 
 
-def named(using: str, scope: Scope, ids: Collection[UUID]) -> QuerySet[Job]:
+def named(using: str, scope: ServedJobs, ids: Collection[UUID]) -> QuerySet[Job]:
     """Those of these jobs that can be acquired in this scope."""
     jobs = acquirable(using, scope).filter(category__in=scope.categories)
     return jobs.filter(deployment_id__in=("", *scope.deployments), pk__in=ids)
@@ -211,7 +211,7 @@ def _with_siblings(request: Request, jobs: list[AcquiredJob], *, lock: bool) -> 
     count = 0
     for job in jobs:
         count += 1
-        # Before the job itself: where the walk goes on, or categories decide, some may stand in front of it.
+        # Before the job itself: where the cursor stands, or categories decide, some may stand in front of it.
         page |= {sibling.id: sibling for sibling in siblings.pop(job.serial_key, [])}
         page.setdefault(job.id, job)
         if len(page) >= request.limit:
@@ -231,7 +231,7 @@ def _siblings(request: Request, instances: Collection[str], lock: bool) -> dict[
     return found
 
 
-def _exclusive_of(jobs: QuerySet[Job], scope: Scope, instances: Collection[str]) -> QuerySet[Job]:
+def _exclusive_of(jobs: QuerySet[Job], scope: ServedJobs, instances: Collection[str]) -> QuerySet[Job]:
     jobs = of_instances(jobs, instances)
     return jobs.filter(category__in=scope.categories, deployment_id__in=("", *scope.deployments))
 

@@ -23,7 +23,7 @@ class Position(NamedTuple):
     id: UUID
 
 
-class Walk:
+class AcquisitionCursor:
     """The position of one loop in the order of acquisition.
 
     At the head of the order there may stand what nobody can take: the rows of deleted jobs, as long as a transaction

@@ -23,7 +23,7 @@ from ..rows.suspension_cover import suspended_among
 from ..sql.binary import binary_cursor
 from ..sql.locks import returns_rows
 from ..sql.serial_key import serial_key_sql
-from ..values.acquired_job import LONG, WIDE, AcquiredJob, Scope
+from ..values.acquired_job import LONG, WIDE, AcquiredJob, ServedJobs
 from .candidates import in_order
 from .cursor import Position
 
@@ -64,7 +64,7 @@ def lock_plain_page(
     using: str,
     owner: str,
     limit: int,
-    scope: Scope,
+    scope: ServedJobs,
     until: datetime,
     position: Position | None = None,
     *,
@@ -94,7 +94,7 @@ def lock_plain_page(
     return plain_of(using, owner, locked, until)
 
 
-def bounds_of(scope: Scope, position: Position | None, parameters: dict[str, Any]) -> str:
+def bounds_of(scope: ServedJobs, position: Position | None, parameters: dict[str, Any]) -> str:
     """The conditions of the scope and of the position, as SQL; adds their values to the parameters."""
     bounds = ""
     if scope.priority_min is not None:

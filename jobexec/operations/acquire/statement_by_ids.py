@@ -19,7 +19,7 @@ from ..rows.bury_unreadable import UNREADABLE
 from ..sql.binary import binary_cursor
 from ..sql.id_list import among, as_parameter
 from ..sql.locks import returns_rows
-from ..values.acquired_job import AcquiredJob, Scope
+from ..values.acquired_job import AcquiredJob, ServedJobs
 from .statement import JOB, SUSPENSIONS, UPDATE, Locked, bounds_of, configuration, plain_of, read, unlock_page
 
 # By their ids and not by the acquisition index, whatever the planner thinks of it: no order, no limit.
@@ -29,7 +29,7 @@ AND NOT (exclusive AND process_instance_id <> '') AND {{pairs}} {{bounds}}"""
 
 
 def lock_plain_ids(
-    using: str, owner: str, ids: Collection[UUID], scope: Scope, until: datetime
+    using: str, owner: str, ids: Collection[UUID], scope: ServedJobs, until: datetime
 ) -> list[AcquiredJob] | None:
     """Lock those of these jobs that are plain, and return them in order, as they are now.
 

@@ -14,7 +14,7 @@ from jobexec.models import Deployment, DeploymentRegistration, HistoryJob, Job, 
 from ..manage.suspension_sweep import due_suspensions
 from ..nodes.leases import dead_nodes
 from ..priority_overrides import overridden
-from ..values.acquired_job import Scope
+from ..values.acquired_job import ServedJobs
 
 #: The questions by name; those about deployments may have a number behind it.
 DEAD_NODES, SUSPENSIONS, TIMERS_SOON, DEPLOYMENTS = "dead_nodes", "suspensions_soon", "timers_soon", "other_deployments"
@@ -43,7 +43,7 @@ def questions(using: str, owner: str, soon: datetime) -> Questions:
     }
 
 
-def questions_about_deployments(using: str, scope: Scope, node_name: str | None) -> Questions:
+def questions_about_deployments(using: str, scope: ServedJobs, node_name: str | None) -> Questions:
     """Whether there are others than ``scope`` serves; where that would be too many questions the answer is yes.
 
     ``node_name`` is that of a node that is deployment aware and takes what is registered for it; None takes all.
@@ -54,14 +54,14 @@ def questions_about_deployments(using: str, scope: Scope, node_name: str | None)
     return {f"{DEPLOYMENTS}_{number}": question for number, question in enumerate(asked)}
 
 
-def _of_registered(using: str, scope: Scope, node_name: str) -> Iterator[Any]:
+def _of_registered(using: str, scope: ServedJobs, node_name: str) -> Iterator[Any]:
     rows = DeploymentRegistration.objects.using(using).filter(node_name=node_name, registered=True)
     yield Exists(rows.exclude(deployment_id__in=scope.deployments))
     for name in scope.deployments:
         yield ~Exists(rows.filter(deployment_id=name))
 
 
-def _of_all(using: str, scope: Scope) -> Iterator[Any]:
+def _of_all(using: str, scope: ServedJobs) -> Iterator[Any]:
     yield Exists(Deployment.objects.using(using).exclude(id__in=scope.deployments))
     # Between one that is known and the next, along the index of acquisition. An order other than the database's would
     # ask more than is needed, but miss nothing.

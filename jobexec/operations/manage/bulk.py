@@ -23,9 +23,9 @@ from jobexec.models import (
     HistoryJob,
     Job,
     JobType,
-    Scope,
     SuspendedJob,
     Suspension,
+    SuspensionScope,
     TimerJob,
 )
 
@@ -187,7 +187,7 @@ def suspend_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) ->
 
 def _with_dates(using: str, rows: Iterable[AbstractJob]) -> set[UUID]:
     values = [str(row.pk) for row in rows]
-    found = Suspension.objects.using(using).filter(scope=Scope.JOB, value__in=values, live=True)
+    found = Suspension.objects.using(using).filter(scope=SuspensionScope.JOB, value__in=values, live=True)
     return {UUID(value) for value in found.values_list("value", flat=True)}
 
 

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_noop
 
 from jobexec import clock
 from jobexec.exceptions import InvalidJob
-from jobexec.models import AbstractJob, ExternalWorkerJob, Job, Scope, SuspendedJob, Suspension, TimerJob
+from jobexec.models import AbstractJob, ExternalWorkerJob, Job, SuspendedJob, Suspension, SuspensionScope, TimerJob
 from jobexec.models.suspension import parts_of
 
 from ..audit import audited, count_more, note
@@ -119,7 +119,7 @@ def _write(using: str, column: str, value: str, period: Period) -> Suspension:
 
 
 def _note(using: str, column: str, value: str, **said: Any) -> None:
-    if column != Scope.JOB:  # which is noted as the job
+    if column != SuspensionScope.JOB:  # which is noted as the job
         parts, named = parts_of(column, value), Suspension(scope=column, value=value).audit_name
         note(using, "suspension", named, new=said, tenant=parts.get("tenant_id"), scope=parts, count=0)
 
@@ -145,7 +145,7 @@ def _suspend_one(row: AbstractJob, period: Period) -> str | None:
     if (period.start, period.end) == (None, None):
         _drop(using, row)
         return suspend_for_good(row)
-    suspension = _write(using, Scope.JOB, str(row.pk), period)
+    suspension = _write(using, SuspensionScope.JOB, str(row.pk), period)
     if not suspension.in_force(clock.now(using)):
         return None
     if suspension.activate_time is None:
@@ -159,13 +159,13 @@ def _until(row: AbstractJob, moment: datetime) -> None:
     """Let a job that says itself that it is suspended be so until a date: then a suspension says it instead."""
     using = row._state.db or "default"
     _drop(using, row)
-    Suspension.objects.using(using).create(scope=Scope.JOB, value=str(row.pk), activate_time=moment)
+    Suspension.objects.using(using).create(scope=SuspensionScope.JOB, value=str(row.pk), activate_time=moment)
     _request(row, False)
 
 
 def _drop(using: str, row: AbstractJob) -> None:
     """Take a suspension of this very job away; the caller holds the job."""
-    found = lock_suspension(using, Scope.JOB, str(row.pk))
+    found = lock_suspension(using, SuspensionScope.JOB, str(row.pk))
     if found is not None:
         delete_rows(one(found))
 
@@ -242,7 +242,7 @@ def _activate_one_at(row: AbstractJob, moment: datetime) -> str | None:
     if row.suspend_requested:
         _until(row, moment)
         return None
-    found = lock_suspension(row._state.db or "default", Scope.JOB, str(row.pk))
+    found = lock_suspension(row._state.db or "default", SuspensionScope.JOB, str(row.pk))
     if found is None:
         return gettext_noop("it is not suspended by itself")
     return _end_at(found, moment)

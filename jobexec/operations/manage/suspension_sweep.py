@@ -15,9 +15,9 @@ from jobexec.models import (
     DeadLetterJob,
     ExternalWorkerJob,
     Job,
-    Scope,
     SuspendedJob,
     Suspension,
+    SuspensionScope,
     TimerJob,
 )
 from jobexec.models.suspension import parts_of
@@ -50,12 +50,12 @@ def due_suspensions(using: str, at: datetime) -> QuerySet[Suspension]:
     """The suspensions that have begun or ended until then, and leave something to do."""
     begun = Q(swept=False) & (Q(suspend_time=None) | Q(suspend_time__lte=at))
     over = Q(live=None) | Q(activate_time__lte=at)
-    return Suspension.objects.using(using).filter(begun | over, scope__in=Scope.values)
+    return Suspension.objects.using(using).filter(begun | over, scope__in=SuspensionScope.values)
 
 
 def next_suspension_date(using: str) -> datetime | None:
     """When the next suspension begins or ends; None if no date is set."""
-    table = Suspension.objects.using(using).filter(live=True, scope__in=Scope.values)
+    table = Suspension.objects.using(using).filter(live=True, scope__in=SuspensionScope.values)
     dates = table.aggregate(begin=Min("suspend_time", filter=Q(swept=False)), end=Min("activate_time"))
     return min((date for date in dates.values() if date is not None), default=None)
 
@@ -63,7 +63,7 @@ def next_suspension_date(using: str) -> datetime | None:
 def begin(suspension: Suspension) -> int:
     """Move the jobs that a suspension in force covers out of the way; those that run finish. Returns how many."""
     using = suspension._state.db or "default"
-    if suspension.scope == Scope.JOB and not _worth_keeping(suspension, using):
+    if suspension.scope == SuspensionScope.JOB and not _worth_keeping(suspension, using):
         return 0
     scope: dict[str, Any] = parts_of(suspension.scope, suspension.value)
     if not scope:  # a broken row means no job
@@ -171,7 +171,7 @@ def end(suspension: Suspension) -> int:
     if not _mark_ended(suspension, using):
         return 0
     count, complete = 0, True
-    if suspension.scope != Scope.JOB or job_id(suspension.value):
+    if suspension.scope != SuspensionScope.JOB or job_id(suspension.value):
         count, complete = activate_all(using, parts_of(suspension.scope, suspension.value))
     if complete:
         delete_rows(one(suspension))  # nothing makes it live again: who suspends the same makes another row

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from jobexec import clock
-from jobexec.models import AbstractJob, Job, Scope, Suspension
+from jobexec.models import AbstractJob, Job, Suspension, SuspensionScope
 from jobexec.models.suspension import columns_of, joined, parts_of, value_of
 
 from ..sql.locks import lock_rows
@@ -94,12 +94,12 @@ def _in_force(now: datetime) -> Q:
 
 
 def _concerning(jobs: Collection[UUID]) -> Q:
-    return ~Q(scope=Scope.JOB) | Q(scope=Scope.JOB, value__in=[str(job) for job in jobs])
+    return ~Q(scope=SuspensionScope.JOB) | Q(scope=SuspensionScope.JOB, value__in=[str(job) for job in jobs])
 
 
 def _possible(scope: str, value: str) -> bool:
     """False for what no job can match and no query could be asked: a broken row must not stop acquisition."""
-    if scope != Scope.JOB:
+    if scope != SuspensionScope.JOB:
         return bool(parts_of(scope, value))
     return job_id(value) is not None
 
@@ -160,13 +160,17 @@ def scope_of(**scope: Any) -> tuple[str, str]:
 
     ``process_definition_key`` and ``tenant_id`` together are one; with '' it is the definition's jobs without a tenant.
     """
-    allowed = [name for name in Scope.values if name not in (Scope.JOB, Scope.TENANT_PROCESS_DEFINITION)]
+    allowed = [
+        name
+        for name in SuspensionScope.values
+        if name not in (SuspensionScope.JOB, SuspensionScope.TENANT_PROCESS_DEFINITION)
+    ]
     known = {name: value for name, value in scope.items() if value is not None}
-    if known.keys() == {Scope.PROCESS_DEFINITION.value, Scope.TENANT.value}:
-        tenant = known.pop(Scope.TENANT.value)
+    if known.keys() == {SuspensionScope.PROCESS_DEFINITION.value, SuspensionScope.TENANT.value}:
+        tenant = known.pop(SuspensionScope.TENANT.value)
         if not isinstance(tenant, str):
             raise ValueError(f"tenant_id: expected a text, '' for jobs without a tenant, got {tenant!r}.")
-        return Scope.TENANT_PROCESS_DEFINITION.value, joined(tenant, scope_of(**known)[1])
+        return SuspensionScope.TENANT_PROCESS_DEFINITION.value, joined(tenant, scope_of(**known)[1])
     if len(known) != 1 or not known.keys() <= set(allowed):
         either = f"{', '.join(allowed)}, or process_definition_key and tenant_id"
         raise ValueError(f"Expected exactly one of {either}, got {sorted(known) or 'none'}.")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from jobexec import signals
-from jobexec.models import AbstractJob, DeadLetterJob, Job, LogState, Scope, SuspendedJob, TimerJob
+from jobexec.models import AbstractJob, DeadLetterJob, Job, LogState, SuspendedJob, SuspensionScope, TimerJob
 from jobexec.models.suspension import columns_of
 
 from ..history import job_log
@@ -33,7 +33,7 @@ COLUMNS = frozenset(
         *("id", "revision", "lock_owner", "retries", "attempts", "lost_runs", "conflicts", "unknown_since"),
         *("retry_plan", "cancel_requested", "suspend_requested", "due_date", "create_time", "task_backend"),
         *job_log.COPIED,
-        *(column for scope in Scope.values for column in columns_of(scope)),
+        *(column for scope in SuspensionScope.values for column in columns_of(scope)),
     }
 )
 

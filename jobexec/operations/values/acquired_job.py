@@ -74,7 +74,7 @@ class AcquiredJob:
     cancel_requested: bool
     tenant_id: str
     configuration: str | None
-    #: Only in a wide scope, see :class:`Scope`; None was not asked for.
+    #: Only in a wide scope, see :class:`ServedJobs`; None was not asked for.
     traceparent: str | None = None
     #: The share of the named acquisition that has brought it; '' is the engine's only one.
     acquired_by: str = ""
@@ -146,7 +146,7 @@ def batches(jobs: Iterable[AcquiredJob]) -> list[list[AcquiredJob]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ServedJobs:
     """Which jobs an executor serves.
 
     ``deployments`` are the deployment ids whose jobs it takes besides those of no deployment. The bounds of

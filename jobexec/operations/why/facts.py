@@ -18,8 +18,8 @@ from jobexec.models import (
     Job,
     JobDefinition,
     NodeState,
-    Scope,
     Suspension,
+    SuspensionScope,
 )
 from jobexec.models.suspension import columns_of, value_of
 
@@ -112,7 +112,7 @@ class Facts:
     def suspensions(self) -> list[Suspension]:
         """The suspensions that mean this job, in force or planned."""
         meant = Q(pk__in=[])
-        for scope in Scope.values:
+        for scope in SuspensionScope.values:
             if getattr(self.job, columns_of(scope)[-1]):
                 meant |= Q(scope=scope, value=value_of(scope, self.job))
         rows = Suspension.objects.using(self.using).filter(meant, live=True).order_by("pk")

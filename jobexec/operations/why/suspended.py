@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from jobexec.models import AbstractJob, Scope, SuspendedJob, Suspension
+from jobexec.models import AbstractJob, SuspendedJob, Suspension, SuspensionScope
 
 from .facts import Facts, Reason, iso
 
@@ -38,11 +38,11 @@ def planned(facts: Facts) -> list[Reason]:
 
 
 def _ordered(facts: Facts) -> list[Suspension]:
-    return sorted(facts.suspensions, key=lambda each: Scope.values.index(each.scope))
+    return sorted(facts.suspensions, key=lambda each: SuspensionScope.values.index(each.scope))
 
 
 def _covered(facts: Facts, suspension: Suspension) -> Reason:
-    own, ends = suspension.scope == Scope.JOB, suspension.activate_time is not None
+    own, ends = suspension.scope == SuspensionScope.JOB, suspension.activate_time is not None
     if own and ends:
         text = _("It is suspended by itself since %(since)s, until %(until)s.")
     elif own:
@@ -55,7 +55,7 @@ def _covered(facts: Facts, suspension: Suspension) -> Reason:
 
 
 def _planned(facts: Facts, suspension: Suspension) -> Reason:
-    own, ends = suspension.scope == Scope.JOB, suspension.activate_time is not None
+    own, ends = suspension.scope == SuspensionScope.JOB, suspension.activate_time is not None
     if own and ends:
         text = _("It is going to be suspended by itself on %(since)s, until %(until)s.")
     elif own:

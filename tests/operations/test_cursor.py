@@ -7,8 +7,8 @@ import pytest
 
 from jobexec.models import Job
 from jobexec.operations import acquire_jobs
-from jobexec.operations.acquire.cursor import Position, Walk
-from jobexec.operations.values.acquired_job import Scope
+from jobexec.operations.acquire.cursor import AcquisitionCursor, Position
+from jobexec.operations.values.acquired_job import ServedJobs
 from tests.support.factories import LOCK_TIME, make_row
 
 pytestmark = pytest.mark.every_database
@@ -22,76 +22,76 @@ def place(rank):
     return Position(rank, UUID(int=rank))
 
 
-def walked(walk, frozen, jobs, full, seconds=0.0):
+def walked(cursor, frozen, jobs, full, seconds=0.0):
     """One page that takes so many seconds; where it began."""
-    position = walk.begin()
+    position = cursor.begin()
     frozen.tick(seconds)
-    walk.ended(jobs, full=full)
+    cursor.ended(jobs, full=full)
     return position
 
 
 def test_a_full_page_goes_on_until_ten_times_the_cost_of_the_head_has_passed(frozen):
-    walk = Walk()
-    assert walked(walk, frozen, page(1, 2), True, seconds=0.5) is None
-    assert walked(walk, frozen, page(3, 4), True, seconds=1) == place(2)
+    cursor = AcquisitionCursor()
+    assert walked(cursor, frozen, page(1, 2), True, seconds=0.5) is None
+    assert walked(cursor, frozen, page(3, 4), True, seconds=1) == place(2)
     frozen.tick(3.9)
-    assert walked(walk, frozen, page(5), True) == place(4)
+    assert walked(cursor, frozen, page(5), True) == place(4)
     frozen.tick(0.1)
-    assert walked(walk, frozen, page(1), True, seconds=0.001) is None
-    assert walked(walk, frozen, page(2), True, seconds=0.009) == place(1)
+    assert walked(cursor, frozen, page(1), True, seconds=0.001) is None
+    assert walked(cursor, frozen, page(2), True, seconds=0.009) == place(1)
     frozen.tick(0.0011)
-    assert walked(walk, frozen, page(3), True) is None
+    assert walked(cursor, frozen, page(3), True) is None
 
 
 def test_after_a_page_that_was_not_full_comes_the_head(frozen):
-    walk = Walk()
-    assert walked(walk, frozen, page(1, 2), True, seconds=0.01) is None
-    assert walked(walk, frozen, page(3), False) == place(2)
-    assert walked(walk, frozen, page(1), False) is None
+    cursor = AcquisitionCursor()
+    assert walked(cursor, frozen, page(1, 2), True, seconds=0.01) is None
+    assert walked(cursor, frozen, page(3), False) == place(2)
+    assert walked(cursor, frozen, page(1), False) is None
 
 
 def test_a_dear_head_is_not_walked_again_at_once(frozen):
-    walk = Walk()
-    assert walked(walk, frozen, page(7), False, seconds=2) is None
-    assert walked(walk, frozen, [], False) == place(7)
-    assert walked(walk, frozen, page(9), False) == place(7)
+    cursor = AcquisitionCursor()
+    assert walked(cursor, frozen, page(7), False, seconds=2) is None
+    assert walked(cursor, frozen, [], False) == place(7)
+    assert walked(cursor, frozen, page(9), False) == place(7)
     frozen.tick(19.9)
-    assert walked(walk, frozen, [], False) == place(9)
+    assert walked(cursor, frozen, [], False) == place(9)
     frozen.tick(0.1)
-    assert walked(walk, frozen, [], False) is None
+    assert walked(cursor, frozen, [], False) is None
 
 
 def test_an_empty_head_has_no_position(frozen):
-    walk = Walk()
-    assert walked(walk, frozen, [], False, seconds=2) is None
-    assert walk.begin() is None
+    cursor = AcquisitionCursor()
+    assert walked(cursor, frozen, [], False, seconds=2) is None
+    assert cursor.begin() is None
 
 
 def test_the_head_takes_no_more_than_a_tenth_of_the_time(frozen):
-    walk, at_head, total = Walk(), 0.0, 0.0
+    cursor, at_head, total = AcquisitionCursor(), 0.0, 0.0
     for number in range(1000):
-        cost = 0.3 if walk.begin() is None else 0.01
+        cost = 0.3 if cursor.begin() is None else 0.01
         frozen.tick(cost)
-        walk.ended(page(number), full=True)
+        cursor.ended(page(number), full=True)
         total += cost
         at_head += cost if cost == 0.3 else 0
     assert 0.05 * total < at_head <= 0.1 * total + 0.3  # the last one is not followed by all of its time
 
 
 def test_who_came_to_the_end_without_the_head_looks_there_as_soon_as_it_may(frozen):
-    walk = Walk()
-    walked(walk, frozen, page(1), True, seconds=0.001)
-    assert walk.unseen() is None  # a full page goes on anyway
-    walked(walk, frozen, page(2), False)
-    assert walk.unseen() == 0
-    walked(walk, frozen, page(1), False, seconds=0.1)
-    assert walk.unseen() is None  # it has just been seen
+    cursor = AcquisitionCursor()
+    walked(cursor, frozen, page(1), True, seconds=0.001)
+    assert cursor.unseen() is None  # a full page goes on anyway
+    walked(cursor, frozen, page(2), False)
+    assert cursor.unseen() == 0
+    walked(cursor, frozen, page(1), False, seconds=0.1)
+    assert cursor.unseen() is None  # it has just been seen
     frozen.tick(0.2)
-    walked(walk, frozen, [], False)
-    assert walk.unseen() == pytest.approx(0.8)
+    walked(cursor, frozen, [], False)
+    assert cursor.unseen() == pytest.approx(0.8)
     frozen.tick(5)
-    assert walk.unseen() == 0
-    assert walk.begin() is None
+    assert cursor.unseen() == 0
+    assert cursor.begin() is None
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
@@ -100,11 +100,11 @@ def test_pages_of_a_walk_take_everything_once_and_find_what_came_in_front(alias,
         make_row(Job, alias, rank=number, exclusive=exclusive, process_instance_id=f"p{number % 9}")
         for number in range(0, 60, 2)
     ]
-    walk, taken = Walk(), []
+    cursor, taken = AcquisitionCursor(), []
 
     def take():
         frozen.tick(0.001)
-        got = acquire_jobs(alias, "one", 7, Scope(), lock_time=LOCK_TIME, strategy=strategy, walk=walk).jobs
+        got = acquire_jobs(alias, "one", 7, ServedJobs(), lock_time=LOCK_TIME, strategy=strategy, cursor=cursor).jobs
         taken.extend(job.id for job in got)
         assert len(got) <= 7
         return got
