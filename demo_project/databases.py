@@ -1,11 +1,14 @@
 """From an address to an entry of DATABASES."""
 
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 
 def database(address: str) -> dict[str, Any]:
-    """The settings for `postgresql://...`; anything else is the path of a SQLite file."""
-    return _postgresql(address) if address.startswith(("postgresql://", "postgres://")) else _sqlite(address)
+    """The settings for `postgresql://...` and `mysql://...`; anything else is the path of a SQLite file."""
+    if address.startswith(("postgresql://", "postgres://")):
+        return _postgresql(address)
+    return _mysql(address) if address.startswith("mysql://") else _sqlite(address)
 
 
 def _postgresql(address: str) -> dict[str, Any]:
@@ -19,6 +22,25 @@ def _postgresql(address: str) -> dict[str, Any]:
         "PASSWORD": parts.get("password", ""),
         "HOST": parts.get("host", ""),
         "PORT": str(parts.get("port", "")),
+        "CONN_MAX_AGE": 60,
+    }
+
+
+def _mysql(address: str) -> dict[str, Any]:
+    try:
+        import MySQLdb  # type: ignore[import-untyped]  # noqa: F401 (mysqlclient, if it is there)
+    except ImportError:
+        import pymysql
+
+        pymysql.install_as_MySQLdb()
+    parts = urlsplit(address)
+    return {
+        "ENGINE": "django.db.backends.mysql",
+        "NAME": parts.path.strip("/"),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": parts.hostname or "",
+        "PORT": str(parts.port or ""),
         "CONN_MAX_AGE": 60,
     }
 

@@ -2,7 +2,7 @@
 
 Where its data are comes from the environment, so that `manage.py demo` can give all its children the same place:
 
-DEMO_DATABASE   postgresql://user@host:port/name, or the path of a SQLite file
+DEMO_DATABASE   postgresql://user@host:port/name, mysql://user@host:port/name, or the path of a SQLite file
 DEMO_FILES      the folder of vouchers and reminders
 DEMO_FLIGHTS    address of the flight service
 DEMO_DEBUG      0 switches DEBUG off: it makes Django keep every query, which an executor has no use for
@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rangefilter",
     "jobexec",
+    "demo_project.benchmarks",
     "demo_project.bookings",
 ]
 

@@ -34,7 +34,7 @@ def bench(alias, **options):
 @pytest.mark.nightly
 @pytest.mark.slow
 def test_it_measures_both(alias, url, monkeypatch):
-    monkeypatch.setattr("jobexec.management.bench.broker._SINGLE", 3)
+    monkeypatch.setattr("demo_project.benchmarks.cases.broker._SINGLE", 3)
     report = bench(alias, broker_url=url)
     assert set(report["details"]["runs"]) == {"ours", "raw", "ours, many", "raw, many"}
     assert all(run["single_p50"]["median"] > 0 for run in report["details"]["runs"].values())

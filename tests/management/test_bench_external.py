@@ -8,9 +8,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
 
-from jobexec.management.bench import external
-from jobexec.management.bench.external_raw import RawWorker
-from jobexec.management.bench.noop import CATEGORY, HANDLER
+from demo_project.benchmarks.cases import external
+from demo_project.benchmarks.noop import CATEGORY, HANDLER
+from demo_project.benchmarks.raw.external import RawWorker
 from jobexec.models import ExternalWorkerJob, Job
 from jobexec.operations.external.create import create_external_jobs
 from tests.support import databases

@@ -4,8 +4,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from jobexec.management.bench.bars import Bar, Bars
-from jobexec.management.bench.chart import Chart, Panel, ticks, wrapped
+from demo_project.benchmarks.bars import Bar, Bars
+from demo_project.benchmarks.chart import Chart, Panel, ticks, wrapped
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
 
-from jobexec.management.bench.server_cpu import ServerThread
+from demo_project.benchmarks.server_cpu import ServerThread
 from jobexec.models import JOB_TABLES, ExecutorNode, Job, JobDefinition, JobLog
 from tests.support import databases
 from tests.support.processes import Process, alive

@@ -7,17 +7,17 @@ from xml.etree import ElementTree
 import pytest
 from django.db import connections
 
+from demo_project.benchmarks.cases.cluster import fill, work_of
+from demo_project.benchmarks.measure import BenchError
+from demo_project.benchmarks.nodes.cluster_report import ClusterReport
+from demo_project.benchmarks.nodes.cluster_sample import ClusterSample, NodeRun
+from demo_project.benchmarks.nodes.line import Line, LineCut
+from demo_project.benchmarks.nodes.node import sleeping_job
+from demo_project.benchmarks.nodes.recorder import Recorder, RoundRecord
+from demo_project.benchmarks.nodes.strategies import STRATEGIES, chosen, overrides_of
+from demo_project.benchmarks.sandbox import build_settings, overridden
+from demo_project.benchmarks.server_cpu import ServerCpu, ServerThread
 from jobexec.executor.waiting import Ladder, Round
-from jobexec.management.bench.cluster import fill, work_of
-from jobexec.management.bench.cluster_node import sleeping_job
-from jobexec.management.bench.cluster_report import ClusterReport
-from jobexec.management.bench.cluster_sample import ClusterSample, NodeRun
-from jobexec.management.bench.line import Line, LineCut
-from jobexec.management.bench.measure import BenchError
-from jobexec.management.bench.recorder import Recorder, RoundRecord
-from jobexec.management.bench.sandbox import build_settings, overridden
-from jobexec.management.bench.server_cpu import ServerCpu, ServerThread
-from jobexec.management.bench.strategies import STRATEGIES, chosen, overrides_of
 from jobexec.models import Job
 from tests.support.waiting import TIMEOUT, until
 

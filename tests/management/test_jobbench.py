@@ -10,31 +10,31 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
 
+from demo_project.benchmarks.bulk import multiply
+from demo_project.benchmarks.cases import CASES
+from demo_project.benchmarks.cases.backlog import Backlog
+from demo_project.benchmarks.cases.batch import Requeue
+from demo_project.benchmarks.cases.bloat import rates_of
+from demo_project.benchmarks.cases.exclusive import Siblings
+from demo_project.benchmarks.cases.idle import Statements
+from demo_project.benchmarks.cases.retries import RetryQueue
+from demo_project.benchmarks.cases.soak import CompactLedger
+from demo_project.benchmarks.cases.timers import Move
+from demo_project.benchmarks.measure import BenchError, Sample
+from demo_project.benchmarks.noop import BACKLOG_HANDLER, CATEGORY, Ledger, check_once, fill, registered
+from demo_project.benchmarks.progress import Bar
+from demo_project.benchmarks.raw.drain import number_of
+from demo_project.benchmarks.raw.log import LoggingQueue
+from demo_project.benchmarks.raw.queue import RawQueue
+from demo_project.benchmarks.raw.resuming import ResumingQueue
+from demo_project.benchmarks.raw.sql import RawConnection
+from demo_project.benchmarks.report import Report
+from demo_project.benchmarks.sampler import Sampler, slope
+from demo_project.benchmarks.sandbox import build_settings, overridden
+from demo_project.benchmarks.server_cpu import ServerThread
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.handlers.registry import all_handlers
-from jobexec.management.bench import CASES
-from jobexec.management.bench.backlog import Backlog
-from jobexec.management.bench.batch import Requeue
-from jobexec.management.bench.bloat import rates_of
-from jobexec.management.bench.bulk import multiply
-from jobexec.management.bench.exclusive import Siblings
-from jobexec.management.bench.idle import Statements
-from jobexec.management.bench.measure import BenchError, Sample
-from jobexec.management.bench.noop import BACKLOG_HANDLER, CATEGORY, Ledger, check_once, fill, registered
-from jobexec.management.bench.progress import Bar
-from jobexec.management.bench.raw import RawConnection
-from jobexec.management.bench.raw_drain import number_of
-from jobexec.management.bench.raw_log import LoggingQueue
-from jobexec.management.bench.raw_queue import RawQueue
-from jobexec.management.bench.raw_resuming import ResumingQueue
-from jobexec.management.bench.report import Report
-from jobexec.management.bench.retries import RetryQueue
-from jobexec.management.bench.sampler import Sampler, slope
-from jobexec.management.bench.sandbox import build_settings, overridden
-from jobexec.management.bench.server_cpu import ServerThread
-from jobexec.management.bench.soak import CompactLedger
-from jobexec.management.bench.timers import Move
 from jobexec.models import JOB_TABLES, DeadLetterJob, ExecutorNode, Job, JobDefinition, JobLog, TimerJob
 from tests.support.factories import make_job, make_node, make_row
 from tests.support.tiers import some

@@ -12,10 +12,10 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from demo_project.benchmarks.bulk import multiply
+from demo_project.benchmarks.cases.admin_pages import get, routed_to
+from demo_project.benchmarks.cases.backlog import analyze
 from jobexec import clock
-from jobexec.management.bench.admin_pages import get, routed_to
-from jobexec.management.bench.backlog import analyze
-from jobexec.management.bench.bulk import multiply
 from jobexec.models import (
     DeadLetterJob,
     ExternalWorkerJob,

@@ -1,0 +1,54 @@
+"""The cases of ``manage.py jobbench``, one a file, each with the raw SQL of the same work beside it."""
+
+from demo_project.benchmarks.case import Case
+
+from .admin_pages import AdminPages
+from .async_handlers import AsyncHandlers
+from .atomic import Atomic
+from .backlog import Backlog
+from .batch import BatchCase
+from .bloat import Bloat
+from .broker import BrokerCase
+from .cluster import Cluster
+from .drain import Drain
+from .enqueue import Enqueue
+from .enqueue_many import EnqueueMany
+from .exclusive import Exclusive
+from .external import External
+from .history import History
+from .idle import Idle
+from .latency import Latency
+from .payload import Payload
+from .results import Results
+from .retries import Retries
+from .soak import Soak
+from .timers import Timers
+from .waiting import Waiting
+
+_ALL: tuple[type[Case], ...] = (
+    Enqueue,
+    EnqueueMany,
+    Drain,
+    Latency,
+    Waiting,
+    Atomic,
+    Exclusive,
+    History,
+    Results,
+    Backlog,
+    Bloat,
+    Idle,
+    Soak,
+    Retries,
+    Timers,
+    BatchCase,
+    Payload,
+    AsyncHandlers,
+    AdminPages,
+    BrokerCase,
+    External,
+    Cluster,
+)
+
+#: The cases by name, in the order in which they are listed.
+CASES: dict[str, type[Case]] = {case.name: case for case in _ALL}

@@ -1,0 +1,1 @@
+"""Processes that a case starts, and what they report."""

@@ -1,0 +1,1 @@
+"""The same work in plain SQL, to measure against."""
