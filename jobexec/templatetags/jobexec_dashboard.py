@@ -8,7 +8,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from jobexec.admin.base import bridge_nonce
+from jobexec.admin.common.base import bridge_nonce
 from jobexec.admin.dashboard.view import dashboard
 
 register = template.Library()

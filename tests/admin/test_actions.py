@@ -6,7 +6,7 @@ import pytest
 from django.db import IntegrityError
 
 from jobexec import clock, operations
-from jobexec.admin.audit_log import sentence
+from jobexec.admin.history.audit_log import sentence
 from jobexec.models import (
     DeadLetterJob,
     Deployment,

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from jobexec import clock, operations
-from jobexec.admin import batching
-from jobexec.admin.selection_words import words
+from jobexec.admin.batches.selection_words import words
+from jobexec.admin.common import batching
 from jobexec.models import (
     Batch,
     BatchFailure,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from jobexec import job
-from jobexec.admin import batching
+from jobexec.admin.common import batching
 from jobexec.executor.execute_now import execute_now
 from jobexec.handlers import registry
 from jobexec.models import JOB_TABLES, Batch, DeadLetterJob, Job, JobLog, LogState, Suspension

@@ -108,7 +108,7 @@ def test_a_name_that_is_taken_changes_nothing(admin, make):
 
 
 def test_a_name_that_is_taken_meanwhile_is_said(admin, make, monkeypatch):
-    monkeypatch.setattr("jobexec.admin.gateway_client_form.GatewayClientForm.clean_name", lambda form: "java")
+    monkeypatch.setattr("jobexec.admin.gateway_clients.form.GatewayClientForm.clean_name", lambda form: "java")
     make()
     response = admin.post(ADD, ANSWERS)
     assert response.status_code == 302

@@ -8,8 +8,8 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 
 from jobexec import clock, job
-from jobexec.admin import batching
-from jobexec.admin.dead_letter_job import DeadLetterJobAdmin
+from jobexec.admin.common import batching
+from jobexec.admin.jobs.dead_letter_job import DeadLetterJobAdmin
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.handlers import registry
 from jobexec.models import Batch, DeadLetterJob, Incident, Job, JobLog, LogState, SuspendedJob, Suspension

@@ -6,8 +6,8 @@ from django.core.paginator import Paginator
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from jobexec.admin.paging import CappedCount, CappedPaginator
-from jobexec.admin.search import search
+from jobexec.admin.common.paging import CappedCount, CappedPaginator
+from jobexec.admin.common.search import search
 from jobexec.identifiers import uuid7
 from jobexec.models import (
     JOB_TABLES,

@@ -5,7 +5,7 @@ from django.contrib.admin import site
 from django.db.models import BinaryField, CharField, JSONField, TextField
 from django.test import RequestFactory
 
-from jobexec.admin.base import SECRET
+from jobexec.admin.common.base import SECRET
 from jobexec.models import DeadLetterJob, FailureGroup, Job, JobLog
 from tests.support.factories import make_job, make_row
 

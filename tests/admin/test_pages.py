@@ -9,8 +9,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobexec import clock, operations
-from jobexec.admin import display
-from jobexec.admin.job_page import JobTableAdmin
+from jobexec.admin.common import display
+from jobexec.admin.jobs.page import JobTableAdmin
 from jobexec.models import (
     JOB_TABLES,
     AuditLog,

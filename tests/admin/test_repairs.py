@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from jobexec import clock, operations
-from jobexec.admin.audit_log import sentence
+from jobexec.admin.history.audit_log import sentence
 from jobexec.models import (
     Batch,
     DeadLetterJob,

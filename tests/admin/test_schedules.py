@@ -7,8 +7,8 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from jobexec import clock, job
-from jobexec.admin.schedule import ScheduleAdmin
-from jobexec.admin.schedule_form import restored
+from jobexec.admin.schedules.form import restored
+from jobexec.admin.schedules.schedule import ScheduleAdmin
 from jobexec.exceptions import InvalidSchedule
 from jobexec.handlers.registry import isolated
 from jobexec.models import Job, JobDefinition, Schedule, ScheduleFiring
@@ -103,7 +103,7 @@ def test_what_only_saving_can_find_is_said(admin, monkeypatch):
         Schedule.objects.using(using).create(name="half", handler_type=HANDLER, expression="@daily")
         raise InvalidSchedule("expression: it has just ended.")
 
-    monkeypatch.setattr("jobexec.admin.schedule.save_schedule", refuse)
+    monkeypatch.setattr("jobexec.admin.schedules.schedule.save_schedule", refuse)
     response = admin.post(ADD, ANSWERS)
     assert response.status_code == 302
     assert admin.told(response) == [("error", "expression: it has just ended.")]
@@ -325,7 +325,7 @@ def test_the_condition_of_the_tenants(alias, rf, monkeypatch, tenants):
     rows = {"acme": {"tenant_id": "acme"}, "beta": {"tenant_id": "beta"}, "none": {}, "empty": {"tenant_id": ""}}
     for name, options in rows.items():
         data.schedule(alias, name=name, options=options)
-    monkeypatch.setattr("jobexec.admin.schedule.tenants_of", lambda request: frozenset(tenants))
+    monkeypatch.setattr("jobexec.admin.schedules.schedule.tenants_of", lambda request: frozenset(tenants))
     from django.contrib.admin import site
 
     page = site.get_model_admin(Schedule)

@@ -8,8 +8,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.urls import reverse
 
 from jobexec import clock, operations
-from jobexec.admin import batching
-from jobexec.admin.tenancy import tenants_of
+from jobexec.admin.common import batching
+from jobexec.admin.common.tenancy import tenants_of
 from jobexec.models import (
     JOB_TABLES,
     AuditLog,

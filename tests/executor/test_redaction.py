@@ -6,7 +6,7 @@ import logging
 import pytest
 from django.db import connections
 
-from jobexec.admin.job_columns import JobColumns, arguments_of
+from jobexec.admin.common.job_columns import JobColumns, arguments_of
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import DeadLetterJob, Job, JobDefinition, JobLog, TimerJob
 from jobexec.operations.nodes.deployments import write_job_definitions

@@ -23,7 +23,7 @@ from jobexec.operations.overview import NodeStatus, Overview
 from jobexec.operations.problems import problems, start_command
 from jobexec.operations.schedules.words import in_words
 
-from .. import display, node_columns
+from ..common import display, node_columns
 from .sight import Sight
 
 _LEADS_TO: dict[str, tuple[type[Any], dict[str, str]]] = {

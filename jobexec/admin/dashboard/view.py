@@ -20,7 +20,7 @@ from jobexec.models import Job
 from jobexec.operations.overview import Overview, overview
 from jobexec.operations.rows.bury_unreadable import UNREADABLE
 
-from ..tenancy import tenants_of
+from ..common.tenancy import tenants_of
 from . import panels
 from .choice import Choice, engine_of_lists
 from .flow import flow

@@ -1,0 +1,102 @@
+"""What a person can do to batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.utils.translation import gettext_lazy, ngettext
+
+from jobexec.exceptions import JobExecError
+from jobexec.operations import batches
+
+from ..common.actions import Action, DeletingAction, Outcome
+from ..common.forms import ConfirmForm
+
+
+class BatchAction(Action):
+    """An operation on batches, each for itself."""
+
+    permission = "manage"
+    name_column = "type"
+
+    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
+        outcome = Outcome()
+        for id in list(queryset.values_list("pk", flat=True)):
+            try:
+                self.operate(id, using)
+                outcome.changed.append(id)
+            except JobExecError as error:
+                outcome.skipped[id] = str(error).rstrip(".")
+        return outcome
+
+    def operate(self, id: UUID, using: str) -> None:
+        """Call the operation."""
+        raise NotImplementedError
+
+
+class SuspendBatch(BatchAction):
+    """Let none of its jobs begin any more."""
+
+    name = "suspend"
+    description = gettext_lazy("Suspend selected %(verbose_name_plural)s")
+    label = gettext_lazy("Suspend")
+
+    def operate(self, id: UUID, using: str) -> None:
+        batches.suspend_batch(id, using=using)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        text = ngettext(
+            "%(count)d batch suspended. What it has in hand is finished.",
+            "%(count)d batches suspended. What they have in hand is finished.",
+            count,
+        )
+        return text % {"count": count}
+
+
+class ActivateBatch(BatchAction):
+    """Let it go on."""
+
+    name = "activate"
+    description = gettext_lazy("Activate selected %(verbose_name_plural)s")
+    label = gettext_lazy("Activate")
+
+    def operate(self, id: UUID, using: str) -> None:
+        batches.activate_batch(id, using=using)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext("%(count)d batch goes on.", "%(count)d batches go on.", count) % {"count": count}
+
+
+class CancelBatch(BatchAction):
+    """End it where it is."""
+
+    name = "cancel"
+    description = gettext_lazy("Cancel selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Cancel…")
+    form_class = ConfirmForm
+    warning = gettext_lazy("Nothing more is done. What a batch has done stays done.")
+    dangerous = True
+
+    def operate(self, id: UUID, using: str) -> None:
+        batches.cancel_batch(id, using=using)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext("%(count)d batch cancelled.", "%(count)d batches cancelled.", count) % {"count": count}
+
+
+class DeleteBatch(DeletingAction, BatchAction):
+    """Delete it with the record of what it left alone."""
+
+    warning = gettext_lazy(
+        "A batch that is not over is cancelled first. What it has done stays done; what it left alone, and why, is "
+        "forgotten."
+    )
+
+    def operate(self, id: UUID, using: str) -> None:
+        batches.delete_batch(id, using=using)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext("%(count)d batch deleted.", "%(count)d batches deleted.", count) % {"count": count}

@@ -1,0 +1,197 @@
+"""Operations on very many jobs, and how far they have come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet, Sum
+from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from jobexec.models import (
+    JOB_TABLES,
+    Batch,
+    BatchFailure,
+    BatchPart,
+    BatchState,
+    DeadLetterJob,
+    Suspension,
+    SuspensionScope,
+)
+from jobexec.operations.batches.control import batch_progress
+
+from ..common import display, text_filters
+from ..common.actions import Action
+from ..common.base import TableAdmin
+from ..common.permissions import OperationPermissions
+from ..common.tenancy import COLUMN, tenants_of
+from ..history.audit_log import interventions, sentence
+from .actions import ActivateBatch, CancelBatch, DeleteBatch, SuspendBatch
+from .selection_words import words
+
+FAILURES_SHOWN = 100
+_KINDS = {
+    BatchState.SEEDING: "work",
+    BatchState.RUNNING: "work",
+    BatchState.COMPLETED: "ok",
+    BatchState.CANCELLED: "off",
+}
+
+
+@admin.register(Batch)
+class BatchAdmin(OperationPermissions, TableAdmin):
+    """Batches, the newest first, with their progress; they can be held up, let go and ended."""
+
+    list_display = ("operation", "state_badge", "progress", "left_alone", "started_by", "began", "ended")
+    list_display_links = ("operation",)
+    list_filter = ("state", text_filters.TenantFilter)
+    deferred = ("selection", "arguments")
+    tenant_column = COLUMN
+    search_fields = ("id__exact", "create_user__exact", "type__startswith")
+    search_help_text = gettext_lazy("An id, a user, or how the name of an operation begins.")
+    sortable_by = ("began",)
+    ordering = ("-create_time", "-id")
+    actions = (SuspendBatch(), ActivateBatch(), CancelBatch(), DeleteBatch())
+    change_form_template = "admin/jobexec/batch_page.html"
+    readonly_fields = (
+        "operation",
+        "state_badge",
+        "progress",
+        "began_exactly",
+        "ended_exactly",
+        "started_by",
+        "asked",
+        "meant",
+        "own_jobs",
+    )
+    fieldsets = (
+        (None, {"fields": (("operation", "state_badge", "progress"), "meant", "asked", "own_jobs")}),
+        (
+            gettext_lazy("Origin"),
+            {"fields": (("started_by", "began_exactly", "ended_exactly"), ("tenant_id", "id"))},
+        ),
+    )
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return request.user.has_perm("jobexec.delete_batch")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Batch]:
+        """Of a batch without a tenant nobody knows whose jobs it changed, except who started it."""
+        tenants = tenants_of(request)
+        rows: QuerySet[Batch] = self.all_rows(request)
+        if tenants is None:
+            return rows
+        own = Q(tenant_id="", create_user=request.user.get_username())
+        return rows.filter(Q(tenant_id__in=sorted(tenants - {""})) | own)
+
+    def complete(self, rows: Sequence[Batch]) -> None:
+        """What the parts have done that is not yet in the batch, and which are held up: one look-up each."""
+        going = {row.pk: row for row in rows if not row.over}
+        if not going:
+            return
+        using = rows[0]._state.db
+        parts = BatchPart.objects.using(using).filter(batch_id__in=going, end_time__isnull=False).order_by()
+        for id, changed, skipped in parts.values_list("batch_id").annotate(Sum("changed"), Sum("skipped")):
+            going[id].changed += changed
+            going[id].skipped += skipped
+        instances = {row.process_instance_id: row for row in going.values()}
+        held = Suspension.objects.using(using).filter(
+            scope=SuspensionScope.PROCESS_INSTANCE, value__in=instances, live=True
+        )
+        for suspension in held:
+            row = instances[suspension.value]
+            row.held = suspension.in_force(display.now(row))  # type: ignore[attr-defined]
+
+    def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        found = BatchFailure.objects.using(row._state.db).filter(batch_id=row.pk).order_by("pk")
+        so_far = batch_progress(row)
+        failures = list(found.values_list("job_id", "reason")[: FAILURES_SHOWN + 1])
+        return {
+            "failures": [
+                {"job": display.job_link(job, self.admin_site.name), "reason": _(reason)}
+                for job, reason in failures[:FAILURES_SHOWN]
+            ],
+            "more_failures": len(failures) > FAILURES_SHOWN,
+            "failed_jobs": self._failed_jobs(request, row, so_far.failed_jobs),
+            "stalled": so_far.stalled,
+            "row_actions": [action for action in self.permitted_actions(request) if _makes_sense(action, row)],
+            "interventions": [
+                {"time": display.absolute(entry.timestamp), "who": entry.operator, "what": sentence(entry)}
+                for entry in (interventions(row) if request.user.has_perm("jobexec.view_auditlog") else ())
+            ],
+        }
+
+    def _failed_jobs(self, request: HttpRequest, batch: Batch, count: int) -> SafeString | None:
+        """Jobs of its own that have failed for good: it does not go on without them."""
+        dead = self.admin_site._registry.get(DeadLetterJob)
+        if not count or dead is None or not dead.has_view_permission(request):
+            return None
+        return display.link(self.list_url(DeadLetterJob), count, q=batch.process_instance_id)
+
+    @admin.display(description=gettext_lazy("operation"), ordering="type")
+    def operation(self, batch: Batch) -> str:
+        return batch.type
+
+    @admin.display(description=gettext_lazy("state"))
+    def state_badge(self, batch: Batch) -> SafeString:
+        badge = display.badge(_KINDS.get(BatchState(batch.state), "off"), batch.get_state_display())
+        if not getattr(batch, "held", False):
+            return badge
+        return format_html("{} {}", badge, display.badge("warn", _("suspended")))
+
+    @admin.display(description=gettext_lazy("progress"))
+    def progress(self, batch: Batch) -> SafeString:
+        bar = display.load(batch.changed + batch.skipped, batch.total)
+        if batch.state != BatchState.SEEDING:
+            return bar
+        return format_html('{} <span class="jobexec-quiet">{}</span>', bar, _("found so far"))
+
+    @admin.display(description=gettext_lazy("left alone"))
+    def left_alone(self, batch: Batch) -> int:
+        return batch.skipped
+
+    @admin.display(description=gettext_lazy("started by"))
+    def started_by(self, batch: Batch) -> str:
+        return batch.create_user or display.NONE
+
+    @admin.display(description=gettext_lazy("began"), ordering="create_time")
+    def began(self, batch: Batch) -> str | SafeString:
+        return display.relative(batch.create_time, display.now(batch))
+
+    @admin.display(description=gettext_lazy("ended"))
+    def ended(self, batch: Batch) -> str | SafeString:
+        return display.relative(batch.end_time, display.now(batch))
+
+    @admin.display(description=gettext_lazy("began"))
+    def began_exactly(self, batch: Batch) -> str | SafeString:
+        return display.exact(batch.create_time, display.now(batch))
+
+    @admin.display(description=gettext_lazy("ended"))
+    def ended_exactly(self, batch: Batch) -> str | SafeString:
+        return display.exact(batch.end_time, display.now(batch))
+
+    @admin.display(description=gettext_lazy("arguments"))
+    def asked(self, batch: Batch) -> str | SafeString:
+        return display.lines([f"{name}: {value}" for name, value in batch.arguments.items() if value is not None])
+
+    @admin.display(description=gettext_lazy("selection"))
+    def meant(self, batch: Batch) -> str:
+        return words(batch.selection)
+
+    @admin.display(description=gettext_lazy("jobs of its own"))
+    def own_jobs(self, batch: Batch) -> str | SafeString:
+        links = (
+            display.link(self.list_url(table), table._meta.verbose_name_plural, q=batch.process_instance_id)
+            for table in JOB_TABLES
+        )
+        return format_html_join(" · ", "{}", ((link,) for link in links))
+
+
+def _makes_sense(action: Action, batch: Batch) -> bool:
+    """Whether to offer it on the page: what is over can only be deleted."""
+    return isinstance(action, DeleteBatch) or not batch.over

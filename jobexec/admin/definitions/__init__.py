@@ -1,0 +1,1 @@
+"""Job definitions, and suspensions of whole scopes."""

@@ -1,0 +1,166 @@
+"""What a person says of all jobs of a definition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from jobexec import operations
+from jobexec.exceptions import JobExecError
+from jobexec.models import Batch, JobDefinition
+from jobexec.operations.definitions import (
+    clear_overriding_priority,
+    override_priority,
+    set_retries_by_definition,
+)
+
+from ..common import display
+from ..common.actions import Action, Outcome
+from ..common.forms import LiftForm, OverrideForm, RetriesForm, SuspendScopeForm
+from ..jobs.actions import dates
+
+
+class DefinitionAction(Action):
+    """An operation on the jobs of definitions, each for itself."""
+
+    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
+        outcome = Outcome()
+        for id in list(queryset.values_list("pk", flat=True)):
+            try:
+                refusal = self.operate(id, using, data)
+            except (JobExecError, JobDefinition.DoesNotExist) as error:
+                refusal = str(error).rstrip(".")
+            if refusal is None:
+                outcome.changed.append(id)
+            else:
+                outcome.skipped[id] = refusal
+        return outcome
+
+    def operate(self, id: str, using: str, data: Mapping[str, Any]) -> str | None:
+        """Call the operation; returns why it did nothing, None if it did."""
+        raise NotImplementedError
+
+
+class SuspendDefinition(DefinitionAction):
+    """Keep all jobs of a handler from running, also those that are still to come."""
+
+    name, permission = "suspend", "suspend"
+    description = gettext_lazy("Suspend the jobs of selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Suspend…")
+    form_class = SuspendScopeForm
+    warning = gettext_lazy("Also the jobs that are created later. Running jobs finish.")
+
+    def operate(self, id: str, using: str, data: Mapping[str, Any]) -> str | None:
+        operations.suspend(job_definition_id=id, using=using, **data)
+        return None
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        text = ngettext("%(count)d definition suspended%(dates)s.", "%(count)d definitions suspended%(dates)s.", count)
+        return text % {"count": count, "dates": dates(data)}
+
+
+class ActivateDefinition(DefinitionAction):
+    """Let all jobs of a handler run again, at once or at a date."""
+
+    name, permission = "activate", "activate"
+    description = gettext_lazy("Activate the jobs of selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Activate…")
+    form_class = LiftForm
+    warning = gettext_lazy("Jobs that something else suspends stay suspended. At once, what is planned is taken back.")
+
+    def operate(self, id: str, using: str, data: Mapping[str, Any]) -> str | None:
+        operations.activate(job_definition_id=id, using=using, at=data["at"])
+        return None
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        if data["at"]:
+            text = ngettext(
+                "The suspension of %(count)d definition ends %(at)s.",
+                "The suspensions of %(count)d definitions end %(at)s.",
+                count,
+            )
+            return text % {"count": count, "at": display.absolute(data["at"])}
+        text = ngettext("%(count)d definition activated.", "%(count)d definitions activated.", count)
+        return text % {"count": count}
+
+
+class OverridePriority(DefinitionAction):
+    """Another priority than that of the code."""
+
+    name, permission = "override_priority", "prioritize"
+    description = gettext_lazy("Override the priority of selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Override priority…")
+    form_class = OverrideForm
+    warning = gettext_lazy("Jobs that are created from now on get it within seconds, whatever their code says.")
+
+    def initial(self, queryset: QuerySet[Any]) -> dict[str, Any]:
+        found = list(queryset.order_by().values_list("overriding_priority", "priority")[:2])
+        return {"priority": found[0][1] if found[0][0] is None else found[0][0]} if len(found) == 1 else {}
+
+    def operate(self, id: str, using: str, data: Mapping[str, Any]) -> str | None:
+        override_priority(id, data["priority"], cascade=data["cascade"], using=using)
+        return None
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        text = ngettext(
+            "The jobs of %(count)d definition get priority %(priority)d.",
+            "The jobs of %(count)d definitions get priority %(priority)d.",
+            count,
+        )
+        return text % {"count": count, **data}
+
+
+class ClearPriority(DefinitionAction):
+    """Back to the priority of the code."""
+
+    name, permission = "clear_priority", "prioritize"
+    description = gettext_lazy("Clear the overriding priority of selected %(verbose_name_plural)s")
+    label = gettext_lazy("Clear priority")
+
+    def operate(self, id: str, using: str, data: Mapping[str, Any]) -> str | None:
+        if not JobDefinition.objects.using(using).filter(pk=id, overriding_priority__isnull=False).exists():
+            return _("its priority is not overridden")
+        clear_overriding_priority(id, using=using)
+        return None
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        text = ngettext(
+            "New jobs of %(count)d definition have the priority of their code again.",
+            "New jobs of %(count)d definitions have the priority of their code again.",
+            count,
+        )
+        return text % {"count": count}
+
+
+class RetryDeadLetters(DefinitionAction):
+    """Give all dead letters of a handler new attempts."""
+
+    name, permission = "set_retries", "requeue"
+    description = gettext_lazy("Set retries of the dead letters of selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Set retries of dead letters…")
+    form_class = RetriesForm
+    warning = gettext_lazy("All dead letters of the handler are requeued; if they are many, by a batch.")
+
+    def perform_for(
+        self, request: HttpRequest, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]
+    ) -> Outcome:
+        return self.perform(queryset, using, {**data, "user": request.user.get_username()})
+
+    def operate(self, id: str, using: str, data: Mapping[str, Any]) -> str | None:
+        result = set_retries_by_definition(id, data["retries"], using=using, user=data["user"])
+        if isinstance(result, Batch) or result:
+            return None
+        return _("it has no dead letters")
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        text = ngettext(
+            "The dead letters of %(count)d definition are requeued with %(retries)d retries.",
+            "The dead letters of %(count)d definitions are requeued with %(retries)d retries.",
+            count,
+        )
+        return text % {"count": count, **data}

@@ -1,0 +1,66 @@
+"""The handlers that executors have registered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.contrib import admin
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, pgettext
+
+from jobexec.models import JobDefinition, Suspension, SuspensionScope
+
+from ..common import display
+from ..common.base import TableAdmin
+from ..common.permissions import OperationPermissions
+from .actions import ActivateDefinition, ClearPriority, OverridePriority, RetryDeadLetters, SuspendDefinition
+
+
+@admin.register(JobDefinition)
+class JobDefinitionAdmin(OperationPermissions, TableAdmin):
+    """Handlers with their options, by name."""
+
+    list_display = (
+        "id",
+        "standing",
+        "category",
+        "ranking",
+        "retry_plan",
+        "exclusive",
+        "atomic",
+        "last_registered",
+    )
+    list_filter = ("exclusive", "atomic")
+    search_fields = ("id__startswith", "process_definition_key__exact")
+    search_help_text = gettext_lazy("How the name begins, or a process definition.")
+    ordering = ("id",)
+    readonly_fields = ("standing",)
+    actions = (SuspendDefinition(), ActivateDefinition(), OverridePriority(), ClearPriority(), RetryDeadLetters())
+
+    def complete(self, rows: Sequence[JobDefinition]) -> None:
+        """Which of them are suspended, or are going to be."""
+        by_id = {row.pk: row for row in rows}
+        if not by_id:
+            return
+        found = Suspension.objects.using(rows[0]._state.db).filter(scope=SuspensionScope.JOB_DEFINITION, live=True)
+        for suspension in found.filter(value__in=by_id):
+            by_id[suspension.value].suspension = suspension  # type: ignore[attr-defined]
+
+    @admin.display(description=gettext_lazy("state"))
+    def standing(self, definition: JobDefinition) -> SafeString:
+        suspension: Suspension | None = getattr(definition, "suspension", None)
+        now = display.now(definition)
+        if suspension is None or suspension.over(now):
+            return display.badge("ok", pgettext("state", "active"))
+        if suspension.begun(now):
+            return display.badge("off", _("suspended"))
+        return display.badge("wait", _("to be suspended"))
+
+    @admin.display(description=gettext_lazy("priority"))
+    def ranking(self, definition: JobDefinition) -> SafeString:
+        if definition.overriding_priority is None:
+            return format_html("{}", definition.priority)
+        instead = _("instead of %(priority)d") % {"priority": definition.priority}
+        return format_html('{}<br><span class="jobexec-quiet">{}</span>', definition.overriding_priority, instead)

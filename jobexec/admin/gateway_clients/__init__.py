@@ -1,0 +1,1 @@
+"""Clients of the gateways, and the workers that were seen."""

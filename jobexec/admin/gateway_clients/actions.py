@@ -1,0 +1,156 @@
+"""What a person can do to clients of the gateways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from jobexec.exceptions import ClientNotFound
+from jobexec.operations import gateway_clients
+
+from ..common.actions import Action, DeletingAction, Outcome
+from ..common.base import TableAdmin
+from ..common.forms import ConfirmForm, RotateForm
+
+_SECRETS = "_jobexec_secrets"
+
+
+class ClientAction(Action):
+    """An operation on clients, each for itself."""
+
+    permission = "enable"
+    name_column = "name"
+
+    def perform_for(
+        self, request: HttpRequest, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]
+    ) -> Outcome:
+        outcome = Outcome()
+        for id, name in list(queryset.values_list("pk", "name")):
+            try:
+                self.operate(request, name, using, data)
+                outcome.changed.append(id)
+            except ClientNotFound:
+                outcome.skipped[id] = _("it is not in the list any more")
+        return outcome
+
+    def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
+        """Call the operation."""
+        raise NotImplementedError
+
+
+class RotateSecret(ClientAction):
+    """A new secret, shown once."""
+
+    name = "rotate_secret"
+    permission = "rotate"
+    description = gettext_lazy("Give selected %(verbose_name_plural)s a new secret…")
+    label = gettext_lazy("New secret…")
+    form_class = RotateForm
+    warning = gettext_lazy(
+        "Unless it is kept, the old secret ends at once: who uses it is locked out until he has the new one."
+    )
+    dangerous = True
+
+    def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
+        remember_secret(request, name, gateway_clients.rotate_secret(using, name, **data))
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        text = ngettext("%(count)d client has a new secret.", "%(count)d clients have a new secret.", count)
+        return text % {"count": count}
+
+    def respond(self, modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
+        return secrets_page(modeladmin, request)
+
+
+class RetireSecret(ClientAction):
+    """The old secret ends."""
+
+    name = "retire_secret"
+    permission = "rotate"
+    description = gettext_lazy("Retire the old secret of selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Retire the old secret…")
+    form_class = ConfirmForm
+    warning = gettext_lazy("Who still uses the old secret is locked out until he has the new one.")
+    dangerous = True
+
+    def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
+        gateway_clients.retire_secret(using, name)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        text = ngettext("%(count)d client has one secret now.", "%(count)d clients have one secret now.", count)
+        return text % {"count": count}
+
+
+class EnableClient(ClientAction):
+    """Let it in."""
+
+    name = "enable"
+    description = gettext_lazy("Enable selected %(verbose_name_plural)s")
+    label = gettext_lazy("Enable")
+
+    def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
+        gateway_clients.set_client_enabled(using, name, True)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext("%(count)d client enabled.", "%(count)d clients enabled.", count) % {"count": count}
+
+
+class DisableClient(ClientAction):
+    """Let it in no more."""
+
+    name = "disable"
+    description = gettext_lazy("Disable selected %(verbose_name_plural)s")
+    label = gettext_lazy("Disable")
+
+    def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
+        gateway_clients.set_client_enabled(using, name, False)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        text = ngettext(
+            "%(count)d client disabled. Gateways may still let it in for a few seconds.",
+            "%(count)d clients disabled. Gateways may still let them in for a few seconds.",
+            count,
+        )
+        return text % {"count": count}
+
+
+class DeleteClients(DeletingAction, ClientAction):
+    """For good."""
+
+    warning = gettext_lazy("Jobs that they have fetched are given to others when their time-outs are over.")
+
+    def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
+        gateway_clients.delete_client(using, name)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext("%(count)d client deleted.", "%(count)d clients deleted.", count) % {"count": count}
+
+
+def remember_secret(request: HttpRequest, name: str, secret: str) -> None:
+    """For the page that answers this request, and for nothing else: neither a session nor a cookie may hold it."""
+    setattr(request, _SECRETS, [*getattr(request, _SECRETS, ()), (name, secret)])
+
+
+def secrets_page(modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
+    """The page that shows secrets which were made in this request; None if none were."""
+    secrets = getattr(request, _SECRETS, ())
+    if not secrets:
+        return None
+    context = {
+        **modeladmin.admin_site.each_context(request),
+        "title": ngettext("The secret", "The secrets", len(secrets)),
+        "opts": modeladmin.opts,
+        "media": modeladmin.media,
+        "secrets": secrets,
+        "list_url": modeladmin.list_url(),
+    }
+    request.current_app = modeladmin.admin_site.name
+    response = TemplateResponse(request, "admin/jobexec/gateway_secret.html", context)
+    response["Cache-Control"] = "no-store, private"
+    return response

@@ -1,0 +1,1 @@
+"""What is kept of jobs: log, incidents, results, failure groups, the audit log."""

@@ -1,0 +1,172 @@
+"""What needs a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from jobexec import operations
+from jobexec.models import FailureGroup, Incident
+
+from ..common import display, filters, search, text_filters
+from ..common.actions import Action, Outcome
+from ..common.base import TableAdmin
+from ..common.forms import AnnotationForm, RetriesForm
+from ..common.incident_columns import incident_badge
+from ..common.job_columns import instance_link
+from ..common.permissions import OperationPermissions
+from ..common.tenancy import COLUMN
+
+
+class Annotate(Action):
+    """Write a note to incidents."""
+
+    name, permission = "annotate", "annotate"
+    description = gettext_lazy("Annotate selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Annotate…")
+    form_class = AnnotationForm
+    name_column = "handler_type"
+
+    def initial(self, queryset: QuerySet[Any]) -> dict[str, Any]:
+        texts = list(queryset.order_by().values_list("annotation", flat=True)[:2])
+        return {"annotation": texts[0]} if len(texts) == 1 else {}
+
+    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
+        outcome = Outcome()
+        for id in list(queryset.values_list("pk", flat=True)):
+            try:
+                operations.annotate_incident(id, data["annotation"], using=using)
+                outcome.changed.append(id)
+            except Incident.DoesNotExist:
+                outcome.skipped[id] = _("it is gone")
+        return outcome
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext("%(count)d incident annotated.", "%(count)d incidents annotated.", count) % {"count": count}
+
+
+class RequeueJob(Action):
+    """Give the jobs of incidents new attempts, which resolves the incidents."""
+
+    name, permission = "requeue", "requeue"
+    description = gettext_lazy("Requeue the jobs of selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Requeue its job…")
+    form_class = RetriesForm
+    name_column = "handler_type"
+
+    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
+        jobs = dict(queryset.order_by().values_list("job_id", "pk"))
+        result = operations.requeue(list(jobs), data["retries"], using=using)
+        skipped = {jobs[job]: reason for job, reason in result.skipped.items()}
+        return Outcome([jobs[job] for job in result.changed], skipped)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        text = ngettext(
+            "%(count)d job requeued with %(retries)d retries.",
+            "%(count)d jobs requeued with %(retries)d retries.",
+            count,
+        )
+        return text % {"count": count, **data}
+
+
+@admin.register(Incident)
+class IncidentAdmin(OperationPermissions, TableAdmin):
+    """Incidents, the latest first; without a filter those that are open."""
+
+    list_display = ("state_badge", "handler", "job_link", "instance", "since", "text", "note")
+    list_display_links = ("handler",)
+    list_filter = (
+        filters.IncidentStateFilter,
+        filters.TIMESTAMP,
+        filters.CategoryFilter,
+        filters.HandlerFilter,
+        text_filters.TenantFilter,
+        text_filters.DefinitionKeyFilter,
+    )
+    tenant_column = COLUMN
+    sortable_by = ()
+    search_fields = ("job_id",)
+    search_help_text = search.HELP
+    actions = (RequeueJob(), Annotate())
+    readonly_fields = ("state_badge", "job_link", "began", "ended", "message_text", "note", "alike")
+    fieldsets = (
+        (None, {"fields": (("state_badge", "began", "ended"), "handler_type", "job_link", "process_instance_id")}),
+        (gettext_lazy("Message"), {"fields": ("message_text", "alike")}),
+        (gettext_lazy("Annotation"), {"fields": ("note",)}),
+        (
+            gettext_lazy("Origin"),
+            {
+                "fields": (
+                    ("type", "category", "tenant_id"),
+                    ("job_definition_id", "deployment_id", "process_definition_key"),
+                    ("failed_activity_id", "fingerprint"),
+                    ("id", "incident_key"),
+                )
+            },
+        ),
+    )
+
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        # The index is by state and time. Over all states the ids are in the order of time.
+        if request.GET.get("state__exact") == filters.IncidentStateFilter.ALL:
+            return ("-id",)
+        return ("-timestamp", "-id")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        return search.search(queryset, search_term, "job_id"), False
+
+    @admin.display(description=gettext_lazy("state"))
+    def state_badge(self, incident: Incident) -> SafeString:
+        return incident_badge(incident)
+
+    @admin.display(description=gettext_lazy("handler"))
+    def handler(self, incident: Incident) -> SafeString:
+        return display.handler(incident.handler_type)
+
+    @admin.display(description=gettext_lazy("job"))
+    def job_link(self, incident: Incident) -> SafeString:
+        return display.job_link(incident.job_id, self.admin_site.name)
+
+    @admin.display(description=gettext_lazy("process instance"), empty_value=display.NONE)
+    def instance(self, incident: Incident) -> SafeString | None:
+        return instance_link(incident.process_instance_id)
+
+    @admin.display(description=gettext_lazy("since"))
+    def since(self, incident: Incident) -> str | SafeString:
+        return display.relative(incident.timestamp, display.now(incident))
+
+    @admin.display(description=gettext_lazy("since"))
+    def began(self, incident: Incident) -> str | SafeString:
+        return display.exact(incident.timestamp, display.now(incident))
+
+    @admin.display(description=gettext_lazy("until"))
+    def ended(self, incident: Incident) -> str | SafeString:
+        return display.exact(incident.end_time, display.now(incident))
+
+    @admin.display(description=gettext_lazy("message"))
+    def text(self, incident: Incident) -> str | SafeString:
+        return display.shortened(incident.message, 60)
+
+    @admin.display(description=gettext_lazy("message"))
+    def message_text(self, incident: Incident) -> str | SafeString:
+        return display.pre(incident.message)
+
+    @admin.display(description=gettext_lazy("annotation"))
+    def note(self, incident: Incident) -> str | SafeString:
+        return incident.annotation or display.NONE
+
+    @admin.display(description=gettext_lazy("alike"))
+    def alike(self, incident: Incident) -> str | SafeString:
+        groups: Any = self.admin_site._registry.get(FailureGroup)
+        if not incident.fingerprint or groups is None:
+            return display.NONE
+        return display.link(groups.page_url(incident.fingerprint), _("All failures that look like this one"))

@@ -1,0 +1,115 @@
+"""What happened to jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from jobexec.models import JobLog
+
+from ..common import display, filters, search, text_filters
+from ..common.base import TableAdmin
+from ..common.job_columns import instance_link
+from ..common.job_log_columns import log_badge
+from ..common.tenancy import COLUMN
+
+
+@admin.register(JobLog)
+class JobLogAdmin(TableAdmin):
+    """The log, newest first; each entry leads to its job, wherever that is now."""
+
+    list_display = (
+        "time",
+        "state_badge",
+        "handler",
+        "job_link",
+        "instance",
+        "attempt",
+        "on_node",
+        "waited",
+        "ran",
+        "exception",
+    )
+    list_display_links = ("time",)
+    tenant_column = COLUMN
+    list_filter = ("state", filters.TIMESTAMP, filters.CategoryFilter, filters.HandlerFilter, text_filters.TenantFilter)
+    sortable_by = ("time",)
+    ordering = ("-timestamp", "-id")
+    search_fields = ("job_id",)
+    search_help_text = search.HELP
+    deferred = ("exception_stack",)
+    readonly_fields = ("time", "state_badge", "job_link", "waited", "ran", "exception_text", "stack")
+    fieldsets = (
+        (None, {"fields": ("time", "state_badge", "handler_type", "job_link", "process_instance_id")}),
+        (
+            _("Attempt"),
+            {"fields": (("attempt", "retries"), ("node", "client"), ("waited", "ran"), "due_date", "priority")},
+        ),
+        (_("Exception"), {"fields": ("exception_text", "stack")}),
+        (
+            _("Origin"),
+            {
+                "fields": (
+                    "category",
+                    "job_definition_id",
+                    "process_definition_key",
+                    ("deployment_id", "tenant_id"),
+                )
+            },
+        ),
+    )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        return search.search(queryset, search_term, "job_id"), False
+
+    @admin.display(description=_("time"), ordering="timestamp")
+    def time(self, entry: JobLog) -> str:
+        return display.absolute(entry.timestamp)
+
+    @admin.display(description=_("event"))
+    def state_badge(self, entry: JobLog) -> SafeString:
+        return log_badge(entry)
+
+    @admin.display(description=_("handler"))
+    def handler(self, entry: JobLog) -> SafeString:
+        return display.handler(entry.handler_type)
+
+    @admin.display(description=_("job"))
+    def job_link(self, entry: JobLog) -> SafeString:
+        return display.job_link(entry.job_id, self.admin_site.name)
+
+    @admin.display(description=_("process instance"), empty_value=display.NONE)
+    def instance(self, entry: JobLog) -> SafeString | None:
+        return instance_link(entry.process_instance_id)
+
+    @admin.display(description=_("node"))
+    def on_node(self, entry: JobLog) -> SafeString:
+        return format_html('<span class="jobexec-line">{}</span>', entry.node or display.NONE)
+
+    @admin.display(description=_("waited"))
+    def waited(self, entry: JobLog) -> str:
+        return display.duration(entry.wait)
+
+    @admin.display(description=_("ran"))
+    def ran(self, entry: JobLog) -> str:
+        return display.duration(entry.duration)
+
+    @admin.display(description=_("exception"))
+    def exception(self, entry: JobLog) -> str | SafeString:
+        return display.shortened(entry.exception_message, 60)
+
+    @admin.display(description=_("exception"))
+    def exception_text(self, entry: JobLog) -> str | SafeString:
+        return display.pre(entry.exception_message)
+
+    @admin.display(description=_("stack trace"))
+    def stack(self, entry: JobLog) -> str | SafeString:
+        return display.pre(entry.exception_stack)

@@ -1,0 +1,201 @@
+"""What became of tasks of django.tasks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.conf import settings
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+from rangefilter.filters import DateTimeRangeFilterBuilder
+
+from jobexec.models import Job, JobLog, ResultStatus, TaskResult
+from jobexec.operations import find_states
+from jobexec.operations.manage.purge import delete_task_results
+from jobexec.redaction import redact
+
+from ..common import display, filters, search, text_filters
+from ..common.actions import DeletingAction, Outcome
+from ..common.base import TableAdmin
+from ..common.tenancy import COLUMN
+from .result_values import attempts_of, sensitive_names, shown_value, status_badge
+
+
+class BackendFilter(admin.SimpleListFilter):
+    """By backend: those of the setting TASKS."""
+
+    title = gettext_lazy("task backend")
+    parameter_name = "of_backend"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(name, name) for name in getattr(settings, "TASKS", {})]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(backend=self.value()) if self.value() else queryset
+
+
+class DeleteResults(DeletingAction):
+    """Forget them."""
+
+    warning = gettext_lazy("Who asks for these results finds none any more. Jobs that wait are left alone.")
+    name_column = "handler_type"
+
+    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
+        return Outcome(list(delete_task_results(queryset.values_list("pk", flat=True), using=using)))
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        text = ngettext("%(count)d task result deleted.", "%(count)d task results deleted.", count)
+        return text % {"count": count}
+
+
+@admin.register(TaskResult)
+class TaskResultAdmin(TableAdmin):
+    """Results of tasks, what was enqueued last first."""
+
+    list_display = ("status_badge", "task", "backend", "enqueued", "ended", "tries", "returned")
+    list_display_links = ("task",)
+    list_filter = (
+        "status",
+        BackendFilter,
+        filters.HandlerFilter,
+        ("end_time", DateTimeRangeFilterBuilder(title=gettext_lazy("end time"))),
+        filters.CREATE_TIME,
+        text_filters.TenantFilter,
+    )
+    tenant_column = COLUMN
+    deferred = ("handler_configuration",)
+    search_fields = ("id",)
+    search_help_text = gettext_lazy("An id, or how the name of a task begins.")
+    sortable_by = ()
+    ordering = ("-id",)  # ids are made in the order of time
+    actions = (DeleteResults(),)
+    change_form_template = "admin/jobexec/task_result_page.html"
+    readonly_fields = (
+        "status_badge",
+        "job",
+        "enqueued_exactly",
+        "first_exactly",
+        "last_exactly",
+        "ended_exactly",
+        "arguments",
+        "returned_value",
+    )
+    fieldsets = (
+        (None, {"fields": (("status_badge", "job"), ("handler_type", "id"), ("enqueued_exactly", "ended_exactly"))}),
+        (gettext_lazy("Return value"), {"fields": ("returned_value",)}),
+        (gettext_lazy("Arguments"), {"fields": ("arguments",)}),
+        (
+            gettext_lazy("Origin"),
+            {
+                "fields": (
+                    ("backend", "category", "priority"),
+                    ("first_exactly", "last_exactly", "run_after"),
+                    ("process_instance_id", "tenant_id"),
+                ),
+                "classes": ("jobexec-below",),
+            },
+        ),
+    )
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return request.user.has_perm("jobexec.delete_taskresult")
+
+    def delete_model(self, request: HttpRequest, obj: TaskResult) -> None:
+        delete_task_results([obj.pk], using=self.write_alias(self.get_queryset(request)))
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        term = search_term.strip()
+        id = search.as_uuid(term)
+        found = queryset.filter(pk=id) if id is not None else queryset.filter(handler_type__startswith=term)
+        return found if term else queryset, False
+
+    def complete(self, rows: Sequence[TaskResult]) -> None:
+        """Where their jobs are, of those that may have one; and what is hidden in what they returned."""
+        hidden = sensitive_names({row.handler_type for row in rows}, rows[0]._state.db or "default") if rows else {}
+        for row in rows:
+            row.hidden = hidden.get(row.handler_type, ())  # type: ignore[attr-defined]
+        open_rows = {row.pk: row for row in rows if row.status != ResultStatus.SUCCESSFUL}
+        if open_rows:
+            for id, table in find_states(list(open_rows), rows[0]._state.db or "default").items():
+                open_rows[id].living = table  # type: ignore[attr-defined]
+
+    def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        return {"attempts": attempts_of(row)}
+
+    @admin.display(description=gettext_lazy("status"))
+    def status_badge(self, row: TaskResult) -> SafeString:
+        return status_badge(row)
+
+    @admin.display(description=gettext_lazy("task"))
+    def task(self, row: TaskResult) -> SafeString:
+        return display.handler(row.handler_type)
+
+    @admin.display(description=gettext_lazy("enqueued"))
+    def enqueued(self, row: TaskResult) -> str | SafeString:
+        return display.relative(row.create_time, display.now(row))
+
+    @admin.display(description=gettext_lazy("ended"))
+    def ended(self, row: TaskResult) -> str | SafeString:
+        return display.relative(row.end_time, display.now(row))
+
+    @admin.display(description=gettext_lazy("attempts"))
+    def tries(self, row: TaskResult) -> int:
+        return max(len(row.workers or ()), len(row.errors or ()))
+
+    @admin.display(description=gettext_lazy("returned"))
+    def returned(self, row: TaskResult) -> str | SafeString:
+        if row.status != ResultStatus.SUCCESSFUL:
+            last = (row.errors or [{}])[-1]
+            return display.shortened(str(last.get("exception_class_path", "")).rpartition(".")[2], 60)
+        return display.shortened(json.dumps(shown_value(row), ensure_ascii=False), 60)
+
+    @admin.display(description=gettext_lazy("enqueued"))
+    def enqueued_exactly(self, row: TaskResult) -> str | SafeString:
+        return display.exact(row.create_time, display.now(row))
+
+    @admin.display(description=gettext_lazy("first attempt"))
+    def first_exactly(self, row: TaskResult) -> str | SafeString:
+        return display.exact(row.first_time, display.now(row))
+
+    @admin.display(description=gettext_lazy("last attempt"))
+    def last_exactly(self, row: TaskResult) -> str | SafeString:
+        return display.exact(row.last_time, display.now(row))
+
+    @admin.display(description=gettext_lazy("ended"))
+    def ended_exactly(self, row: TaskResult) -> str | SafeString:
+        return display.exact(row.end_time, display.now(row))
+
+    @admin.display(description=gettext_lazy("arguments"))
+    def arguments(self, row: TaskResult) -> str | SafeString:
+        return display.json_text(redact(row.handler_type, row.handler_configuration, row._state.db))
+
+    @admin.display(description=gettext_lazy("return value"))
+    def returned_value(self, row: TaskResult) -> str | SafeString:
+        if row.status != ResultStatus.SUCCESSFUL:
+            return display.NONE
+        return display.pre(json.dumps(shown_value(row), indent=2, ensure_ascii=False))
+
+    @admin.display(description=gettext_lazy("job"))
+    def job(self, row: TaskResult) -> SafeString:
+        if getattr(row, "living", None) is not None:
+            return (
+                display.job_link(row.pk, self.admin_site.name) if self._has_page(Job) else display.handler(str(row.pk))
+            )
+        text = _("It is done or deleted; its log")
+        return (
+            display.link(self.list_url(JobLog), text, q=str(row.pk))
+            if self._has_page(JobLog)
+            else format_html("{}", display.NONE)
+        )
+
+    def _has_page(self, table: type[Any]) -> bool:
+        return table in self.admin_site._registry

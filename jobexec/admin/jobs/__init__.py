@@ -1,0 +1,1 @@
+"""Jobs in each of their tables, their keys and locks."""

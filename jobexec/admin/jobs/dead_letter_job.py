@@ -1,0 +1,52 @@
+"""The jobs that wait for a person."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from jobexec.models import DeadLetterJob
+
+from ..common import display, filters, text_filters
+from .actions import Delete, Requeue, SetPriority
+from .page import JobTableAdmin
+
+
+@admin.register(DeadLetterJob)
+class DeadLetterJobAdmin(JobTableAdmin):
+    """Dead letters, the latest first."""
+
+    list_display = (
+        "state_badge",
+        "handler",
+        "instance_link",
+        "standing",
+        "died",
+        "attempts",
+        "exception",
+    )
+    list_filter = (
+        filters.CategoryFilter,
+        filters.HandlerFilter,
+        filters.DIED_AT,
+        filters.CREATE_TIME,
+        text_filters.TenantFilter,
+        text_filters.DefinitionKeyFilter,
+        text_filters.FingerprintFilter,
+    )
+    sortable_by = ("died",)
+    ordering = ("-died_at", "-id")
+    own_columns = ("died_exactly",)
+    readonly_fields: ClassVar[Any] = (*JobTableAdmin.readonly_fields, "died_exactly")
+    actions = (Requeue(), SetPriority(), Delete())
+
+    @admin.display(description=_("died"), ordering="died_at")
+    def died(self, job: DeadLetterJob) -> str | SafeString:
+        return display.relative(job.died_at, display.now(job))
+
+    @admin.display(description=_("died at"))
+    def died_exactly(self, job: DeadLetterJob) -> str | SafeString:
+        return display.exact(job.died_at, display.now(job))

@@ -1,0 +1,97 @@
+"""The jobs of workers outside of Django."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from jobexec.models import AbstractJob, ExternalWorkerJob
+
+from ..common import display, filters, text_filters
+from ..common.job_columns import state_badge
+from . import external_filters
+from .actions import Activate, Cancel, Delete, Reschedule, ResetRetries, SetPriority, Suspend
+from .page import JobTableAdmin
+from .repairs import GiveBack, MoveToDeadLetters
+
+
+@admin.register(ExternalWorkerJob)
+class ExternalWorkerJobAdmin(JobTableAdmin):
+    """Jobs that workers fetch or have fetched, newest first."""
+
+    list_display = (
+        "state_and_worker",
+        "handler",
+        "job_key",
+        "instance_link",
+        "available",
+        "tries",
+        "weight",
+        "age",
+        "exception",
+    )
+    list_filter = (
+        external_filters.HoldFilter,
+        external_filters.TypeFilter,
+        external_filters.WorkerFilter,
+        filters.CREATE_TIME,
+        filters.PRIORITY,
+        text_filters.TenantFilter,
+        text_filters.DefinitionKeyFilter,
+    )
+    sortable_by = ("age",)
+    ordering = ("-id",)
+    own_columns = ("available_exactly", "leased")
+    attempts_fields = (("retries", "attempts", "missed"),)
+    readonly_fields: ClassVar[Any] = (*JobTableAdmin.readonly_fields, "available_exactly", "leased", "missed")
+    actions = (
+        GiveBack(),
+        ResetRetries(),
+        Suspend(),
+        Activate(),
+        Reschedule(),
+        SetPriority(),
+        MoveToDeadLetters(),
+        Cancel(),
+        Delete(),
+    )
+
+    @admin.display(description=gettext_lazy("state, worker"))
+    def state_and_worker(self, job: ExternalWorkerJob) -> SafeString:
+        worker = job.lock_owner
+        if worker is None:
+            return state_badge(job)
+        return format_html("{}<br>{}", state_badge(job), worker or _("a worker without a name"))
+
+    @admin.display(description=gettext_lazy("type"))
+    def handler(self, job: AbstractJob) -> SafeString:
+        return display.handler(job.handler_type)
+
+    @admin.display(description=gettext_lazy("deadline, or available"))
+    def available(self, job: ExternalWorkerJob) -> str | SafeString:
+        now = display.now(job)
+        return display.relative(job.available_at, now) if job.available_at and job.available_at > now else _("now")
+
+    @admin.display(description=gettext_lazy("available at"))
+    def available_exactly(self, job: ExternalWorkerJob) -> str | SafeString:
+        return display.exact(job.available_at, display.now(job))
+
+    @admin.display(description=gettext_lazy("priority, tenant"))
+    def weight(self, job: ExternalWorkerJob) -> SafeString:
+        if not job.tenant_id:
+            return format_html("{}", job.priority)
+        return format_html('{}<br><span class="jobexec-quiet">{}</span>', job.priority, job.tenant_id)
+
+    @admin.display(description=gettext_lazy("missed deadlines"))
+    def missed(self, job: ExternalWorkerJob) -> int:
+        return job.lost_runs
+
+    @admin.display(description=gettext_lazy("leased"), boolean=True)
+    def leased(self, job: ExternalWorkerJob) -> bool:
+        """Whether a completion must show a token, which is shown to nobody else."""
+        return bool(job.lease_token)

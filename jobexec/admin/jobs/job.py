@@ -1,0 +1,62 @@
+"""The executable jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.contrib import admin
+
+from jobexec.models import Job, JobProgress
+
+from ..common import filters, text_filters
+from .actions import Activate, Cancel, Delete, Reschedule, ResetRetries, SetPriority, Suspend
+from .page import JobTableAdmin
+from .repairs import ExecuteNow, MoveToDeadLetters, Unlock
+
+
+@admin.register(Job)
+class JobAdmin(JobTableAdmin):
+    """Jobs that may run now, newest first."""
+
+    list_display = (
+        "state_and_owner",
+        "handler",
+        "instance_link",
+        "standing",
+        "age",
+        "tries",
+        "exception",
+    )
+    list_filter = (
+        filters.LockFilter,
+        filters.CategoryFilter,
+        filters.HandlerFilter,
+        filters.CREATE_TIME,
+        filters.PRIORITY,
+        text_filters.TenantFilter,
+        text_filters.DefinitionKeyFilter,
+    )
+    own_columns = ("progress",)
+    sortable_by = ("age",)
+    ordering = ("-id",)
+    actions = (
+        ResetRetries(),
+        Suspend(),
+        Activate(),
+        Reschedule(),
+        SetPriority(),
+        Unlock(),
+        ExecuteNow(),
+        MoveToDeadLetters(),
+        Cancel(),
+        Delete(),
+    )
+
+    def complete(self, rows: Sequence[Job]) -> None:
+        """With what running jobs say of their progress; beside the query, which actions take as it is."""
+        held = {row.pk: row for row in rows if row.locked}
+        if not held:
+            return
+        said = JobProgress.objects.using(rows[0]._state.db).filter(job_id__in=held)
+        for job_id, done, total in said.values_list("job_id", "done", "total"):
+            held[job_id].progress_done, held[job_id].progress_total = done, total  # type: ignore[attr-defined]

@@ -1,0 +1,125 @@
+"""Who holds a unique key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext, pgettext
+
+from jobexec.models import DeadLetterJob, JobKey
+from jobexec.operations import find_states
+from jobexec.operations.manage.purge import release_keys
+
+from ..common import display, filters, search
+from ..common.actions import DeletingAction, Outcome
+from ..common.base import TableAdmin
+
+
+class ReleaseKeys(DeletingAction):
+    """Let the next job have the key."""
+
+    description = gettext_lazy("Release selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Release…")
+    warning = gettext_lazy(
+        "The next job with such a key is a job of its own, also while the one that holds it now waits or runs. That "
+        "one is left alone."
+    )
+    name_column = "key"
+
+    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
+        return Outcome(list(release_keys(queryset.values_list("pk", flat=True), using=using)))
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext("%(count)d key released.", "%(count)d keys released.", count) % {"count": count}
+
+
+@admin.register(JobKey)
+class JobKeyAdmin(TableAdmin):
+    """Unique keys, what was taken last first."""
+
+    tenant_column = "tenant_id"
+    list_display = ("key", "tenant_id", "state", "handler", "job", "since", "until")
+    list_display_links = ("key",)
+    list_filter = (filters.HandlerFilter,)
+    search_fields = ("key__startswith",)
+    search_help_text = gettext_lazy("How the key begins, or the id of a job.")
+    sortable_by = ()
+    ordering = ("-create_time", "-id")
+    actions = (ReleaseKeys(),)
+    readonly_fields = ("state", "job", "since_exactly", "until_exactly")
+    fieldsets = (
+        (
+            None,
+            {"fields": (("key", "state"), ("handler_type", "job"), ("tenant_id",), ("since_exactly", "until_exactly"))},
+        ),
+    )
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return request.user.has_perm("jobexec.delete_jobkey")
+
+    def delete_model(self, request: HttpRequest, obj: JobKey) -> None:
+        release_keys([obj.pk], using=self.write_alias(self.get_queryset(request)))
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        term = search_term.strip()
+        id = search.as_uuid(term)
+        if id is not None:
+            held = queryset.filter(job_id=id)
+            if held.order_by().exists():
+                return held, False
+        return queryset.filter(key__startswith=term) if term else queryset, False
+
+    def complete(self, rows: Sequence[JobKey]) -> None:
+        """Where the jobs are that hold them."""
+        if rows:
+            states = find_states({row.job_id for row in rows}, rows[0]._state.db or "default")
+            for row in rows:
+                row.living = states.get(row.job_id)  # type: ignore[attr-defined]
+
+    @admin.display(description=gettext_lazy("state"))
+    def state(self, row: JobKey) -> SafeString:
+        """Which jobs it keeps away depends on the job that wants it: what is said here is of the one that has it."""
+        living = getattr(row, "living", None)
+        if row.expiration_time is not None and row.expiration_time > display.now(row):
+            return display.badge("work", pgettext("state of a unique key", "taken"))
+        if living is None:
+            return display.badge("off", pgettext("state of a unique key", "free"))
+        if living is DeadLetterJob:
+            return display.badge("bad", _(living.state))
+        return display.badge("work", pgettext("state of a unique key", "taken"))
+
+    @admin.display(description=gettext_lazy("handler"))
+    def handler(self, row: JobKey) -> SafeString:
+        return display.handler(row.handler_type)
+
+    @admin.display(description=gettext_lazy("job"))
+    def job(self, row: JobKey) -> SafeString:
+        living = getattr(row, "living", None)
+        state = _("over") if living is None else _(living.state)
+        link = display.job_link(row.job_id, self.admin_site.name)
+        return format_html('{} <span class="jobexec-quiet">{}</span>', link, state)
+
+    @admin.display(description=gettext_lazy("since"))
+    def since(self, row: JobKey) -> str | SafeString:
+        return display.relative(row.create_time, display.now(row))
+
+    @admin.display(description=gettext_lazy("until"))
+    def until(self, row: JobKey) -> str | SafeString:
+        return display.relative(row.expiration_time, display.now(row))
+
+    @admin.display(description=gettext_lazy("since"))
+    def since_exactly(self, row: JobKey) -> str | SafeString:
+        return display.exact(row.create_time, display.now(row))
+
+    @admin.display(description=gettext_lazy("until"))
+    def until_exactly(self, row: JobKey) -> str | SafeString:
+        return display.exact(row.expiration_time, display.now(row))

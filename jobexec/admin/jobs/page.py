@@ -1,0 +1,133 @@
+"""The admin that the job tables share: the list with its tabs, and the page of one job."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+from urllib.parse import urlencode
+
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext_lazy
+
+from jobexec.models import JOB_TABLES, AbstractJob, JobLog
+
+from ..common import search
+from ..common.job_columns import JobColumns
+from ..common.paging import CappedCount
+from ..common.permissions import OperationPermissions
+from ..common.tenancy import COLUMN, is_restricted
+from .location import LocatedAdmin
+from .story import Story, story_of
+from .surroundings import Surroundings
+
+
+class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
+    """A job table: tabs over the list, buttons and history on the page of a job."""
+
+    own_columns: ClassVar[tuple[str, ...]] = ()
+    """The columns of this table alone."""
+
+    tenant_column = COLUMN
+    deferred = ("handler_configuration", "custom_headers", "exception_stack")
+    search_fields = ("id",)
+    search_help_text = search.HELP
+    list_display_links = ("handler",)
+    change_list_template = "admin/jobexec/job_list.html"
+    change_form_template = "admin/jobexec/job_page.html"
+    readonly_fields: ClassVar[Any] = (
+        "state_badge",
+        "due_exactly",
+        "created_exactly",
+        "progress",
+        "exception_text",
+        "stack",
+        "arguments",
+        "headers",
+    )
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return request.user.has_perm(f"jobexec.delete_{self.opts.model_name}")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        queryset = super().get_queryset(request)
+        # Jobs of batches have no tenant, and name in their arguments jobs of any.
+        return queryset.filter(batch_id=None) if is_restricted(request) else queryset
+
+    # The list.
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        return search.search(queryset, search_term), False
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        tabs = self._tabs(request) if request.method == "GET" else []
+        return super().changelist_view(request, {"tabs": tabs, **(extra_context or {})})
+
+    def _tabs(self, request: HttpRequest) -> list[dict[str, Any]]:
+        """One per job table that the user may see, with what the search finds in it: a job may be in any."""
+        term, tabs = request.GET.get("q", ""), []
+        for table in JOB_TABLES:
+            table_admin = self.admin_site._registry.get(table)
+            if table_admin is None or not table_admin.has_view_permission(request):
+                continue
+            count = CappedCount.of(search.search(table_admin.get_queryset(request), term))
+            url = self.list_url(table) + (f"?{urlencode({'q': term})}" if term else "")
+            name = table._meta.verbose_name_plural
+            tabs.append({"name": name, "url": url, "count": count, "current": table is self.model})
+        return tabs
+
+    # The page of one job.
+
+    #: What is shown of its attempts.
+    attempts_fields: ClassVar[Any] = (
+        ("retries", "attempts", "retry_plan"),
+        ("lost_runs", "conflicts"),
+        ("start_time", "unknown_since"),
+    )
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        failed = obj is None or obj.exception_message or obj.exception_stack
+        return [
+            (None, {"fields": [("state_badge", *self.own_columns, "due_exactly", "created_exactly"), *_OVERVIEW]}),
+            *([(gettext_lazy("Last exception"), {"fields": ["exception_text", "stack"]})] if failed else []),
+            (gettext_lazy("Arguments"), {"fields": ["arguments", "headers"]}),
+            (gettext_lazy("Attempts"), {"fields": self.attempts_fields, "classes": [_BELOW]}),
+            (gettext_lazy("Execution"), {"fields": _EXECUTION, "classes": [_BELOW]}),
+            (gettext_lazy("Origin"), {"fields": self._origin(), "classes": [_BELOW, "collapse"]}),
+        ]
+
+    def _origin(self) -> Any:
+        alike = (("fingerprint", "lost_key"),) if self.opts.model_name == "deadletterjob" else ()
+        return (*_ORIGIN, *alike)
+
+    def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        return {"story": self._story(request, row), **Surroundings(self, request, row).context()}
+
+    def _story(self, request: HttpRequest, job: AbstractJob) -> Story:
+        log_admin = self.admin_site._registry.get(JobLog)
+        visible = log_admin is not None and log_admin.has_view_permission(request)
+        log = log_admin.get_queryset(request) if log_admin is not None and visible else None
+        audited = request.user.has_perm("jobexec.view_auditlog")
+        return story_of(job, log, f"{self.list_url(JobLog)}?{urlencode({'q': str(job.pk)})}", audited=audited)
+
+
+_BELOW = "jobexec-below"
+"""The class of what the template shows after the timeline."""
+_OVERVIEW = (
+    ("handler_type", "id", "job_key"),
+    ("category", "priority", "process_instance_id"),
+)
+_EXECUTION = (
+    ("lock_owner", "lock_expiration_time", "revision"),
+    ("exclusive", "atomic", "timeout", "rank"),
+    ("cancel_requested", "suspend_requested"),
+)
+_ORIGIN = (
+    ("type", "repeat", "sequence_counter"),
+    ("job_definition_id", "deployment_id", "tenant_id"),
+    ("process_definition_key", "process_definition_id"),
+    ("root_process_instance_id", "execution_id", "failed_activity_id"),
+    ("correlation_id", "batch_id", "traceparent"),
+    ("task_backend",),
+)

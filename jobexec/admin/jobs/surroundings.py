@@ -1,0 +1,253 @@
+"""What stands around a job on its page: its siblings, its lock, its incidents, its batch, failures like its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.db.models import CharField, Model, Value
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from jobexec.conf import get_settings
+from jobexec.models import (
+    JOB_TABLES,
+    AbstractJob,
+    Batch,
+    ExclusiveLock,
+    ExecutorNode,
+    ExternalWorkerJob,
+    FailureGroup,
+    Incident,
+    JobKey,
+    JobLog,
+    Schedule,
+    ScheduleFiring,
+    TaskResult,
+)
+from jobexec.operations.rows.external_exclusive import owner_of
+from jobexec.operations.why.explain import why
+from jobexec.operations.why.facts import Reason
+
+from ..common import display
+from ..common.base import TableAdmin
+from ..common.incident_columns import incident_badge
+from ..common.job_columns import state_badge
+from .location import found_job
+
+SIBLINGS_SHOWN = 10
+INCIDENTS_SHOWN = 5
+_IN_INSTANCES: tuple[type[Model], ...] = (*JOB_TABLES, JobLog)
+_COLUMNS = (
+    *("pk", "handler_type", "lock_owner", "lock_expiration_time", "attempts"),
+    *("cancel_requested", "suspend_requested", "due_date", "exception_message"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """Who holds the job, since when, and how long that holds."""
+
+    owner: str | SafeString
+    since: SafeString | None
+    """None where it is not known."""
+    good: SafeString
+
+
+class Surroundings:
+    """Looks at other tables through their own admins: what the user may not see there is not seen from here."""
+
+    def __init__(self, page: TableAdmin, request: HttpRequest, job: AbstractJob) -> None:
+        self._page, self._request, self._job = page, request, job
+
+    def context(self) -> dict[str, Any]:
+        """For the template."""
+        siblings = self.siblings()
+        return {
+            "reasons": self.reasons(),
+            "lock": self.lock(),
+            "siblings": siblings[:SIBLINGS_SHOWN],
+            "more_siblings": len(siblings) > SIBLINGS_SHOWN,
+            "sibling_lists": self.sibling_lists(),
+            "incidents": self.incidents(),
+            "links": self.links(),
+        }
+
+    def _admin(self, table: type[Any]) -> TableAdmin | None:
+        table_admin = self._page.admin_site._registry.get(table)
+        visible = isinstance(table_admin, TableAdmin) and table_admin.has_view_permission(self._request)
+        return table_admin if visible else None  # type: ignore[return-value]
+
+    def reasons(self) -> list[str]:
+        """Why the job is not running, the decisive reason first."""
+        found = why(self._job.pk, using=self._job._state.db or "default").reasons
+        return [self._told(reason) for reason in found]
+
+    def _told(self, reason: Reason) -> str:
+        other = reason.details.get("job")
+        if other and found_job(self._request, UUID(other), self._job._state.db or "default") is None:
+            return _("It is exclusive, and another job of its process instance is in the hands of a node.")
+        return reason.text
+
+    def lock(self) -> Lock | None:
+        """None for a job that nobody holds."""
+        job = self._job
+        if job.lock_owner is None:
+            return None
+        using, now = job._state.db or "default", display.now(job)
+        node = ExecutorNode.objects.using(using).filter(lock_owner=job.lock_owner).first()
+        nodes = self._admin(ExecutorNode)
+        if isinstance(job, ExternalWorkerJob):
+            since = self._instance_locked_at(using, owner_of(job.pk))
+            return Lock(job.lock_owner, display.age(since, now) if since else None, _deadline(job, now))
+        owner = display.lock_owner(job.lock_owner)
+        if node is not None and nodes is not None:
+            owner = display.link(nodes.page_url(node.pk), node.name)
+        return Lock(owner, display.age(self._locked_at(using) or now, now), _good(job, node, now))
+
+    def _locked_at(self, using: str) -> datetime | None:
+        job = self._job
+        moment = self._instance_locked_at(using, job.lock_owner)
+        if moment is not None:
+            return moment
+        # A lock is written as its expiration.
+        lock_time = get_settings().engines.get(using)
+        if job.lock_expiration_time is None or lock_time is None:
+            return None
+        return job.lock_expiration_time - lock_time.lock_time
+
+    def _instance_locked_at(self, using: str, owner: str | None) -> datetime | None:
+        job = self._job
+        if not job.serial_key:
+            return None
+        locks = ExclusiveLock.objects.using(using).filter(pk=job.serial_key, lock_owner=owner)
+        return locks.values_list("lock_time", flat=True).first()
+
+    def siblings(self) -> list[dict[str, Any]]:
+        """The first jobs of the process instance besides this one, those that may run before those that wait."""
+        admins = [(table, self._admin(table)) for table in JOB_TABLES] if self._job.process_instance_id else []
+        parts = [
+            admin.get_queryset(self._request)
+            .using(self._job._state.db)
+            .filter(process_instance_id=self._job.process_instance_id, tenant_id=self._job.tenant_id)
+            .exclude(pk=self._job.pk)
+            .order_by()
+            .annotate(in_table=Value(table.state, output_field=CharField()))
+            .values_list("in_table", *_COLUMNS)
+            for table, admin in admins
+            if admin is not None
+        ]
+        if not parts:
+            return []
+        # One statement, and no order over the whole: an instance may have very many jobs.
+        first, *others = parts
+        found = list((first.union(*others, all=True) if others else first)[: SIBLINGS_SHOWN + 1])
+        return [self._sibling(*row) for row in found]
+
+    def _sibling(self, state: str, *values: Any) -> dict[str, Any]:
+        table = next(table for table in JOB_TABLES if table.state == state)
+        row = table(**dict(zip(("id", *_COLUMNS[1:]), values, strict=True)))
+        row._state.db = self._job._state.db
+        if isinstance(row, ExternalWorkerJob):
+            row.available_at = row.due_date
+        name = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
+        url = reverse(name, args=[row.pk], current_app=self._page.admin_site.name)
+        return {
+            "url": url,
+            "handler": display.handler(row.handler_type),
+            "badge": state_badge(row),
+            "lock": display.lock_owner(row.lock_owner),
+            "due": display.relative(row.due_date, display.now(row)),
+        }
+
+    def sibling_lists(self) -> list[dict[str, Any]]:
+        """Links to all of the process instance, table by table."""
+        if not self._job.process_instance_id:
+            return []
+        query = urlencode({"q": self._job.process_instance_id})
+        return [
+            {"name": table._meta.verbose_name_plural, "url": f"{self._page.list_url(table)}?{query}"}
+            for table in _IN_INSTANCES
+            if self._admin(table) is not None
+        ]
+
+    def incidents(self) -> list[dict[str, Any]]:
+        """The latest incidents of the job."""
+        incidents = self._admin(Incident)
+        if incidents is None:
+            return []
+        rows = incidents.get_queryset(self._request).using(self._job._state.db).filter(job_id=self._job.pk)
+        return [
+            {
+                "url": incidents.page_url(row.pk),
+                "badge": incident_badge(row),
+                "time": display.relative(row.timestamp, display.now(row)),
+                "message": display.shortened(row.message, 120),
+                "annotation": row.annotation,
+            }
+            for row in rows.order_by("-timestamp", "-pk")[:INCIDENTS_SHOWN]
+        ]
+
+    def links(self) -> list[SafeString]:
+        """To what it came from, to what is kept beside it, and to the failures that look like its own."""
+        found: list[SafeString] = []
+        batches, groups = self._admin(Batch), self._admin(FailureGroup)
+        if self._job.batch_id is not None and batches is not None:
+            found.append(display.link(batches.page_url(self._job.batch_id), _("The batch that it belongs to")))
+        found += [link for link in (self._schedule(), self._key(), self._result()) if link is not None]
+        fingerprint = getattr(self._job, "fingerprint", "")
+        if fingerprint and groups is not None:
+            found.append(display.link(groups.page_url(fingerprint), _("All failures that look like its own")))
+        return found
+
+    def _schedule(self) -> SafeString | None:
+        schedules = self._admin(Schedule)
+        if schedules is None:
+            return None
+        firings = ScheduleFiring.objects.using(self._job._state.db).filter(job_id=self._job.pk)
+        firing = firings.order_by("fire_time").values_list("schedule_id", "fire_time").first()
+        row = schedules.get_queryset(self._request).using(self._job._state.db).filter(pk=firing[0]) if firing else None
+        name = row.values_list("name", flat=True).first() if row is not None else None
+        if firing is None or name is None:
+            return None
+        text = _("The schedule %(name)s, for %(time)s") % {"name": name, "time": display.absolute(firing[1])}
+        return display.link(schedules.page_url(firing[0]), text)
+
+    def _key(self) -> SafeString | None:
+        keys = self._admin(JobKey)
+        if keys is None:
+            return None
+        held = JobKey.objects.using(self._job._state.db).filter(job_id=self._job.pk).values_list("pk", "key").first()
+        return display.link(keys.page_url(held[0]), _("The unique key %s") % held[1]) if held else None
+
+    def _result(self) -> SafeString | None:
+        """What the earlier attempts of a task came to; there is none before the first has ended."""
+        results = self._admin(TaskResult) if self._job.task_backend else None
+        if results is None:
+            return None
+        there = TaskResult.objects.using(self._job._state.db).filter(pk=self._job.pk).exists()
+        return display.link(results.page_url(self._job.pk), _("Its task result")) if there else None
+
+
+def _deadline(job: ExternalWorkerJob, now: datetime) -> SafeString:
+    """Until when nobody else is given the job."""
+    left = (job.lock_expiration_time - now).total_seconds() if job.lock_expiration_time else 0.0
+    if left > 0:
+        return display.badge("ok", _("good for %s, then others may fetch the job") % display.duration(left))
+    return display.badge("warn", _("expired %s ago: others may fetch the job") % display.duration(-left))
+
+
+def _good(job: AbstractJob, node: ExecutorNode | None, now: datetime) -> SafeString:
+    """Until when the lock is good: as long as the lease of the node, or, of another owner, until it expires."""
+    until = node.lease_expiration_time if node is not None else job.lock_expiration_time
+    if until is None:
+        return display.badge("warn", _("without end"))
+    left = (until - now).total_seconds()
+    if left > 0:
+        return display.badge("ok", _("good for %s, then renewed or taken away") % display.duration(left))
+    return display.badge("bad", _("expired %s ago") % display.duration(-left))

@@ -1,0 +1,63 @@
+"""The jobs that nobody may run until somebody activates them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from jobexec.models import SuspendedJob
+
+from ..common import display, filters, text_filters
+from .actions import Activate, Cancel, Delete, Reschedule, ResetRetries, SetPriority, Suspend
+from .page import JobTableAdmin
+from .repairs import MoveToDeadLetters, RecalculateDueDate
+
+
+@admin.register(SuspendedJob)
+class SuspendedJobAdmin(JobTableAdmin):
+    """Suspended jobs, the latest first."""
+
+    list_display = (
+        "state_badge",
+        "handler",
+        "instance_link",
+        "standing",
+        "suspended",
+        "due",
+        "tries",
+        "exception",
+    )
+    list_filter = (
+        filters.CategoryFilter,
+        filters.HandlerFilter,
+        filters.SUSPENDED_AT,
+        filters.DUE_DATE,
+        text_filters.TenantFilter,
+        text_filters.DefinitionKeyFilter,
+    )
+    sortable_by = ("suspended",)
+    ordering = ("-suspended_at", "-id")
+    own_columns = ("suspended_exactly",)
+    readonly_fields: ClassVar[Any] = (*JobTableAdmin.readonly_fields, "suspended_exactly")
+    actions = (
+        Activate(),
+        Suspend(),
+        ResetRetries(),
+        Reschedule(),
+        RecalculateDueDate(),
+        SetPriority(),
+        MoveToDeadLetters(),
+        Cancel(),
+        Delete(),
+    )
+
+    @admin.display(description=_("suspended"), ordering="suspended_at")
+    def suspended(self, job: SuspendedJob) -> str | SafeString:
+        return display.relative(job.suspended_at, display.now(job))
+
+    @admin.display(description=_("suspended at"))
+    def suspended_exactly(self, job: SuspendedJob) -> str | SafeString:
+        return display.exact(job.suspended_at, display.now(job))

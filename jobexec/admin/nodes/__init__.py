@@ -1,0 +1,1 @@
+"""Executors and deployments."""
