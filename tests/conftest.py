@@ -148,6 +148,6 @@ def _parameters(test: pytest.Item) -> Iterator[Any]:
 @pytest.fixture(scope="session", autouse=True)
 def no_gateway_writes_behind_the_back_of_a_test() -> None:
     """What gateways have seen is written when a test says so, and not by a thread that outlives it."""
-    from jobexec.gateways.seen import writing
+    from jobexec.gateways.worker_registry import writing
 
     writing.starts_by_itself = False

@@ -1,6 +1,6 @@
 """Clients of the gateways as a person or a program changes them: create, change, rotate, enable, delete.
 
-What the gateways ask of them is :mod:`jobexec.gateways.access`.
+What the gateways ask of them is :mod:`jobexec.gateways.auth`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission
 from django.utils import timezone
 
 from jobexec import clock
-from jobexec.gateways import access
+from jobexec.gateways import auth
 from jobexec.models import GatewayClient
 from jobexec.operations.gateway_clients import create_client, rotate_secret
 from tests.support.audit import audit_log
@@ -40,9 +40,9 @@ def secret_of(response: Any) -> str:
 
 @pytest.fixture(autouse=True)
 def nobody_is_remembered():
-    access.forget()
+    auth.forget()
     yield
-    access.forget()
+    auth.forget()
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_person_adds_one_and_sees_its_secret_once(admin):
     assert (row.permissions, row.max_requests_per_second, row.expiration_time) == (["work", "update"], None, None)
     assert row.enabled and row.last_use is None
     secret = secret_of(response)
-    assert access.authenticate(f"Bearer {secret}").name == "java"
+    assert auth.authenticate(f"Bearer {secret}").name == "java"
     assert "no-store" in response["Cache-Control"]
     (entry,) = audit_log()
     assert (entry.verb, entry.object_id, entry.new_value["types"]) == ("create_client", "java", ["mail.*", "payment"])
@@ -157,12 +157,12 @@ def test_a_new_secret_is_asked_for_and_shown_once(admin, make):
     other = make(name="go")
     asked = admin.act(GatewayClient, "rotate_secret", [row], answered=False)
     assert b"locked out" in asked.content and not SECRET.search(asked.content.decode())
-    access.authenticate(f"Bearer {secret}")
-    access.forget()
+    auth.authenticate(f"Bearer {secret}")
+    auth.forget()
     response = admin.act(GatewayClient, "rotate_secret", [row])
-    assert access.authenticate(f"Bearer {secret_of(response)}").name == "java"
-    with pytest.raises(access.Unauthenticated):
-        access.authenticate(f"Bearer {secret}")
+    assert auth.authenticate(f"Bearer {secret_of(response)}").name == "java"
+    with pytest.raises(auth.Unauthenticated):
+        auth.authenticate(f"Bearer {secret}")
     (entry,) = audit_log()
     assert (entry.verb, entry.object_id, entry.old_value) == ("rotate_secret", "java", None)
     assert not any(text in str(entry.__dict__) for text in (secret, row.token_digest))
@@ -281,17 +281,17 @@ def test_the_old_secret_can_be_kept_and_retired(admin, make):
     answers = {"keep_old": "on", "old_until": f"{until:%Y-%m-%dT%H:%M:%S}"}
     new = secret_of(admin.act(GatewayClient, "rotate_secret", [row], **answers))
     for secret in (old, new):
-        access.forget()
-        assert access.authenticate(f"Bearer {secret}").name == "java"
+        auth.forget()
+        assert auth.authenticate(f"Bearer {secret}").name == "java"
     row.refresh_from_db()
     assert row.previous_expiration_time == until
     content = admin.get(list_url(GatewayClient)).content.decode()
     assert "expires soon" in content
     assert {action.name for action in admin.get(page_url(row)).context["row_actions"]} >= {"retire_secret"}
     assert admin.told(admin.act(GatewayClient, "retire_secret", [row])) == [("success", "1 client has one secret now.")]
-    access.forget()
-    with pytest.raises(access.Unauthenticated):
-        access.authenticate(f"Bearer {old}")
+    auth.forget()
+    with pytest.raises(auth.Unauthenticated):
+        auth.authenticate(f"Bearer {old}")
     assert "retire_secret" not in {action.name for action in admin.get(page_url(row)).context["row_actions"]}
     kept, retired = audit_log()
     assert (kept.verb, retired.verb) == ("rotate_secret", "retire_secret")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.db.models import JSONField
 
-from jobexec.gateways import hub
-from jobexec.gateways.access import limits
+from jobexec.gateways import long_polling
+from jobexec.gateways.auth import limits
 from tests.gateways.v2 import URLS, V2
 
 
@@ -16,7 +16,7 @@ from tests.gateways.v2 import URLS, V2
 def no_hub_is_left() -> Iterator[None]:
     """A hub that a test leaves behind would watch a database that is being emptied."""
     yield
-    hub.close_all()
+    long_polling.close_all()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.test import Client
 
-URLS = "jobexec.gateways.rest.engine_rest.urls"
+URLS = "jobexec.gateways.rest.camunda7.urls"
 
 
 class EngineRest:

@@ -73,7 +73,7 @@ def without_probes() -> Any:
     from django.core.asgi import get_asgi_application
 
     application = get_asgi_application()
-    from jobexec.gateways.hub import watch  # now that Django is set up
+    from jobexec.gateways.long_polling import watch  # now that Django is set up
 
     watch.PROBE = 3600.0
     return application

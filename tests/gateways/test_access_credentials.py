@@ -12,8 +12,8 @@ from django.db import transaction
 from jobexec import clock
 from jobexec.clock import FrozenClock
 from jobexec.exceptions import InvalidClient
-from jobexec.gateways import access
-from jobexec.gateways.access import memory, tokens
+from jobexec.gateways import auth
+from jobexec.gateways.auth import credential_cache, tokens
 from jobexec.models import GatewayClient
 from jobexec.operations.gateway_clients import create_client, retire_secret, rotate_secret, set_client_enabled
 
@@ -23,10 +23,10 @@ def gateway(request, settings):
     """The gateways serve the database of the test; time stands still, and nobody is remembered."""
     alias = request.getfixturevalue("alias") if "alias" in request.fixturenames else "default"
     settings.JOBEXEC = {"ENGINES": {alias: {}}, "GATEWAY_DATABASE": alias}
-    access.forget()
+    auth.forget()
     with FrozenClock(datetime(2026, 3, 1, 12, tzinfo=UTC)) as frozen:
         yield frozen
-    access.forget()
+    auth.forget()
 
 
 def basic(name: str, secret: str) -> str:
@@ -34,8 +34,8 @@ def basic(name: str, secret: str) -> str:
 
 
 def refused(authorization, names=()):
-    with pytest.raises(access.Unauthenticated) as caught:
-        access.authenticate(authorization, names)
+    with pytest.raises(auth.Unauthenticated) as caught:
+        auth.authenticate(authorization, names)
     # One answer for everything, so that nobody learns what was wrong.
     assert str(caught.value) == "The credentials are missing or not valid."
 
@@ -44,8 +44,8 @@ def refused(authorization, names=()):
 def test_the_secret_as_password_and_as_bearer(alias, name):
     row, secret = create_client(alias, name=name, types=["pay", "mail.*"], tenants=["", "acme"])
     for authorization in (basic(name, secret), f"Bearer {secret}", f"bearer  {secret} "):
-        access.forget()
-        client = access.authenticate(authorization)
+        auth.forget()
+        client = auth.authenticate(authorization)
         assert (client.name, client.key) == (name, f"client:{row.pk}")
         assert client.may("work") and not client.may("search")
         assert [
@@ -76,7 +76,7 @@ def test_whoever_is_wrong_learns_nothing(alias):
         *("Bearer ' OR 1=1 --", "Bearer %", "Bearer " + tokens._HEADER + ".", "Bearer " + tokens._HEADER + "..."),
     ):
         refused(authorization)
-    assert access.authenticate(f"Bearer {secret}").name == "java"
+    assert auth.authenticate(f"Bearer {secret}").name == "java"
 
 
 def test_an_expired_client_and_a_disabled_one(alias, gateway, caplog):
@@ -86,9 +86,9 @@ def test_an_expired_client_and_a_disabled_one(alias, gateway, caplog):
     with caplog.at_level(logging.WARNING, "jobexec.gateway"):
         refused(f"Bearer {off}")
     assert "'off' was refused: it is disabled" in caplog.text
-    access.authenticate(f"Bearer {secret}")
+    auth.authenticate(f"Bearer {secret}")
     gateway.tick(2.9)
-    access.authenticate(f"Bearer {secret}")
+    auth.authenticate(f"Bearer {secret}")
     gateway.tick(0.1)  # within the time for which clients are remembered
     refused(f"Bearer {secret}")
     assert off not in caplog.text
@@ -105,14 +105,14 @@ def test_disabling_deleting_and_rotating_count_within_seconds(alias, gateway, dj
         GatewayClient.objects.using(alias).all().delete()
         _row, secret = create_client(alias, name="java")
         token = tokens.issue(_row)[0]
-        access.authenticate(f"Bearer {secret}")
-        access.authenticate(f"Bearer {token}")
+        auth.authenticate(f"Bearer {secret}")
+        auth.authenticate(f"Bearer {token}")
         ending()
-        gateway.tick(memory.SECONDS - 0.1)
+        gateway.tick(credential_cache.SECONDS - 0.1)
         with django_assert_num_queries(0, using=alias):
-            assert access.authenticate(f"Bearer {secret}") == access.known(f"Bearer {secret}")
+            assert auth.authenticate(f"Bearer {secret}") == auth.known(f"Bearer {secret}")
         gateway.tick(0.1)
-        assert access.known(f"Bearer {secret}") is None
+        assert auth.known(f"Bearer {secret}") is None
         refused(f"Bearer {secret}")
         refused(f"Bearer {token}")
 
@@ -121,29 +121,29 @@ def test_a_thousand_requests_cost_two_queries(alias, django_assert_max_num_queri
     _row, secret = create_client(alias, name="java")
     with django_assert_max_num_queries(2, using=alias):  # who it is, and that it was there
         for _ in range(1000):
-            access.authenticate(f"Bearer {secret}")
+            auth.authenticate(f"Bearer {secret}")
 
 
 def test_a_failure_is_remembered_apart_from_clients_and_for_seconds(alias, gateway, django_assert_num_queries):
     refused("Bearer jxc_x")
     refused(None, ["nobody"])
-    assert not memory._clients
+    assert not credential_cache._clients
     with django_assert_num_queries(0, using=alias):
         refused("Bearer jxc_x")
         refused(None, ["nobody"])
     create_client(alias, name="nobody")
-    gateway.tick(memory.SECONDS)
-    assert access.authenticate(None, ["nobody"]).name == "nobody"
+    gateway.tick(credential_cache.SECONDS)
+    assert auth.authenticate(None, ["nobody"]).name == "nobody"
 
 
 def test_memory_is_bounded_and_holds_no_secret(alias, monkeypatch):
-    monkeypatch.setattr(memory, "_MOST", 3)
+    monkeypatch.setattr(credential_cache, "_MOST", 3)
     secrets = [create_client(alias, name=f"c{number}")[1] for number in range(7)]
     for secret in secrets:
-        access.authenticate(f"Bearer {secret}")
-        assert access.known(f"Bearer {secret}")
-    assert len(memory._clients) <= 3
-    assert not any(secret in str(memory._clients) for secret in secrets)
+        auth.authenticate(f"Bearer {secret}")
+        assert auth.known(f"Bearer {secret}")
+    assert len(credential_cache._clients) <= 3
+    assert not any(secret in str(credential_cache._clients) for secret in secrets)
 
 
 @pytest.mark.transactional
@@ -152,7 +152,7 @@ def test_the_last_use_is_written_at_most_once_a_minute(alias, gateway):
     start = clock.now()
     seen = []
     for _ in range(26):
-        access.authenticate(f"Bearer {secret}")
+        auth.authenticate(f"Bearer {secret}")
         row.refresh_from_db()
         seen.append((row.last_use - start).total_seconds())
         gateway.tick(5)
@@ -163,7 +163,7 @@ def test_the_last_use_is_written_at_most_once_a_minute(alias, gateway):
 def test_the_last_use_is_no_part_of_the_request(alias):
     row, secret = create_client(alias, name="java")
     with pytest.raises(ZeroDivisionError), transaction.atomic(using=alias):
-        assert access.authenticate(f"Bearer {secret}").name == "java"
+        assert auth.authenticate(f"Bearer {secret}").name == "java"
         raise ZeroDivisionError
     row.refresh_from_db()
     assert row.last_use is None
@@ -191,7 +191,7 @@ def test_a_token_is_good_for_its_time(alias, gateway, settings):
     token, seconds = tokens.issue(row)
     assert seconds == 60 and len(token) < 400
     gateway.tick(58)
-    assert access.authenticate(f"Bearer {token}").caller.types == {"pay"}
+    assert auth.authenticate(f"Bearer {token}").caller.types == {"pay"}
     gateway.tick(2)
     refused(f"Bearer {token}")
 
@@ -210,8 +210,8 @@ def test_a_client_that_is_gone_or_has_a_new_secret_has_no_token(alias):
     refused(f"Bearer {token}")
     row.refresh_from_db()
     token = tokens.issue(row)[0]
-    assert access.authenticate(f"Bearer {token}").name == "java"
-    access.forget()
+    assert auth.authenticate(f"Bearer {token}").name == "java"
+    auth.forget()
     set_client_enabled(alias, "java", False)
     refused(f"Bearer {token}")
 
@@ -222,9 +222,9 @@ def test_tokens_of_another_secret_key_and_of_a_former_one(alias, settings):
     former, settings.SECRET_KEY = settings.SECRET_KEY, "another"
     refused(f"Bearer {token}")
     settings.SECRET_KEY_FALLBACKS = [former]
-    access.forget()
+    auth.forget()
     # Its signature is right again; what it says of the secret was made with the former key, too.
-    assert access.authenticate(f"Bearer {token}").name == "java"
+    assert auth.authenticate(f"Bearer {token}").name == "java"
 
 
 def test_what_a_token_claims_is_believed_only_if_signed_here(alias):
@@ -259,7 +259,7 @@ def test_what_a_token_claims_is_believed_only_if_signed_here(alias):
         Signer(sep=".", salt="django.contrib.sessions").sign(f"{header}.{body}"),
     ):
         refused(f"Bearer {forged}")
-    assert access.authenticate(f"Bearer {good}").name == "java"
+    assert auth.authenticate(f"Bearer {good}").name == "java"
 
 
 # Certificates.
@@ -268,30 +268,30 @@ def test_what_a_token_claims_is_believed_only_if_signed_here(alias):
 def test_a_certificate_names_a_client(alias):
     create_client(alias, name="java", types=["pay"])
     create_client(alias, name="go")
-    assert access.authenticate(None, ["java"]).caller.types == {"pay"}
-    assert access.authenticate("", ["java", "java", "worker-7.example.org", "x\0"]).name == "java"
+    assert auth.authenticate(None, ["java"]).caller.types == {"pay"}
+    assert auth.authenticate("", ["java", "java", "worker-7.example.org", "x\0"]).name == "java"
     for names in (["nobody"], ["java", "go"], ["java\0"], ["Java"], [""], ["*"], ["java "]):
         refused(None, names)
     set_client_enabled(alias, "java", False)
-    access.forget()
+    auth.forget()
     refused(None, ["java"])
 
 
 def test_credentials_that_are_shown_count_before_the_certificate(alias):
     _row, secret = create_client(alias, name="java")
     create_client(alias, name="go")
-    assert access.authenticate(f"Bearer {secret}", ["go"]).name == "java"
+    assert auth.authenticate(f"Bearer {secret}", ["go"]).name == "java"
     refused("Bearer wrong", ["go"])
 
 
 def test_what_grpc_tells():
-    assert access.of_metadata(None) == (None, ())
-    assert access.of_metadata([("authorization", "")]) == (None, ())
-    assert access.of_metadata([("Authorization", "Bearer x"), ("user-agent", "y")]) == ("Bearer x", ())
-    assert access.of_metadata([("authorization", b"Bearer x")], {"x509_common_name": [b"java"]})[1] == ("java",)
+    assert auth.of_metadata(None) == (None, ())
+    assert auth.of_metadata([("authorization", "")]) == (None, ())
+    assert auth.of_metadata([("Authorization", "Bearer x"), ("user-agent", "y")]) == ("Bearer x", ())
+    assert auth.of_metadata([("authorization", b"Bearer x")], {"x509_common_name": [b"java"]})[1] == ("java",)
     context = {"x509_common_name": [b"java"], "x509_subject_alternative_name": [b"java", b"j.example.org", b"\xff"]}
-    assert access.of_metadata([], context)[1] == ("java", "j.example.org", "\ufffd")
-    two, _names = access.of_metadata([("authorization", "Bearer x"), ("authorization", "Bearer y")])
+    assert auth.of_metadata([], context)[1] == ("java", "j.example.org", "\ufffd")
+    two, _names = auth.of_metadata([("authorization", "Bearer x"), ("authorization", "Bearer y")])
     refused(two)
 
 
@@ -299,13 +299,13 @@ def test_what_grpc_tells():
 
 
 def test_without_access_control_everybody_is_everything(settings, caplog, monkeypatch):
-    monkeypatch.setattr("jobexec.gateways.access.notice._announced", False)
+    monkeypatch.setattr("jobexec.gateways.auth.startup_notice._announced", False)
     settings.JOBEXEC = {"GATEWAY_AUTH": "none"}
     for authorization in (None, "", "Bearer wrong", "x" * 100_000):
-        client = access.authenticate(authorization)
-        assert client is access.known(authorization) is access.ANYBODY
+        client = auth.authenticate(authorization)
+        assert client is auth.known(authorization) is auth.ANYBODY
         assert client.caller.types is None and client.caller.tenants is None
-        assert all(map(client.may, access.PERMISSIONS))
+        assert all(map(client.may, auth.PERMISSIONS))
     found = [record for record in caplog.records if record.name == "jobexec.gateway"]
     assert len(found) == 1 and "EVERYBODY" in found[0].message
 
@@ -313,22 +313,22 @@ def test_without_access_control_everybody_is_everything(settings, caplog, monkey
 @pytest.mark.parametrize(("debug", "level"), [(True, "WARNING"), (False, "CRITICAL")])
 def test_it_is_said_at_the_start_and_louder_in_production(settings, caplog, debug, level):
     settings.JOBEXEC, settings.DEBUG = {"GATEWAY_AUTH": "none"}, debug
-    line = access.announce()
+    line = auth.announce()
     assert [(record.levelname, record.message) for record in caplog.records] == [(level, line)]
     assert ("production" in line) is not debug
 
 
 def test_a_guarded_gateway_says_so(settings, caplog):
     with caplog.at_level(logging.INFO, "jobexec.gateway"):
-        assert access.announce() == "Access: clients with a secret."
+        assert auth.announce() == "Access: clients with a secret."
         settings.JOBEXEC = {"GATEWAY_USERS": True}
-        assert "users of the site" in access.announce()
+        assert "users of the site" in auth.announce()
 
 
 def test_a_permission_that_is_missing():
-    client = access.Client(caller=access.ANYBODY.caller, permissions=frozenset({"search"}))
+    client = auth.Client(caller=auth.ANYBODY.caller, permissions=frozenset({"search"}))
     client.check("search")
-    with pytest.raises(access.NotAllowed, match="'work'"):
+    with pytest.raises(auth.NotAllowed, match="'work'"):
         client.check("work")
 
 
@@ -336,10 +336,10 @@ def test_a_permission_that_is_missing():
 
 
 def lets_in(authorization):
-    access.forget()
+    auth.forget()
     try:
-        return access.authenticate(authorization).name
-    except access.Unauthenticated:
+        return auth.authenticate(authorization).name
+    except auth.Unauthenticated:
         return None
 
 
@@ -351,21 +351,21 @@ def test_the_old_secret_is_good_until_a_time(alias, gateway):
     assert {lets_in(f"Bearer {each}") for each in (old, new, token)} == {"java"}
     row.refresh_from_db()
     assert lets_in(f"Bearer {tokens.issue(row)[0]}") == "java"
-    access.authenticate(f"Bearer {old}")
+    auth.authenticate(f"Bearer {old}")
     gateway.tick(timedelta(minutes=5))
-    with pytest.raises(access.Unauthenticated):
-        access.authenticate(f"Bearer {old}")
+    with pytest.raises(auth.Unauthenticated):
+        auth.authenticate(f"Bearer {old}")
     assert [lets_in(f"Bearer {each}") for each in (old, token, new)] == [None, None, "java"]
 
 
 def test_what_was_just_verified_ends_with_the_old_secret(alias, gateway):
     _row, old = create_client(alias, name="java")
     rotate_secret(alias, "java", keep_old=True, old_until=clock.now() + timedelta(seconds=2))
-    access.forget()
-    access.authenticate(f"Bearer {old}")
+    auth.forget()
+    auth.authenticate(f"Bearer {old}")
     gateway.tick(timedelta(seconds=3))
-    with pytest.raises(access.Unauthenticated):
-        access.authenticate(f"Bearer {old}")
+    with pytest.raises(auth.Unauthenticated):
+        auth.authenticate(f"Bearer {old}")
 
 
 def test_the_old_secret_is_good_until_it_is_retired(alias, gateway):

@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import URLPattern, get_resolver
 
 from jobexec import clock
-from jobexec.gateways import access, seen
+from jobexec.gateways import auth, worker_registry
 from jobexec.models import ExternalWorker, ExternalWorkerJob
 from jobexec.operations.gateway_clients import create_client
 from tests.support.factories import make_external
@@ -37,9 +37,9 @@ ALL = sorted(set(addresses()))
 @pytest.fixture(autouse=True)
 def gateway(alias, settings):
     settings.JOBEXEC = {"ENGINES": {alias: {}}, "GATEWAY_DATABASE": alias}
-    access.forget()
+    auth.forget()
     yield
-    access.forget()
+    auth.forget()
 
 
 class Caller(Client):
@@ -227,11 +227,11 @@ def test_who_is_refused_is_no_worker_of_the_type(alias):
     poll = {"type": "mail", "worker": "w", "timeout": 1000, "maxJobsToActivate": 1, "requestTimeout": -1}
     other = {**poll, "type": "payment", "tenantIds": ["other"]}
     topics = [{"topicName": name, "lockDuration": 1000} for name in ("payment", "mail")]
-    seen.registry.clear()
+    worker_registry.registry.clear()
     assert worker.send("post", "/v2/jobs/activation", poll).status_code == 403
     assert worker.send("post", "/v2/jobs/activation", other).status_code == 403
     fetch = {"workerId": "w", "maxTasks": 1, "topics": topics}
     assert worker.send("post", "/engine-rest/external-task/fetchAndLock", fetch).status_code == 403
-    assert seen.registry.sights() == []
+    assert worker_registry.registry.sights() == []
     assert worker.send("post", "/v2/jobs/activation", {**poll, "type": "payment"}).status_code == 200
-    assert [sight.key.type for sight in seen.registry.sights()] == ["payment"]
+    assert [sight.key.type for sight in worker_registry.registry.sights()] == ["payment"]

@@ -5,15 +5,15 @@ import logging
 import pytest
 from django.test import RequestFactory
 
-from jobexec.gateways import access
-from jobexec.gateways.access import strangers
-from jobexec.gateways.access.strangers import TurnedAway
+from jobexec.gateways import auth
+from jobexec.gateways.auth import rejected_log
+from jobexec.gateways.auth.rejected_log import TurnedAway
 
 
 @pytest.fixture
 def time(monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr(strangers.clock, "monotonic", lambda: now[0])
+    monkeypatch.setattr(rejected_log.clock, "monotonic", lambda: now[0])
     return now
 
 
@@ -32,7 +32,7 @@ def test_the_first_at_once_and_the_others_together(time, caplog):
 @pytest.mark.databases("sqlite")
 def test_a_view_tells_of_them(alias, monkeypatch, caplog, settings):
     caplog.set_level(logging.WARNING, "jobexec.gateway")
-    monkeypatch.setattr(access.views, "turned_away", TurnedAway())
+    monkeypatch.setattr(auth.views, "turned_away", TurnedAway())
     request = RequestFactory().get("/v2/topology", headers={"authorization": "Bearer wrong"}, REMOTE_ADDR="10.0.0.7")
-    assert access.protected()(lambda request: None)(request).status_code == 401
+    assert auth.protected()(lambda request: None)(request).status_code == 401
     assert "10.0.0.7" in caplog.text and "wrong" not in caplog.text

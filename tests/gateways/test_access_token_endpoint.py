@@ -10,11 +10,11 @@ from django.test import Client
 from django.urls import include, path
 
 from jobexec.clock import FrozenClock
-from jobexec.gateways import access
-from jobexec.gateways.access import memory
+from jobexec.gateways import auth
+from jobexec.gateways.auth import credential_cache
 from jobexec.operations.gateway_clients import create_client, set_client_enabled
 
-urlpatterns = [path("oauth/", include("jobexec.gateways.access.urls"))]
+urlpatterns = [path("oauth/", include("jobexec.gateways.auth.urls"))]
 pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
 FORM = "application/x-www-form-urlencoded"
 
@@ -27,9 +27,9 @@ def frozen():
 
 @pytest.fixture(autouse=True)
 def nobody_is_remembered():
-    access.forget()
+    auth.forget()
     yield
-    access.forget()
+    auth.forget()
 
 
 def basic(name, secret):
@@ -52,7 +52,7 @@ def test_what_the_form_says(settings):
     assert answer == {"token_type": "Bearer", "expires_in": 300, "scope": "search work"}
     assert response["Content-Type"] == "application/json"
     assert "no-store" in response["Cache-Control"]
-    assert access.authenticate(f"Bearer {token}").name == "java"
+    assert auth.authenticate(f"Bearer {token}").name == "java"
     # oauthlib takes a scope that is not the one it has asked for for an error.
     assert ask({**more, "scope": "anything"}).json()["scope"] == "anything"
 
@@ -61,14 +61,14 @@ def test_what_the_form_says(settings):
 def test_basic_authentication_encoded_or_not(name):
     _row, secret = create_client("default", name=name)
     for spelled in (name, quote_plus(name)):
-        assert access.authenticate(f"Bearer {ask(headers=basic(spelled, secret)).json()['access_token']}").name == name
+        assert auth.authenticate(f"Bearer {ask(headers=basic(spelled, secret)).json()['access_token']}").name == name
 
 
 def test_json():
     _row, secret = create_client("default", name="java")
     body = {"grant_type": "client_credentials", "client_id": "java", "client_secret": secret}
     response = Client().post("/oauth/token", json.dumps(body), content_type="application/json")
-    assert access.authenticate(f"Bearer {response.json()['access_token']}").name == "java"
+    assert auth.authenticate(f"Bearer {response.json()['access_token']}").name == "java"
 
 
 def test_who_is_wrong_learns_nothing():
@@ -111,10 +111,10 @@ def test_a_request_that_cannot_be_understood():
 def test_where_nobody_is_asked_a_token_is_worth_nothing_later(settings):
     settings.JOBEXEC = {"GATEWAY_AUTH": "none"}
     token = ask({"client_id": "x", "client_secret": "y"}).json()["access_token"]
-    assert access.authenticate(f"Bearer {token}") is access.ANYBODY
+    assert auth.authenticate(f"Bearer {token}") is auth.ANYBODY
     settings.JOBEXEC = {}
-    with pytest.raises(access.Unauthenticated):
-        access.authenticate(f"Bearer {token}")
+    with pytest.raises(auth.Unauthenticated):
+        auth.authenticate(f"Bearer {token}")
 
 
 def test_a_client_that_is_disabled_gets_none():
@@ -132,7 +132,7 @@ def test_guesses_at_one_address_keep_nobody_out_who_got_a_token_from_there(froze
         assert codes == {401, 503}
         assert ask(**ways).status_code == 200
         assert ask({"client_id": "go", "client_secret": other}).status_code == 503
-        frozen.tick(memory.SECONDS)
+        frozen.tick(credential_cache.SECONDS)
     assert not [line for line in caplog.records if line.levelno >= logging.ERROR]  # Django would mail each
 
 
@@ -144,5 +144,5 @@ def test_a_client_that_is_refused_costs_a_query_in_a_while(frozen, django_assert
     with django_assert_num_queries(1):
         assert {ask(wanted).status_code for _ in range(9)} == {401}
     set_client_enabled("default", "java", True)
-    frozen.tick(memory.SECONDS)
+    frozen.tick(credential_cache.SECONDS)
     assert ask(wanted).status_code == 200

@@ -17,9 +17,9 @@ from django.test import AsyncRequestFactory, RequestFactory
 from django.test.utils import CaptureQueriesContext
 
 from jobexec.clock import FrozenClock
-from jobexec.gateways import access
-from jobexec.gateways.access import limits, memory, strangers, tokens, users, verify, views
-from jobexec.gateways.access.limits import Buckets, buckets
+from jobexec.gateways import auth
+from jobexec.gateways.auth import credential_cache, limits, rejected_log, tokens, users, verify, views
+from jobexec.gateways.auth.limits import Buckets, buckets
 from jobexec.operations.gateway_clients import change_client, create_client
 from tests.support.threads import together
 from tests.support.waiting import passed
@@ -30,46 +30,46 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def frozen():
     """Time stands still, nobody is remembered, and nobody has asked yet."""
-    access.forget()
+    auth.forget()
     buckets.clear()
     users._tries.clear()
     with FrozenClock(datetime(2026, 3, 1, 12, tzinfo=UTC)) as clock:
         yield clock
-    access.forget()
+    auth.forget()
 
 
-@access.protected("work")
+@auth.protected("work")
 def work(request, what="jobs"):
-    return HttpResponse(f"{access.client_of(request).name}: {what}")
+    return HttpResponse(f"{auth.client_of(request).name}: {what}")
 
 
-@access.protected("work", counts=access.RESULTS)
+@auth.protected("work", counts=auth.RESULTS)
 def complete(request):
     return HttpResponse("completed")
 
 
-@access.protected("work", counts=access.REPORTS)
+@auth.protected("work", counts=auth.REPORTS)
 def report(request):
     return HttpResponse(status=int(request.GET.get("status", 204)))
 
 
-@access.protected("work", counts=access.RESULTS)
+@auth.protected("work", counts=auth.RESULTS)
 def result(request):
     return HttpResponse(status=int(request.GET.get("status", 204)))
 
 
-@access.protected("work")
+@auth.protected("work")
 async def work_async(request, what="jobs"):
     await asyncio.sleep(0)
-    return HttpResponse(f"{access.client_of(request).name}: {what}")
+    return HttpResponse(f"{auth.client_of(request).name}: {what}")
 
 
-@access.protected("update")
+@auth.protected("update")
 def update(request):
     return HttpResponse(status=int(request.GET.get("status", 204)))
 
 
-@access.protected("resolve")
+@auth.protected("resolve")
 async def resolve(request):
     return HttpResponse(status=204)
 
@@ -134,7 +134,7 @@ def test_each_protocol_has_its_own_answer():
     def camunda_7(request, refusal):
         return JsonResponse({"type": "RestException", "message": refusal.detail}, status=refusal.status)
 
-    response = ask(access.protected(problem=camunda_7)(work), "Bearer x")
+    response = ask(auth.protected(problem=camunda_7)(work), "Bearer x")
     assert response.status_code == 401 and response["WWW-Authenticate"]
     assert json.loads(response.content)["message"] == "The credentials are missing or not valid."
 
@@ -172,14 +172,14 @@ def test_a_client_has_its_own_rate(settings):
     _row, secret = create_client("default", name="java", max_requests_per_second=3)
     assert [ask(work, f"Bearer {secret}").status_code for _ in range(4)] == [200, 200, 200, 503]
     change_client("default", "java", max_requests_per_second=0)
-    access.forget()
+    auth.forget()
     assert {ask(work, f"Bearer {secret}").status_code for _ in range(50)} == {200}
 
 
 def test_without_a_rate_nothing_is_counted():
-    client = access.Client(caller=access.ANYBODY.caller, permissions=frozenset(), key="x")
+    client = auth.Client(caller=auth.ANYBODY.caller, permissions=frozenset(), key="x")
     for _ in range(1000):
-        access.limit(client)
+        auth.limit(client)
     assert not buckets._levels
 
 
@@ -231,8 +231,8 @@ def test_what_an_operator_changes_is_logged_with_his_name(caplog):
 
 def test_a_name_cannot_make_a_line_of_its_own(caplog):
     caplog.set_level(logging.INFO, "jobexec.gateway")
-    client = access.Client(caller=SimpleNamespace(name="a\nroot"), permissions=frozenset())
-    access.audit(client, "UpdateJobRetries", 5)
+    client = auth.Client(caller=SimpleNamespace(name="a\nroot"), permissions=frozenset())
+    auth.audit(client, "UpdateJobRetries", 5)
     assert caplog.records[0].message == "The client 'a\\nroot': UpdateJobRetries '5'."
 
 
@@ -276,7 +276,7 @@ def test_a_password_is_hashed_once_in_a_while(user, let_in, monkeypatch):
 def test_what_a_user_may_do(user, let_in):
     user.user_permissions.add(Permission.objects.get(codename="operate_gateway"))
     assert ask(update, basic("ann", "correct horse")).status_code == 204
-    access.forget()
+    auth.forget()
     user.user_permissions.clear()
     assert ask(work, basic("ann", "correct horse")).status_code == 403
     user.is_active = False
@@ -303,7 +303,7 @@ def test_failures_of_a_stranger_keep_nobody_out_who_is_elsewhere(user, let_in, f
     for number in range(95):
         guess("ann", number, "10.0.0.66")
         guess(f"user{number}", number, "10.0.0.66")
-        access.forget()  # nobody has been here before
+        auth.forget()  # nobody has been here before
         assert ask(work, basic("ann", "correct horse"), address="10.0.0.7").status_code == 200
 
 
@@ -312,9 +312,9 @@ def test_who_got_in_from_there_does_not_stand_behind_strangers(user, let_in, fro
     for number in range(30):
         guess(f"user{number}", number, "10.0.0.7")
         guess(f"user{number}", "again", f"10.0.1.{number}")
-    memory.forget()
+    credential_cache.forget()
     assert ask(work, basic("ann", "correct horse"), address="10.0.0.7").status_code == 200
-    memory.forget()
+    credential_cache.forget()
     assert ask(work, basic("ann", "correct horse"), address="10.0.0.8").status_code == 503
 
 
@@ -329,9 +329,9 @@ def test_guesses_cost_few_queries(frozen):
     assert len(queries_of(captured)) == 1
     with CaptureQueriesContext(connection) as captured:
         codes = [ask(work, f"Bearer jxc_{number}").status_code for number in range(50)]
-    assert codes.count(401) == len(queries_of(captured)) == strangers.GUESSES - 1
+    assert codes.count(401) == len(queries_of(captured)) == rejected_log.GUESSES - 1
     assert codes[-1] == 503
-    frozen.tick(memory.SECONDS)
+    frozen.tick(credential_cache.SECONDS)
     assert ask(work, "Bearer jxc_same").status_code == 401
 
 
@@ -347,27 +347,27 @@ def test_guesses_at_one_address_keep_nobody_out(frozen):
     assert ask(work, f"Bearer {secret}").status_code == 200
     for number in range(50):
         ask(work, f"Bearer jxc_{number}")
-    frozen.tick(memory.SECONDS)
+    frozen.tick(credential_cache.SECONDS)
     for number in range(50, 100):
         ask(work, f"Bearer jxc_{number}")
     assert ask(work, f"Bearer {secret}").status_code == 200  # it is verified anew
-    memory.forget()
+    credential_cache.forget()
     assert ask(work, f"Bearer {secret}").status_code == 503
     assert ask(work, f"Bearer {secret}", address="10.0.0.7").status_code == 200
 
 
 def test_what_was_refused_does_not_fill_the_memory(frozen, monkeypatch):
-    monkeypatch.setattr(memory, "_MOST", 10)
+    monkeypatch.setattr(credential_cache, "_MOST", 10)
     _row, secret = create_client("default", name="java")
     assert ask(work, f"Bearer {secret}").status_code == 200
     for number in range(50):
         ask(work, f"Bearer garbage{number}")
-    assert len(memory._refused) <= 10 and len(memory._clients) == 1
+    assert len(credential_cache._refused) <= 10 and len(credential_cache._clients) == 1
 
 
 def test_who_shows_nothing_is_not_remembered():
     assert ask(work).status_code == 401
-    assert not memory._refused
+    assert not credential_cache._refused
 
 
 def test_a_disabled_client_does_not_flood_the_log(frozen, caplog):
@@ -410,9 +410,9 @@ def test_a_user_sees_his_tenants_over_every_way(user, settings):
     user.last_name = "acme -"
     user.save()
 
-    @access.protected()
+    @auth.protected()
     def seen(request):
-        return HttpResponse(",".join(sorted(access.client_of(request).caller.tenants or ["all"])))
+        return HttpResponse(",".join(sorted(auth.client_of(request).caller.tenants or ["all"])))
 
     for _ in range(2):
         assert ask(seen, basic("ann", "correct horse")).content == b",acme"
@@ -420,14 +420,14 @@ def test_a_user_sees_his_tenants_over_every_way(user, settings):
     reading.user = user
     assert seen(reading).content == b",acme"
     # There is no request to ask about over gRPC, not even while he is remembered.
-    with pytest.raises(access.Unauthenticated):
-        access.authenticate(basic("ann", "correct horse"))
-    assert access.known(basic("ann", "correct horse")) is None
+    with pytest.raises(auth.Unauthenticated):
+        auth.authenticate(basic("ann", "correct horse"))
+    assert auth.known(basic("ann", "correct horse")) is None
 
 
 def test_a_client_that_is_forgotten_meanwhile_is_no_query_in_the_event_loop(monkeypatch):
     """Who was remembered when the request came is let in, also if that is over a moment later."""
-    client = access.Client(caller=access.ANYBODY.caller, permissions=frozenset({"work"}), key="client:1")
+    client = auth.Client(caller=auth.ANYBODY.caller, permissions=frozenset({"work"}), key="client:1")
     found = iter([client])
     monkeypatch.setattr(views, "known", lambda *given: next(found, None))
     monkeypatch.setattr(views, "authenticate", lambda *given, **more: pytest.fail("The database was asked."))
@@ -438,7 +438,7 @@ def test_a_client_that_is_forgotten_meanwhile_is_no_query_in_the_event_loop(monk
 @pytest.mark.databases("sqlite")
 def test_threads_with_one_password_count_as_one_try(alias, let_in, monkeypatch):
     ann = get_user_model()(pk=1, username="ann", is_superuser=True)
-    looked, all_have, calls, recall = [], threading.Event(), [], memory.recall
+    looked, all_have, calls, recall = [], threading.Event(), [], credential_cache.recall
 
     def recalled(key):
         found = recall(key)
@@ -452,7 +452,7 @@ def test_threads_with_one_password_count_as_one_try(alias, let_in, monkeypatch):
         passed(all_have)
         return ann
 
-    monkeypatch.setattr(memory, "recall", recalled)
+    monkeypatch.setattr(credential_cache, "recall", recalled)
     monkeypatch.setattr(users, "authenticate", slow)
     codes = together(alias, *[lambda: ask(work, basic("ann", "correct horse")).status_code] * 8)
     assert (codes, calls) == ([200] * 8, ["ann"])

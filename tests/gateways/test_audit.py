@@ -6,7 +6,7 @@ import json
 import pytest
 from django.test import AsyncClient
 
-from jobexec.gateways import access
+from jobexec.gateways import auth
 from jobexec.models import Batch, Incident
 from jobexec.operations.gateway_clients import create_client
 from tests.support.audit import audit_log
@@ -19,9 +19,9 @@ from .v2 import URLS, V2
 
 @pytest.fixture
 def secret(engine):
-    access.forget()
+    auth.forget()
     yield create_client(engine, name="ops", permissions=["work", "update", "resolve"])[1]
-    access.forget()
+    auth.forget()
 
 
 def said(entry):

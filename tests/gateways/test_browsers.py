@@ -6,7 +6,7 @@ import json
 import pytest
 from django.test import Client
 
-from jobexec.gateways import access
+from jobexec.gateways import auth
 from jobexec.models import ExternalWorkerJob
 from jobexec.operations.gateway_clients import create_client
 from tests.support.factories import make_external
@@ -23,7 +23,7 @@ def send(request, alias, settings):
     """A function that sends a request as a browser would, and returns its status and whether a job was given out."""
     settings.JOBEXEC = {"ENGINES": {alias: {}}, "GATEWAY_DATABASE": alias}
     settings.CSRF_TRUSTED_ORIGINS = ["https://*.shop.example"]
-    access.forget()
+    auth.forget()
     _row, secret = create_client(alias, name="java", permissions=["work"])
     path, body = request.param
     basic = "Basic " + base64.b64encode(f"java:{secret}".encode()).decode()
@@ -36,7 +36,7 @@ def send(request, alias, settings):
         return answer.status_code, taken
 
     yield call
-    access.forget()
+    auth.forget()
 
 
 @pytest.mark.parametrize(

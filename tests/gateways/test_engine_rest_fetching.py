@@ -11,8 +11,8 @@ from django.test import AsyncClient
 from django.test.utils import CaptureQueriesContext
 
 from jobexec.clock import FrozenClock
-from jobexec.gateways import hub
-from jobexec.gateways.hub import watch
+from jobexec.gateways import long_polling
+from jobexec.gateways.long_polling import watch
 from jobexec.models import ExternalWorkerJob
 from jobexec.operations import external
 from tests.gateways.engine_rest import URLS, EngineRest, error
@@ -134,7 +134,7 @@ def test_what_was_locked_is_given_back_if_a_later_topic_fails(alias, rest, monke
             raise RuntimeError("the database is away")
         return activate(using, fetch)
 
-    monkeypatch.setattr("jobexec.gateways.rest.engine_rest.fetching.activate_jobs", failing)
+    monkeypatch.setattr("jobexec.gateways.rest.camunda7.fetching.activate_jobs", failing)
     topics = [{"topicName": name, "lockDuration": 1000} for name in ("a", "b")]
     rest._client.raise_request_exception = False
     status, said = rest.post(FETCH, workerId="w", maxTasks=5, topics=topics)
@@ -252,7 +252,7 @@ def in_thread(function, *arguments, **options):
 
 
 async def waiting(alias, number=1):
-    while hub.of(alias).queue.count() < number:
+    while long_polling.of(alias).queue.count() < number:
         await asyncio.sleep(0.01)
 
 
@@ -279,7 +279,7 @@ def test_a_held_request_ends_with_nothing_after_its_time(alias, rest):
     start = time.monotonic()
     assert asyncio.run(asked("a", wait=200)) == (200, [])
     assert 0.2 <= time.monotonic() - start < 30
-    assert hub.of(alias).queue.count() == 0
+    assert long_polling.of(alias).queue.count() == 0
 
 
 @pytest.mark.transactional
@@ -313,4 +313,4 @@ def test_waiting_requests_hold_no_thread(alias, rest):
     names, answers = asyncio.run(story())
     assert len(names) < 30, names
     assert len({task["id"] for _, tasks in answers for task in tasks}) == 60, "each task once"
-    until(lambda: hub.of(alias).queue.count() == 0)
+    until(lambda: long_polling.of(alias).queue.count() == 0)

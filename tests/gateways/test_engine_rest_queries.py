@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from jobexec.clock import FrozenClock
-from jobexec.gateways.rest.engine_rest import retries
+from jobexec.gateways.rest.camunda7 import retries
 from jobexec.models import Batch, BatchState, DeadLetterJob, ExternalWorkerJob, Incident
 from jobexec.operations import suspend
 from jobexec.operations.gateway_clients import create_client

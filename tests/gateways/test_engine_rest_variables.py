@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from jobexec.gateways.rest.engine_rest.errors import EngineError
-from jobexec.gateways.rest.engine_rest.variables import file_of, to_json, to_typed, with_notes
+from jobexec.gateways.rest.camunda7.errors import EngineError
+from jobexec.gateways.rest.camunda7.variables import file_of, to_json, to_typed, with_notes
 
 DATE = "2015-10-06T16:34:42.000+0200"
 

@@ -12,8 +12,8 @@ from django.db import connections, transaction
 
 from jobexec import clock, external_job, external_jobs
 from jobexec.exceptions import InvalidSettings
-from jobexec.gateways import hub
-from jobexec.gateways.hub import ears, polling, watch
+from jobexec.gateways import long_polling
+from jobexec.gateways.long_polling import polling, wake_up_source, watch
 from jobexec.models import ExternalWorkerJob
 from jobexec.operations.external import fail_external_job
 from jobexec.operations.external.types import Fetch
@@ -39,7 +39,7 @@ class Polling(threading.Thread):
         self.start()
 
     def run(self):
-        self.jobs = asyncio.run(hub.poll(self.alias, self.asked, self.wait))
+        self.jobs = asyncio.run(long_polling.poll(self.alias, self.asked, self.wait))
 
     def result(self):
         self.join(TIMEOUT)
@@ -52,9 +52,9 @@ def waiting(alias, count=1):
 
     Nobody waits between entering the queue and the end of the look.
     """
-    ours = hub.of(alias)
+    ours = long_polling.of(alias)
     until(lambda: len(places := ours.queue._places()) == count and all(map(_waits, places)))
-    until(lambda: not ours.hands._line and ours.hands._idle == ours.hands._threads)
+    until(lambda: not ours.database_threads._line and ours.database_threads._idle == ours.database_threads._threads)
 
 
 def _waits(place):
@@ -69,7 +69,7 @@ def create(alias, type="pay", **options):
 
 def elsewhere(alias, action):
     """Do it in a way that nobody in this process is told of, as another process would."""
-    ours = hub.of(alias)
+    ours = long_polling.of(alias)
     wake_workers.remove_worker_listener(ours.notify)
     action()
 
@@ -131,7 +131,7 @@ def test_a_job_that_is_due_soon_reaches_who_waits(alias, monkeypatch):
     monkeypatch.setattr(watch, "PROBE", 3600.0)
     poll = Polling(alias)
     waiting(alias)
-    until(lambda: not hub.of(alias)._watch._stale)  # it has asked when the next job comes: there is none
+    until(lambda: not long_polling.of(alias)._watch._stale)  # it has asked when the next job comes: there is none
     jobs = []
     elsewhere(alias, lambda: jobs.append(external_job("pay", delay=0.3, using=alias)))
     assert [each.key for each in poll.result()] == [jobs[0].job_key]
@@ -150,8 +150,8 @@ def test_siblings_that_fill_a_page_keep_nobody_from_what_is_behind_them(alias, m
 
 def test_a_lost_notice_is_repaired_by_a_probe(alias, monkeypatch):
     monkeypatch.setattr(watch, "PROBE", 0.2)
-    monkeypatch.setattr(ears.NotificationEar, "ask", lambda self: self._listener._read())
-    monkeypatch.setattr(ears.CommitEar, "ask", lambda self: None)
+    monkeypatch.setattr(wake_up_source.NotificationEar, "ask", lambda self: self._listener._read())
+    monkeypatch.setattr(wake_up_source.CommitEar, "ask", lambda self: None)
     poll = Polling(alias)
     waiting(alias)
     jobs = []
@@ -163,15 +163,15 @@ def test_a_thread_waits_without_a_connection(alias):
     found, seen = [], []
 
     def poll():
-        look = hub.hub.ThreadPlace.wait
+        look = long_polling.hub.ThreadPlace.wait
 
         def wait(place, moment):
             seen.append([each.alias for each in connections.all(initialized_only=True) if each.connection is not None])
             return look(place, moment)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(hub.hub.ThreadPlace, "wait", wait)
-            found.extend(hub.poll_in_thread(alias, fetch(), LONG))
+            patch.setattr(long_polling.hub.ThreadPlace, "wait", wait)
+            found.extend(long_polling.poll_in_thread(alias, fetch(), LONG))
         connections.close_all()
 
     thread = threading.Thread(target=poll)
@@ -186,29 +186,31 @@ def test_a_thread_waits_without_a_connection(alias):
 
 def test_only_some_threads_wait(alias, settings):
     settings.JOBEXEC = {**settings.JOBEXEC, "GATEWAY_MAX_WAITERS_IN_THREADS": 0}
-    with pytest.raises(hub.TooManyWaiters):
-        hub.poll_in_thread(alias, fetch(), LONG)
-    assert hub.poll_in_thread(alias, fetch(), timedelta(0)) == []
+    with pytest.raises(long_polling.TooManyWaiters):
+        long_polling.poll_in_thread(alias, fetch(), LONG)
+    assert long_polling.poll_in_thread(alias, fetch(), timedelta(0)) == []
     create(alias)
-    assert len(hub.poll_in_thread(alias, fetch(), LONG)) == 1
+    assert len(long_polling.poll_in_thread(alias, fetch(), LONG)) == 1
 
 
 def test_one_client_does_not_take_the_places_of_all(alias, settings):
     settings.JOBEXEC = {**settings.JOBEXEC, "GATEWAY_MAX_WAITERS": 4}
 
     async def story():
-        greedy = [asyncio.create_task(hub.poll(alias, fetch(), LONG, client="greedy")) for _ in range(5)]
+        greedy = [asyncio.create_task(long_polling.poll(alias, fetch(), LONG, client="greedy")) for _ in range(5)]
         await asyncio.wait(greedy[3:])
         refused = [task.exception() for task in greedy if task.done()]
-        other = asyncio.create_task(hub.poll(alias, fetch(), LONG, client="other"))
+        other = asyncio.create_task(long_polling.poll(alias, fetch(), LONG, client="other"))
         await asyncio.to_thread(waiting, alias, 4)
-        assert await hub.poll(alias, fetch(), timedelta(0), client="greedy") == []  # who does not wait is served
+        assert (
+            await long_polling.poll(alias, fetch(), timedelta(0), client="greedy") == []
+        )  # who does not wait is served
         for task in (*greedy, other):
             task.cancel()
         await asyncio.gather(*greedy, other, return_exceptions=True)
         return refused
 
-    assert list(map(type, asyncio.run(story()))) == [hub.TooManyWaiters] * 2
+    assert list(map(type, asyncio.run(story()))) == [long_polling.TooManyWaiters] * 2
 
 
 def test_for_who_is_cancelled_while_jobs_are_looked_for_nothing_stays_locked(alias, monkeypatch):
@@ -226,7 +228,7 @@ def test_for_who_is_cancelled_while_jobs_are_looked_for_nothing_stays_locked(ali
     monkeypatch.setattr(polling, "activate_jobs", slow)
 
     async def story():
-        task = asyncio.create_task(hub.poll(alias, fetch(), LONG))
+        task = asyncio.create_task(long_polling.poll(alias, fetch(), LONG))
         await asyncio.to_thread(looked.wait, TIMEOUT)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -248,7 +250,7 @@ def test_nothing_is_locked_for_who_is_cancelled_before_the_commit(alias):
             go.wait(TIMEOUT)
             return True
 
-        task = asyncio.create_task(hub.poll(alias, fetch(is_alive=alive), LONG))
+        task = asyncio.create_task(long_polling.poll(alias, fetch(is_alive=alive), LONG))
         await asyncio.to_thread(asked.wait, TIMEOUT)
         task.cancel()
         go.set()
@@ -274,9 +276,9 @@ def test_what_was_locked_for_who_is_cancelled_others_look_for_again(alias):
         return list(table)
 
     async def story():
-        gone = asyncio.create_task(hub.search(alias, hub.Search(types=["pay"], look=slow), LONG))
+        gone = asyncio.create_task(long_polling.search(alias, long_polling.Search(types=["pay"], look=slow), LONG))
         await asyncio.to_thread(looked.wait, TIMEOUT)
-        other = asyncio.create_task(hub.search(alias, hub.Search(types=["pay"], look=quick), LONG))
+        other = asyncio.create_task(long_polling.search(alias, long_polling.Search(types=["pay"], look=quick), LONG))
         await asyncio.to_thread(until, lambda: others)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
@@ -291,9 +293,9 @@ def test_what_was_locked_for_who_is_cancelled_others_look_for_again(alias):
 
 def test_jobs_that_could_not_be_sent_are_given_back_also_in_an_overload(alias, monkeypatch):
     job = create(alias)
-    jobs = hub.poll_in_thread(alias, fetch(), timedelta(0))
-    monkeypatch.setattr("jobexec.gateways.hub.hands._LONGEST_LINE", 0)
-    hub.give_back(alias, jobs)
+    jobs = long_polling.poll_in_thread(alias, fetch(), timedelta(0))
+    monkeypatch.setattr("jobexec.runtime.database_threads._LONGEST_LINE", 0)
+    long_polling.give_back(alias, jobs)
     until(lambda: ExternalWorkerJob.objects.using(alias).get(pk=job.pk).lock_owner is None)
 
 
@@ -310,7 +312,7 @@ def test_who_gets_less_than_he_asked_for_since_that_was_too_much_wakes_others(al
 def test_closing_answers_all_who_wait(alias):
     polls = [Polling(alias) for _ in range(3)]
     waiting(alias, 3)
-    hub.close_all()
+    long_polling.close_all()
     assert [each.result() for each in polls] == [[], [], []]
     assert not threads(f"jobexec-hub-{alias}")
 
@@ -350,7 +352,7 @@ def test_an_outage_of_the_database_is_survived(alias, monkeypatch):
 def test_a_listener_that_is_cut_off_connects_again(alias):
     poll = Polling(alias)
     waiting(alias)
-    thread_of = hub.of(alias)._watch
+    thread_of = long_polling.of(alias)._watch
     until(lambda: thread_of._ear.listening)
     pid = thread_of._ear._listener._connection.info.backend_pid
     with connections[alias].cursor() as cursor:
@@ -366,14 +368,14 @@ def test_a_listener_that_is_cut_off_connects_again(alias):
 def test_who_waits_is_not_woken_twice_for_one_job(alias, monkeypatch):
     """What this process commits comes back as a notification; it is not told directly, too, while that is heard."""
     poll = Polling(alias)
-    ours = hub.of(alias)
+    ours = long_polling.of(alias)
     until(lambda: ours._watch is not None and ours._watch._probed_at > 0)
     waiting(alias)
     told = []
     monkeypatch.setattr(ours._watch, "_notice", told.append)
     ours.notify(alias, ["pay"])
     assert ["pay"] not in told
-    monkeypatch.setattr(ears.NotificationEar, "hears_this_process", False)
+    monkeypatch.setattr(wake_up_source.NotificationEar, "hears_this_process", False)
     ours.notify(alias, ["pay"])
     ours.notify("another", ["pay"])
     assert [types for types in told if types] == [["pay"]]
@@ -387,14 +389,14 @@ def test_who_waits_is_not_woken_twice_for_one_job(alias, monkeypatch):
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_has_no_hub_of_its_parent(alias):
     Polling(alias, wait=timedelta(seconds=0.01)).result()
-    ours = hub.of(alias)
+    ours = long_polling.of(alias)
     child = os.fork()
     if not child:
-        os._exit(0 if hub.of(alias) is not ours and not hub.of(alias).queue.types() else 1)
+        os._exit(0 if long_polling.of(alias) is not ours and not long_polling.of(alias).queue.types() else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.databases("sqlite")
 def test_the_hub_of_a_database_without_an_engine_is_refused(alias):
     with pytest.raises(InvalidSettings):
-        hub.of("nowhere")
+        long_polling.of("nowhere")

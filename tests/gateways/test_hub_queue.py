@@ -4,9 +4,9 @@ import asyncio
 import threading
 import time
 
-from jobexec.gateways.hub.async_places import AsyncPlace
-from jobexec.gateways.hub.hands import Hands, Overloaded
-from jobexec.gateways.hub.places import Queue, ThreadPlace
+from jobexec.gateways.long_polling.async_places import AsyncPlace
+from jobexec.gateways.long_polling.places import Queue, ThreadPlace
+from jobexec.runtime.database_threads import DatabaseThreads, Overloaded
 from tests.support.waiting import threads, until
 
 SOON, NOW = 30.0, 0.0
@@ -170,8 +170,8 @@ def test_a_loop_that_has_ended_is_passed_over():
 
 
 def test_hands_do_the_work_and_go(monkeypatch):
-    monkeypatch.setattr("jobexec.gateways.hub.hands._IDLE", 2 * SOON)
-    hands = Hands("jobexec-test-hands", most=2)
+    monkeypatch.setattr("jobexec.runtime.database_threads._IDLE", 2 * SOON)
+    hands = DatabaseThreads("jobexec-test-hands", most=2)
     both = threading.Barrier(2)
     futures = [hands.submit(lambda: both.wait(SOON)) for _ in range(2)]
     assert sorted(each.result(SOON) for each in futures) == [0, 1]
@@ -184,8 +184,8 @@ def test_hands_do_the_work_and_go(monkeypatch):
 
 def test_hands_that_are_woken_for_nothing_stay(monkeypatch):
     """A busy thread took the work; who ended now would have to connect again for the next piece."""
-    monkeypatch.setattr("jobexec.gateways.hub.hands._IDLE", 2 * SOON)
-    hands = Hands("jobexec-test-woken")
+    monkeypatch.setattr("jobexec.runtime.database_threads._IDLE", 2 * SOON)
+    hands = DatabaseThreads("jobexec-test-woken")
     hands.submit(int).result(SOON)
     until(lambda: hands._idle == 1)
     with hands._changed:
@@ -195,17 +195,17 @@ def test_hands_that_are_woken_for_nothing_stay(monkeypatch):
 
 
 def test_idle_hands_end(monkeypatch):
-    monkeypatch.setattr("jobexec.gateways.hub.hands._IDLE", 0.01)
-    hands = Hands("jobexec-test-idle")
+    monkeypatch.setattr("jobexec.runtime.database_threads._IDLE", 0.01)
+    hands = DatabaseThreads("jobexec-test-idle")
     assert hands.submit(lambda: 1).result(SOON) == 1
     until(lambda: not threads("jobexec-test-idle"))
     assert hands.submit(lambda: 2).result(SOON) == 2
 
 
 def test_more_than_can_be_done_in_time_is_refused(monkeypatch):
-    monkeypatch.setattr("jobexec.gateways.hub.hands._LONGEST_LINE", 1)
-    monkeypatch.setattr("jobexec.gateways.hub.hands._IDLE", 0.1)
-    hands = Hands("jobexec-test-overload", most=1)
+    monkeypatch.setattr("jobexec.runtime.database_threads._LONGEST_LINE", 1)
+    monkeypatch.setattr("jobexec.runtime.database_threads._IDLE", 0.1)
+    hands = DatabaseThreads("jobexec-test-overload", most=1)
     busy, go = threading.Event(), threading.Event()
 
     def work():

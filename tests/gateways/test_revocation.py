@@ -14,8 +14,8 @@ from django.db import connections
 from django.test import AsyncClient, Client
 
 from jobexec import external_job
-from jobexec.gateways import hub
-from jobexec.gateways.access import memory
+from jobexec.gateways import long_polling
+from jobexec.gateways.auth import credential_cache
 from jobexec.models import ExternalWorkerJob
 from jobexec.operations.gateway_clients import create_client, rotate_secret, set_client_enabled
 from tests.support.waiting import TIMEOUT, until
@@ -31,7 +31,7 @@ DOORS = {
         lambda answer: answer["jobs"],
     ),
     "engine-rest": (
-        "jobexec.gateways.rest.engine_rest.urls",
+        "jobexec.gateways.rest.camunda7.urls",
         "/external-task/fetchAndLock",
         {
             "workerId": "w",
@@ -51,7 +51,7 @@ def door(request, alias, settings, monkeypatch):
     keys = {"GATEWAY_DATABASE": alias, "GATEWAY_AUTH": "required", "GATEWAY_USERS": True}
     settings.JOBEXEC = {**settings.JOBEXEC, "ENGINES": {alias: {}}, **keys}
     settings.ROOT_URLCONF = urls
-    monkeypatch.setattr(memory, "SECONDS", 0.0)
+    monkeypatch.setattr(credential_cache, "SECONDS", 0.0)
     return path, json.dumps(body), jobs
 
 
@@ -88,7 +88,7 @@ class Asking(threading.Thread):
 
 
 def waits(alias):
-    until(lambda: hub.of(alias).queue.count() == 1)
+    until(lambda: long_polling.of(alias).queue.count() == 1)
 
 
 @pytest.mark.parametrize("server", [Client, AsyncClient], ids=["wsgi", "asgi"])
@@ -103,7 +103,7 @@ def test_who_waits_when_it_is_changed(alias, door, server, change):
         rotate_secret(alias, "java")
     else:
         type(row).objects.using(alias).update(tenants=["acme"])
-    hub.of(alias).queue.wake()  # word of a job
+    long_polling.of(alias).queue.wake()  # word of a job
     assert asking.ended() == []
     external_job("pay", using=alias)
     assert not ExternalWorkerJob.objects.using(alias).exclude(lock_owner=None).exists()
@@ -114,7 +114,7 @@ def test_who_waits_and_is_as_before(alias, door, server):
     _row, secret = create_client(alias, name="java")
     asking = Asking(door, server(), authorization=f"Bearer {secret}")
     waits(alias)
-    hub.of(alias).queue.wake()
+    long_polling.of(alias).queue.wake()
     external_job("pay", using=alias)
     assert len(asking.ended()) == 1
 
@@ -133,7 +133,7 @@ def test_a_user_who_is_logged_in(alias, door, settings, active):
     asking = Asking(door, client)
     waits(alias)
     get_user_model().objects.update(is_active=active)
-    hub.of(alias).queue.wake()
+    long_polling.of(alias).queue.wake()
     if active:
         external_job("pay", using=alias)
     assert len(asking.ended()) == int(active)

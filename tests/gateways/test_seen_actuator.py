@@ -11,11 +11,11 @@ from django.urls import include, path
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from jobexec.gateways import seen
+from jobexec.gateways import worker_registry
 from jobexec.gateways.actuator import answers, serve_metrics
 from jobexec.gateways.actuator.collector import GatewayCollector
-from jobexec.gateways.seen.workers import Registry
-from jobexec.gateways.seen.writing import Writing, gateway_name
+from jobexec.gateways.worker_registry.workers import Registry
+from jobexec.gateways.worker_registry.writing import Writing, gateway_name
 from jobexec.operations.gateway_clients import create_client
 from tests.support.waiting import TIMEOUT
 
@@ -27,9 +27,9 @@ pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db]
 
 @pytest.fixture(autouse=True)
 def nobody_yet():
-    seen.registry.clear()
+    worker_registry.registry.clear()
     yield
-    seen.registry.clear()
+    worker_registry.registry.clear()
 
 
 @pytest.fixture
@@ -86,7 +86,9 @@ def test_before_anybody_comes_there_are_zeros():
 
 
 def test_the_streams_of_this_gateway(client, open_gateway):
-    with seen.streaming("grpc", "shop", "w", "mail", timeout=timedelta(seconds=30), variables=["a"]) as stream:
+    with worker_registry.streaming(
+        "grpc", "shop", "w", "mail", timeout=timedelta(seconds=30), variables=["a"]
+    ) as stream:
         said = client.get("/actuator/jobstreams").json()
     metadata = {"worker": "w", "timeout": "PT30S", "fetchVariables": ["a"], "tenantIds": [], "tenantFilter": "PROVIDED"}
     assert said == {
@@ -104,9 +106,9 @@ def test_the_streams_of_this_gateway(client, open_gateway):
 def test_the_streams_of_other_gateways(client, open_gateway):
     other = Registry()
     names = ("grpc", "shop", "w", "mail")
-    with other.streaming(*names) as theirs, seen.streaming(*names) as ours:
+    with other.streaming(*names) as theirs, worker_registry.streaming(*names) as ours:
         Writing(other, "default", "elsewhere").write()
-        Writing(seen.registry, "default").write()  # what is ours is not told twice
+        Writing(worker_registry.registry, "default").write()  # what is ours is not told twice
         client_streams = client.get("/actuator/jobstreams/client").json()
         (remote,) = client.get("/actuator/jobstreams/remote").json()
     assert sorted(each["id"] for each in client_streams) == sorted([ours.id, theirs.id])
@@ -158,7 +160,7 @@ def test_a_client_that_may_search(client):
 
 def test_prometheus_has_a_token(client, settings):
     settings.JOBEXEC = {**settings.JOBEXEC, "METRICS_TOKEN": TOKEN}
-    seen.finished("completed", "mail")
+    worker_registry.finished("completed", "mail")
     response = client.get("/actuator/prometheus", headers={"Authorization": f"Bearer {TOKEN}"})
     assert samples_of(response.content.decode())["zeebe_job_events_total", "completed", "mail"] == 1
     assert client.get("/actuator/prometheus", headers={"Authorization": f"Bearer {TOKEN}x"}).status_code == 401
@@ -201,7 +203,7 @@ class TestPort:
         assert server.stop()
 
     def test_metrics(self, ask):
-        seen.pushed(2)
+        worker_registry.pushed(2)
         for page in ("/metrics", "/actuator/prometheus"):
             status, text = ask(page)
             assert (status, samples_of(text)["zeebe_gateway_job_stream_push_total", "success"]) == (200, 2)

@@ -7,8 +7,8 @@ import pytest
 from jobexec import external_job
 from jobexec.exceptions import DoNotRetry
 from jobexec.executor.execute_now import execute_now
-from jobexec.gateways.seen.events import Events
-from jobexec.gateways.seen.workers import Registry
+from jobexec.gateways.worker_registry.events import Events
+from jobexec.gateways.worker_registry.workers import Registry
 from jobexec.handlers import registry
 from jobexec.handlers.decorator import job
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Job

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from jobexec.clock import FrozenClock
-from jobexec.gateways.seen import workers as workers_module
-from jobexec.gateways.seen.counts import OTHERS, Counts
-from jobexec.gateways.seen.workers import Registry
+from jobexec.gateways.worker_registry import workers as workers_module
+from jobexec.gateways.worker_registry.counts import OTHERS, Counts
+from jobexec.gateways.worker_registry.workers import Registry
 
 ME = ("grpc", "shop", "worker-1", "payment")
 
@@ -93,7 +93,7 @@ def test_pushes(seen):
 
 
 def test_labels_do_not_grow_without_end(monkeypatch):
-    monkeypatch.setattr("jobexec.gateways.seen.counts.MOST_LABELS", 2)
+    monkeypatch.setattr("jobexec.gateways.worker_registry.counts.MOST_LABELS", 2)
     counts = Counts()
     for number in range(5):
         counts.event("completed", f"type {number}", 1)
@@ -117,7 +117,7 @@ def test_workers_are_not_remembered_without_end(seen, monkeypatch):
 
 def test_long_names_forget_nobody(seen, monkeypatch):
     """A name that is cut is not found as it came, and is no new one for that."""
-    monkeypatch.setattr("jobexec.gateways.seen.workers.MOST_WORKERS", 2)
+    monkeypatch.setattr("jobexec.gateways.worker_registry.workers.MOST_WORKERS", 2)
     for _ in range(3):
         seen.polled("rest", "", "w" * 300, "pay")
         seen.polled(*ME)

@@ -9,9 +9,9 @@ from django.test.utils import CaptureQueriesContext
 
 from jobexec import signals
 from jobexec.clock import FrozenClock
-from jobexec.gateways.seen import writing as writing_module
-from jobexec.gateways.seen.workers import Registry
-from jobexec.gateways.seen.writing import Writing
+from jobexec.gateways.worker_registry import writing as writing_module
+from jobexec.gateways.worker_registry.workers import Registry
+from jobexec.gateways.worker_registry.writing import Writing
 from jobexec.models import ExternalWorker
 from jobexec.operations.notify import external_observers
 from jobexec.operations.reports import worker_table

@@ -2,9 +2,9 @@
 
 import pytest
 
-from jobexec.gateways.rest.v2.body import Body
-from jobexec.gateways.rest.v2.filters import TEXT, Member, filter_of
-from jobexec.gateways.rest.v2.problems import Refused
+from jobexec.gateways.rest.camunda8.body import Body
+from jobexec.gateways.rest.camunda8.filters import TEXT, Member, filter_of
+from jobexec.gateways.rest.camunda8.problems import Refused
 
 
 def finds(pattern, text):

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jobexec import clock, external_job
-from jobexec.gateways.rest.v2 import openapi, schemas, searches
-from jobexec.gateways.rest.v2.urls import urlpatterns
+from jobexec.gateways.rest.camunda8 import openapi, schemas, searches
+from jobexec.gateways.rest.camunda8.urls import urlpatterns
 from jobexec.operations.external import complete_external_job, fail_external_job, search, throw_external_error
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -6,7 +6,7 @@ import pytest
 from django.db import connections
 
 from jobexec import external_job
-from jobexec.gateways import hub
+from jobexec.gateways import long_polling
 from jobexec.operations.gateway_clients import create_client
 from tests.gateways.v2 import V2
 from tests.support.waiting import TIMEOUT, until
@@ -38,7 +38,7 @@ class Asking(threading.Thread):
 
 def test_a_held_request_is_woken(alias, v2):
     asking = Asking()
-    until(lambda: hub.of(alias).queue.count() == 1)
+    until(lambda: long_polling.of(alias).queue.count() == 1)
     job = external_job("pay", using=alias)
     assert [each["jobKey"] for each in asking.answer()] == [str(job.job_key)]
 
@@ -46,11 +46,11 @@ def test_a_held_request_is_woken(alias, v2):
 def test_one_more_than_may_wait_is_refused_at_once(alias, v2, settings):
     settings.JOBEXEC = {**settings.JOBEXEC, "GATEWAY_MAX_WAITERS_IN_THREADS": 1}
     asking = Asking()
-    until(lambda: hub.of(alias).queue.count() == 1)
+    until(lambda: long_polling.of(alias).queue.count() == 1)
     v2.activate(requestTimeout=MINUTES)
     v2.refused(503, "RESOURCE_EXHAUSTED")
     assert v2.activate(requestTimeout=-1) == []  # who does not wait is served
-    hub.close_all()
+    long_polling.close_all()
     assert asking.answer() == []
 
 
@@ -58,20 +58,20 @@ def test_one_client_does_not_take_the_places_of_all(alias, v2, settings):
     settings.JOBEXEC = {**settings.JOBEXEC, "GATEWAY_MAX_WAITERS_IN_THREADS": 2, "GATEWAY_AUTH": "required"}
     greedy, other = (f"Bearer {create_client(alias, name=name)[1]}" for name in ("greedy", "other"))
     asking = [Asking(greedy)]
-    until(lambda: hub.of(alias).queue.count() == 1)
+    until(lambda: long_polling.of(alias).queue.count() == 1)
     more = V2(greedy)
     more.activate(requestTimeout=MINUTES)
     more.refused(503, "RESOURCE_EXHAUSTED")
     asking.append(Asking(other))
-    until(lambda: hub.of(alias).queue.count() == 2)
-    hub.close_all()
+    until(lambda: long_polling.of(alias).queue.count() == 2)
+    long_polling.close_all()
     assert [each.answer() for each in asking] == [[], []]
 
 
 def test_closing_ends_the_wait(alias, v2):
     asking = Asking()
-    until(lambda: hub.of(alias).queue.count() == 1)
-    hub.close_all()
+    until(lambda: long_polling.of(alias).queue.count() == 1)
+    long_polling.close_all()
     assert asking.answer() == []
 
 

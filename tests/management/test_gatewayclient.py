@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from jobexec import clock
-from jobexec.gateways import access
+from jobexec.gateways import auth
 from jobexec.models import GatewayClient
 from tests.support.audit import audit_log
 
@@ -17,9 +17,9 @@ from tests.support.audit import audit_log
 def gateway(request, settings, frozen):
     alias = request.getfixturevalue("alias")
     settings.JOBEXEC = {"ENGINES": {alias: {}}, "GATEWAY_DATABASE": alias}
-    access.forget()
+    auth.forget()
     yield
-    access.forget()
+    auth.forget()
 
 
 def run(*args):
@@ -34,7 +34,7 @@ def clients(alias):
 
 def test_one_is_made_and_may_do_what_was_said(alias):
     secret = run("add", "java", "--type", "pay", "--type", "mail.*", "--tenant", "<default>").splitlines()[-1]
-    client = access.authenticate(f"Bearer {secret}")
+    client = auth.authenticate(f"Bearer {secret}")
     assert client.caller.types == {"pay", "mail.*"} and client.caller.tenants == {""}
     assert (client.may("work"), client.may("search")) == (True, False)
     row = clients(alias).get()
@@ -49,19 +49,19 @@ def test_all_options(alias):
     row = clients(alias).get()
     assert (row.permissions, row.max_requests_per_second, row.enabled) == (["search", "resolve"], 0, False)
     assert row.expiration_time == clock.now() + timedelta(days=90)
-    with pytest.raises(access.Unauthenticated):
-        access.authenticate(f"Bearer {told['secret']}")
+    with pytest.raises(auth.Unauthenticated):
+        auth.authenticate(f"Bearer {told['secret']}")
     run("enable", "ops")
-    access.forget()  # gateways do so within seconds
-    assert access.authenticate(f"Bearer {told['secret']}").name == "ops"
+    auth.forget()  # gateways do so within seconds
+    assert auth.authenticate(f"Bearer {told['secret']}").name == "ops"
 
 
 def test_a_new_secret_ends_the_old_one(alias):
     old = json.loads(run("add", "java", "--json"))["secret"]
     new = run("rotate", "java").splitlines()[-1]
-    assert access.authenticate(f"Bearer {new}").name == "java"
-    with pytest.raises(access.Unauthenticated):
-        access.authenticate(f"Bearer {old}")
+    assert auth.authenticate(f"Bearer {new}").name == "java"
+    with pytest.raises(auth.Unauthenticated):
+        auth.authenticate(f"Bearer {old}")
 
 
 def test_disabled_and_deleted(alias):
@@ -127,14 +127,14 @@ def test_the_audit_log_has_all_but_the_secret(alias, monkeypatch):
 def test_the_old_secret_stays_good_for_a_while(alias):
     old = json.loads(run("add", "java", "--json"))["secret"]
     run("rotate", "java", "--old-until", "+7d")
-    assert access.authenticate(f"Bearer {old}").name == "java"
+    assert auth.authenticate(f"Bearer {old}").name == "java"
     (told,) = [json.loads(line) for line in run("list", "--json").splitlines()]
     assert (told["old_secret"], told["expires_soon"]) == (True, True) and told["old_secret_until"]
     assert "expires soon" in run("list")
     assert run("retire", "java") == "java has one secret now.\n"
-    access.forget()
-    with pytest.raises(access.Unauthenticated):
-        access.authenticate(f"Bearer {old}")
+    auth.forget()
+    with pytest.raises(auth.Unauthenticated):
+        auth.authenticate(f"Bearer {old}")
     run("rotate", "java", "--keep-old")
     assert "until it is retired" in run("list") and "expires soon" not in run("list")
 

@@ -64,8 +64,8 @@ WAITED_FOR = {
         "jobexec.models.*Archive*",
     ),
     "job endpoints": (
-        "jobexec.gateways.rest.engine_rest.job",
-        "jobexec.gateways.rest.engine_rest.jobs",
+        "jobexec.gateways.rest.camunda7.job",
+        "jobexec.gateways.rest.camunda7.jobs",
         "jobexec.gateways.rest.flowable*",
         "jobexec.gateways.rest.management*",
     ),

@@ -224,7 +224,7 @@ _WATCHED = (
     ),
     Watched("OpenTelemetry's context", _otel, lambda before: _module("opentelemetry.context").attach(before)),
     _value("jobexec.clock", "_frozen"),
-    _value("jobexec.gateways.seen.writing", "_writing"),
+    _value("jobexec.gateways.worker_registry.writing", "_writing"),
     _table("jobexec.handlers.registry", "_resolvers"),
     _table("jobexec.operations.notify.wake", "_listeners"),
     _table("jobexec.operations.notify.wake_workers", "_listeners"),
@@ -362,13 +362,13 @@ def _forget() -> Iterator[str]:
         keys.forget_keys()
     connections._thread.connections = None
     _forget_figures()
-    if access := _module("jobexec.gateways.access"):
+    if access := _module("jobexec.gateways.auth"):
         _forget_clients(access)
-    if writing := _module("jobexec.gateways.seen.writing"):
+    if writing := _module("jobexec.gateways.worker_registry.writing"):
         writing.registry.clear()
     if publisher := _module("jobexec.broker.publisher"):
         publisher._publishers.clear()
-    if (hub := _module("jobexec.gateways.hub.hub")) and hub._hubs:
+    if (hub := _module("jobexec.gateways.long_polling.hub")) and hub._hubs:
         yield from [f"the hub of {name}, which still watches" for name, each in hub._hubs.items() if each._watch]
         hub.close_all()
 
@@ -382,10 +382,10 @@ def _forget_figures() -> None:
 
 def _forget_clients(access: Any) -> None:
     access.forget()
-    _module("jobexec.gateways.access.limits").buckets.clear()
-    _module("jobexec.gateways.access.users")._tries.clear()
-    _module("jobexec.gateways.access.notice")._announced = False
-    strangers = _module("jobexec.gateways.access.strangers")
+    _module("jobexec.gateways.auth.limits").buckets.clear()
+    _module("jobexec.gateways.auth.users")._tries.clear()
+    _module("jobexec.gateways.auth.startup_notice")._announced = False
+    strangers = _module("jobexec.gateways.auth.rejected_log")
     strangers._guesses.clear()
     strangers.refused_client.__init__()
     access.turned_away.__init__()

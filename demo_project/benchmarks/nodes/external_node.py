@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings as django_settings
 from django.core.asgi import get_asgi_application
 
-from jobexec.gateways import hub, seen
+from jobexec.gateways import long_polling, worker_registry
 from jobexec.runtime.threads import spawn
 
 from ..measure import BenchError
@@ -79,8 +79,8 @@ def _grpc(order: dict[str, Any]) -> Iterator[int]:
 
 def _leave() -> None:
     """What a gateway does last."""
-    seen.stop()
-    hub.close_all()
+    worker_registry.stop()
+    long_polling.close_all()
 
 
 _SERVERS: dict[str, Callable[[dict[str, Any]], Any]] = {"rest": _rest, "grpc": _grpc}

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import DatabaseError, InterfaceError, connections
 
-from jobexec.gateways.seen.writing import database
+from jobexec.gateways.worker_registry.writing import database
 
 from .streams import client_streams, open_streams, remote_streams
 

@@ -14,9 +14,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from jobexec.gateways.seen import Registry, registry
-from jobexec.gateways.seen.counts import Counts
-from jobexec.gateways.seen.workers import Sight
+from jobexec.gateways.worker_registry import Registry, registry
+from jobexec.gateways.worker_registry.counts import Counts
+from jobexec.gateways.worker_registry.workers import Sight
 
 
 class GatewayCollector(Collector):

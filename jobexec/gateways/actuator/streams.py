@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from jobexec.gateways import seen
-from jobexec.gateways.seen.writing import database, gateway_name
+from jobexec.gateways import worker_registry
+from jobexec.gateways.worker_registry.writing import database, gateway_name
 from jobexec.models import ExternalWorker
 from jobexec.operations.reports.worker_table import PRESENT_FOR
 from jobexec.operations.sql.server_time import time_of
@@ -36,7 +36,7 @@ def open_streams(using: str | None = None) -> list[OpenStream]:
 
 
 def _of_this_process(gateway: str) -> Iterator[OpenStream]:
-    for sight in seen.registry.sights():
+    for sight in worker_registry.registry.sights():
         for stream in sight.streams.values():
             yield _stream(sight.key.type, sight.key.worker, gateway, stream.as_dict())
 

@@ -11,7 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from jobexec.conf import get_settings
-from jobexec.gateways.access import REPORTS, client_of, protected
+from jobexec.gateways.auth import REPORTS, client_of, protected
 
 from . import answers
 from .answers import Answer

@@ -7,7 +7,7 @@ Read ``gateway.proto`` first: it is the interface. Then from the outside in:
 ``service``          the calls of the interface, and what each asks of its client
 ``polls``, ``feeds`` what ActivateJobs and StreamActivatedJobs do until there is a job
 ``commands``         what workers say about a job
-``bench``            threads in which the database is asked, who is asking, giving back
+``call_context``            threads in which the database is asked, who is asking, giving back
 ``requests``         from messages to values, ``messages`` from values to messages
 ``codes``            which error is which status
 ===================  ======================================================================

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from django.db import connections
 
 import jobexec
-from jobexec.gateways import access
+from jobexec.gateways import auth
 
 from .gateway import GrpcGateway
 from .options import Options
@@ -23,7 +23,7 @@ def banner(gateway: GrpcGateway) -> Iterator[str]:
     yield f"jobexec {jobexec.__version__}, gateway for workers over gRPC, process {os.getpid()}"
     yield f"  address:  {options.address}:{gateway.port}, {options.security}"
     yield f"  database: {options.using} ({database}), {options.threads} threads to fetch and as many to finish"
-    yield f"  {access.announce()}"
+    yield f"  {auth.announce()}"
     if in_the_open(options):
         yield "  Without TLS everybody on the way can read the secrets of clients and the variables of jobs."
     yield f"  At most {options.max_streams} calls wait for jobs. Ctrl-C drains and ends, twice leaves at once."

@@ -22,7 +22,7 @@ from jobexec.exceptions import (
     Unauthenticated,
     WrongWorker,
 )
-from jobexec.gateways.hub import Overloaded
+from jobexec.gateways.long_polling import Overloaded
 from jobexec.operations.sql.errors import is_database_error, one_line
 
 logger = logging.getLogger("jobexec.gateway")

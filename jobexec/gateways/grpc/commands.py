@@ -6,32 +6,32 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote
 
-from jobexec.gateways import access
+from jobexec.gateways import auth
 from jobexec.operations import external
 from jobexec.operations.audit import Operator, acting
 
 from . import gateway_pb2 as pb
-from .bench import Bench
+from .call_context import CallContext
 from .codes import BadRequest
 from .requests import lease, milliseconds, variables
 
 
-def operator(client: access.Client, context: Any) -> Operator:
+def operator(client: auth.Client, context: Any) -> Operator:
     """The client of a call as the audit log names it."""
     _protocol, _colon, address = unquote(context.peer()).partition(":")  # as ipv4:192.0.2.1:50000
-    return access.operator_of(client, "gRPC", address.rpartition(":")[0].strip("[]"))
+    return auth.operator_of(client, "gRPC", address.rpartition(":")[0].strip("[]"))
 
 
 class Commands:
     """Each method answers one call of a client that may make it."""
 
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
+    def __init__(self, call_context: CallContext) -> None:
+        self.call_context = call_context
 
     async def complete(
-        self, request: pb.CompleteJobRequest, context: Any, client: access.Client
+        self, request: pb.CompleteJobRequest, context: Any, client: auth.Client
     ) -> pb.CompleteJobResponse:
-        await self.bench.finish(
+        await self.call_context.finish(
             external.complete_external_job,
             request.jobKey,
             variables(request.variables),
@@ -40,9 +40,9 @@ class Commands:
         )
         return pb.CompleteJobResponse()
 
-    async def fail(self, request: pb.FailJobRequest, context: Any, client: access.Client) -> pb.FailJobResponse:
+    async def fail(self, request: pb.FailJobRequest, context: Any, client: auth.Client) -> pb.FailJobResponse:
         """The variables belong to the job from now on, and not to what comes after it. Below 0 retries are none."""
-        await self.bench.finish(
+        await self.call_context.finish(
             external.fail_external_job,
             request.jobKey,
             retries=max(0, request.retries),
@@ -55,9 +55,9 @@ class Commands:
         return pb.FailJobResponse()
 
     async def throw_error(
-        self, request: pb.ThrowErrorRequest, context: Any, client: access.Client
+        self, request: pb.ThrowErrorRequest, context: Any, client: auth.Client
     ) -> pb.ThrowErrorResponse:
-        await self.bench.finish(
+        await self.call_context.finish(
             external.throw_external_error,
             request.jobKey,
             code=request.errorCode,
@@ -69,51 +69,53 @@ class Commands:
         return pb.ThrowErrorResponse()
 
     async def update_timeout(
-        self, request: pb.UpdateJobTimeoutRequest, context: Any, client: access.Client
+        self, request: pb.UpdateJobTimeoutRequest, context: Any, client: auth.Client
     ) -> pb.UpdateJobTimeoutResponse:
         """A worker may do that for the job in its hands."""
         timeout: timedelta = milliseconds(request.timeout, "timeout", least=1)
-        await self.bench.finish(
+        await self.call_context.finish(
             external.extend_external_deadline, request.jobKey, timeout, lease=lease(request), caller=client.caller
         )
         return pb.UpdateJobTimeoutResponse()
 
     async def update_retries(
-        self, request: pb.UpdateJobRetriesRequest, context: Any, client: access.Client
+        self, request: pb.UpdateJobRetriesRequest, context: Any, client: auth.Client
     ) -> pb.UpdateJobRetriesResponse:
         if request.retries < 1:
             raise BadRequest(f"retries: expected at least 1, got {request.retries}.")
         with acting(operator(client, context)):
-            await self.bench.finish(
+            await self.call_context.finish(
                 external.set_external_retries,
                 request.jobKey,
                 request.retries,
                 lease=lease(request),
                 caller=client.caller,
             )
-        access.audit(client, "UpdateJobRetries", request.jobKey)
+        auth.audit(client, "UpdateJobRetries", request.jobKey)
         return pb.UpdateJobRetriesResponse()
 
     async def update_priority(
-        self, request: pb.UpdateJobPriorityRequest, context: Any, client: access.Client
+        self, request: pb.UpdateJobPriorityRequest, context: Any, client: auth.Client
     ) -> pb.UpdateJobPriorityResponse:
         if not request.HasField("priority"):
             raise BadRequest("priority: expected a number, got nothing.")
         with acting(operator(client, context)):
-            await self.bench.finish(
+            await self.call_context.finish(
                 external.set_external_priority,
                 request.jobKey,
                 request.priority,
                 lease=lease(request),
                 caller=client.caller,
             )
-        access.audit(client, "UpdateJobPriority", request.jobKey)
+        auth.audit(client, "UpdateJobPriority", request.jobKey)
         return pb.UpdateJobPriorityResponse()
 
     async def resolve_incident(
-        self, request: pb.ResolveIncidentRequest, context: Any, client: access.Client
+        self, request: pb.ResolveIncidentRequest, context: Any, client: auth.Client
     ) -> pb.ResolveIncidentResponse:
         with acting(operator(client, context)):
-            await self.bench.finish(external.resolve_external_incident, request.incidentKey, caller=client.caller)
-        access.audit(client, "ResolveIncident", request.incidentKey)
+            await self.call_context.finish(
+                external.resolve_external_incident, request.incidentKey, caller=client.caller
+            )
+        auth.audit(client, "ResolveIncident", request.incidentKey)
         return pb.ResolveIncidentResponse()

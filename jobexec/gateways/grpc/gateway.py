@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 from jobexec.exceptions import JobExecError
 
 from . import gateway_pb2 as pb
-from .bench import Bench
+from .call_context import CallContext
 from .open_services import OpenServices
 from .options import Options
 from .service import INTERFACE, Service
@@ -44,7 +44,7 @@ class GrpcGateway:
         self._started = threading.Event()
         self._error: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._bench: Bench | None = None
+        self._call_context: CallContext | None = None
         self.service: Service | None = None
 
     def start(self) -> None:
@@ -68,10 +68,10 @@ class GrpcGateway:
 
     def stop(self) -> None:
         """Take no more calls, end streams and polls with OK, let the others end, at most for the grace period."""
-        loop, bench = self._loop, self._bench
-        if loop is not None and bench is not None:
+        loop, call_context = self._loop, self._call_context
+        if loop is not None and call_context is not None:
             try:
-                loop.call_soon_threadsafe(bench.stopping.set)
+                loop.call_soon_threadsafe(call_context.stopping.set)
             except RuntimeError:
                 logger.debug("The gateway has ended already")
         if self._thread.ident is not None:
@@ -89,10 +89,10 @@ class GrpcGateway:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        bench = self._bench = Bench(self.options.using, self.options.threads)
+        call_context = self._call_context = CallContext(self.options.using, self.options.threads)
         server = aio.server(options=self.options.of_channels())
         checks = health.aio.HealthServicer()  # type: ignore[attr-defined,unused-ignore]
-        service = self.service = Service(bench, self.options.max_streams, self.options.address)
+        service = self.service = Service(call_context, self.options.max_streams, self.options.address)
         ours = grpc.method_handlers_generic_handler(SERVICE, service.handlers())
         server.add_generic_rpc_handlers((ours,))
         for_all = self._for_all = OpenServices(server)
@@ -105,10 +105,10 @@ class GrpcGateway:
         await server.start()
         await _say(checks, health_pb2.HealthCheckResponse.SERVING)
         self._started.set()
-        await bench.stopping.wait()
+        await call_context.stopping.wait()
         await checks.enter_graceful_shutdown()
         await self._end(server, service)
-        await bench.all_given_back()
+        await call_context.all_given_back()
 
     async def _end(self, server: Any, service: Service) -> None:
         """New calls are refused from now on. Those who watch the health of the gateway are not waited for."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from google.protobuf.message import DecodeError
 from grpc import aio
 
-from jobexec.gateways import wire
+from jobexec.gateways import zeebe_format
 from jobexec.operations.external.types import ActivatedJob
 
 from . import gateway_pb2 as pb
@@ -57,18 +57,18 @@ def parcel(job: ActivatedJob) -> Parcel:
         pb.ActivatedJob(
             key=job.key,
             type=job.type,
-            processInstanceKey=wire.key(job.process_instance_id),
-            bpmnProcessId=wire.process_definition_id(job.process_definition_key),
-            processDefinitionVersion=wire.PROCESS_DEFINITION_VERSION,
-            processDefinitionKey=wire.key(job.process_definition_id),
-            elementId=wire.element_id(job.element_id, job.type),
-            elementInstanceKey=wire.key(job.execution_id),
+            processInstanceKey=zeebe_format.key(job.process_instance_id),
+            bpmnProcessId=zeebe_format.process_definition_id(job.process_definition_key),
+            processDefinitionVersion=zeebe_format.PROCESS_DEFINITION_VERSION,
+            processDefinitionKey=zeebe_format.key(job.process_definition_id),
+            elementId=zeebe_format.element_id(job.element_id, job.type),
+            elementInstanceKey=zeebe_format.key(job.execution_id),
             customHeaders=json_text(job.headers),
             worker=job.worker,
             retries=job.retries,
-            deadline=wire.milliseconds(job.deadline),
+            deadline=zeebe_format.milliseconds(job.deadline),
             variables=json_text(job.variables),
-            tenantId=wire.tenant(job.tenant_id),
+            tenantId=zeebe_format.tenant(job.tenant_id),
             kind=pb.ActivatedJob.BPMN_ELEMENT,
             listenerEventType=pb.ActivatedJob.UNSPECIFIED,  # not the zero value, which means an event
             tags=job.tags,

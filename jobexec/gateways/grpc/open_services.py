@@ -11,8 +11,8 @@ import grpc
 from grpc import aio
 
 from jobexec.exceptions import JobExecError
-from jobexec.gateways.access import address_of
-from jobexec.gateways.hub import Overloaded, Shares
+from jobexec.gateways.auth import address_of
+from jobexec.gateways.long_polling import Overloaded, Shares
 
 from .codes import status_of
 from .messages import NOTHING, parsing

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from jobexec.conf import get_settings
-from jobexec.gateways import access, hub, seen
+from jobexec.gateways import auth, long_polling, worker_registry
 from jobexec.operations.external.types import Fetch
 from jobexec.operations.sql.errors import is_database_error
 
 from . import gateway_pb2 as pb
-from .bench import PROTOCOL, Bench, write
+from .call_context import PROTOCOL, CallContext, write
 from .messages import Parcel, split
 from .requests import fetch_of_poll
 
@@ -26,10 +26,10 @@ _PAUSE = 1.0  # seconds between two tries while the database is away
 class Polls:
     """Answers as soon as there is a job, at the latest when the client's time is over: with nothing, and OK."""
 
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
+    def __init__(self, call_context: CallContext) -> None:
+        self.call_context = call_context
 
-    async def activate(self, request: pb.ActivateJobsRequest, context: Any, client: access.Client) -> None:
+    async def activate(self, request: pb.ActivateJobsRequest, context: Any, client: auth.Client) -> None:
         """One call from its beginning to its end."""
         poll = Poll(fetch_of_poll(request, client.caller), client, _seconds(request, context))
         try:
@@ -42,23 +42,25 @@ class Polls:
                 await write(context, pb.ActivateJobsResponse(jobs=[each.message for each in part]))
                 del left[: len(part)]
         finally:
-            self.bench.give_back(left)
+            self.call_context.give_back(left)
 
     async def _parcels(self, poll: Poll, context: Any) -> Sequence[Parcel]:
         names = PROTOCOL, poll.client.name, poll.fetch.worker, poll.fetch.type, sorted(poll.fetch.tenants or ())
-        seen.polled(*names)
+        worker_registry.polled(*names)
         if poll.seconds <= 0:
-            return await self.bench.fetch(poll.fetch, poll.client)
-        place = self.bench.hub.waiting([poll.fetch.type], kind=hub.kind_of(poll.fetch), alive=lambda: poll.here)
-        with seen.waiting(*names), place:
+            return await self.call_context.fetch(poll.fetch, poll.client)
+        place = self.call_context.hub.waiting(
+            [poll.fetch.type], kind=long_polling.kind_of(poll.fetch), alive=lambda: poll.here
+        )
+        with worker_registry.waiting(*names), place:
             while True:
                 parcels = await self._look(poll)
                 if parcels and len(parcels) == poll.fetch.max_jobs:
                     place.pass_on()
-                if parcels or poll.over or self.bench.stopping.is_set():
+                if parcels or poll.over or self.call_context.stopping.is_set():
                     return parcels
-                await self.bench.unless_stopping(place.wait(poll.until))
-                if not await self.bench.lets_in(context, poll.client):
+                await self.call_context.unless_stopping(place.wait(poll.until))
+                if not await self.call_context.lets_in(context, poll.client):
                     place.pass_on()  # what it has heard is for others
                     return []
 
@@ -66,17 +68,17 @@ class Polls:
         """One fetch; while the database is away, as many as the time allows."""
         while True:
             try:
-                return await self.bench.fetch(poll.fetch, poll.client)
+                return await self.call_context.fetch(poll.fetch, poll.client)
             except Exception as error:
-                if not is_database_error(error) or poll.left <= _PAUSE or self.bench.stopping.is_set():
+                if not is_database_error(error) or poll.left <= _PAUSE or self.call_context.stopping.is_set():
                     raise
-            await self.bench.unless_stopping(asyncio.sleep(_PAUSE))
+            await self.call_context.unless_stopping(asyncio.sleep(_PAUSE))
 
 
 class Poll:
     """A call that waits. ``here``: the client has not gone, as far as we know."""
 
-    def __init__(self, fetch: Fetch, client: access.Client, seconds: float) -> None:
+    def __init__(self, fetch: Fetch, client: auth.Client, seconds: float) -> None:
         self.client, self.seconds = client, seconds
         self.here = True
         self.until = time.monotonic() + seconds

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from jobexec.exceptions import NotAllowed
-from jobexec.gateways import wire
+from jobexec.gateways import zeebe_format
 from jobexec.gateways.asks import MOST_VALUES
 from jobexec.operations.external.types import Caller, Fetch
 
@@ -60,12 +60,14 @@ def _fetch(
 
 def tenants(ids: Iterable[str], caller: Caller) -> frozenset[str] | None:
     """The tenants whose jobs are wanted; None for all that the caller may see."""
-    wanted = frozenset(wire.tenant_id(each) for each in ids)
+    wanted = frozenset(zeebe_format.tenant_id(each) for each in ids)
     for tenant in wanted:
         if len(tenant) > _MOST_TENANT:
             raise BadRequest(f"tenantIds: expected at most {_MOST_TENANT} characters, got {len(tenant)}.")
         if not caller.may_see(tenant):
-            raise NotAllowed(f"The client {caller.name!r} may not fetch jobs of tenant {wire.tenant(tenant)!r}.")
+            raise NotAllowed(
+                f"The client {caller.name!r} may not fetch jobs of tenant {zeebe_format.tenant(tenant)!r}."
+            )
     return wanted or None
 
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import grpc
 
-from jobexec.gateways import access
-from jobexec.gateways.hub import Shares
+from jobexec.gateways import auth
+from jobexec.gateways.long_polling import Shares
 
 from . import gateway_pb2 as pb
-from .bench import Bench
+from .call_context import CallContext
 from .codes import status_of
 from .commands import Commands
-from .feeds import Feeds
 from .messages import read
 from .polls import Polls
+from .stream_dispatch import Feeds
 from .topology import topology
 
 INTERFACE = pb.DESCRIPTOR.services_by_name["Gateway"]
@@ -32,11 +32,11 @@ class Call:
     ``waits``: it waits for jobs, and writes its answers itself. ``counts``: against which of the client's allowances.
     """
 
-    work: Callable[[Any, Any, access.Client], Awaitable[Any]]
+    work: Callable[[Any, Any, auth.Client], Awaitable[Any]]
     permission: str = ""
     command: str = ""
     waits: bool = False
-    counts: access.Allowance = access.REQUESTS
+    counts: auth.Allowance = auth.REQUESTS
 
 
 class Service:
@@ -46,23 +46,23 @@ class Service:
     than its headers.
     """
 
-    def __init__(self, bench: Bench, most_open: int, host: str) -> None:
-        self.bench, self.host, self.port = bench, host, 0
+    def __init__(self, call_context: CallContext, most_open: int, host: str) -> None:
+        self.call_context, self.host, self.port = call_context, host, 0
         self.running = 0
         self._places = Shares(most_open)
         self._idle: asyncio.Future[None] | None = None
-        self._polls, self._feeds, commands = Polls(bench), Feeds(bench), Commands(bench)
+        self._polls, self._feeds, commands = Polls(call_context), Feeds(call_context), Commands(call_context)
         self._calls = {
             "ActivateJobs": Call(self._polls.activate, "work", waits=True),
             "StreamActivatedJobs": Call(self._feeds.stream, "work", waits=True),
-            "CompleteJob": Call(commands.complete, "work", "COMPLETE", counts=access.RESULTS),
-            "FailJob": Call(commands.fail, "work", "FAIL", counts=access.REPORTS),
-            "ThrowError": Call(commands.throw_error, "work", "THROW_ERROR", counts=access.RESULTS),
-            "UpdateJobTimeout": Call(commands.update_timeout, "work", "UPDATE_TIMEOUT", counts=access.REPORTS),
+            "CompleteJob": Call(commands.complete, "work", "COMPLETE", counts=auth.RESULTS),
+            "FailJob": Call(commands.fail, "work", "FAIL", counts=auth.REPORTS),
+            "ThrowError": Call(commands.throw_error, "work", "THROW_ERROR", counts=auth.RESULTS),
+            "UpdateJobTimeout": Call(commands.update_timeout, "work", "UPDATE_TIMEOUT", counts=auth.REPORTS),
             "UpdateJobRetries": Call(commands.update_retries, "update", "UPDATE_RETRIES"),
             "UpdateJobPriority": Call(commands.update_priority, "update", "UPDATE"),
             "ResolveIncident": Call(commands.resolve_incident, "resolve", "RESOLVE"),
-            "Topology": Call(self._topology, counts=access.REPORTS),
+            "Topology": Call(self._topology, counts=auth.REPORTS),
         }
 
     @property
@@ -83,21 +83,21 @@ class Service:
         request, response = (getattr(pb, kind.name) for kind in (method.input_type, method.output_type))
         return make(behaviour, request_deserializer=request.FromString, response_serializer=response.SerializeToString)
 
-    async def _topology(self, request: pb.TopologyRequest, context: Any, client: access.Client) -> pb.TopologyResponse:
+    async def _topology(self, request: pb.TopologyRequest, context: Any, client: auth.Client) -> pb.TopologyResponse:
         return topology(self.host, self.port)
 
     async def _work(self, context: Any, call: Call) -> Any:
-        client = await self.bench.client(context)
+        client = await self.call_context.client(context)
         if call.permission:
             client.check(call.permission)
-        access.limit(client, call.counts)
+        auth.limit(client, call.counts)
         with self._place(call, client):
             answer = await call.work(await read(context), context, client)
-        access.succeeded(client, call.counts)
+        auth.succeeded(client, call.counts)
         return answer
 
     @contextmanager
-    def _place(self, call: Call, client: access.Client) -> Iterator[None]:
+    def _place(self, call: Call, client: auth.Client) -> Iterator[None]:
         """One of the places for calls that wait for jobs, if it is one."""
         if not call.waits:
             yield

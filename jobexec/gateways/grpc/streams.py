@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jobexec.gateways import access, seen
+from jobexec.gateways import auth, worker_registry
 
-from .bench import Bench, write
+from .call_context import CallContext, write
 from .messages import Parcel
 
 #: Jobs that may be activated for a stream and not yet written.
@@ -32,10 +32,12 @@ class Stream:
     ``changed`` is called when it can take more, and when it cannot take anything any more.
     """
 
-    def __init__(self, bench: Bench, context: Any, client: access.Client, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, call_context: CallContext, context: Any, client: auth.Client, changed: Callable[[], None]
+    ) -> None:
         self.client = client
         self.here = True
-        self._bench, self._context, self._changed = bench, context, changed
+        self._call_context, self._context, self._changed = call_context, context, changed
         self._waiting: deque[Parcel] = deque()
         self._bell = asyncio.Event()
         self._blocked = False
@@ -53,7 +55,7 @@ class Stream:
 
     async def verify(self) -> None:
         """End it if its client would not get the same stream again."""
-        if self.here and not await self._bench.lets_in(self._context, self.client):
+        if self.here and not await self._call_context.lets_in(self._context, self.client):
             self.here = False
             self._bell.set()
 
@@ -65,11 +67,11 @@ class Stream:
         """
         look = time.monotonic() + LOOK
         try:
-            while self.here and not self._bench.stopping.is_set() and time.monotonic() < self._end:
+            while self.here and not self._call_context.stopping.is_set() and time.monotonic() < self._end:
                 if self._waiting:
                     await self._write()
                 else:
-                    await self._bench.unless_stopping(self._rest(min(look, self._end)))
+                    await self._call_context.unless_stopping(self._rest(min(look, self._end)))
                 if time.monotonic() >= look:
                     look = time.monotonic() + LOOK
                     await self.verify()
@@ -96,7 +98,7 @@ class Stream:
             raise
         finally:
             slow.cancel()
-        seen.pushed()
+        worker_registry.pushed()
         self._blocked = False
         self._changed()
 
@@ -107,9 +109,9 @@ class Stream:
     def _give_back(self, why: str) -> None:
         left = list(self._waiting)
         self._waiting.clear()
-        self._bench.give_back(left)
+        self._call_context.give_back(left)
         for _ in left:
-            seen.push_failed(why)
+            worker_registry.push_failed(why)
 
 
 def _lifetime(context: Any) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import jobexec
-from jobexec.gateways.wire import CONTRACT
+from jobexec.gateways.zeebe_format import CONTRACT
 
 from . import gateway_pb2 as pb
 

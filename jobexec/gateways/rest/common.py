@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 
-from jobexec.gateways.access import client_of
-from jobexec.gateways.access.client import database
+from jobexec.gateways.auth import client_of
+from jobexec.gateways.auth.client import database
 from jobexec.operations.external.types import Caller
 
 __all__ = ["caller_of", "database", "nothing"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("v2/", include("jobexec.gateways.rest.v2.urls")),
-    path("engine-rest/", include("jobexec.gateways.rest.engine_rest.urls")),
-    path("oauth/", include("jobexec.gateways.access.urls")),
+    path("v2/", include("jobexec.gateways.rest.camunda8.urls")),
+    path("engine-rest/", include("jobexec.gateways.rest.camunda7.urls")),
+    path("oauth/", include("jobexec.gateways.auth.urls")),
     path("actuator/", include("jobexec.gateways.actuator.urls")),
 ]

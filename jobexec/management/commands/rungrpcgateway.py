@@ -18,7 +18,7 @@ from django.db import DatabaseError, connections
 from jobexec.conf import get_settings, raw_settings, reset
 from jobexec.exceptions import JobExecError
 from jobexec.executor.process.shutdown import EXIT_LEFT, Shutdown
-from jobexec.gateways import hub, seen
+from jobexec.gateways import long_polling, worker_registry
 from jobexec.gateways.actuator import serve_metrics
 from jobexec.management.logs import configure_logging
 from jobexec.runtime.connections import leave_connections
@@ -74,7 +74,7 @@ class Command(BaseCommand):
         shutdown = Shutdown(_leave)
         shutdown.install()
         server.start()
-        seen.start(using)
+        worker_registry.start(using)
         say = self._say if options["verbosity"] else _say_nothing
         if options["metrics_port"] is not None:
             say(f"Metrics: {serve_metrics(options['metrics_port'], options['metrics_host']).url}/metrics")
@@ -96,8 +96,8 @@ class Command(BaseCommand):
                 raise CommandError("The gateway has failed; the log says why.")
         say(f"Draining: {server.running} calls are being answered.")
         server.stop()
-        seen.stop()
-        hub.close_all()
+        worker_registry.stop()
+        long_polling.close_all()
         say("Drained.")
         shutdown.finish(0)
         return 0

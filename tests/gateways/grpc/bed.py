@@ -6,7 +6,7 @@ from contextlib import suppress
 import grpc
 
 from jobexec import external_job, external_jobs
-from jobexec.gateways import hub
+from jobexec.gateways import long_polling
 from jobexec.gateways.grpc import gateway_pb2 as pb
 from jobexec.gateways.grpc.gateway import GrpcGateway
 from jobexec.gateways.grpc.gateway_pb2_grpc import GatewayStub
@@ -116,12 +116,12 @@ class Bed:
 
     def waiting(self, number):
         """Wait until so many calls wait in the queue."""
-        until(lambda: hub.of(self.alias).queue.count() >= number)
+        until(lambda: long_polling.of(self.alias).queue.count() >= number)
 
     def close(self):
         for client in self.clients:
             with suppress(grpc.RpcError):
                 client.close()
         self.gateway.stop()
-        hub.close_all()
+        long_polling.close_all()
         until(lambda: not threads("jobexec-grpc"))  # and with them their connections

@@ -3,8 +3,8 @@
 import pytest
 from django.db import connections
 
-from jobexec.gateways import access
-from jobexec.gateways.hub import hands
+from jobexec.gateways import auth
+from jobexec.runtime import database_threads
 from tests.support.certificates import Authority
 
 from .bed import Bed
@@ -30,9 +30,9 @@ def keys():
 
 @pytest.fixture
 def gateway(alias, settings, options, keys, monkeypatch):
-    monkeypatch.setattr(hands, "_IDLE", 0.1)
+    monkeypatch.setattr(database_threads, "_IDLE", 0.1)
     settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}, "GATEWAY_AUTH": "none", **keys}
-    access.forget()
+    auth.forget()
     bed = Bed(alias, {"port": 0, **options})
     yield bed
     bed.close()

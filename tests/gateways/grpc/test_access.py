@@ -12,10 +12,10 @@ import grpc
 import pytest
 
 from jobexec.exceptions import Unauthenticated
-from jobexec.gateways import access, hub
-from jobexec.gateways.access import memory, tokens
-from jobexec.gateways.grpc import feeds
-from jobexec.gateways.hub import watch
+from jobexec.gateways import auth, long_polling
+from jobexec.gateways.auth import credential_cache, tokens
+from jobexec.gateways.grpc import stream_dispatch
+from jobexec.gateways.long_polling import watch
 from jobexec.models import GatewayClient
 from jobexec.operations.gateway_clients import create_client, set_client_enabled
 from tests.support.audit import audit_log
@@ -80,7 +80,7 @@ def test_a_client_does_what_it_may(gateway):
 
 def test_who_is_nobody_does_not_keep_others_from_handing_in(gateway, monkeypatch):
     """To find out who somebody is takes long, or is asked by very many at once."""
-    monkeypatch.setattr(memory, "SECONDS", 1000.0)
+    monkeypatch.setattr(credential_cache, "SECONDS", 1000.0)
     _row, secret = create_client(gateway.alias, name="java")
     client, job = as_client(gateway, f"Bearer {secret}"), gateway.make()
     assert client.activate("payment")
@@ -91,7 +91,7 @@ def test_who_is_nobody_does_not_keep_others_from_handing_in(gateway, monkeypatch
         go.wait(60)
         raise Unauthenticated
 
-    monkeypatch.setattr(access, "authenticate", slow)
+    monkeypatch.setattr(auth, "authenticate", slow)
     with ThreadPoolExecutor(12) as strangers:
         guesses = [as_client(gateway, f"Bearer jxc_{number}") for number in range(12)]
         tries = [strangers.submit(code_of, lambda each=each: each.CompleteJob(jobKey=1)) for each in guesses]
@@ -105,7 +105,7 @@ def test_who_is_nobody_does_not_keep_others_from_handing_in(gateway, monkeypatch
 
 
 def test_a_client_that_is_disabled(gateway, monkeypatch):
-    monkeypatch.setattr(memory, "SECONDS", 0.0)
+    monkeypatch.setattr(credential_cache, "SECONDS", 0.0)
     _row, secret = create_client(gateway.alias, name="java")
     client = as_client(gateway, f"Bearer {secret}")
     gateway.make()
@@ -116,13 +116,13 @@ def test_a_client_that_is_disabled(gateway, monkeypatch):
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_a_client_that_is_disabled_while_it_waits(gateway, monkeypatch, enabled):
-    monkeypatch.setattr(memory, "SECONDS", 0.0)
+    monkeypatch.setattr(credential_cache, "SECONDS", 0.0)
     _row, secret = create_client(gateway.alias, name="java")
     client = as_client(gateway, f"Bearer {secret}")
     waiting = Streamed(client.poll("payment", wait=55_000, deadline=90))
     gateway.waiting(1)
     set_client_enabled(gateway.alias, "java", enabled)
-    hub.of(gateway.alias).queue.wake()
+    long_polling.of(gateway.alias).queue.wake()
     if enabled:
         gateway.make("payment")
     assert waiting.ended() is CODE.OK
@@ -130,7 +130,7 @@ def test_a_client_that_is_disabled_while_it_waits(gateway, monkeypatch, enabled)
 
 
 def test_a_client_that_is_disabled_while_it_streams(gateway, monkeypatch):
-    monkeypatch.setattr(memory, "SECONDS", 0.0)
+    monkeypatch.setattr(credential_cache, "SECONDS", 0.0)
     _row, secret = create_client(gateway.alias, name="java")
     stream = Streamed(as_client(gateway, f"Bearer {secret}").stream("payment", deadline=90))
     gateway.waiting(1)
@@ -138,23 +138,23 @@ def test_a_client_that_is_disabled_while_it_streams(gateway, monkeypatch):
     until(lambda: len(stream.jobs) == 1)
     gateway.waiting(1)
     set_client_enabled(gateway.alias, "java", False)
-    hub.of(gateway.alias).queue.wake()
+    long_polling.of(gateway.alias).queue.wake()
     assert stream.ended() is CODE.OK
     assert len(stream.jobs) == gateway.held() == 1
 
 
 def test_what_a_disabled_stream_has_heard_is_told_to_others(gateway, monkeypatch):
-    monkeypatch.setattr(memory, "SECONDS", 0.0)
+    monkeypatch.setattr(credential_cache, "SECONDS", 0.0)
     for probe in ("PROBE", "PROBE_WHEN_DEAF"):
         monkeypatch.setattr(watch, probe, 600.0)
-    looks, look = [], feeds.Feed._look
+    looks, look = [], stream_dispatch.Feed._look
 
     async def counted(feed, room):
         found = await look(feed, room)
         looks.append(found)
         return found
 
-    monkeypatch.setattr(feeds.Feed, "_look", counted)
+    monkeypatch.setattr(stream_dispatch.Feed, "_look", counted)
     secrets = [create_client(gateway.alias, name=name)[1] for name in ("java", "go")]
     streams = []
     for number, secret in enumerate(secrets, 1):
@@ -272,7 +272,7 @@ def test_mutual_tls_maps_a_certificate_to_a_client_by_its_name(folder, gateway):
 def test_an_open_stream_ends_well_when_its_token_is_over(gateway, monkeypatch):
     """The client opens another with a new token; an error would end some of them for good."""
     monkeypatch.setattr("jobexec.gateways.grpc.streams.LOOK", 0.05)
-    monkeypatch.setattr(memory, "SECONDS", 0.0)
+    monkeypatch.setattr(credential_cache, "SECONDS", 0.0)
     row, _secret = create_client(gateway.alias, name="java")
     client = as_client(gateway, f"Bearer {tokens.issue(row)[0]}")
     stream = Streamed(client.stream("payment"))

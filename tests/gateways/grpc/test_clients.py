@@ -9,13 +9,14 @@ from statistics import median
 import pytest
 
 from jobexec import clock, job
-from jobexec.gateways import seen
+from jobexec.gateways import worker_registry
 from jobexec.gateways.grpc.gateway import GrpcGateway
 from jobexec.gateways.grpc.options import Options
-from jobexec.gateways.hub import hands, watch
+from jobexec.gateways.long_polling import watch
 from jobexec.handlers import registry
 from jobexec.models import Job
 from jobexec.operations.gateway_clients import create_client
+from jobexec.runtime import database_threads
 from tests.gateways.grpc.real import LANGUAGES, workers
 from tests.support.waiting import until
 
@@ -129,14 +130,14 @@ def test_a_waiting_worker_is_woken_when_a_job_comes(gateway, team, language, mon
 
 @pytest.mark.databases("sqlite")
 def test_idle_workers_are_held_and_do_not_spin(gateway, team):
-    before = seen.registry.counts().polls["grpc"]
+    before = worker_registry.registry.counts().polls["grpc"]
     team.start("python", "one")
     team.start("node", "two")
     team.start("go", "three")
     gateway.waiting(3)
     time.sleep(3)  # nothing happens, which nobody can wait for
     # One each; on a slow machine a poll may have come to its end. Who spins makes dozens.
-    assert 3 <= seen.registry.counts().polls["grpc"] - before <= 9
+    assert 3 <= worker_registry.registry.counts().polls["grpc"] - before <= 9
 
 
 @pytest.mark.databases("sqlite", "postgresql")
@@ -193,7 +194,7 @@ def test_workers_survive_a_restart_of_the_gateway(gateway, team):
 @pytest.mark.databases("sqlite")
 def test_workers_recover_from_an_overload(gateway, team, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(hands, "_LONGEST_LINE", 0)
+        patch.setattr(database_threads, "_LONGEST_LINE", 0)
         for language in LANGUAGES:
             gateway.make(language, on_complete="paid")
         started = [team.start(language, language) for language in LANGUAGES]
@@ -220,9 +221,9 @@ def test_a_thousand_jobs_over_several_workers_are_each_done_once(gateway, team):
 @pytest.mark.databases("postgresql")
 def test_an_idle_stream_is_alive_after_five_minutes(gateway, team):
     started = [team.start(language, language, stream=True) for language in ("python", "node")]
-    streams = {stream for each in seen.registry.sights() for stream in each.streams}
+    streams = {stream for each in worker_registry.registry.sights() for stream in each.streams}
     time.sleep(330)
-    assert {stream for each in seen.registry.sights() for stream in each.streams} == streams
+    assert {stream for each in worker_registry.registry.sights() for stream in each.streams} == streams
     for language in ("python", "node"):
         gateway.make(language, on_complete="paid")
     until(lambda: len(given(gateway.alias, "paid")) == 2, 15)

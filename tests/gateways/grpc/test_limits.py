@@ -9,9 +9,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from jobexec.exceptions import Unauthenticated
-from jobexec.gateways import access
-from jobexec.gateways.access import address_of, memory
-from jobexec.gateways.grpc import bench, gateway_pb2, open_services
+from jobexec.gateways import auth
+from jobexec.gateways.auth import address_of, credential_cache
+from jobexec.gateways.grpc import call_context, gateway_pb2, open_services
 from jobexec.operations.gateway_clients import create_client
 from tests.support.waiting import until
 
@@ -23,7 +23,7 @@ CODE = grpc.StatusCode
 
 @pytest.fixture
 def keys(alias, monkeypatch):
-    monkeypatch.setattr(bench, "STRANGERS", 8)
+    monkeypatch.setattr(call_context, "STRANGERS", 8)
     return {"GATEWAY_AUTH": "required", "GATEWAY_DATABASE": alias}
 
 
@@ -72,8 +72,8 @@ def test_what_is_not_allowed_or_too_much_is_refused_before_the_message_is_receiv
 
 
 def test_strangers_have_so_many_places_and_who_was_let_in_before_needs_none(gateway, monkeypatch):
-    monkeypatch.setattr(memory, "SECONDS", 0.0)
-    client, authenticate = worker(gateway), access.authenticate
+    monkeypatch.setattr(credential_cache, "SECONDS", 0.0)
+    client, authenticate = worker(gateway), auth.authenticate
     assert client.activate("payment") == []
     go, known = threading.Event(), client.metadata[0][1]
 
@@ -83,7 +83,7 @@ def test_strangers_have_so_many_places_and_who_was_let_in_before_needs_none(gate
             raise Unauthenticated
         return authenticate(authorization, *rest, **named)
 
-    monkeypatch.setattr(access, "authenticate", slow)
+    monkeypatch.setattr(auth, "authenticate", slow)
     guesses = [gateway.another(metadata=(("authorization", f"Bearer jxc_{number}"),)) for number in range(40)]
     with ThreadPoolExecutor(40) as strangers:
         tries = [strangers.submit(code_of, each.Topology) for each in guesses]
@@ -98,15 +98,15 @@ def test_strangers_have_so_many_places_and_who_was_let_in_before_needs_none(gate
 
 
 def test_garbage_leaves_nothing_behind(gateway, monkeypatch):
-    monkeypatch.setattr(memory, "_MOST", 10)
+    monkeypatch.setattr(credential_cache, "_MOST", 10)
     client = worker(gateway)
     assert client.activate("payment") == []
     for number in range(30):
         stranger = gateway.another(metadata=(("authorization", f"Bearer jxc_{number}"),))
         assert code_of(stranger.Topology) in (CODE.UNAUTHENTICATED, CODE.RESOURCE_EXHAUSTED)
         stranger.close()
-    until(lambda: not gateway.gateway._bench._asked)
-    assert len(memory._refused) <= 10 and len(memory._clients) == 1
+    until(lambda: not gateway.gateway._call_context._asked)
+    assert len(credential_cache._refused) <= 10 and len(credential_cache._clients) == 1
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ import grpc
 import pytest
 from django.db import OperationalError
 
-from jobexec.gateways import access
-from jobexec.gateways.grpc import bench, polls
-from jobexec.gateways.hub import hands, watch
+from jobexec.gateways import auth
+from jobexec.gateways.grpc import call_context, polls
+from jobexec.gateways.long_polling import watch
 from jobexec.operations import external
+from jobexec.runtime import database_threads
 from tests.support.waiting import TIMEOUT, passed, until
 
 pytestmark = pytest.mark.transactional
@@ -55,7 +56,7 @@ def test_who_does_not_want_to_wait_is_answered_at_once(gateway, monkeypatch):
         waiting.close()
         raise AssertionError("It waits.")
 
-    monkeypatch.setattr(bench.Bench, "unless_stopping", waits)
+    monkeypatch.setattr(call_context.Bench, "unless_stopping", waits)
     waited = Waiting(gateway.client.poll("payment", wait=-1)).ended()
     assert (waited.code, waited.jobs) == (Code.OK, [])
 
@@ -130,7 +131,7 @@ def test_a_client_that_goes_while_its_jobs_are_fetched_gets_nothing(gateway, mon
 
 def test_jobs_that_were_fetched_for_a_client_that_has_gone_are_given_back(gateway, monkeypatch):
     inside, go = threading.Event(), threading.Event()
-    fetch = bench._fetch
+    fetch = call_context._fetch
 
     def slow(using, asked):
         jobs = fetch(using, asked)
@@ -138,7 +139,7 @@ def test_jobs_that_were_fetched_for_a_client_that_has_gone_are_given_back(gatewa
         passed(go)
         return jobs
 
-    monkeypatch.setattr(bench, "_fetch", slow)
+    monkeypatch.setattr(call_context, "_fetch", slow)
     made = gateway.make("payment")
     call = gateway.client.poll("payment", wait=30_000, deadline=60)
     passed(inside)
@@ -168,7 +169,7 @@ def test_what_could_not_be_written_is_given_back(gateway, monkeypatch):
 
     first, second, third = (gateway.make("payment") for _ in range(3))
     request = polls.pb.ActivateJobsRequest(type="payment", worker="w", timeout=1000, maxJobsToActivate=3)
-    work = gateway.gateway.service._polls.activate(request, context(), access.ANYBODY)
+    work = gateway.gateway.service._polls.activate(request, context(), auth.ANYBODY)
     future = asyncio.run_coroutine_threadsafe(work, gateway.gateway._loop)
     with pytest.raises(CancelledError):
         future.result(TIMEOUT)
@@ -221,7 +222,7 @@ def test_who_does_not_wait_is_told_to_try_again_later(gateway, monkeypatch):
 def test_an_overload_is_over_when_it_is_over(gateway, monkeypatch):
     gateway.make("payment")
     with monkeypatch.context() as patch:
-        patch.setattr(hands, "_LONGEST_LINE", 0)
+        patch.setattr(database_threads, "_LONGEST_LINE", 0)
         with pytest.raises(grpc.RpcError) as caught:
             gateway.client.activate("payment", wait=1000)
         assert caught.value.code() == Code.RESOURCE_EXHAUSTED

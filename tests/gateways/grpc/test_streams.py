@@ -5,9 +5,9 @@ import time
 import grpc
 import pytest
 
-from jobexec.gateways import access, hub, seen
-from jobexec.gateways.access import memory
-from jobexec.gateways.grpc import feeds, streams
+from jobexec.gateways import auth, long_polling, worker_registry
+from jobexec.gateways.auth import credential_cache
+from jobexec.gateways.grpc import stream_dispatch, streams
 from jobexec.models import GatewayClient
 from jobexec.operations.gateway_clients import create_client
 from tests.gateways.grpc.bed import Streamed
@@ -43,9 +43,9 @@ def test_a_stream_does_not_fall_silent(gateway, monkeypatch):
             raise RuntimeError("can't start new thread")
         return waiting(self, *arguments, **named)
 
-    waiting = hub.Hub.waiting
-    monkeypatch.setattr(hub.Hub, "waiting", failing)
-    monkeypatch.setattr(feeds, "_PAUSE", 0.01)
+    waiting = long_polling.Hub.waiting
+    monkeypatch.setattr(long_polling.Hub, "waiting", failing)
+    monkeypatch.setattr(stream_dispatch, "_PAUSE", 0.01)
     job = gateway.make("payment")
     stream = Streamed(gateway.client.stream("payment"))
     until(lambda: len(stream.jobs) == 1)
@@ -101,9 +101,9 @@ def test_after_its_client_has_gone_jobs_are_for_others(gateway):
 def test_what_a_client_does_not_take_goes_to_another(gateway, monkeypatch):
     monkeypatch.setattr(streams, "SLOW", 0.1)
     made = gateway.make_many("payment", [{"text": "x" * 500_000}] * 30)
-    before = seen.registry.counts().push_failures["BLOCKED"]
+    before = worker_registry.registry.counts().push_failures["BLOCKED"]
     slow = gateway.another().stream("payment", worker="slow")  # nobody reads it
-    until(lambda: seen.registry.counts().push_failures["BLOCKED"] > before)
+    until(lambda: worker_registry.registry.counts().push_failures["BLOCKED"] > before)
     reader = Streamed(gateway.another().stream("payment", worker="reader"))
     until(lambda: len(reader.jobs) >= 5)
     slow.cancel()
@@ -139,17 +139,27 @@ def test_at_the_end_streams_end_with_ok(gateway):
 @pytest.mark.databases("sqlite")
 def test_streams_are_seen(gateway):
     call = gateway.client.stream("payment", worker="seen-worker", fetchVariable=["a"])
-    until(lambda: [each for each in seen.registry.sights() if each.streams and each.key.worker == "seen-worker"])
+    until(
+        lambda: [
+            each for each in worker_registry.registry.sights() if each.streams and each.key.worker == "seen-worker"
+        ]
+    )
     call.cancel()
-    until(lambda: not [each for each in seen.registry.sights() if each.streams and each.key.worker == "seen-worker"])
+    until(
+        lambda: (
+            not [
+                each for each in worker_registry.registry.sights() if each.streams and each.key.worker == "seen-worker"
+            ]
+        )
+    )
 
 
 @pytest.mark.databases("postgresql")
 def test_a_client_that_may_no_longer_work_is_cut(gateway, monkeypatch, settings):
     monkeypatch.setattr(streams, "LOOK", 0.05)
-    monkeypatch.setattr(memory, "SECONDS", 0)
+    monkeypatch.setattr(credential_cache, "SECONDS", 0)
     settings.JOBEXEC = {**settings.JOBEXEC, "GATEWAY_AUTH": "required", "GATEWAY_DATABASE": gateway.alias}
-    access.forget()
+    auth.forget()
     _, secret = create_client(gateway.alias, name="shop")
     stream = Streamed(gateway.another(metadata=(("authorization", f"Bearer {secret}"),)).stream("payment"))
     gateway.waiting(1)

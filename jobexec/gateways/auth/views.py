@@ -1,0 +1,217 @@
+"""Views that only clients may ask."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction, sync_to_async
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
+
+from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
+from jobexec.operations.audit import acting
+
+from .audit import audit, logger, operator_of
+from .browsers import is_json, refuse_other_sites
+from .client import Client
+from .limits import REQUESTS, Allowance, limit, succeeded
+from .rejected_log import address_of, turned_away
+from .users import again, by_session, within_tenants
+from .verify import authenticate, is_refused, known
+
+#: What changes jobs or incidents beside the work on them.
+_AUDITED = frozenset({"update", "resolve"})
+_ATTRIBUTE = "_jobexec_gateway_client"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request is not served; ``title`` is the symbolic code of Camunda 8."""
+
+    status: int
+    title: str
+    detail: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+#: Tells the client of a request. Raises Unauthenticated, NotAllowed and TooManyRequests.
+Who = Callable[[HttpRequest], Client]
+
+#: Makes the answer to a request that is refused; the headers are added to it.
+Problem = Callable[[HttpRequest, Refusal], HttpResponse]
+
+
+def problem_json(request: HttpRequest, refusal: Refusal) -> HttpResponse:
+    """The answer of RFC 9457, as Camunda 8 gives it."""
+    body = {
+        "type": "about:blank",
+        "title": refusal.title,
+        "status": refusal.status,
+        "detail": refusal.detail,
+        "instance": request.path,
+    }
+    response = JsonResponse(body, status=refusal.status, content_type="application/problem+json")
+    return not_logged(response) if refusal.title == "RESOURCE_EXHAUSTED" else response
+
+
+def not_logged(response: HttpResponse) -> HttpResponse:
+    """The answer to what is too much, which may come a thousand times a second: Django would log, and mail, each as an
+    error."""
+    response._has_been_logged = True  # type: ignore[attr-defined]
+    return response
+
+
+def protected(
+    *permissions: str, problem: Problem = problem_json, counts: Allowance = REQUESTS
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A view, async or not, for clients with one of these permissions ("work"); :func:`client_of` tells which it is.
+
+    ``counts``: against which of the client's allowances.
+    Exempt from Django's CSRF protection: that is asked for where the credentials are a session, and only there.
+    """
+    rule = _Rule(permissions or ("work",), problem, counts)
+
+    def decorate(view: Callable[..., Any]) -> Callable[..., Any]:
+        return csrf_exempt(_awaited(view, rule) if iscoroutinefunction(view) else _called(view, rule))
+
+    return decorate
+
+
+def client_of(request: HttpRequest) -> Client:
+    """The client that sent the request to a view which is :func:`protected`."""
+    client: Client = getattr(request, _ATTRIBUTE)
+    return client
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """Who may ask a view, and how others are answered."""
+
+    permissions: tuple[str, ...]
+    problem: Problem
+    counts: Allowance
+
+    def refusal(self, request: HttpRequest, who: Who | None = None) -> Refusal | None:
+        """Why the request is not served; None if it is. Asks the database, unless ``who`` tells the client without."""
+        try:
+            refuse_other_sites(request)
+            client = (who or _client)(request)
+            client.check(*self.permissions)
+            limit(client, self.counts)
+            if not is_json(request):
+                detail = f"The body: expected the content type application/json, got {request.content_type!r}."
+                return Refusal(415, "INVALID_ARGUMENT", detail)
+        except Unauthenticated as error:
+            turned_away.tell(request.META.get("REMOTE_ADDR") or "", error)
+            return Refusal(401, "UNAUTHORIZED", str(error), {"WWW-Authenticate": 'Basic realm="jobexec", Bearer'})
+        except NotAllowed as error:
+            return Refusal(403, "FORBIDDEN", str(error))
+        except TooManyRequests as error:
+            return Refusal(503, "RESOURCE_EXHAUSTED", str(error), {"Retry-After": str(math.ceil(error.retry_after))})
+        except (OperationalError, InterfaceError):
+            logger.exception("Nobody can be let in: the database does not answer.")
+            return Refusal(503, "UNAVAILABLE", "The database does not answer.", {"Retry-After": "1"})
+        setattr(request, _ATTRIBUTE, client)
+        return None
+
+    def refused(self, request: HttpRequest, refusal: Refusal) -> HttpResponse:
+        response = self.problem(request, refusal)
+        if refusal.title == "RESOURCE_EXHAUSTED":
+            not_logged(response)
+        for name, value in refusal.headers.items():
+            response[name] = value
+        return response
+
+    def acting(self, request: HttpRequest) -> AbstractContextManager[None]:
+        """What an operator changes is the client's deed; what a worker says of its jobs is in their own log."""
+        if _AUDITED.isdisjoint(self.permissions):
+            return nullcontext()
+        return acting(operator_of(client_of(request), "REST", str(request.META.get("REMOTE_ADDR") or "")))
+
+    def done(self, request: HttpRequest, response: HttpResponseBase) -> None:
+        if response.status_code >= 400:
+            return
+        succeeded(client_of(request), self.counts)
+        if _AUDITED.issuperset(self.permissions):
+            audit(client_of(request), str(request.method), request.path)
+
+
+def _called(view: Callable[..., HttpResponseBase], rule: _Rule) -> Callable[..., HttpResponseBase]:
+    @wraps(view)
+    def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        refusal = rule.refusal(request)
+        if refusal:
+            return rule.refused(request, refusal)
+        with rule.acting(request):
+            response = view(request, *args, **kwargs)
+        rule.done(request, response)
+        return response
+
+    return wrapped
+
+
+def _awaited(
+    view: Callable[..., Awaitable[HttpResponseBase]], rule: _Rule
+) -> Callable[..., Awaitable[HttpResponseBase]]:
+    @wraps(view)
+    async def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        who = _remembered(request)
+        refusal = rule.refusal(request, who) if who else await sync_to_async(rule.refusal)(request)
+        if refusal:
+            return rule.refused(request, refusal)
+        with rule.acting(request):
+            response = await view(request, *args, **kwargs)
+        rule.done(request, response)
+        return response
+
+    return wrapped
+
+
+def _remembered(request: HttpRequest) -> Who | None:
+    """What tells the client, or refuses it, as it is remembered now; None if the database has to be asked."""
+    client = known(_authorization(request))
+    if client:
+        return lambda _: client
+    return _nobody if is_refused(_authorization(request)) else None
+
+
+def _nobody(request: HttpRequest) -> Client:
+    raise Unauthenticated
+
+
+def _client(request: HttpRequest) -> Client:
+    authorization = _authorization(request)
+    if not known(authorization) and not (authorization or "").strip():
+        client = by_session(request)
+        if client:
+            return within_tenants(client, request)
+    return _by_header(request)
+
+
+def _by_header(request: HttpRequest) -> Client:
+    address = address_of(request.META.get("REMOTE_ADDR") or "")
+    return authenticate(_authorization(request), request=request, address=address)
+
+
+def is_still_let_in(request: HttpRequest) -> bool:
+    """Whether the client of a :func:`protected` view that has waited would be let in as the same now.
+
+    Asks the database, unless it was asked a moment ago.
+    """
+    before = client_of(request)
+    try:
+        by_header = (_authorization(request) or "").strip() or before.user is None
+        client = _by_header(request) if by_header else again(before, request)
+    except (Unauthenticated, NotAllowed, TooManyRequests):
+        return False
+    return client.caller == before.caller and client.permissions == before.permissions
+
+
+def _authorization(request: HttpRequest) -> str | None:
+    return request.META.get("HTTP_AUTHORIZATION")

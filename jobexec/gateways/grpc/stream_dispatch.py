@@ -1,0 +1,158 @@
+"""StreamActivatedJobs: jobs are fetched in the order of the table, and dealt out among the streams that want the same.
+
+A stream is not told of single jobs, as in Zeebe: word that there is something only makes its feed fetch. So nothing is
+pushed past an older job, a backlog comes through the stream as well, and a job is activated only if there is a client
+that has room for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+from jobexec.gateways import auth, long_polling, worker_registry
+from jobexec.operations.external.types import Fetch
+from jobexec.operations.sql.errors import one_line
+
+from . import gateway_pb2 as pb
+from .call_context import PROTOCOL, CallContext
+from .messages import Parcel
+from .requests import fetch_of_stream
+from .streams import Stream
+
+logger = logging.getLogger("jobexec.gateway")
+
+_PAGE = 100  # jobs in one fetch
+_PAUSE = 1.0  # seconds after a fetch that failed
+_PROBE = 30.0  # seconds after which it looks without having been told
+
+
+class Feeds:
+    """All feeds of a gateway; there is one as long as there is a stream for it."""
+
+    def __init__(self, call_context: CallContext) -> None:
+        self.call_context = call_context
+        self._feeds: dict[Fetch, Feed] = {}
+
+    async def stream(self, request: pb.StreamActivatedJobsRequest, context: Any, client: auth.Client) -> None:
+        """One call from its beginning to its end."""
+        fetch = fetch_of_stream(request, client.caller)
+        names = PROTOCOL, client.name, fetch.worker, fetch.type, sorted(fetch.tenants or ())
+        with worker_registry.streaming(*names, timeout=fetch.timeout, variables=sorted(fetch.variables or ())):
+            await self._stream(fetch, client, context)
+
+    async def _stream(self, fetch: Fetch, client: auth.Client, context: Any) -> None:
+        feed = self._feeds.get(fetch)
+        if feed is None:
+            feed = self._feeds[fetch] = Feed(fetch, client, self.call_context)
+        stream = Stream(self.call_context, context, client, feed.look)
+        feed.join(stream)
+        try:
+            await stream.run()
+        finally:
+            if feed.leave(stream):
+                del self._feeds[fetch]
+
+
+class Feed:
+    """Streams of one type, worker, timeout, variables, tenants and client: which of them gets a job does not matter."""
+
+    def __init__(self, fetch: Fetch, client: auth.Client, call_context: CallContext) -> None:
+        self.streams: list[Stream] = []
+        self._client, self._call_context = client, call_context
+        self._fetch = replace(fetch, is_alive=self._alive)
+        self._room = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def join(self, stream: Stream) -> None:
+        """One stream more."""
+        self.streams.append(stream)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"feed of {self._fetch.type}")
+        self.look()
+
+    def leave(self, stream: Stream) -> bool:
+        """One stream less; whether it was the last, and the feed has ended."""
+        self.streams.remove(stream)
+        if self.streams:
+            return False
+        if self._task is not None:
+            self._task.cancel()
+        return True
+
+    def look(self) -> None:
+        """A stream may have room."""
+        self._room.set()
+
+    def _alive(self) -> bool:
+        """Whether there is a client for what was just activated; asked by another thread."""
+        return any(stream.here for stream in tuple(self.streams))
+
+    def _has_room(self) -> bool:
+        """Whether there is any sense in waking this feed; asked by any thread."""
+        return any(stream.room > 0 for stream in tuple(self.streams))
+
+    async def _run(self) -> None:
+        while True:
+            await self._until_room()
+            try:
+                await self._round()
+            except Exception:  # without its feed a stream would be silent for ever, and nobody would know
+                logger.exception("The feed of type %s begins anew", one_line(self._fetch.type))
+                await asyncio.sleep(_PAUSE)
+
+    async def _round(self) -> None:
+        # A new place each time, at the end of the queue, so that other feeds and polls have their turn.
+        with self._call_context.hub.waiting(
+            [self._fetch.type], kind=long_polling.kind_of(self._fetch), alive=self._has_room
+        ) as place:
+            for stream in tuple(self.streams):
+                await stream.verify()
+            room = min(sum(stream.room for stream in self.streams), _PAGE)
+            if not room:  # none is let in any more: what was heard is for others
+                place.pass_on()
+                return
+            parcels = await self._look(room)
+            if parcels is not None and len(parcels) == room:
+                place.pass_on()
+            elif parcels is not None:
+                await place.wait(time.monotonic() + _PROBE)
+
+    async def _until_room(self) -> None:
+        while not self._has_room():
+            self._room.clear()
+            await self._room.wait()
+
+    async def _look(self, room: int) -> list[Parcel] | None:
+        """Fetch, and deal out what there is; None if that failed."""
+        try:
+            parcels = await self._call_context.fetch(replace(self._fetch, max_jobs=room), self._client)
+        except Exception as error:
+            logger.warning(
+                "No jobs of type %s could be fetched for streams: %s", one_line(self._fetch.type), one_line(error)
+            )
+            await asyncio.sleep(_PAUSE)
+            return None
+        self._deal(parcels)
+        return parcels
+
+    def _deal(self, parcels: list[Parcel]) -> None:
+        """Share them out evenly, beginning with any of the streams. What has no room any more is given back."""
+        turns = deque((stream, stream.room, list[Parcel]()) for stream in self.streams if stream.room > 0)
+        random.shuffle(turns)
+        full = []
+        waiting = deque(parcels)
+        while waiting and turns:
+            stream, room, hand = turns[0]
+            hand.append(waiting.popleft())
+            turns.rotate(-1)
+            if len(hand) == room:
+                full.append(turns.pop())
+        for stream, _, hand in (*turns, *full):
+            stream.put(hand)
+        self._call_context.give_back(list(waiting))

@@ -1,0 +1,109 @@
+"""fetchAndLock: tasks of several topics in one request, which may be held until there are some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, HttpResponseBase
+
+from jobexec.gateways import asks, auth, long_polling, worker_registry
+from jobexec.gateways.rest.common import caller_of, database
+from jobexec.gateways.rest.waiting_room import Parcel, release_thread
+from jobexec.operations.external import activate_jobs, yield_jobs
+from jobexec.operations.external.availability import first_ranks
+from jobexec.operations.external.fetch import MAX_JOBS
+from jobexec.operations.external.types import ActivatedJob
+
+from .bodies import body_of
+from .endpoint import guarded, json_answer
+from .shown import locked_task
+from .topics import Asked, Topic, asked
+
+PROTOCOL = "camunda7"
+
+
+@guarded("POST")
+async def fetch_and_lock(request: HttpRequest) -> HttpResponseBase:
+    """The tasks that were locked; none if there are none, after the time that the request may be held."""
+    caller = caller_of(request)
+    what = asked(body_of(request), caller)
+    if not what.topics:
+        return json_answer([])
+    for topic in what.topics:
+        if topic.fetch is not None:
+            asks.check(topic.fetch)
+    with ExitStack() as stack:
+        for topic in what.topics:
+            of_one = (PROTOCOL, caller.name, what.worker, topic.name, tuple(topic.tenants))
+            worker_registry.polled(*of_one)
+            if what.wait > timedelta(0):
+                stack.enter_context(worker_registry.waiting(*of_one))
+        return await _answer(request, what)
+
+
+async def _answer(request: HttpRequest, what: Asked) -> HttpResponseBase:
+    using = database()
+    allowed, client = partial(auth.is_still_let_in, request), auth.client_of(request).key
+    search = replace(search_of(using, what), allowed=allowed, client=client)
+    if not isinstance(request, ASGIRequest):
+        # In the thread of the request, of which a server has few: the hub lets only some of them wait.
+        return json_answer(_shown(what, await sync_to_async(long_polling.search_in_thread)(using, search, what.wait)))
+    await release_thread()
+    jobs = await long_polling.search(using, search, what.wait)
+    if not jobs:
+        return json_answer([])
+    content = json_answer(_shown(what, jobs)).content
+    return Parcel(content, partial(long_polling.give_back, using, jobs), content_type="application/json")
+
+
+def search_of(using: str, what: Asked) -> long_polling.Search:
+    """How the tasks are looked for, and by which others are woken first."""
+    kinds = {long_polling.kind_of(topic.fetch) for topic in what.topics if topic.fetch is not None}
+    # Who asks alike for each topic stands in one queue with those that ask so for one of them.
+    kind = kinds.pop() if len(kinds) == 1 else tuple((topic.name, _kind(topic)) for topic in what.topics)
+    most = min(what.max_tasks, MAX_JOBS)
+    return long_polling.Search(types=what.names, look=lambda alive: look(using, what, alive), most=most, kind=kind)
+
+
+def _kind(topic: Topic) -> Any:
+    return None if topic.fetch is None else long_polling.kind_of(topic.fetch)
+
+
+def look(using: str, what: Asked, alive: Callable[[], bool]) -> list[ActivatedJob]:
+    """Lock tasks, topic by topic, until there are enough; what was locked is given back if a later topic fails."""
+    found: list[ActivatedJob] = []
+    try:
+        for topic in _in_order(using, what.topics):
+            left = what.max_tasks - len(found)
+            if left > 0 and topic.fetch is not None:
+                found += activate_jobs(using, replace(topic.fetch, max_jobs=left, is_alive=alive))
+    except BaseException:
+        yield_jobs(using, found)
+        raise
+    return found
+
+
+def _in_order(using: str, topics: tuple[Topic, ...]) -> list[Topic]:
+    """The topics with the task that is to be done first in front: a backlog of one topic is not before all others."""
+    if len(topics) < 2:
+        return list(topics)
+    names = list(dict.fromkeys(topic.name for topic in topics))
+    ranks = first_ranks(using, names)
+    heads = sorted((rank, number) for number, topic in enumerate(topics) for rank in ranks[topic.name])
+    return [topics[number] for number in dict.fromkeys(number for _, number in heads)]
+
+
+def _shown(what: Asked, jobs: list[ActivatedJob]) -> list[dict[str, Any]]:
+    topics = {topic.name: topic for topic in reversed(what.topics)}
+    if what.newest_first is not None:
+        jobs = sorted(jobs, key=lambda job: job.create_time, reverse=what.newest_first)
+    for job in jobs:
+        worker_registry.activated(job.type, what.worker, 1, protocol=PROTOCOL, client=what.client)
+    return [locked_task(job, topics[job.type]) for job in jobs]

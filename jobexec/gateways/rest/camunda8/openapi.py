@@ -1,0 +1,151 @@
+"""GET /openapi.json: what this API has, for people and for generators of clients."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+
+from jobexec.gateways.auth import REPORTS
+from jobexec.gateways.zeebe_format import CONTRACT
+
+from .endpoint import endpoint, json_answer
+from .schemas import KEY, SCHEMAS, TEXT, TIME, ref
+
+_PROBLEMS = {
+    400: "Something in the request is not as it should be; the detail names it.",
+    401: "No credentials, or not valid ones.",
+    403: "The client may not do that.",
+    404: "There is no such job or incident, or none that the client may see.",
+    409: "Refused, because of the state that the job is in, or its lease.",
+    500: "Something that nobody expected.",
+    503: "RESOURCE_EXHAUSTED: too much at once, try again. UNAVAILABLE: the database does not answer.",
+}
+_ALWAYS, _ONE = (400, 401, 403, 500, 503), (404, 409)
+
+#: (path, method, operation, summary, request, answer, further problems)
+_OPERATIONS: list[tuple[str, str, str, str, str, str, tuple[int, ...]]] = [
+    ("/jobs/activation", "post", "activateJobs", "Get jobs", "JobActivationRequest", "JobActivationResult", ()),
+    ("/jobs/search", "post", "searchJobs", "Search jobs", "JobSearchQuery", "JobSearchQueryResult", ()),
+    (
+        "/jobs/statistics/global",
+        "get",
+        "getGlobalJobStatistics",
+        "How many jobs in a span of time",
+        "",
+        "GlobalJobStatisticsQueryResult",
+        (),
+    ),
+    (
+        "/jobs/statistics/by-types",
+        "post",
+        "getJobTypeStatistics",
+        "The same of each type",
+        "JobTypeStatisticsQuery",
+        "JobTypeStatisticsQueryResult",
+        (),
+    ),
+    (
+        "/jobs/statistics/by-workers",
+        "post",
+        "getJobWorkerStatistics",
+        "The same of each worker",
+        "JobWorkerStatisticsQuery",
+        "JobWorkerStatisticsQueryResult",
+        (),
+    ),
+    ("/jobs/{jobKey}/completion", "post", "completeJob", "A job is done", "JobCompletionRequest", "", _ONE),
+    ("/jobs/{jobKey}/failure", "post", "failJob", "A job has failed", "JobFailRequest", "", _ONE),
+    ("/jobs/{jobKey}/error", "post", "throwJobError", "A job ends with an error", "JobErrorRequest", "", _ONE),
+    ("/jobs/{jobKey}", "patch", "updateJob", "Change a job", "JobUpdateRequest", "", _ONE),
+    (
+        "/incidents/search",
+        "post",
+        "searchIncidents",
+        "Search incidents",
+        "IncidentSearchQuery",
+        "IncidentSearchQueryResult",
+        (),
+    ),
+    ("/incidents/{incidentKey}", "get", "getIncident", "An incident", "", "IncidentResult", (404,)),
+    (
+        "/incidents/{incidentKey}/resolution",
+        "post",
+        "resolveIncident",
+        "Resolve an incident: its job may be fetched again",
+        "IncidentResolutionRequest",
+        "",
+        _ONE,
+    ),
+    ("/topology", "get", "getTopology", "What serves", "", "TopologyResponse", ()),
+    ("/status", "get", "getStatus", "Whether it serves", "", "", ()),
+]
+_QUERIES = {
+    "getGlobalJobStatistics": [
+        {"name": "from", "in": "query", "required": True, "schema": TIME},
+        {"name": "to", "in": "query", "required": True, "schema": TIME},
+        {"name": "jobType", "in": "query", "schema": TEXT},
+    ]
+}
+
+
+@endpoint("work", counts=REPORTS)
+def document(request: HttpRequest) -> HttpResponse:
+    """The document, with the address under which it was asked for."""
+    address = request.build_absolute_uri(request.path)
+    return json_answer({**described(), "servers": [{"url": address.removesuffix("/openapi.json")}]})
+
+
+@cache
+def described() -> dict[str, Any]:
+    """The document without an address."""
+    paths: dict[str, dict[str, Any]] = {}
+    for path, method, operation, summary, body, answer, problems in _OPERATIONS:
+        paths.setdefault(path, {})[method] = _operation(path, operation, summary, body, answer, problems)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "jobexec: workers outside",
+            "version": CONTRACT,
+            "description": "The part of Camunda 8's REST API that workers need, over the jobs of a Django project.",
+        },
+        "security": [{"basic": []}, {"bearer": []}],
+        "paths": paths,
+        "components": {
+            "schemas": SCHEMAS,
+            "securitySchemes": {
+                "basic": {"type": "http", "scheme": "basic"},
+                "bearer": {"type": "http", "scheme": "bearer"},
+            },
+        },
+    }
+
+
+def _operation(
+    path: str, operation: str, summary: str, body: str, answer: str, problems: tuple[int, ...]
+) -> dict[str, Any]:
+    answers: dict[str, Any] = {"200": _json("What was asked for.", answer)} if answer else {"204": _NOTHING}
+    for status in sorted((*_ALWAYS, *problems)):
+        answers[str(status)] = _json(_PROBLEMS[status], "ProblemDetail", "application/problem+json")
+    found: dict[str, Any] = {"operationId": operation, "summary": summary, "responses": answers}
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": KEY}
+        for name in ("jobKey", "incidentKey")
+        if f"{{{name}}}" in path
+    ] + _QUERIES.get(operation, [])
+    if parameters:
+        found["parameters"] = parameters
+    if body:
+        found["requestBody"] = {
+            "required": bool(SCHEMAS[body].get("required")),
+            "content": {"application/json": {"schema": ref(body)}},
+        }
+    return found
+
+
+_NOTHING = {"description": "Done."}
+
+
+def _json(description: str, schema: str, type: str = "application/json") -> dict[str, Any]:
+    return {"description": description, "content": {type: {"schema": ref(schema)}}}

@@ -1,0 +1,102 @@
+"""What goes wrong, as Camunda 8 says it: application/problem+json whose title is the symbolic code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse
+
+from jobexec.exceptions import (
+    IncidentNotFound,
+    InvalidJob,
+    InvalidQuery,
+    JobNotFound,
+    JobStateError,
+    NotAllowed,
+    TooManyRequests,
+    WrongWorker,
+)
+from jobexec.gateways.auth import Refusal
+from jobexec.gateways.auth.views import problem_json
+from jobexec.gateways.long_polling import Overloaded
+from jobexec.gateways.rest.unstorable import EXPECTED, UNSTORABLE
+
+
+class Code(NamedTuple):
+    """A status of HTTP and the code that stands for it in ``title``."""
+
+    status: int
+    title: str
+
+
+INVALID_ARGUMENT = Code(400, "INVALID_ARGUMENT")
+FORBIDDEN = Code(403, "FORBIDDEN")
+NOT_FOUND = Code(404, "NOT_FOUND")
+METHOD_NOT_ALLOWED = Code(405, "METHOD_NOT_ALLOWED")
+INVALID_STATE = Code(409, "INVALID_STATE")
+TOO_LARGE = Code(413, "INVALID_ARGUMENT")
+INTERNAL = Code(500, "INTERNAL")
+RESOURCE_EXHAUSTED = Code(503, "RESOURCE_EXHAUSTED")
+UNAVAILABLE = Code(503, "UNAVAILABLE")
+
+#: The first that fits counts.
+_CODES: Mapping[type[Exception], Code] = {
+    InvalidJob: INVALID_ARGUMENT,
+    InvalidQuery: INVALID_ARGUMENT,
+    JobNotFound: NOT_FOUND,
+    IncidentNotFound: NOT_FOUND,
+    NotAllowed: FORBIDDEN,
+    JobStateError: INVALID_STATE,
+    WrongWorker: INVALID_STATE,
+    Overloaded: RESOURCE_EXHAUSTED,
+    TooManyRequests: RESOURCE_EXHAUSTED,
+    OperationalError: UNAVAILABLE,
+    InterfaceError: UNAVAILABLE,
+    **dict.fromkeys(UNSTORABLE, INVALID_ARGUMENT),
+}
+
+
+class Refused(Exception):
+    """A view has nothing to say but this."""
+
+    def __init__(self, code: Code, detail: str) -> None:
+        super().__init__(detail)
+        self.code, self.detail = code, detail
+
+
+def invalid(field: str, expected: str, got: object) -> Refused:
+    """A member of the body, or a parameter, that is not as it should be."""
+    return Refused(INVALID_ARGUMENT, f"{field}: expected {expected}, got {_shortened(repr(got))}.")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def code_of(error: Exception) -> Code:
+    """What stands for an error; INTERNAL for one that nobody expected."""
+    if isinstance(error, Refused):
+        return error.code
+    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), INTERNAL)
+
+
+def problem(request: HttpRequest, code: Code, detail: str) -> HttpResponse:
+    """The answer."""
+    response = problem_json(request, Refusal(code.status, code.title, detail))
+    if code.status == 503:
+        response["Retry-After"] = "1"
+    return response
+
+
+def answer(request: HttpRequest, error: Exception) -> HttpResponse:
+    """The answer to what a verb or a view has raised; of what nobody expected only that it happened."""
+    code = code_of(error)
+    if code == INTERNAL:
+        return problem(request, code, "Unexpected error occurred during the request processing; see the server's log.")
+    if code == UNAVAILABLE:
+        return problem(request, code, "The database does not answer.")
+    if isinstance(error, UNSTORABLE):
+        return problem(request, code, EXPECTED)
+    return problem(request, code, str(error))

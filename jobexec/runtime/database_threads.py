@@ -1,0 +1,89 @@
+"""A few threads that do what coroutines cannot do themselves: use the database."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from jobexec.exceptions import JobExecError
+from jobexec.runtime.connections import clean_connections, close_connections
+from jobexec.runtime.threads import spawn
+
+T = TypeVar("T")
+
+THREADS = 8
+_IDLE = 5.0  # seconds after which a thread without work ends, and closes its connection
+_LONGEST_LINE = 2000
+
+
+class Overloaded(JobExecError):
+    """There is more to do than this process can do in time."""
+
+
+class DatabaseThreads:
+    """At most so many threads, which come when there is work and go when there is none.
+
+    Each has its own database connections. Between two pieces of work they are looked after as Django does between two
+    requests, except that a busy thread keeps its own also with CONN_MAX_AGE 0.
+    """
+
+    def __init__(self, name: str, most: int = THREADS) -> None:
+        self._name, self._most = name, most
+        self._changed = threading.Condition()
+        self._line: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._threads = self._idle = 0
+        self._closed = False
+
+    def submit(self, work: Callable[[], T], *, urgent: bool = False) -> Future[T]:
+        """Have it done; the future gets what it returns or raises. Raises Overloaded if too much waits already.
+
+        ``urgent``: before all that waits, and however much that is; for what takes a load away.
+        """
+        future: Future[T] = Future()
+        with self._changed:
+            if self._closed or (len(self._line) >= _LONGEST_LINE and not urgent):
+                raise Overloaded
+            (self._line.appendleft if urgent else self._line.append)((future, work))
+            if len(self._line) > self._idle and self._threads < self._most:
+                self._threads += 1
+                spawn(self._name, self._work)
+            self._changed.notify()
+        return future
+
+    def close(self, timeout: float) -> bool:
+        """Do what waits, and end; whether that was possible in so many seconds. Nothing is accepted any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: not self._threads, timeout)
+
+    def _work(self) -> None:
+        while (item := self._next()) is not None:
+            future, work = item
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except BaseException as error:
+                    future.set_exception(error)
+            del item, future, work  # what came out belongs to whoever asked, and not to a thread that waits
+            clean_connections()
+
+    def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
+        with self._changed:
+            if not self._line and not self._closed:
+                self._idle += 1
+                # Who is woken for work that a busy thread has taken meanwhile waits on, and keeps its connection.
+                self._changed.wait_for(lambda: self._line or self._closed, _IDLE)
+                self._idle -= 1
+            if self._line:
+                return self._line.popleft()
+        close_connections()  # before it counts as ended: who closes may drop the database next
+        with self._changed:
+            if self._line:  # meanwhile
+                return self._line.popleft()
+            self._threads -= 1
+            self._changed.notify_all()
+            return None
