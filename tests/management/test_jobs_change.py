@@ -7,8 +7,9 @@ from uuid import uuid4
 import pytest
 
 from jobexec import clock
-from jobexec.management.jobs import change, screen
-from jobexec.management.jobs.verbs import SCOPES, VERBS
+from jobexec.management.jobs.changes import change
+from jobexec.management.jobs.changes.verbs import SCOPES, VERBS
+from jobexec.management.jobs.output import screen
 from jobexec.models import JOB_TABLES, Batch, DeadLetterJob, Job, SuspendedJob, Suspension, SuspensionScope, TimerJob
 from jobexec.operations import suspend
 from jobexec.operations.batches.control import OPERATIONS

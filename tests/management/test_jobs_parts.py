@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from jobexec.clock import FrozenClock
-from jobexec.management.jobs import values
-from jobexec.management.jobs.screen import plain
-from jobexec.management.jobs.table import Cell, Column, table
-from jobexec.management.jobs.text import clean, clean_lines, cut, width_of
+from jobexec.management.jobs.arguments import values
+from jobexec.management.jobs.output.screen import plain
+from jobexec.management.jobs.output.table import Cell, Column, table
+from jobexec.management.jobs.output.text import clean, clean_lines, cut, width_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 COLUMNS = [Column("id"), Column("name", least=4), Column("n", right=True), Column("note", least=3, extra=1)]

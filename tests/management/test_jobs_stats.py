@@ -8,9 +8,9 @@ from django.core.management.color import no_style
 from django.db import DatabaseError, connections
 
 from jobexec import clock
-from jobexec.management.jobs import top
-from jobexec.management.jobs.screen import Screen
-from jobexec.management.jobs.stats_text import number
+from jobexec.management.jobs.output.screen import Screen
+from jobexec.management.jobs.stats import top
+from jobexec.management.jobs.stats.as_text import number
 from jobexec.models import JOB_TABLES, DeadLetterJob, ExecutorNode, FailureGroup, MeterLog, TimerJob
 from jobexec.operations import suspend
 from jobexec.operations.batches.control import start_batch

@@ -15,10 +15,10 @@ from django.utils.translation import gettext as _
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.exceptions import ClientNotFound, InvalidClient, JobExecError
-from jobexec.management.jobs.outcome import operator
-from jobexec.management.jobs.screen import Exit, Screen, usage
-from jobexec.management.jobs.table import Column
-from jobexec.management.jobs.values import count, moment
+from jobexec.management.jobs.arguments.values import count, moment
+from jobexec.management.jobs.output.outcome import operator
+from jobexec.management.jobs.output.screen import Exit, Screen, usage
+from jobexec.management.jobs.output.table import Column
 from jobexec.models import GatewayClient
 from jobexec.operations import gateway_clients
 from jobexec.operations.audit import acting

@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 
 from jobexec.exceptions import JobExecError
 from jobexec.management.import_tasks.source import StoredTask, check_table
-from jobexec.management.jobs.screen import Exit, usage
+from jobexec.management.jobs.output.screen import Exit, usage
 
 
 class Command(BaseCommand):

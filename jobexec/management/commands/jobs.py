@@ -14,8 +14,8 @@ from django.db import DatabaseError, router
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidJob, InvalidQuery, InvalidSettings, JobExecError
 from jobexec.management.jobs.actions import ACTIONS
-from jobexec.management.jobs.outcome import operator
-from jobexec.management.jobs.screen import Exit, Screen, usage
+from jobexec.management.jobs.output.outcome import operator
+from jobexec.management.jobs.output.screen import Exit, Screen, usage
 from jobexec.models import Job
 from jobexec.operations.audit import acting
 

@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from .screen import Screen
+from .output.screen import Screen
 
 
 class Action(Protocol):

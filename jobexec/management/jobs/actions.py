@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from .action import Action
-from .batch_list import Batches
-from .change import Change
+from .batches.list import Batches
+from .changes.change import Change
+from .changes.execute import Execute
+from .changes.verbs import VERBS
 from .definitions import Definitions
 from .deployments import Deployments
-from .execute import Execute
-from .explain import Why
 from .incidents import Incidents
-from .listing import List
-from .schedule_list import Schedules
-from .show import Show
-from .stats import Stats
-from .top import Top
-from .verbs import VERBS
+from .look.explain import Why
+from .look.listing import List
+from .look.show import Show
+from .schedules.list import Schedules
+from .stats.command import Stats
+from .stats.top import Top
 
 _ALL: tuple[Action, ...] = (
     List(),

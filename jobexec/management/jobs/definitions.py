@@ -14,11 +14,11 @@ from jobexec.models import Batch, DeadLetterJob, JobDefinition
 from jobexec.operations.reports.counts import CappedCount
 from jobexec.operations.values.humanize import NONE, distance
 
-from . import values
+from .arguments import values
 from .nested import add_nested, run_nested
-from .outcome import tell, user
-from .screen import Exit, Screen
-from .table import Cell, Column
+from .output.outcome import tell, user
+from .output.screen import Exit, Screen
+from .output.table import Cell, Column
 
 
 class Override:

@@ -15,11 +15,11 @@ from jobexec.models import Deployment
 from jobexec.operations.targets.for_each import OperationResult
 from jobexec.operations.values.humanize import distance
 
-from . import values
+from .arguments import values
 from .nested import add_nested, run_nested
-from .outcome import tell
-from .screen import Exit, Screen, usage
-from .table import Cell, Column
+from .output.outcome import tell
+from .output.screen import Exit, Screen, usage
+from .output.table import Cell, Column
 
 
 class Retire:

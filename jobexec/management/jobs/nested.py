@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .action import Action
-from .screen import Screen
+from .output.screen import Screen
 
 
 def add_nested(parser: ArgumentParser, actions: Iterable[Action]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeAlias
 
-from .screen import Screen
+from ..output.screen import Screen
 
 Draw: TypeAlias = Callable[[Sequence[str]], None]
 

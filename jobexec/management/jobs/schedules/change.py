@@ -15,8 +15,8 @@ from jobexec.exceptions import JobExecError
 from jobexec.models import Schedule
 from jobexec.operations import schedules
 
-from .schedule_rows import tell_schedules
-from .screen import Exit, Screen, ask
+from ..output.screen import Exit, Screen, ask
+from .rows import tell_schedules
 
 
 @dataclass

@@ -8,10 +8,10 @@ from typing import Any
 
 from jobexec.operations.why.explain import Explanation, why
 
-from . import named
-from .rows import standing
-from .screen import Exit, Screen
-from .text import bulleted, clean
+from ..arguments import named
+from ..output.rows import standing
+from ..output.screen import Exit, Screen
+from ..output.text import bulleted, clean
 
 
 class Why:

@@ -18,11 +18,11 @@ from jobexec.operations.targets.for_each import OperationResult
 from jobexec.operations.targets.lookup import find_states
 from jobexec.operations.why.facts import HEAVY
 
-from . import named
-from .filters import add_filters, query_of
-from .outcome import tell, user
-from .rows import show_rows
-from .screen import Exit, Screen, ask, usage
+from ..arguments import named
+from ..arguments.filters import add_filters, query_of
+from ..output.outcome import tell, user
+from ..output.rows import show_rows
+from ..output.screen import Exit, Screen, ask, usage
 from .verbs import Verb
 
 #: So many jobs are done at once; more become a batch.

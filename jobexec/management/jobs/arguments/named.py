@@ -12,7 +12,7 @@ from jobexec.operations.external import find_external_job
 from jobexec.operations.query.values import as_key
 from jobexec.operations.targets.lookup import as_id
 
-from .screen import usage
+from ..output.screen import usage
 
 
 def job(text: str) -> UUID | int:

@@ -16,13 +16,13 @@ from django.utils.translation import gettext as _
 
 from jobexec.operations.overview import overview
 
-from . import values
+from ..arguments import values
+from ..output.screen import Exit, Screen
+from ..output.text import clean
+from .as_text import lines
+from .command import add_period, show
 from .display import Draw, display
 from .keyboard import Keyboard, keys
-from .screen import Exit, Screen
-from .stats import add_period, show
-from .stats_text import lines
-from .text import clean
 
 _LEAST = timedelta(milliseconds=200)
 

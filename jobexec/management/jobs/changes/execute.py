@@ -13,10 +13,10 @@ from jobexec.exceptions import JobExecError
 from jobexec.executor.execute_now import execute_by_hand
 from jobexec.operations.targets.for_each import OperationResult
 
-from . import named
-from .outcome import tell
-from .screen import Exit, Screen
-from .text import clean
+from ..arguments import named
+from ..output.outcome import tell
+from ..output.screen import Exit, Screen
+from ..output.text import clean
 
 
 class Execute:

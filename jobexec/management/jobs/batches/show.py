@@ -16,12 +16,12 @@ from jobexec.operations.batches.control import BatchProgress, batch_progress
 from jobexec.operations.query.job_query import JobQuery
 from jobexec.operations.why.facts import HEAVY
 
-from . import values
-from .batch_rows import as_object, say_batches
-from .rows import as_object as job_as_object
-from .rows import show_rows
-from .screen import Exit, Screen, plain
-from .text import clean
+from ..arguments import values
+from ..output.rows import as_object as job_as_object
+from ..output.rows import show_rows
+from ..output.screen import Exit, Screen, plain
+from ..output.text import clean
+from .rows import as_object, say_batches
 
 LIMIT = 20
 

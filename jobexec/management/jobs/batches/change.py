@@ -15,10 +15,10 @@ from jobexec.exceptions import JobExecError
 from jobexec.models import Batch
 from jobexec.operations.targets.for_each import OperationResult
 
-from . import values
-from .batch_rows import tell_batches
-from .outcome import tell
-from .screen import Exit, Screen, ask
+from ..arguments import values
+from ..output.outcome import tell
+from ..output.screen import Exit, Screen, ask
+from .rows import tell_batches
 
 
 @dataclass

@@ -10,12 +10,12 @@ from django.utils.translation import gettext as _
 
 from jobexec.models import Batch
 
-from . import values
-from .batch_change import CHANGES
-from .batch_rows import tell_batches
-from .batch_show import ShowBatch
-from .nested import add_nested, run_nested
-from .screen import Exit, Screen
+from ..arguments import values
+from ..nested import add_nested, run_nested
+from ..output.screen import Exit, Screen
+from .change import CHANGES
+from .rows import tell_batches
+from .show import ShowBatch
 
 LIMIT = 20
 

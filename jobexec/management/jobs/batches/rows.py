@@ -12,9 +12,9 @@ from jobexec.models import Batch
 from jobexec.operations.batches.control import BatchProgress, batch_progress
 from jobexec.operations.values.humanize import distance
 
-from .screen import Screen
-from .stats_text import number
-from .table import Cell, Column
+from ..output.screen import Screen
+from ..output.table import Cell, Column
+from ..stats.as_text import number
 
 
 def tell_batches(batches: Sequence[Batch], screen: Screen) -> bool:

@@ -15,9 +15,9 @@ from jobexec.operations.reports.counts import CappedCount, JobCounts
 from jobexec.operations.reports.throughput import SHARES, Traffic
 from jobexec.operations.values.humanize import NONE, absolute, distance, duration
 
-from .screen import Screen
-from .table import Cell, Column
-from .text import bulleted
+from ..output.screen import Screen
+from ..output.table import Cell, Column
+from ..output.text import bulleted
 
 
 def lines(seen: Overview, screen: Screen) -> Iterator[str]:

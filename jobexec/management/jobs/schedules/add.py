@@ -13,8 +13,8 @@ from django.utils.translation import gettext as _
 from jobexec.models import Misfire, Schedule
 from jobexec.operations.schedules.manage import save_schedule, upcoming
 
-from .schedule_rows import as_object, say_times
-from .screen import Exit, Screen
+from ..output.screen import Exit, Screen
+from .rows import as_object, say_times
 
 TIMES = 5
 

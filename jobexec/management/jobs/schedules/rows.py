@@ -15,8 +15,8 @@ from jobexec.operations.values.humanize import NONE, both, distance
 from jobexec.redaction import redact
 from jobexec.sensitive import hide
 
-from .screen import Screen
-from .table import Cell, Column
+from ..output.screen import Screen
+from ..output.table import Cell, Column
 
 
 def tell_schedules(rows: Sequence[Schedule], screen: Screen) -> bool:

@@ -24,11 +24,11 @@ from jobexec.operations.why.facts import HEAVY
 from jobexec.redaction import redact_job
 from jobexec.sensitive import hide
 
-from . import named
-from .rows import SECRET, as_object, standing
-from .screen import Exit, Screen, plain
-from .table import Cell, Column
-from .text import clean, clean_lines
+from ..arguments import named
+from ..output.rows import SECRET, as_object, standing
+from ..output.screen import Exit, Screen, plain
+from ..output.table import Cell, Column
+from ..output.text import clean, clean_lines
 
 MOST_ENTRIES = 100
 

@@ -15,13 +15,13 @@ from jobexec.models import Schedule, ScheduleFiring
 from jobexec.operations.schedules.manage import schedule_problem, upcoming
 from jobexec.operations.values.humanize import both
 
-from . import values
-from .nested import add_nested, run_nested
-from .schedule_add import AddSchedule
-from .schedule_change import CHANGES
-from .schedule_rows import as_object, say_times, tell_schedules
-from .screen import Exit, Screen, plain
-from .text import clean
+from ..arguments import values
+from ..nested import add_nested, run_nested
+from ..output.screen import Exit, Screen, plain
+from ..output.text import clean
+from .add import AddSchedule
+from .change import CHANGES
+from .rows import as_object, say_times, tell_schedules
 
 LIMIT, TIMES, FIRINGS = 100, 5, 5
 

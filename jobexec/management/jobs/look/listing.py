@@ -15,10 +15,10 @@ from jobexec.operations.query.search import ORDERS, walk
 from jobexec.operations.reports.counts import CappedCount
 from jobexec.operations.why.facts import HEAVY
 
-from . import values
-from .filters import add_filters, query_of
-from .rows import as_object, show_rows
-from .screen import Exit, Screen
+from ..arguments import values
+from ..arguments.filters import add_filters, query_of
+from ..output.rows import as_object, show_rows
+from ..output.screen import Exit, Screen
 
 LIMIT = 50
 

@@ -16,8 +16,8 @@ from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, S
 from jobexec.operations.query.job_query import JobQuery
 from jobexec.operations.targets.for_each import OperationResult
 
-from . import values
-from .screen import usage
+from ..arguments import values
+from ..output.screen import usage
 
 Tables: TypeAlias = tuple[type[AbstractJob], ...]
 Options: TypeAlias = Mapping[str, Any]

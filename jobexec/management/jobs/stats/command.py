@@ -9,10 +9,10 @@ from typing import Any
 
 from jobexec.operations.overview import overview
 
-from . import values
-from .screen import Exit, Screen
-from .stats_object import as_object
-from .stats_text import lines
+from ..arguments import values
+from ..output.screen import Exit, Screen
+from .as_object import as_object
+from .as_text import lines
 
 HOUR = timedelta(hours=1)
 

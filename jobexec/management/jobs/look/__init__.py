@@ -1,0 +1,1 @@
+"""jobs list, show and why."""

@@ -1,0 +1,1 @@
+"""What is written: lines, tables, objects, outcomes."""

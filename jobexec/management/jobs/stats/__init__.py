@@ -1,0 +1,1 @@
+"""jobs stats and top."""
