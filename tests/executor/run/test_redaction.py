@@ -18,7 +18,7 @@ from tests.support.executor import all_gone, run_one
 from tests.support.factories import make_job
 from tests.support.jobs_command import jobs
 
-from .test_bad_rows import write_raw
+from ..test_bad_rows import write_raw
 
 pytestmark = pytest.mark.transactional
 

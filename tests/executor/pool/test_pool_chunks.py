@@ -173,7 +173,7 @@ def test_stopping_before_a_thread_begins_what_it_has_taken_counts_it_once(bench,
     go.set()
     assert b.pool.stop(TIMEOUT)
     assert b.began == []
-    share = b.pool._queue.shares._of("default")
+    share = b.pool._queue.fair_queue._of("default")
     assert (share.held, share.busy) == (0, 0)
     monkeypatch.undo()
     b.pool.start()

@@ -152,7 +152,7 @@ def test_every_alias_has_its_number(alias, configure):
 
 
 def test_the_number_in_the_documentation_is_right():
-    docs = Path(__file__).parents[2] / "docs"
+    docs = Path(__file__).parents[3] / "docs"
     pages = ["tutorial/first-job.md", "how-to/run-in-production.md", "how-to/use-pgbouncer.md"]
     said = [re.findall(r"connections: up to (\d+)\s+on\s+default", (docs / page).read_text()) for page in pages]
     settings = get_settings().replace(threads=10)

@@ -218,7 +218,7 @@ class TestCascade:
     def test_one_that_moves_between_the_tables_is_not_missed(self, alias, definition, monkeypatch):
         """It was acquired and failed while the other tables were walked through."""
         timer = a_job(alias, due_date=NOW + timedelta(days=1))
-        walk, moved = priority_overrides._cursor, []
+        walk, moved = priority_overrides._walk, []
 
         def walk_and_move(table, *arguments):
             if table is TimerJob and not moved:
@@ -230,7 +230,7 @@ class TestCascade:
                 return 0, []
             return walk(table, *arguments)
 
-        monkeypatch.setattr(priority_overrides, "_cursor", walk_and_move)
+        monkeypatch.setattr(priority_overrides, "_walk", walk_and_move)
         monkeypatch.setattr(priority_overrides, "JOB_TABLES", (TimerJob, SuspendedJob, DeadLetterJob, Job))
         assert override_priority("a", 9, cascade=True, using=alias) == 2
         assert (priority_of(alias, timer), priority_of(alias, moved[0])) == (9, 9)

@@ -12,9 +12,9 @@ from jobexec.operations.gateway_clients import create_client
 from tests.support.audit import audit_log
 from tests.support.outside import make_external
 
-from .engine_rest import URLS as ENGINE_REST
-from .engine_rest import EngineRest
-from .v2 import URLS, V2
+from ..engine_rest import URLS as ENGINE_REST
+from ..engine_rest import EngineRest
+from ..v2 import URLS, V2
 
 
 @pytest.fixture

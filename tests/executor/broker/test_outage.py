@@ -13,8 +13,8 @@ from jobexec.broker.publisher import Publisher, close_publishers, publisher
 from jobexec.conf import get_settings
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.identifiers import uuid7s
-from tests.executor.broker_bed import *  # noqa: F403
-from tests.executor.broker_bed import listens
+from tests.executor.broker.broker_bed import *  # noqa: F403
+from tests.executor.broker.broker_bed import listens
 from tests.support import brokers
 from tests.support.executor import all_gone
 from tests.support.factories import make_job

@@ -11,7 +11,7 @@ from jobexec.models import ExclusiveLock, Job, SuspendedJob, Suspension
 from jobexec.operations import acquire_jobs
 from jobexec.operations.acquire.by_ids import acquire_ids
 from jobexec.operations.values.acquired_job import ServedJobs
-from tests.operations.test_one_statement import EXAMPLES, ROWS, SCOPES, SUSPENSIONS, tried
+from tests.operations.acquire.test_statement import EXAMPLES, ROWS, SCOPES, SUSPENSIONS, tried
 from tests.support.factories import LOCK_TIME, locked_ids, make_job, reload, table_of
 
 pytestmark = pytest.mark.every_database

@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.timeout(240),  # the first run on a machine installs the client
 ]
 
-PROGRAMS = Path(__file__).parent / "programs"
+PROGRAMS = Path(__file__).parent.parent / "programs"
 WORKERS = {
     "camunda-orchestration-sdk": (clients.python, "camunda8_rest_worker.py"),
     "@camunda8/orchestration-cluster-api": (clients.node, "camunda8_rest_worker.cjs"),

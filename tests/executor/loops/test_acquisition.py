@@ -98,7 +98,7 @@ def test_siblings_are_one_batch(alias, build):
     for instance in ("a", "b", "a"):
         make_job(alias, process_instance_id=instance)
     loop.run_once()
-    assert sorted(len(batch) for batch in loop.pool._queue.shares.waiting()) == [1, 2]
+    assert sorted(len(batch) for batch in loop.pool._queue.fair_queue.waiting()) == [1, 2]
 
 
 def test_acquires_nothing_past_its_lease(alias, build, asked):
@@ -191,7 +191,7 @@ def test_a_job_that_ends_while_strays_are_looked_for_is_let_alone(alias, build):
     loop = build()
     make_job(alias)
     loop.run_once()
-    ((work,),) = loop.pool._queue.shares.waiting()
+    ((work,),) = loop.pool._queue.fair_queue.waiting()
 
     def in_hand():
         Job.objects.using(alias).filter(pk=work.id).update(revision=99)  # settled, and acquired anew

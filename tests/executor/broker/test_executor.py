@@ -10,7 +10,7 @@ from jobexec import clock
 from jobexec.broker.publisher import publisher
 from jobexec.models import Job
 from jobexec.operations import create_jobs
-from tests.executor.broker_bed import *  # noqa: F403
+from tests.executor.broker.broker_bed import *  # noqa: F403
 from tests.support.executor import all_gone
 from tests.support.factories import make_job
 from tests.support.waiting import TIMEOUT, passed, until

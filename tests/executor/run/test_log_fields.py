@@ -15,7 +15,7 @@ from jobexec.operations.values.acquired_job import ServedJobs
 from tests.support.executor import Host, run_one
 from tests.support.factories import LOCK_TIME, make_job
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "reference" / "logging.md"
 ALWAYS = ["job_id", "handler_type", "category", "attempt", "node", "engine", "process_instance_id", "tenant_id"]
 
