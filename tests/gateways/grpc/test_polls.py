@@ -56,7 +56,7 @@ def test_who_does_not_want_to_wait_is_answered_at_once(gateway, monkeypatch):
         waiting.close()
         raise AssertionError("It waits.")
 
-    monkeypatch.setattr(call_context.Bench, "unless_stopping", waits)
+    monkeypatch.setattr(call_context.CallContext, "unless_stopping", waits)
     waited = Waiting(gateway.client.poll("payment", wait=-1)).ended()
     assert (waited.code, waited.jobs) == (Code.OK, [])
 
