@@ -32,7 +32,7 @@ from demo_project.benchmarks.report import Report
 from demo_project.benchmarks.sampler import Sampler, slope
 from demo_project.benchmarks.sandbox import build_settings, overridden
 from demo_project.benchmarks.server_cpu import ServerThread
-from jobexec import clock
+from jobexec import clock, signals
 from jobexec.conf import get_settings
 from jobexec.handlers.registry import all_handlers
 from jobexec.models import JOB_TABLES, DeadLetterJob, ExecutorNode, Job, JobDefinition, JobLog, TimerJob
@@ -176,6 +176,19 @@ class TestExactlyOnce:
         with pytest.raises(CommandError, match=r"exactly once|different ones|No job ran"):
             bench(case, alias)
         assert rows(alias) == 0
+
+    def test_the_soak_retries_some_jobs(self, alias):
+        failed = []
+
+        def note(sender, job, **values):
+            failed.append(job.pk)
+
+        signals.job_failed.connect(note)
+        try:
+            bench("soak", alias, jobs=60)
+        finally:
+            signals.job_failed.disconnect(note)
+        assert len(failed) == len(set(failed)) == 3
 
     def test_a_timer_that_is_lost_is_told(self, alias, monkeypatch):
         move = Move.page
