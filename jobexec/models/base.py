@@ -42,6 +42,16 @@ class PartialIndex(models.Index):
         return models.Index.create_sql(index, model, schema_editor, using=using, **kwargs)
 
 
+def ordered_index(name: str, *fields: str) -> PartialIndex:
+    """An index whose last column is the id, for statements that know its first column.
+
+    Over all rows, and yet partial: PostgreSQL must not take it for a statement that knows the id only. When a table was
+    empty at its last ANALYZE, its indexes all seem to cost the same, and reading this one as a whole for one row in it
+    was often the choice. ``x = 'p'`` and ``x <= 5`` say that ``x IS NOT NULL``; ``id = 'p'`` does not.
+    """
+    return PartialIndex(name=name, fields=[*fields, "id"], where=models.Q(**{f"{fields[0]}__isnull": False}))
+
+
 def process_instance_index(name: str) -> PartialIndex:
     """Finds the jobs of a process instance; costs nothing for jobs that belong to none."""
     return PartialIndex(name=name, fields=["process_instance_id"], where=~models.Q(process_instance_id=""))

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobexec import clock
 
-from .base import AbstractJob, process_instance_index
+from .base import AbstractJob, ordered_index, process_instance_index
 
 
 class ExternalWorkerJob(AbstractJob):
@@ -38,7 +38,7 @@ class ExternalWorkerJob(AbstractJob):
         verbose_name_plural = _("external worker jobs")
         indexes: ClassVar = [
             # What is new stands in it in the order of the ranks, and what is locked or backs off stands behind.
-            models.Index(fields=["handler_type", "available_at", "rank", "id"], name="jobexec_external_available"),
+            ordered_index("jobexec_external_available", "handler_type", "available_at", "rank"),
             models.Index(fields=["lock_owner"], name="jobexec_external_worker"),
             process_instance_index("jobexec_external_instance"),
         ]

@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from .base import AbstractJob
+from .base import AbstractJob, ordered_index
 
 
 class HistoryJob(AbstractJob):
@@ -22,4 +22,4 @@ class HistoryJob(AbstractJob):
     class Meta(AbstractJob.Meta):
         verbose_name = _("history job")
         verbose_name_plural = _("history jobs")
-        indexes: ClassVar = [models.Index(fields=["due_date", "id"], name="jobexec_historyjob_due")]
+        indexes: ClassVar = [ordered_index("jobexec_historyjob_due", "due_date")]

@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from .base import AbstractJob, process_instance_index
+from .base import AbstractJob, ordered_index, process_instance_index
 
 
 class Job(AbstractJob):
@@ -23,7 +23,7 @@ class Job(AbstractJob):
         verbose_name = _("job")
         verbose_name_plural = _("jobs")
         indexes: ClassVar = [
-            models.Index(fields=["category", "deployment_id", "rank", "id"], name="jobexec_job_acquisition"),
+            ordered_index("jobexec_job_acquisition", "category", "deployment_id", "rank"),
             process_instance_index("jobexec_job_instance"),
         ]
         permissions: ClassVar = [

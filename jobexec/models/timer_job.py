@@ -22,6 +22,6 @@ class TimerJob(AbstractJob):
         verbose_name = _("timer job")
         verbose_name_plural = _("timer jobs")
         indexes: ClassVar = [
-            models.Index(fields=["due_date", "id"], name="jobexec_timerjob_due"),
+            models.Index(fields=["due_date"], name="jobexec_timerjob_due"),
             process_instance_index("jobexec_timerjob_instance"),
         ]

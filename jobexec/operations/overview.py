@@ -172,7 +172,7 @@ def _incidents(ask: _Question) -> dict[str, Any]:
 
 
 def _timers(ask: _Question) -> dict[str, Any]:
-    rows = TimerJob.objects.using(ask.using).filter(due_date__isnull=False).order_by("due_date", "id")
+    rows = TimerJob.objects.using(ask.using).filter(due_date__isnull=False).order_by("due_date")
     columns = ("pk", "handler_type", "due_date", "attempts")
     # No index leads to a tenant's rows, so a fixed number of the next ones is looked through.
     most = TIMERS_SHOWN if ask.tenants is None else COUNT_LIMIT

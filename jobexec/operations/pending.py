@@ -45,7 +45,7 @@ def pending(using: str, scopes: Iterable[ServedJobs]) -> Pending:
         or recorded.filter(due_date__lte=now).exists(),
         retries=waiting.filter(attempts__gt=0).exists() or recorded.filter(attempts__gt=0).exists(),
         timers=timers.count(),
-        next_due_date=timers.order_by("due_date", "id").values_list("due_date", flat=True).first(),
+        next_due_date=timers.order_by("due_date").values_list("due_date", flat=True).first(),
     )
 
 

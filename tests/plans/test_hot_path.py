@@ -17,9 +17,19 @@ from uuid import uuid4
 
 import pytest
 from django.db import connections
+from django.db.transaction import atomic, set_rollback
 
 from jobexec import clock
-from jobexec.models import DeadLetterJob, ExclusiveLock, Job, JobLog, TimerJob
+from jobexec.models import (
+    DeadLetterJob,
+    ExclusiveLock,
+    ExternalWorkerJob,
+    HistoryJob,
+    Job,
+    JobLog,
+    SuspendedJob,
+    TimerJob,
+)
 from jobexec.operations import (
     acquire_jobs,
     complete_jobs,
@@ -102,6 +112,23 @@ def analyse(alias: str) -> None:
             if connections[alias].vendor == "postgresql":
                 cursor.execute(f"VACUUM {table._meta.db_table}")
             cursor.execute(ANALYZE[connections[alias].vendor].format(table._meta.db_table))
+
+
+def analyse_as_empty(alias: str) -> None:
+    """Statistics as they are when all rows are gone and their pages are not: PostgreSQL then takes any number for 1.
+
+    A queue is often analysed so, by the autovacuum after a burst. The rows come back; the number of them that was found
+    is not undone.
+    """
+    for table in (Job, TimerJob, SuspendedJob, DeadLetterJob, HistoryJob, ExternalWorkerJob, JobLog, ExclusiveLock):
+        name = table._meta.db_table
+        with atomic(using=alias), connections[alias].cursor() as cursor:
+            cursor.execute(f"DELETE FROM {name}")
+            cursor.execute(f"ANALYZE {name}")
+            set_rollback(True, using=alias)
+        with connections[alias].cursor() as cursor:
+            cursor.execute("SELECT reltuples FROM pg_class WHERE relname = %s", [name])
+            assert cursor.fetchone() == (0,)
 
 
 # What is read.
@@ -246,7 +273,7 @@ def hot_path(alias: str, configure: Any) -> dict[str, Reads]:
         release_jobs(alias, jobs)
     jobs = acquired(alias, PAGE, portable=True)
     with step("failures"):
-        fail_jobs(alias, [(job, a_failure(), a_run(alias)) for job in jobs])
+        fail_jobs(alias, [(job, a_failure(f"number {n}"), a_run(alias)) for n, job in enumerate(jobs)])
     TimerJob.objects.using(alias).filter(process_instance_id__startswith="q").update(
         due_date=clock.now() - timedelta(seconds=1)
     )
@@ -283,6 +310,20 @@ def test_every_statement_touches_its_own_rows(alias: str, configure: Any) -> Non
     crowd(alias, 20_000)
     found = hot_path(alias, configure)
     print(report(found))
+    small(found)
+
+
+@pytest.mark.databases("postgresql")
+def test_every_statement_touches_its_own_rows_in_tables_that_were_empty_when_last_analysed(
+    alias: str, configure: Any
+) -> None:
+    crowd(alias, 60_000)
+    analyse_as_empty(alias)
+    found = hot_path(alias, configure)
+    print(report(found))
+    # These want the first of all timers. Sorting all pages of one row seems as cheap as the first entry of an index.
+    timers = [found.pop("the next due date"), found.pop("a heartbeat")]
+    assert all("jobexec_timerjob" in reads.most[1] for reads in timers)
     small(found)
 
 

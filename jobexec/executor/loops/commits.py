@@ -57,7 +57,7 @@ class CommitWatch:
         self._due: Any = None
         self._history: Any = None
         jobs = Job.objects.using(node.using).filter(lock_owner=None, category__in=node.settings.categories)
-        timers = TimerJob.objects.using(node.using).filter(due_date__isnull=False).order_by("due_date", "id")
+        timers = TimerJob.objects.using(node.using).filter(due_date__isnull=False).order_by("due_date")
         history = HistoryJob.objects.using(node.using).order_by("due_date", "id")
         self._first_history = _compiled(history.values("pk"))
         self._first_job, self._first_timer = _compiled(jobs.values("pk")), _compiled(timers.values("due_date"))

@@ -35,7 +35,7 @@ def trigger_due_timers(using: str, limit: int) -> int:
 
 def _trigger(using: str, limit: int) -> int:
     with atomic(using):
-        due = TimerJob.objects.using(using).filter(due_date__lte=clock.now(using)).order_by("due_date", "id")
+        due = TimerJob.objects.using(using).filter(due_date__lte=clock.now(using)).order_by("due_date")
         page = lock_rows(due, skip_locked=True)[:limit]
         return _move_unread(using, page) if move_statement.is_possible(using) else _move(using, list(page))
 
@@ -68,7 +68,7 @@ def _move_unread(using: str, page: QuerySet[TimerJob]) -> int:
 
 def next_due_date(using: str) -> datetime | None:
     """When the earliest timer is due; None without timers. Raises ValueError for a date that cannot be read."""
-    timers = TimerJob.objects.using(using).filter(due_date__isnull=False).order_by("due_date", "id")
+    timers = TimerJob.objects.using(using).filter(due_date__isnull=False).order_by("due_date")
     dates = list(timers.values_list("due_date", flat=True)[:1])
     if None in dates:  # SQLite takes any text, and Django reads it as nothing
         raise ValueError("the due date of a timer cannot be read")
