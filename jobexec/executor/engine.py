@@ -89,6 +89,8 @@ class Engine(Service):
         self.node.looked = self.looked
         self.meters = MeterWriting(self.node)
         self.settlement = Settlement(self.node, self.timers.wake, pool)
+        for acquisition in self.acquisitions.values():
+            acquisition.may_acquire = self.settlement.has_room
 
     def _listening(self) -> bool:
         return self._source is not None and self._source.listening

@@ -13,6 +13,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 
 from jobexec import clock
+from jobexec.executor.loops import settlement
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog, TimerJob
 from jobexec.operations import delete_jobs
 from jobexec.operations.notify import wake
@@ -268,3 +269,29 @@ def test_who_has_stopped_hears_nothing_any_more(alias, make_executor):
     assert wake._listeners == before
     note(alias, "nobody")
     assert Job.objects.using(alias).get().lock_owner is None
+
+
+def test_outcomes_that_cannot_be_written_stop_acquisition_until_they_are(alias, make_executor, handle, monkeypatch):
+    monkeypatch.setattr(settlement, "_GROUP", 8)
+    monkeypatch.setattr(settlement, "_MOST_WAITING", 8)
+    may_write, real = threading.Event(), settlement.write
+
+    def write(using, group):
+        assert may_write.wait(TIMEOUT)
+        return real(using, group)
+
+    monkeypatch.setattr(settlement, "write", write)
+    runs = Counter()
+    handle(lambda number: runs.update([number]), name="tests.count")
+    for number in range(100):
+        note(alias, "count", number)
+    never = 10 * TIMEOUT
+    executor = make_executor({"WAIT_TIME": never, "MAX_WAIT": never, "MAX_WAIT_WHEN_LISTENING": never})
+    executor.start()
+    engine = executor.engines[alias]
+    until(lambda: engine.settlement._wanting_room and executor.pool.empty)
+    # What was being written, what may wait for it, and what the pool had before somebody looked.
+    assert runs.total() <= 8 + 8 + executor.settings.threads + executor.settings.queue_size
+    may_write.set()
+    until(lambda: all_gone(alias))
+    assert runs == dict.fromkeys(range(100), 1)

@@ -52,6 +52,8 @@ class JobAcquisition(Loop):
         #: Limits the jobs of each tenant, for all acquisitions of the engine.
         self.tenants: Tenants | None = None
         self.waiting = Waiting(strategy_of(engine))
+        #: Whether the outcomes of earlier jobs are written fast enough; if not, what it is given is called later.
+        self.may_acquire: Callable[[Callable[[], object]], bool] = lambda on_room: True
         #: Takes batches that run elsewhere out of a page; returns the others, and what is to be given back.
         self.sift: Callable[[list[list[AcquiredJob]]], tuple[list[list[AcquiredJob]], list[AcquiredJob]]] | None = None
 
@@ -76,9 +78,9 @@ class JobAcquisition(Loop):
         with self.node.acquiring:
             self._release_strays()
             began, share = clock.monotonic(), self._engine.share
-            reserved = self.pool.reserve(self._page(), self.wake, share)
+            reserved = self.pool.reserve(self._page(), self.wake, share) if self.may_acquire(self.wake) else 0
             if not reserved:
-                return self._after(Acquisition(), Round(requested=0), began)  # the pool wakes us when there is room
+                return self._after(Acquisition(), Round(requested=0), began)  # whoever has no room wakes us
             acquisition, made = Acquisition(), []
             try:
                 acquisition = self._acquire(reserved)

@@ -20,6 +20,9 @@ from ..run.outcomes import Outcome, unreachable, write, write_alone
 logger = logging.getLogger("jobexec.settlement")
 
 _GROUP = 500
+#: So many outcomes may wait for their commits before no more jobs are acquired. They take memory, and if the process
+#: is killed, their jobs run again.
+_MOST_WAITING = 4 * _GROUP
 #: Seconds that a sibling waits for a commit while others end: dozens of them in one commit are worth it.
 _SOON = 0.002
 _IDLE_SECONDS = 5.0
@@ -40,6 +43,7 @@ class Settlement(Service):
         self._changed = threading.Condition(threading.RLock())
         self._buffer: deque[Outcome] = deque()
         self._committing: list[Outcome] = []
+        self._wanting_room: list[Callable[[], object]] = []
         #: Its thread waits for the first outcome, or for more of them.
         self._rests = self._gathers = False
         #: Among what it gathers there is something that somebody waits for.
@@ -61,6 +65,16 @@ class Settlement(Service):
             self._rests = self._gathers = False  # one call is enough
             with self._changed:
                 self._changed.notify_all()
+
+    def has_room(self, on_room: Callable[[], object]) -> bool:
+        """Whether jobs end no faster than their outcomes are written; if they do, ``on_room`` is called once later."""
+        if len(self._buffer) < _MOST_WAITING:
+            return True
+        with self._changed:
+            if len(self._buffer) < _MOST_WAITING:  # it has been written meanwhile
+                return True
+            self._wanting_room.append(on_room)
+            return False
 
     def flush(self) -> None:
         """Nothing more comes soon: what is here need not wait for company."""
@@ -144,6 +158,10 @@ class Settlement(Service):
             with self._changed:
                 self._buffer.extendleft(reversed(left))
                 self._committing = []
+                told = self._wanting_room if len(self._buffer) < _MOST_WAITING else []
+                self._wanting_room = [] if told else self._wanting_room
+            for on_room in told:
+                on_room()
             failures = failures + 1 if error else 0
             if error:
                 self._pause(error, failures, give_up)
