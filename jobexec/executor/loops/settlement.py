@@ -20,8 +20,8 @@ from ..run.outcomes import Outcome, unreachable, write, write_alone
 logger = logging.getLogger("jobexec.settlement")
 
 _GROUP = 500
-#: So many outcomes may wait for their commits before no more jobs are acquired. They take memory, and if the process
-#: is killed, their jobs run again.
+#: So many outcomes may wait for their commits before no more jobs are acquired, until half of them are written. They
+#: take memory, and if the process is killed, their jobs run again.
 _MOST_WAITING = 4 * _GROUP
 #: Seconds that a sibling waits for a commit while others end: dozens of them in one commit are worth it.
 _SOON = 0.002
@@ -158,7 +158,7 @@ class Settlement(Service):
             with self._changed:
                 self._buffer.extendleft(reversed(left))
                 self._committing = []
-                told = self._wanting_room if len(self._buffer) < _MOST_WAITING else []
+                told = self._wanting_room if len(self._buffer) <= _MOST_WAITING // 2 else []
                 self._wanting_room = [] if told else self._wanting_room
             for on_room in told:
                 on_room()
