@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from .base import AbstractJob, ordered_index

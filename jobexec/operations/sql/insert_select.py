@@ -119,7 +119,7 @@ def _postgresql(connection: Any, to: Table, ids: list[UUID], own: Own) -> tuple[
     types = ["uuid", *(_field(to, name).db_type(connection) for name in own)]
     arrays = ", ".join(f"%s::{type}[]" for type in types)
     given = f"WITH given({_names(connection, own)}) AS (SELECT * FROM unnest({arrays}))"
-    # Row by row, which OFFSET 0 enforces: for a table that was empty at its last ANALYZE it would rather read all of it.
+    # Row by row, which OFFSET 0 enforces: of a table that was empty at its last ANALYZE it would read all rows.
     origin = "given CROSS JOIN LATERAL (SELECT * FROM {source} AS row WHERE row.id = given.job OFFSET 0) AS source"
     return given, origin, [ids, *_prepared(connection, to, own)]
 
