@@ -90,6 +90,10 @@ def django_db_setup(
 @pytest.fixture
 def alias(request: pytest.FixtureRequest) -> str:
     """The alias of one covered database, to which the test has access."""
+    if request.node.get_closest_marker("portable"):
+        from jobexec.operations.sql import dialect, portable
+
+        request.getfixturevalue("monkeypatch").setitem(dialect._DIALECTS, "postgresql", portable.Dialect())
     return str(request.param)
 
 
@@ -135,6 +139,10 @@ def _parameters(test: pytest.Item) -> Iterator[Any]:
         alias = databases.covered[name].alias
         access = pytest.mark.django_db(databases=[alias], transaction=transaction)
         yield pytest.param(alias, marks=access, id=name)
+    if only is None and possible and tiers.current().portable_too(test, possible):
+        alias = databases.covered["postgresql"].alias
+        access = pytest.mark.django_db(databases=[alias], transaction=transaction)
+        yield pytest.param(alias, marks=[access, pytest.mark.portable], id="portable")
     # A test for one database says that it did not run; that the others did not run says the header.
     for name in only.args if only else ():
         if name in possible:

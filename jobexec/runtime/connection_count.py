@@ -9,6 +9,7 @@ from typing import Any
 from django.db import connections
 
 from jobexec.conf import EngineSettings, Settings
+from jobexec.operations.sql.dialect import dialect
 
 #: The executor's own threads for each engine, with one connection each; of acquisitions there is one for each name.
 LOOPS = (
@@ -67,7 +68,7 @@ def ordinary_connections(settings: Settings, engine: EngineSettings) -> int:
 
 def can_listen(engine: EngineSettings) -> bool:
     """Whether the engine's executor keeps a connection that LISTENs (PostgreSQL, unless NOTIFY is off)."""
-    return engine.notify and connections[engine.listen_database or engine.alias].vendor == "postgresql"
+    return engine.notify and dialect(engine.listen_database or engine.alias).notifies
 
 
 def pool_size(database: dict[str, Any]) -> int | None:

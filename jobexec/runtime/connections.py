@@ -14,6 +14,7 @@ from django.db import connections
 from django.db.backends.signals import connection_created
 
 from jobexec.conf import get_settings
+from jobexec.operations.sql.dialect import dialect_of
 from jobexec.operations.sql.session import SessionWatch, in_transaction, is_closed, is_lost
 
 logger = logging.getLogger("jobexec.executor")
@@ -253,7 +254,7 @@ def _close_one(connection: Any, wait: float | None) -> None:
 
 def is_pooled(connection: Any) -> bool:
     """Whether closing it gives it back to psycopg's pool (``OPTIONS["pool"]``), from which the next one comes."""
-    return connection.vendor == "postgresql" and bool(connection.settings_dict["OPTIONS"].get("pool"))
+    return dialect_of(connection).notifies and bool(connection.settings_dict["OPTIONS"].get("pool"))
 
 
 def is_behind_pooler(raw: Any) -> bool:

@@ -25,6 +25,8 @@ NAMED = bool(os.environ.get("JOBEXEC_TEST_DATABASES"))
 
 #: Folders about statements, locks and plans.
 SQL = frozenset({"operations", "concurrency", "plans"})
+#: Whose portable forms the gate tries, too; the nightly run those of all operations.
+_PORTABLE = ("operations/acquire/", "operations/rows/", "operations/settle/")
 LATER = frozenset({"slow", "browser", "gate", "nightly"})
 
 
@@ -36,8 +38,8 @@ class Tier:
     `databases` are looked for. `everywhere` are folders whose tests run on each of them; with None, all tests do.
     `leaves` are the markers of tests that a later tier runs. `only`, if it is not empty, limits the tier to these
     folders, on SQLite, and to the tests marked `smoke`, on PostgreSQL. With `slow_once`, slow tests run on one
-    database, except those of plans. `examples` is the number of examples that
-    Hypothesis tries in the tests of random schedules.
+    database, except those of plans. In the folders `portable`, tests also run in
+    the portable forms. `examples` is the number of examples that Hypothesis tries in the tests of random schedules.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Tier:
     leaves: frozenset[str] = LATER
     only: frozenset[str] = frozenset()
     slow_once: bool = False
+    portable: tuple[str, ...] = ()
     examples: int = 25
 
     def databases_for(self, test: pytest.Item, possible: Iterable[str], every: bool) -> list[str]:
@@ -64,6 +67,12 @@ class Tier:
         else:
             main = ["postgresql"]
         return [name for name in [*main, *found] if name in found][:1]
+
+    def portable_too(self, test: pytest.Item, possible: Iterable[str]) -> bool:
+        """Whether a test also runs on PostgreSQL in the portable forms, as if nothing were known of that database."""
+        if "postgresql" not in possible or test.get_closest_marker("fast_form"):
+            return False
+        return str(test.path.relative_to(_TESTS)).startswith(self.portable)
 
     def runs(self, test: pytest.Item, arguments: Iterable[str]) -> bool:
         """Whether the test belongs to this tier, or was asked for by the name of its file."""
@@ -88,8 +97,26 @@ _TIERS = (
         only=frozenset({"unit", "backends", "admin", "docs", "testing"}),
         examples=10,
     ),
-    Tier("gate", "bash .ci/run", 12, NAMES, everywhere=SQL, leaves=frozenset({"nightly"}), slow_once=True),
-    Tier("nightly", "bash .ci/nightly", 90, NAMES, everywhere=None, leaves=frozenset(), examples=1000),
+    Tier(
+        "gate",
+        "bash .ci/run",
+        12,
+        NAMES,
+        everywhere=SQL,
+        leaves=frozenset({"nightly"}),
+        slow_once=True,
+        portable=_PORTABLE,
+    ),
+    Tier(
+        "nightly",
+        "bash .ci/nightly",
+        90,
+        NAMES,
+        everywhere=None,
+        leaves=frozenset(),
+        portable=("operations/",),
+        examples=1000,
+    ),
 )
 TIERS = {tier.name: tier for tier in _TIERS}
 

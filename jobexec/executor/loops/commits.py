@@ -13,6 +13,7 @@ from django.db.models import QuerySet
 from jobexec.conf import EngineSettings
 from jobexec.models import HistoryJob, Job, TimerJob
 from jobexec.operations.notify.wake import EVERYTHING, HISTORY, JOBS, TIMERS
+from jobexec.operations.sql.dialect import dialect_of
 
 from ..nodes.node import Node
 
@@ -28,8 +29,8 @@ def can_watch(engine: EngineSettings) -> bool:
 
     What is in memory belongs to one process, which wakes its executor itself.
     """
-    connection: Any = connections[engine.alias]
-    return engine.notify and connection.vendor == "sqlite" and not connection.is_in_memory_db()
+    connection = connections[engine.alias]
+    return engine.notify and dialect_of(connection).counts_commits(connection)
 
 
 class CommitWatch:

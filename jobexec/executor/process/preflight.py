@@ -12,21 +12,13 @@ from django.db.migrations.executor import MigrationExecutor
 from jobexec.broker.connection import kombu
 from jobexec.conf import Settings
 from jobexec.exceptions import NodeRefused
+from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.locks import is_single_writer
 
 from ...runtime.connection_count import connections_by_alias
 from ...runtime.connections import is_behind_pooler
 
 logger = logging.getLogger("jobexec.executor")
-
-# What the server lets ordinary users open; PostgreSQL keeps some for superusers, and since 16 for a role.
-_CAPACITY = {
-    "postgresql": "SELECT current_setting('max_connections')::int"
-    " - current_setting('superuser_reserved_connections')::int"
-    " - coalesce(current_setting('reserved_connections', true), '0')::int",
-    "mysql": "SELECT IF(@@max_user_connections > 0, LEAST(@@max_user_connections, @@max_connections),"
-    " @@max_connections)",
-}
 
 
 def check_engines(settings: Settings) -> None:
@@ -112,7 +104,7 @@ def _processes(count: int) -> str:
 def _capacity(alias: str) -> int | None:
     """How many connections the alias's server takes; None if it does not say, or a pooler is in front of it."""
     connection = connections[alias]
-    statement = _CAPACITY.get(connection.vendor)
+    statement = dialect(alias).capacity
     if statement is None:
         return None
     try:
@@ -120,7 +112,7 @@ def _capacity(alias: str) -> int | None:
             cursor.execute(statement)
             (capacity,) = cursor.fetchone()
         with connection.wrap_database_errors:
-            pooler = connection.vendor == "postgresql" and is_behind_pooler(connection.connection)
+            pooler = dialect(alias).notifies and is_behind_pooler(connection.connection)
         return None if pooler else int(capacity)
     except DatabaseError as error:
         raise NodeRefused(f"The database {alias!r} does not answer: {error}") from error

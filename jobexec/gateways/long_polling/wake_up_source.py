@@ -9,6 +9,7 @@ from django.db import connections
 
 from jobexec.conf import EngineSettings, get_settings
 from jobexec.operations.notify.wake_workers import CHANNEL
+from jobexec.operations.sql.dialect import dialect_of
 from jobexec.runtime.notifications import Listener
 
 _TURN = 0.01  # seconds between two looks at SQLite's counter of commits, while somebody waits
@@ -124,8 +125,9 @@ def ear_of(
     has to look. ``wanted``: whether anybody waits."""
     connection: Any = connections[using]
     if get_settings().engine(using).notify:
-        if connection.vendor == "postgresql":
+        spelled = dialect_of(connection)
+        if spelled.notifies:
             return NotificationEar(using, heard)
-        if connection.vendor == "sqlite" and not connection.is_in_memory_db():
+        if spelled.counts_commits(connection):
             return CommitEar(using, changed, wanted)
     return Ear()

@@ -11,6 +11,7 @@ from django.db import connections
 
 from jobexec import clock
 from jobexec.operations.external.availability import available_types, next_times
+from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.server_time import synchronise_clock
 from jobexec.runtime.threads import Loop
 from jobexec.runtime.wake_up import WakeUpEvent
@@ -37,7 +38,7 @@ class Watch(Loop):
         self._using, self._queue, self._retire = using, queue, retire
         self._ear = ear_of(using, self._heard, self._changed, lambda: bool(queue.types()))
         self._woken: WakeUpEvent = WakeUpEvent(self._ear)
-        self.keeps_connection = connections[using].vendor == "sqlite"  # its counter belongs to a connection
+        self.keeps_connection = dialect(using).counts_commits(connections[using])  # its counter belongs to a connection
         self._lock = threading.Lock()
         #: Of which types to ask when their next job comes, and since when that is not known.
         self._stale: dict[str, datetime] = {}

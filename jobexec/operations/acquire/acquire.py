@@ -20,7 +20,7 @@ from ..rows.exclusive import give_up_instances, lock_instances
 from ..rows.move import move_all
 from ..rows.suspension_cover import Suspensions, covered_rows
 from ..settle.release import give_back
-from ..sql.id_list import among, as_parameter
+from ..sql.dialect import dialect
 from ..sql.locks import atomic, has_skip_locked, lock_rows, returns_rows
 from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs
 from .candidates import Request, any_job, in_order, narrowed, out_of_turn, read_page
@@ -181,14 +181,11 @@ def _lock(using: str, ids: Collection[UUID], owner: str, until: datetime) -> Non
     if not returns_rows(using):
         Job.objects.using(using).filter(pk__in=ids).update(**_lock_columns(owner, until))
         return
-    connection = connections[using]
-    parameters = {
-        "owner": owner,
-        "until": connection.ops.adapt_datetimefield_value(until),
-        "ids": as_parameter(connection.vendor, ids),
-    }
+    connection, spelled = connections[using], dialect(using)
+    moment = connection.ops.adapt_datetimefield_value(until)
     with connection.cursor() as cursor:
-        cursor.execute(_LOCK.format(among=among(connection.vendor, "ids")), parameters)
+        parameters = {"owner": owner, "until": moment, "ids": spelled.id_list(ids)}
+        cursor.execute(_LOCK.format(among=spelled.among("ids")), parameters)
 
 
 _LOCK = f"""

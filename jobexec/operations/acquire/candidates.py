@@ -18,7 +18,7 @@ from jobexec import clock
 from jobexec.models import Job
 
 from ..rows.exclusive import without_locked_instances
-from ..sql.id_list import pairs_as_table
+from ..sql.dialect import dialect
 from ..sql.locks import has_skip_locked, is_single_writer, lock_rows
 from ..sql.serial_key import of_instances
 from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs, columns, from_row
@@ -88,7 +88,7 @@ def _with_jobs(request: Request, position: Position | None) -> list[Pair]:
     """
     connection = connections[request.using]
     # MariaDB and MySQL have JSON_TABLE since they pass over locked rows.
-    table = pairs_as_table(connection.vendor, "pair", ("category", "deployment"))
+    table = dialect(request.using).pairs("pair", ("category", "deployment"))
     if table is None or not (has_skip_locked(request.using) or is_single_writer(request.using)):
         return [pair for pair in request.pairs if _run(request, pair, position).exists()]
     run = _run(request, (RawSQL("pair.category", ()), RawSQL("pair.deployment", ())), position)

@@ -20,18 +20,17 @@ from jobexec.models import ExclusiveLock, Job, Suspension
 
 from ..rows.bury_unreadable import UNREADABLE
 from ..rows.suspension_cover import suspended_among
-from ..sql.binary import binary_cursor
+from ..sql.dialect import dialect
 from ..sql.locks import returns_rows
-from ..sql.serial_key import serial_key_sql
+from ..sql.portable import Dialect
 from ..values.acquired_job import LONG, WIDE, AcquiredJob, ServedJobs
 from .candidates import in_order
 from .cursor import Position
 
 JOB, _LOCK, _SUSPENSION = (model._meta.db_table for model in (Job, ExclusiveLock, Suspension))
 _MANY_PAIRS = 100  # SQLite puts a limit on the terms of a UNION
-_INLINE = 1000  # bytes: so short, a value is not stored elsewhere, and need not be measured as text
 
-UPDATE = """
+_UPDATE = """
 UPDATE {job} SET lock_owner = %(owner)s, lock_expiration_time = %(until)s, revision = revision + 1
 WHERE {page} RETURNING {columns}, {configuration}, {suspensions}"""
 
@@ -43,7 +42,7 @@ AND NOT (exclusive AND process_instance_id <> '' AND EXISTS (
 {bounds} ORDER BY rank, id LIMIT %(limit)s"""
 
 # Whether any suspension is in force: asked once for each statement, and seen with the same eyes as the jobs.
-SUSPENSIONS = f"""EXISTS (SELECT 1 FROM {_SUSPENSION} WHERE live
+_SUSPENSIONS = f"""EXISTS (SELECT 1 FROM {_SUSPENSION} WHERE live
 AND (suspend_time IS NULL OR suspend_time <= %(now)s) AND (activate_time IS NULL OR activate_time > %(now)s))"""
 
 
@@ -76,18 +75,22 @@ def lock_plain_page(
     if nothing else is there, or if the database or the order of the categories asks for the portable form. Commits by
     itself, or is a part of the caller's transaction.
     """
-    connection = connections[using]
+    connection, spelled = connections[using], dialect(using)
     in_order = scope.category_order == "rank" or len(scope.categories) == 1
-    if not (in_order and returns_rows(using) and connection.vendor in _FORMS):
+    if not (in_order and returns_rows(using)):
         return _NOTHING
     pairs = scope.pairs() if pairs is None else pairs
-    if connection.vendor == "sqlite" and len(pairs) > _MANY_PAIRS:
+    if not spelled.writes_in_with and len(pairs) > _MANY_PAIRS:
         return _NOTHING
     adapt = connection.ops.adapt_datetimefield_value
     parameters: dict[str, Any] = {"owner": owner, "until": adapt(until), "now": adapt(clock.now(using)), "limit": limit}
     bounds = bounds_of(scope, position, parameters)
     try:
-        locked = _FORMS[connection.vendor](using, owner, pairs, bounds, parameters, scope.wide)
+        statement = _by_arrays if spelled.writes_in_with else _by_union
+        made = statement(spelled, pairs, bounds, parameters, scope.wide)
+        with spelled.cursor(connection) as cursor:
+            cursor.execute(made, parameters)
+            locked = read(using, owner, cursor.fetchall())
     except UNREADABLE:  # one of them; all are locked by now, and committed
         unlock_page(using, owner, until)
         return PlainPage([], others=True)
@@ -109,85 +112,64 @@ def bounds_of(scope: ServedJobs, position: Position | None, parameters: dict[str
     return bounds
 
 
-def _lock_on_postgresql(
-    using: str, owner: str, pairs: Pairs, bounds: str, parameters: dict[str, Any], wide: bool
-) -> Locked:
+def _by_arrays(spelled: Dialect, pairs: Pairs, bounds: str, parameters: dict[str, Any], wide: bool) -> str:
     if len(pairs) == 1:
         parameters["category"], parameters["deployment"] = pairs[0]
     else:
         parameters["categories"], parameters["deployments"] = map(list, zip(*pairs, strict=True))
-    with binary_cursor(using) as cursor:
-        cursor.execute(_on_postgresql(len(pairs) == 1, bounds, wide), parameters)
-        return read(using, owner, cursor.fetchall())
+    return _of_arrays(spelled, len(pairs) == 1, bounds, wide)
 
 
 @lru_cache(maxsize=64)
-def _on_postgresql(one_pair: bool, bounds: str, wide: bool) -> str:
-    names = {"job": JOB, "lock": _LOCK, "key": serial_key_sql("postgresql", JOB), "bounds": bounds}
+def _of_arrays(spelled: Dialect, one_pair: bool, bounds: str, wide: bool) -> str:
     if one_pair:
-        run = _RUN.format(columns="ctid", category="%(category)s", deployment="%(deployment)s", **names)
-        page = f"{run} FOR UPDATE SKIP LOCKED"
-    else:
-        columns = "ctid AS place, rank, id"
-        run = _RUN.format(columns=columns, category="pair.category", deployment="pair.deployment", **names)
-        page = f"""
-            SELECT place FROM unnest(%(categories)s::text[], %(deployments)s::text[]) AS pair(category, deployment)
-            CROSS JOIN LATERAL ({run} FOR UPDATE SKIP LOCKED) AS run ORDER BY rank, id LIMIT %(limit)s"""
-    # By its place a row is found fastest. One that was changed since the statement began is at another place by now,
-    # is not found there, and stays for the next page.
-    return UPDATE.format(
-        page=f"ctid = ANY (ARRAY({page}))",
-        job=JOB,
-        columns=", ".join(AcquiredJob.COLUMNS),
-        configuration=configuration("postgresql", wide),
-        suspensions=SUSPENSIONS,
-    )
+        run = _run(spelled, spelled.row_place, "%(category)s", "%(deployment)s", bounds)
+        return _at_places(spelled, f"{run} {spelled.skip_locked}", wide)
+    run = _run(spelled, f"{spelled.row_place} AS place, rank, id", "pair.category", "pair.deployment", bounds)
+    page = f"""
+        SELECT place FROM unnest(%(categories)s::text[], %(deployments)s::text[]) AS pair(category, deployment)
+        CROSS JOIN LATERAL ({run} {spelled.skip_locked}) AS run ORDER BY rank, id LIMIT %(limit)s"""
+    return _at_places(spelled, page, wide)
 
 
-def _lock_on_sqlite(
-    using: str, owner: str, pairs: Pairs, bounds: str, parameters: dict[str, Any], wide: bool
-) -> Locked:
+def _by_union(spelled: Dialect, pairs: Pairs, bounds: str, parameters: dict[str, Any], wide: bool) -> str:
     for number, pair in enumerate(pairs):
         parameters[f"category{number}"], parameters[f"deployment{number}"] = pair
-    if "id" in parameters:
+    if "id" in parameters and not spelled.native_types:
         parameters["id"] = parameters["id"].hex
-    with connections[using].cursor() as cursor:
-        cursor.execute(_on_sqlite(len(pairs), bounds, wide), parameters)
-        return read(using, owner, cursor.fetchall())
+    return _of_union(spelled, len(pairs), bounds, wide)
 
 
 @lru_cache(maxsize=64)
-def _on_sqlite(pairs: int, bounds: str, wide: bool) -> str:
-    runs = [
-        _RUN.format(
-            columns="rowid AS place, rank, id",
-            job=JOB,
-            lock=_LOCK,
-            key=serial_key_sql("sqlite", JOB),
-            category=f"%(category{number})s",
-            deployment=f"%(deployment{number})s",
-            bounds=bounds,
-        )
-        for number in range(pairs)
-    ]
+def _of_union(spelled: Dialect, pairs: int, bounds: str, wide: bool) -> str:
+    place = f"{spelled.row_place} AS place, rank, id"
+    runs = [_run(spelled, place, f"%(category{n})s", f"%(deployment{n})s", bounds) for n in range(pairs)]
     union = " UNION ALL ".join(f"SELECT * FROM ({run})" for run in runs)
-    return UPDATE.format(
-        page=f"rowid IN (SELECT place FROM ({union}) ORDER BY rank, id LIMIT %(limit)s)",
+    return _at_places(spelled, f"SELECT place FROM ({union}) ORDER BY rank, id LIMIT %(limit)s", wide)
+
+
+def _run(spelled: Dialect, columns: str, category: str, deployment: str, bounds: str) -> str:
+    pair = {"category": category, "deployment": deployment}
+    return _RUN.format(columns=columns, job=JOB, lock=_LOCK, key=spelled.serial_key(JOB), bounds=bounds, **pair)
+
+
+def _at_places(spelled: Dialect, page: str, wide: bool) -> str:
+    # By its place a row is found fastest. One that was changed since the statement began is at another place by now,
+    # is not found there, and stays for the next page.
+    return update(spelled, spelled.row_place, page, wide)
+
+
+def update(spelled: Dialect, column: str, page: str, wide: bool) -> str:
+    """The statement that locks the rows whose ``column`` a SELECT returns."""
+    # The arguments as text, as far as they are short, and in a wide scope what else is asked for.
+    configuration = spelled.short_json("handler_configuration", LONG) + "".join(f", {name}" for name in WIDE * wide)
+    return _UPDATE.format(
+        page=f"{column} {spelled.chosen(page)}",
         job=JOB,
         columns=", ".join(AcquiredJob.COLUMNS),
-        configuration=configuration("sqlite", wide),
-        suspensions=SUSPENSIONS,
+        configuration=configuration,
+        suspensions=_SUSPENSIONS,
     )
-
-
-def configuration(vendor: str, wide: bool) -> str:
-    """The arguments as text, as far as they are short, and in a wide scope what else is asked for."""
-    more = "".join(f", {name}" for name in WIDE) if wide else ""
-    if vendor == "sqlite":
-        return f"CASE WHEN length(handler_configuration) <= {LONG} THEN handler_configuration END{more}"
-    text = "handler_configuration::text"
-    short = f"WHEN pg_column_size(handler_configuration) <= {_INLINE} THEN {text}"
-    return f"CASE {short} WHEN length({text}) <= {LONG} THEN {text} END{more}"
 
 
 class Locked(NamedTuple):
@@ -199,11 +181,11 @@ class Locked(NamedTuple):
 
 def read(using: str, owner: str, rows: list[tuple[Any, ...]]) -> Locked:
     """The rows that such a statement returns."""
-    one = _from_sqlite if connections[using].vendor == "sqlite" else AcquiredJob
+    one = AcquiredJob if dialect(using).native_types else _converted
     return Locked([one(using, owner, *row[:-1]) for row in rows], bool(rows) and bool(rows[0][-1]))
 
 
-def _from_sqlite(using: str, owner: str, *row: Any) -> AcquiredJob:
+def _converted(using: str, owner: str, *row: Any) -> AcquiredJob:
     job = AcquiredJob(using, owner, *row)
     job.id = UUID(row[0])
     job.exclusive, job.atomic = bool(job.exclusive), bool(job.atomic)
@@ -234,6 +216,3 @@ def unlock_page(using: str, owner: str, until: datetime, **among: Any) -> None:
     """
     page = Job.objects.using(using).filter(lock_owner=owner, lock_expiration_time=until, **among)
     page.update(lock_owner=None, lock_expiration_time=None, revision=F("revision") - 1)
-
-
-_FORMS = {"postgresql": _lock_on_postgresql, "sqlite": _lock_on_sqlite}

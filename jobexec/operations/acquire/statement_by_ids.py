@@ -16,11 +16,11 @@ from django.db import connections
 from jobexec import clock
 
 from ..rows.bury_unreadable import UNREADABLE
-from ..sql.binary import binary_cursor
-from ..sql.id_list import among, as_parameter
+from ..sql.dialect import dialect
 from ..sql.locks import returns_rows
+from ..sql.portable import Dialect
 from ..values.acquired_job import AcquiredJob, ServedJobs
-from .statement import JOB, SUSPENSIONS, UPDATE, Locked, bounds_of, configuration, plain_of, read, unlock_page
+from .statement import JOB, Locked, bounds_of, plain_of, read, unlock_page, update
 
 # By their ids and not by the acquisition index, whatever the planner thinks of it: no order, no limit.
 _THOSE = f"""
@@ -35,45 +35,36 @@ def lock_plain_ids(
 
     None if the database asks for the portable form. Commits by itself, or is a part of the caller's transaction.
     """
-    connection = connections[using]
-    vendor = connection.vendor
-    if not returns_rows(using) or vendor not in ("postgresql", "sqlite"):
+    connection, spelled = connections[using], dialect(using)
+    if not returns_rows(using):
         return None
     adapt = connection.ops.adapt_datetimefield_value
     parameters: dict[str, Any] = {"owner": owner, "until": adapt(until), "now": adapt(clock.now(using))}
-    parameters["ids"] = as_parameter(vendor, ids)
+    parameters["ids"] = spelled.id_list(ids)
     bounds = bounds_of(scope, None, parameters)
     categories, deployments = scope.categories, ("", *scope.deployments)
     for name, values in (("category", categories), ("deployment", deployments)):
         parameters |= {f"{name}{number}": value for number, value in enumerate(values)}
-    statement = _statement(vendor, len(categories), len(deployments), bounds, scope.wide)
+    statement = _statement(spelled, len(categories), len(deployments), bounds, scope.wide)
     try:
-        locked = _execute(using, owner, vendor, statement, parameters)
+        locked = _execute(using, owner, statement, parameters)
     except UNREADABLE:  # one of them; all are locked by now, and committed
         unlock_page(using, owner, until, pk__in=ids)
         return []
     return plain_of(using, owner, locked, until).jobs
 
 
-def _execute(using: str, owner: str, vendor: str, statement: str, parameters: dict[str, Any]) -> Locked:
-    with connections[using].cursor() if vendor == "sqlite" else binary_cursor(using) as cursor:
+def _execute(using: str, owner: str, statement: str, parameters: dict[str, Any]) -> Locked:
+    with dialect(using).cursor(connections[using]) as cursor:
         cursor.execute(statement, parameters)
         return read(using, owner, cursor.fetchall())
 
 
 @lru_cache(maxsize=64)
-def _statement(vendor: str, categories: int, deployments: int, bounds: str, wide: bool) -> str:
+def _statement(spelled: Dialect, categories: int, deployments: int, bounds: str, wide: bool) -> str:
     pairs = f"category IN ({_names('category', categories)}) AND deployment_id IN ({_names('deployment', deployments)})"
-    those = _THOSE.format(among=among(vendor, "ids"), pairs=pairs, bounds=bounds)
-    # Once, before anything is changed: a list, and not a join that the planner may turn round.
-    chosen = f"IN ({those})" if vendor == "sqlite" else f"= ANY(ARRAY({those} FOR UPDATE SKIP LOCKED))"
-    return UPDATE.format(
-        page=f"id {chosen}",
-        job=JOB,
-        columns=", ".join(AcquiredJob.COLUMNS),
-        configuration=configuration(vendor, wide),
-        suspensions=SUSPENSIONS,
-    )
+    those = _THOSE.format(among=spelled.among("ids"), pairs=pairs, bounds=bounds)
+    return update(spelled, "id", f"{those} {spelled.skip_locked}", wide)
 
 
 def _names(name: str, count: int) -> str:

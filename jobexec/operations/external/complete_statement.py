@@ -22,6 +22,7 @@ from ..notify import external_observers
 from ..notify.broker import announce_ids
 from ..notify.signals import announce
 from ..notify.wake import wake_on_commit
+from ..sql.dialect import dialect
 from ..sql.insert import parameters
 from ..values.inserted_rows import instance
 from ..values.ranking import rank
@@ -51,7 +52,7 @@ def complete_at_once(
 ) -> bool:
     """Whether the job is completed; if not, nothing was done. Raises what the portable form does for what it sees."""
     connection = connections[using]
-    if connection.vendor != "postgresql" or not 0 < key <= _MOST:
+    if not dialect(using).writes_in_with or not 0 < key <= _MOST:
         return False
     with connection.cursor() as cursor:
         cursor.execute(_LOOK, [key])

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import transaction
 from django.db.models import F, Min, Q, QuerySet
 from django.db.models.fields.json import KeyTransform
 
@@ -22,6 +22,7 @@ from jobexec.models import ExternalWorkerJob
 from ..notify.wake_workers import wake_workers_on_commit
 from ..rows import external_exclusive
 from ..rows.routing import free_instances, given_back, may_hold
+from ..sql.dialect import dialect
 from ..sql.locks import lock_rows
 from ..sql.serial_key import locked_instance
 from . import fetch_statement
@@ -162,7 +163,7 @@ def _lock(using: str, fetch: Fetch, tenants: Sequence[str] | None, limit: int) -
     again = queryset.filter(available_at__lte=clock.now(using)).order_by("available_at", "rank", "pk")
     # PostgreSQL sees that the index has them in this order only if what is NULL in all of them is said, too; MariaDB
     # only if it is not.
-    order = ("rank", "pk") if connections[using].vendor == "mysql" else ("available_at", "rank", "pk")
+    order = ("available_at", "rank", "pk") if dialect(using).orders_by_constants else ("rank", "pk")
     fresh = queryset.filter(available_at=None).order_by(*order)
     found = [row for part in (again, fresh) for row in lock_rows(part, skip_locked=True)[:limit]]
     page = sorted(found, key=lambda row: (row.rank, row.pk))[:limit]

@@ -18,7 +18,9 @@ from django.db import connections
 from jobexec import clock
 from jobexec.models import ExternalWorkerJob, Suspension
 
+from ..sql.dialect import dialect
 from ..sql.locks import returns_rows
+from ..sql.portable import Dialect
 from .activated import Grant, activated
 from .types import ActivatedJob, Fetch
 
@@ -33,8 +35,8 @@ def is_possible(using: str, fetch: Fetch) -> bool:
 
 def lock_plain_page(using: str, fetch: Fetch, tenants: Sequence[str] | None, grant: Grant) -> list[ActivatedJob]:
     """The page, locked; empty if there is nothing, or something that is not plain."""
-    connection = connections[using]
-    vendor, adapt = connection.vendor, connection.ops.adapt_datetimefield_value
+    connection, spelled = connections[using], dialect(using)
+    adapt = connection.ops.adapt_datetimefield_value
     values: dict[str, Any] = {
         "type": fetch.type,
         "now": adapt(clock.now(using)),
@@ -44,8 +46,8 @@ def lock_plain_page(using: str, fetch: Fetch, tenants: Sequence[str] | None, gra
         "token": grant.token,
     }
     if tenants is not None:
-        values["tenants"] = json.dumps(list(tenants)) if vendor == "sqlite" else list(tenants)
-    statement = _statement(vendor, tenants is not None, bool(grant.token))
+        values["tenants"] = spelled.text_list(tenants)
+    statement = _statement(spelled, tenants is not None, bool(grant.token))
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         rows = [_Row(*row) for row in cursor.fetchall()]
@@ -92,39 +94,29 @@ def _moment(value: Any) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-_LOCAL = {
-    "postgresql": "jsonb_exists(handler_configuration, 'local')",
-    "sqlite": "json_type(handler_configuration, '$.local') IS NOT NULL",
-}
-_TENANTS = {
-    "postgresql": "tenant_id = ANY(%(tenants)s)",
-    "sqlite": "tenant_id IN (SELECT value FROM json_each(%(tenants)s))",
-}
-
-
 @cache
-def _statement(vendor: str, of_tenants: bool, leased: bool) -> str:
+def _statement(spelled: Dialect, of_tenants: bool, leased: bool) -> str:
     table, suspensions = ExternalWorkerJob._meta.db_table, Suspension._meta.db_table
     conditions = ["handler_type = %(type)s"]
     if of_tenants:
-        conditions.append(_TENANTS[vendor])
+        conditions.append(spelled.text_among("tenant_id", "%(tenants)s"))
     if not leased:
         conditions.append("lease_token = ''")
+    has_locals = spelled.has_json_key("handler_configuration", "local")
     plain = f"""lock_owner IS NULL AND NOT cancel_requested AND NOT suspend_requested
-        AND (NOT exclusive OR process_instance_id = '') AND NOT ({_LOCAL[vendor]})"""
-    skip = "FOR UPDATE SKIP LOCKED" if vendor == "postgresql" else ""
+        AND (NOT exclusive OR process_instance_id = '') AND NOT ({has_locals})"""
 
     def run(available: str) -> str:
         # By what is NULL in all of them, too: PostgreSQL does not see that the index has them in this order otherwise.
         return f"""SELECT * FROM (
             SELECT id, rank, CASE WHEN {plain} THEN 1 ELSE 0 END AS plain FROM {table}
             WHERE {" AND ".join(conditions)} AND {available}
-            ORDER BY available_at, rank, id LIMIT %(limit)s {skip}) AS part"""
+            ORDER BY available_at, rank, id LIMIT %(limit)s {spelled.skip_locked}) AS part"""
 
-    materialized = "MATERIALIZED" if vendor == "postgresql" else ""
-    returned = ", ".join(f"job.{name}" if vendor == "postgresql" else name for name in _Row._fields)
+    alias = "job." if spelled.writes_in_with else ""  # SQLite returns the columns of the table under no alias
+    returned = ", ".join(f"{alias}{name}" for name in _Row._fields)
     return f"""
-        WITH page AS {materialized} (
+        WITH page AS {spelled.materialized} (
           SELECT id, plain FROM (
             {run("available_at <= %(now)s")} UNION ALL {run("available_at IS NULL")}) AS both_parts
           ORDER BY rank, id LIMIT %(limit)s)

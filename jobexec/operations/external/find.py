@@ -14,6 +14,7 @@ from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Incide
 
 from ..audit import part
 from ..history.incidents import UNHANDLED_ERROR
+from ..sql.dialect import dialect
 from ..sql.errors import is_conflict
 from ..sql.locks import lock_rows
 from .types import EVERYTHING, Caller
@@ -132,7 +133,7 @@ def _lock_directly(using: str, key: int) -> ExternalWorkerJob | None:
     There a row that is found by another index than the primary key is locked in the other order than by whoever
     deletes it, and the two may wait for each other.
     """
-    if connections[using].vendor == "mysql" or not 0 < key <= _MOST:
+    if not dialect(using).locks_by_any_index or not 0 < key <= _MOST:
         return None
     return next(iter(lock_rows(ExternalWorkerJob.objects.using(using).filter(job_key=key))), None)
 

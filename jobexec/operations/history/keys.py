@@ -9,6 +9,7 @@ from django.db import connections
 
 from jobexec.models import KeyBlock
 
+from ..sql.dialect import dialect
 from ..sql.locks import atomic, delete_rows
 
 BLOCK = 1024
@@ -35,7 +36,7 @@ def next_keys(using: str, count: int) -> list[int]:
     """
     if count <= 0:
         return []
-    if connections[using].vendor == "sqlite":
+    if not dialect(using).numbers_are_final:
         return _fresh(using, count)
     found = _kept(using, count)
     lacking = count - len(found)

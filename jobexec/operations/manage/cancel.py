@@ -13,7 +13,7 @@ from jobexec.models import AbstractJob, ExternalWorkerJob, Job, SuspendedJob, Ti
 from ..audit import audited
 from ..notify.signals import announce
 from ..rows.remove import remove_waiting
-from ..sql.id_list import among, as_parameter
+from ..sql.dialect import dialect
 from ..targets.for_each import OperationResult, Target, database_of, for_each
 from .bulk import cancel_page
 
@@ -44,9 +44,9 @@ def cancel(target: Target, *, using: str | None = None) -> OperationResult:
 
 def cancelled_among(using: str, ids: Collection[UUID]) -> list[UUID]:
     """Those of these jobs that somebody has cancelled while they were in hand."""
-    vendor, rows = connections[using].vendor, Job.objects.using(using)
-    if vendor not in ("postgresql", "sqlite"):
+    spelled, rows = dialect(using), Job.objects.using(using)
+    if not spelled.returns_rows(connections[using]):
         return list(rows.filter(pk__in=ids, cancel_requested=True).values_list("pk", flat=True))
     # Asked once a second, by a node with thousands of async jobs with thousands of ids.
-    statement = f"SELECT id FROM {Job._meta.db_table} WHERE {among(vendor, 'ids')} AND cancel_requested"
-    return [row.pk for row in rows.raw(statement, {"ids": as_parameter(vendor, ids)})]
+    statement = f"SELECT id FROM {Job._meta.db_table} WHERE {spelled.among('ids')} AND cancel_requested"
+    return [row.pk for row in rows.raw(statement, {"ids": spelled.id_list(ids)})]

@@ -19,6 +19,7 @@ from jobexec.identifiers import uuid7
 from jobexec.models import ExecutorNode, NodeState
 
 from ..notify.signals import announce
+from ..sql.dialect import dialect
 from ..sql.locks import atomic, is_single_writer, lock_rows
 from ..sql.server_time import synchronise_clock, time_of
 
@@ -128,7 +129,7 @@ def renew_lease(
     """
     row, names = ExecutorNode.objects.using(using).filter(pk=node.pk), tuple(questions or ())
     asked: Answers = row.annotate(**questions or {}).values_list("pk", *names)
-    renew = _renew_in_one_statement if connections[using].vendor == "postgresql" else _renew
+    renew = _renew_in_one_statement if dialect(using).writes_in_with else _renew
     expected = _Expected(using)
     answers = renew(using, row.exclude(state=NodeState.DEAD), asked, lease_time, load)
     if answers is None:

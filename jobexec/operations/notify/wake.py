@@ -10,6 +10,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from jobexec.conf import get_settings
 
+from ..sql.dialect import dialect_of
 from ..sql.on_commit import Once
 
 logger = logging.getLogger("jobexec.wake")
@@ -66,7 +67,7 @@ class _Wake:
             except Exception:  # the job is committed, and the other listeners want to know
                 logger.exception("A listener failed on %s", self.using)
         settings = get_settings()
-        if self.connection.vendor != "postgresql" or not settings.engine(self.using).notify:
+        if not dialect_of(self.connection).notifies or not settings.engine(self.using).notify:
             return
         if self.content != JOBS or settings.dispatch == "database":
             self._notify()

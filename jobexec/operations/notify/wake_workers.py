@@ -13,6 +13,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from jobexec.conf import get_settings
 
+from ..sql.dialect import dialect_of
+
 logger = logging.getLogger("jobexec.wake")
 
 CHANNEL = "jobexec_external"
@@ -86,7 +88,7 @@ class _Wake:
                 listener(self.using, types)
             except Exception:  # the job is committed, and the other listeners want to know
                 logger.exception("A listener failed on %s", self.using)
-        if self.connection.vendor == "postgresql" and get_settings().engine(self.using).notify:
+        if dialect_of(self.connection).notifies and get_settings().engine(self.using).notify:
             self._notify(sorted(types) or [""])
 
     def _notify(self, types: list[str]) -> None:

@@ -9,11 +9,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import connections
+from django.db import connections, transaction
+from django.db.models import F
 
 from jobexec import clock
 from jobexec.models import AbstractJob, DeadLetterJob, FailureGroup
 
+from ..sql.dialect import dialect_of
 from ..values.fingerprint import exception_name, fingerprint
 from .counts import CappedCount
 
@@ -129,11 +131,16 @@ _NAME = FailureGroup._meta.get_field("exception").max_length
 
 def _upsert(using: str, rows: list[FailureCount]) -> None:
     connection: Any = connections[using]
+    increments = dialect_of(connection).increments(connection)
+    if increments is None:
+        for each in rows:
+            _add(using, each)
+        return
     quote = connection.ops.quote_name
     table = quote(FailureGroup._meta.db_table)
     fields: list[Any] = [FailureGroup._meta.get_field(name) for name in _COLUMNS]
     row = f"({', '.join(['%s'] * len(fields))})"
-    new, conflict = _conflict(connection)
+    new, conflict = increments
     count, last_time = quote("count"), quote("last_time")
     changes = [f"{count} = {table}.{count} + {new.format(count)}"]
     for name in map(quote, _LATEST):
@@ -143,17 +150,20 @@ def _upsert(using: str, rows: list[FailureCount]) -> None:
         )
     statement = (
         f"INSERT INTO {table} ({', '.join(map(quote, _COLUMNS))}) VALUES {', '.join([row] * len(rows))} "
-        f"{conflict} {', '.join(changes)}"
+        f"{conflict.format('fingerprint')} {', '.join(changes)}"
     )
     values = [field.get_db_prep_save(getattr(each, field.name), connection) for each in rows for field in fields]
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
 
 
-def _conflict(connection: Any) -> tuple[str, str]:
-    """How this database calls the value that was to be inserted, and what to do if there is a row."""
-    if connection.vendor != "mysql":
-        return "excluded.{}", "ON CONFLICT (fingerprint) DO UPDATE SET"
-    if connection.mysql_is_mariadb:
-        return "VALUES({})", "ON DUPLICATE KEY UPDATE"
-    return "incoming.{}", "AS incoming ON DUPLICATE KEY UPDATE"
+def _add(using: str, each: FailureCount) -> None:
+    """The same in any database, for one group."""
+    groups = FailureGroup.objects.using(using)
+    new = {name: getattr(each, name) for name in _COLUMNS}
+    with transaction.atomic(using=using):
+        _, made = groups.get_or_create(fingerprint=new.pop("fingerprint"), defaults=new)
+        if not made:
+            group = groups.filter(fingerprint=each.fingerprint)
+            group.filter(last_time__lte=each.last_time).update(**{name: new[name] for name in _LATEST})
+            group.update(count=F("count") + each.count)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from typing import Any
 from uuid import uuid4
@@ -16,9 +15,10 @@ from jobexec.models import ExclusiveLock, ExternalWorkerJob, Job
 from ..notify.broker import announce_instances
 from ..notify.wake import wake_on_commit
 from ..notify.wake_workers import wake_workers_on_commit
+from ..sql.dialect import dialect
 from ..sql.insert import insert_missing
 from ..sql.locks import delete_rows, lock_rows, returns_rows
-from ..sql.serial_key import SEPARATORS, locked_instance, of_instances, serial_key_sql
+from ..sql.serial_key import locked_instance, of_instances
 
 _TYPES = 100  # of external jobs in one process instance
 _ROWS = 200  # in one statement: SQLite has had a limit of 999 parameters
@@ -89,20 +89,18 @@ def _free_one_by_one(using: str, owner: str, instances: Collection[str]) -> Coll
 
 
 def _free_in_one_statement(using: str, owner: str, instances: Collection[str]) -> Collection[str]:
-    vendor = connections[using].vendor
-    lock, job = ExclusiveLock._meta.db_table, Job._meta.db_table
-    among = "IN (SELECT value FROM json_each(%s))" if vendor == "sqlite" else "= ANY(%s)"
-    place = "instr" if vendor == "sqlite" else "strpos"
+    spelled, lock, job = dialect(using), ExclusiveLock._meta.db_table, Job._meta.db_table
     # The id of the process instance, by which the index finds its jobs, is what follows the tenant.
-    instance = f"substr(held.process_instance_id, {place}(held.process_instance_id, {SEPARATORS[vendor]}) + 1)"
+    key, among = "held.process_instance_id", spelled.text_among("process_instance_id", "%s")
+    instance = f"substr({key}, {spelled.text_position}({key}, {spelled.separator}) + 1)"
     statement = f"""
-        DELETE FROM {lock} AS held WHERE process_instance_id {among} AND lock_owner = %s AND NOT EXISTS (
+        DELETE FROM {lock} AS held WHERE {among} AND lock_owner = %s AND NOT EXISTS (
           SELECT 1 FROM {job} WHERE process_instance_id IN (held.process_instance_id, {instance})
-          AND process_instance_id <> '' AND {serial_key_sql(vendor, job)} = held.process_instance_id
+          AND process_instance_id <> '' AND {spelled.serial_key(job)} = held.process_instance_id
           AND exclusive AND lock_owner = held.lock_owner)
         RETURNING process_instance_id"""
     with connections[using].cursor() as cursor:
-        cursor.execute(statement, [json.dumps(list(instances)) if vendor == "sqlite" else list(instances), owner])
+        cursor.execute(statement, [spelled.text_list(instances), owner])
         return [instance for (instance,) in cursor.fetchall()]
 
 

@@ -17,8 +17,9 @@ from jobexec import clock
 from jobexec.models import Job, JobLog, LogState
 
 from ..history.job_log import COPIED
-from ..sql.id_list import among, as_parameter
+from ..sql.dialect import dialect
 from ..sql.locks import atomic
+from ..sql.portable import Dialect
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Run
 
@@ -42,24 +43,22 @@ def delete_ours(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mappi
     For each of them that is in ``runs`` a log row is written; all or none of the jobs must be in it. A row changes
     nothing if it is not ours; nothing else is looked at, and no row is locked before it is deleted.
     """
-    connection = connections[using]
-    sqlite = connection.vendor == "sqlite"
+    connection, spelled = connections[using], dialect(using)
     parameters: dict[str, Any] = {"owner": owner}
-    condition = ours(jobs, parameters, connection.vendor)
+    condition = ours(jobs, parameters, spelled)
     if runs:
         parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
     with connection.cursor() as cursor:
         if not runs:
             cursor.execute(f"DELETE FROM {_JOB} WHERE {condition} RETURNING id", parameters)
-        elif sqlite:
-            return _logged_on_sqlite(using, cursor, condition, parameters, jobs, runs)
+        elif spelled.writes_in_with:
+            cursor.execute(_logged_at_once(condition), parameters | as_arrays(runs))
         else:
-            parameters |= as_arrays(runs)
-            cursor.execute(_logged_on_postgresql(condition), parameters)
+            return _logged_before(using, cursor, condition, parameters, jobs, runs)
         return lost(cursor, jobs)
 
 
-def ours(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], vendor: str) -> str:
+def ours(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], spelled: Dialect) -> str:
     """The condition for rows still held at their revisions: nearly always one or two.
 
     Owner, ids and revisions are parameters: statements are kept by their text, and there is one for each number of
@@ -72,8 +71,8 @@ def ours(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], vendor: str) -
         group.append(job.id)
     terms = []
     for number, (revision, group) in enumerate(ids.items()):
-        parameters[f"revision{number}"], parameters[f"ids{number}"] = revision, as_parameter(vendor, group)
-        terms.append(f"(revision = %(revision{number})s AND {among(vendor, f'ids{number}')})")
+        parameters[f"revision{number}"], parameters[f"ids{number}"] = revision, spelled.id_list(group)
+        terms.append(f"(revision = %(revision{number})s AND {spelled.among(f'ids{number}')})")
     return f"lock_owner = %(owner)s AND ({' OR '.join(terms)})"
 
 
@@ -85,7 +84,7 @@ def lost(cursor: Any, jobs: Sequence[AcquiredJob]) -> set[UUID]:
     return {job.id for job in jobs} - deleted
 
 
-#: What a run leaves in the log of PostgreSQL, from ``gone``, the rows that were deleted, and ``run``.
+#: What a run leaves in the log, from ``gone``, the rows that were deleted, and ``run``.
 LOGGED = f"""logged AS ({_INSERT} SELECT {
     _VALUES.format(
         wait="greatest(0.0, extract(epoch FROM started - coalesce(due_date, create_time)))::float8", rest=_EMPTY
@@ -96,7 +95,7 @@ RETURNED = f"id, attempts, retries, create_time, {_COPIED}"
 
 
 @lru_cache(maxsize=KEPT)
-def _logged_on_postgresql(condition: str) -> str:
+def _logged_at_once(condition: str) -> str:
     return f"""
         WITH run AS (
           SELECT * FROM unnest(%(runs)s::uuid[], %(started)s::timestamptz[], %(durations)s::float8[], %(nodes)s::text[])
@@ -107,7 +106,7 @@ def _logged_on_postgresql(condition: str) -> str:
 
 
 def as_arrays(runs: Mapping[UUID, Run]) -> dict[str, Any]:
-    """The parameters that tell PostgreSQL of runs."""
+    """Runs as arrays of parameters."""
     return {
         "runs": list(runs),
         "started": [run.started_at for run in runs.values()],
@@ -116,7 +115,7 @@ def as_arrays(runs: Mapping[UUID, Run]) -> dict[str, Any]:
     }
 
 
-def _logged_on_sqlite(
+def _logged_before(
     using: str,
     cursor: Any,
     condition: str,
@@ -127,7 +126,7 @@ def _logged_on_sqlite(
     adapt = connections[using].ops.adapt_datetimefield_value
     told = [[id.hex, adapt(run.started_at), run.duration, run.node] for id, run in runs.items()]
     with atomic(using):
-        cursor.execute(_LOGGED_ON_SQLITE.format(condition=condition), parameters | {"runs": json.dumps(told)})
+        cursor.execute(_LOGGED_BEFORE.format(condition=condition), parameters | {"runs": json.dumps(told)})
         cursor.execute(f"DELETE FROM {_JOB} WHERE {condition} RETURNING id", parameters)
         return lost(cursor, jobs)
 
@@ -139,6 +138,6 @@ _RUN = ", ".join(
     for number, name in enumerate(("run_id", "started", "duration", "node"))
 )
 # CROSS: SQLite takes the tables in the order written. Else it reads the whole list for each job of the table.
-_LOGGED_ON_SQLITE = f"""
+_LOGGED_BEFORE = f"""
     {_INSERT} SELECT {_VALUES.format(wait=_WAIT, rest=_EMPTY)}
     FROM (SELECT {_RUN} FROM json_each(%(runs)s)) CROSS JOIN {_JOB} ON id = run_id WHERE {{condition}}"""

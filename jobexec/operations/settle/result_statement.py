@@ -1,6 +1,6 @@
 """The fast form of completing tasks: one statement that deletes the jobs, keeps their results and logs them.
 
-For PostgreSQL. The portable form is in :mod:`~jobexec.operations.settle.complete`.
+Where DELETE and INSERT can stand in a WITH. The portable form is in :mod:`~jobexec.operations.settle.complete`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from django.db import connections
 from jobexec import clock
 from jobexec.models import Job, JobType, ResultStatus, TaskResult
 
+from ..sql.dialect import dialect
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Run
 from .complete_statement import KEPT, LOGGED, RETURNED, as_arrays, lost, ours
@@ -40,7 +41,7 @@ _KEPT = f"""
 
 def is_possible(using: str) -> bool:
     """Whether this database takes the statement."""
-    return connections[using].vendor == "postgresql"
+    return dialect(using).writes_in_with
 
 
 def delete_and_keep(
@@ -57,7 +58,7 @@ def delete_and_keep(
     """
     connection = connections[using]
     parameters: dict[str, Any] = {"owner": owner, **as_arrays(runs), "results": [results[pk] for pk in runs]}
-    condition = ours(jobs, parameters, connection.vendor)
+    condition = ours(jobs, parameters, dialect(using))
     if log:
         parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
     with connection.cursor() as cursor:

@@ -11,9 +11,11 @@ from django.db import connections, models
 
 from jobexec.models import Job
 
+from .dialect import dialect_of
+
 Table: TypeAlias = type[models.Model]
 Own: TypeAlias = Mapping[str, list[Any]]
-Dialect: TypeAlias = Callable[[Any, Table, list[UUID], Own], tuple[str, str, list[Any]]]
+Form: TypeAlias = Callable[[Any, Table, list[UUID], Own], tuple[str, str, list[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Sql:
 
 def is_possible(using: str) -> bool:
     """Whether this database takes the statements below."""
-    return _dialect(using) is not None
+    return _form(using) is not None
 
 
 def insert_from(
@@ -61,15 +63,15 @@ def _insert_from(
     each: Mapping[UUID, Mapping[str, Any]],
     update: Sequence[str],
 ) -> None:
-    dialect = _dialect(using)
-    assert dialect is not None, "ask is_possible() first"
+    form = _form(using)
+    assert form is not None, "ask is_possible() first"
     shared, own = _split(each)
     values = {name: value for name, value in {**columns, **shared}.items() if name not in own}
     connection = connections[using]
     quote = connection.ops.quote_name
     expressions = [_expression(connection, to, name, value) for name, value in values.items()]
     texts = [*(text for text, _ in expressions), *(f"given.{quote(name)}" for name in own)]
-    given, origin, given_parameters = dialect(connection, to, ids, own)
+    given, origin, given_parameters = form(connection, to, ids, own)
     names = ", ".join(map(quote, [*values, *own]))
     statement = f"INSERT INTO {to._meta.db_table} ({names}) {given} SELECT {', '.join(texts)} FROM {origin}"
     statement += _or_update(connection, update, filtered=not own)
@@ -81,13 +83,13 @@ def _insert_from(
 
 def _or_update(connection: Any, columns: Sequence[str], *, filtered: bool) -> str:
     """The end of an upsert; ``filtered``: what it follows has a WHERE, without which SQLite takes it for a join's."""
-    if not columns:
+    increments = dialect_of(connection).increments(connection)
+    if not columns or increments is None:
         return ""
+    new, conflict = increments
     quoted = [connection.ops.quote_name(name) for name in columns]
-    if connection.vendor == "mysql":
-        return f" ON DUPLICATE KEY UPDATE {', '.join(f'{name} = VALUES({name})' for name in quoted)}"
-    changes = ", ".join(f"{name} = excluded.{name}" for name in quoted)
-    return f"{'' if filtered else ' WHERE true'} ON CONFLICT (id) DO UPDATE SET {changes}"
+    changes = ", ".join(f"{name} = {new.format(name)}" for name in quoted)
+    return f"{'' if filtered else ' WHERE true'} {conflict.format('id')} {changes}"
 
 
 def _split(each: Mapping[UUID, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
@@ -168,12 +170,16 @@ def _field(table: Table, name: str) -> models.Field[Any, Any]:
     return table._meta.get_field(name)  # type: ignore[return-value]
 
 
-def _dialect(using: str) -> Dialect | None:
+def _form(using: str) -> Form | None:
     """How this database is told which rows are meant, and what each of them is given.
 
     The beginning of the statement, what follows its FROM, and the parameters of both. MySQL spells it otherwise again.
     """
     connection: Any = connections[using]
-    if connection.vendor == "mysql":
-        return _mariadb if connection.mysql_is_mariadb else None
-    return {"postgresql": _postgresql, "sqlite": _sqlite}.get(connection.vendor)
+    form = dialect_of(connection).given_rows
+    if form == "hinted values" and not connection.mysql_is_mariadb:
+        return None
+    return _FORMS[form] if form else None
+
+
+_FORMS: dict[str, Form] = {"arrays": _postgresql, "values": _sqlite, "hinted values": _mariadb}

@@ -1,4 +1,4 @@
-"""The one file that asks ``connection.features`` what the database can do."""
+"""Transactions and locks of rows, as far as ``connection.features`` says that the database has them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Collate
 from django.db.models.sql import DeleteQuery
 
+from .dialect import dialect, dialect_of
+
 M = TypeVar("M", bound=models.Model)
 Row = TypeVar("Row")
 
@@ -24,7 +26,7 @@ def has_skip_locked(using: str) -> bool:
 
 def is_single_writer(using: str) -> bool:
     """Whether one writer locks the whole database (SQLite)."""
-    return connections[using].vendor == "sqlite"
+    return dialect(using).single_writer
 
 
 def names_conflict_target(using: str) -> bool:
@@ -35,8 +37,7 @@ def names_conflict_target(using: str) -> bool:
 def returns_rows(using: str) -> bool:
     """Whether UPDATE and DELETE can return the rows that they have changed (PostgreSQL, SQLite 3.35+)."""
     connection = connections[using]
-    # MariaDB returns rows of DELETE, but not where it is told which index to use; and not of UPDATE.
-    return connection.vendor != "mysql" and bool(connection.features.can_return_columns_from_insert)
+    return dialect_of(connection).returns_rows(connection)
 
 
 def by_code_point(rows: QuerySet[Any], column: str) -> Any:

@@ -10,9 +10,6 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from jobexec.models import AbstractJob, ExclusiveLock
 from jobexec.models.exclusive_lock import possible_instances, serial_key_expression
 
-#: The character between a tenant and its process instance, for statements by hand.
-SEPARATORS = {"postgresql": "chr(31)", "sqlite": "char(31)"}
-
 _Row = TypeVar("_Row", bound=AbstractJob)
 
 
@@ -32,9 +29,3 @@ def of_instances(queryset: QuerySet[_Row], keys: Collection[str]) -> QuerySet[_R
     jobs = queryset.filter(~Q(process_instance_id=""), exclusive=True)
     instances = set[str]().union(*map(possible_instances, keys))
     return jobs.filter(process_instance_id__in=instances).alias(key=serial_key_expression()).filter(key__in=keys)  # type: ignore[return-value]
-
-
-def serial_key_sql(vendor: str, table: str) -> str:
-    """:func:`~jobexec.models.exclusive_lock.serial_key_expression` of a table of jobs, for statements by hand."""
-    of_tenant = f"{table}.tenant_id || {SEPARATORS[vendor]} || {table}.process_instance_id"
-    return f"CASE WHEN {table}.tenant_id = '' THEN {table}.process_instance_id ELSE {of_tenant} END"

@@ -12,6 +12,8 @@ from django.db.models.expressions import CombinedExpression
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidJob
 
+from ..sql.dialect import dialect
+
 _STRICT = timedelta(days=36_525)  # a hundred years of waiting equal one point of priority: strict in practice
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -34,29 +36,18 @@ def rank(using: str, due: datetime, priority: int) -> int:
 
 
 def rank_sql(using: str, now: datetime, *, own: bool = True) -> tuple[str, tuple[Any, ...]] | None:
-    """The same as SQL for PostgreSQL and MariaDB, over the columns of a row ``source``; no due date means ``now``.
+    """The same as SQL over the columns of a row ``source``; no due date means ``now``.
 
-    Without ``own`` the due date of the row does not count. None on SQLite, whose numbers end at 64 bits.
+    In decimals until the end: a priority times an interval may be longer than 64 bits. Without ``own`` the due date of
+    the row does not count. None where the numbers of the database end at 64 bits (SQLite).
     """
-    connection = connections[using]
-    if connection.vendor not in _RANK:
+    connection, spelled = connections[using], dialect(using)
+    if spelled.rank is None:
         return None
-    text = _RANK[connection.vendor] if own else _RANK[connection.vendor].replace("source.due_date", "NULL")
+    text = spelled.rank.format(_LEAST, _MOST)
+    if not own:
+        text = text.replace("source.due_date", "NULL")
     return text, (connection.ops.adapt_datetimefield_value(now), interval(using))
-
-
-# In decimals until the end: a priority times an interval may be longer than 64 bits.
-_CLAMPED = f"greatest({_LEAST}, least({_MOST}, {{}}))"
-_RANK = {
-    "postgresql": _CLAMPED.format(
-        "floor(extract(epoch FROM coalesce(source.due_date, %s)) * 1000) - source.priority::numeric * %s"
-    )
-    + "::bigint",
-    "mysql": _CLAMPED.format(
-        "floor(timestampdiff(MICROSECOND, '1970-01-01', coalesce(source.due_date, %s)) / 1000)"
-        " - cast(source.priority AS decimal(20)) * %s"
-    ),
-}
 
 
 def due_by_rank(using: str) -> CombinedExpression:

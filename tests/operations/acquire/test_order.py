@@ -88,6 +88,7 @@ def test_any_number_of_deployments_may_be_registered(alias, count):
     assert foreign not in locked_ids(alias)
 
 
+@pytest.mark.fast_form
 @pytest.mark.parametrize("order", ["rank", "strict", "weighted"])
 def test_an_empty_page_takes_as_many_statements_for_a_year_of_deployments_as_for_one(alias, strategy, order, configure):
     configure(CATEGORIES=["default", "mail"])

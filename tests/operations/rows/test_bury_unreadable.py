@@ -54,6 +54,7 @@ def test_timers_go_on(alias, absurd, frozen, monkeypatch):
     assert (dead.retries, dead.handler_type) == (0, "broken")
 
 
+@pytest.mark.fast_form
 @pytest.mark.transactional
 def test_timers_that_move_without_being_read_are_left_to_who_acquires_them(alias, frozen):
     good = make_job(alias, due_date=NOW)

@@ -20,7 +20,7 @@ from tests.support.factories import make_job, make_row, tables_of
 from tests.support.threads import Undo
 from tests.support.tiers import some
 
-pytestmark = pytest.mark.every_database
+pytestmark = [pytest.mark.every_database, pytest.mark.fast_form]
 
 LOCKED = {"lock_owner": "one", "lock_expiration_time": NOW, "start_time": NOW, "revision": 4}
 

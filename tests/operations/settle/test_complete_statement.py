@@ -9,6 +9,7 @@ from django.db import transaction
 from jobexec.models import Job, JobLog
 from jobexec.operations import complete_jobs, release_jobs
 from jobexec.operations.settle import complete, complete_statement, result_statement
+from jobexec.operations.sql.postgresql import PostgreSQL
 from jobexec.operations.values.run import Run
 from tests.support.columns import VALUES
 from tests.support.factories import acquire, make_row
@@ -129,10 +130,10 @@ def test_revisions_make_no_new_statements(jobs):
     """Retried jobs have any revision: with it in the text, each group of outcomes was kept as another statement."""
     texts = {
         complete_statement.ours(
-            [replace(job, revision=first + at) for at, job in enumerate(jobs[:3])], {}, "postgresql"
+            [replace(job, revision=first + at) for at, job in enumerate(jobs[:3])], {}, PostgreSQL()
         )
         for first in range(50)
     }
     assert len(texts) == 1
-    for cached in (complete_statement._logged_on_postgresql, result_statement._statement):
+    for cached in (complete_statement._logged_at_once, result_statement._statement):
         assert cached.cache_info().maxsize == complete_statement.KEPT

@@ -135,6 +135,7 @@ def test_inside_the_database_they_end_as_through_python(alias, mixture, monkeypa
         assert vars_of(one).items() <= vars_of(other).items(), "what was not read is fetched when it is asked for"
 
 
+@pytest.mark.fast_form
 def test_what_was_not_read_is_fetched_from_where_the_job_now_is(alias):
     job = work(alias, handler_configuration={"args": [7]})
     moved = fail_job(alias, job, a_failure(), a_run(alias))

@@ -1,0 +1,85 @@
+"""PostgreSQL's answers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+from uuid import UUID
+
+from .portable import Dialect
+
+_INLINE = 1000  # bytes: a value this short is not stored elsewhere, and need not be measured as text
+
+
+class PostgreSQL(Dialect):
+    """Returns rows from every statement, writes in WITH, notifies."""
+
+    writes_in_with = True
+    notifies = True
+    numbers_are_final = True
+    locks_by_any_index = True
+    native_types = True
+    given_rows = "arrays"
+    row_place = "ctid"
+    skip_locked = "FOR UPDATE SKIP LOCKED"
+    materialized = "MATERIALIZED"
+    text_position = "strpos"
+    rank = (
+        "greatest({0}, least({1}, "
+        "floor(extract(epoch FROM coalesce(source.due_date, %s)) * 1000) - source.priority::numeric * %s"
+        "))::bigint"
+    )
+    # It keeps some for superusers, and since 16 for a role.
+    capacity = (
+        "SELECT current_setting('max_connections')::int"
+        " - current_setting('superuser_reserved_connections')::int"
+        " - coalesce(current_setting('reserved_connections', true), '0')::int"
+    )
+
+    def returns_rows(self, connection: Any) -> bool:
+        return True
+
+    def increments(self, connection: Any) -> tuple[str, str]:
+        return "excluded.{}", "ON CONFLICT ({}) DO UPDATE SET"
+
+    def cursor(self, connection: Any) -> Any:
+        """A cursor like Django's own, with its wrappers and its log of queries, that fetches in the binary format.
+
+        Numbers, flags and ids need no parsing then. Parameters are bound by the server.
+        """
+        connection.ensure_connection()
+        driver = connection.Database  # psycopg, as Django has imported it
+        with connection.wrap_database_errors:
+            cursor = driver.Cursor(connection.connection)
+        cursor.format = driver.pq.Format.BINARY
+        return connection.make_debug_cursor(cursor) if connection.queries_logged else connection.make_cursor(cursor)
+
+    def id_list(self, ids: Iterable[UUID]) -> str:
+        # One parameter: a list of a thousand costs a thousand otherwise.
+        return f"{{{','.join([id.hex for id in ids])}}}"
+
+    def among(self, name: str) -> str:
+        return f"id = ANY(%({name})s::uuid[])"
+
+    def text_list(self, texts: Collection[str]) -> list[str]:
+        return list(texts)
+
+    def text_among(self, column: str, mark: str) -> str:
+        return f"{column} = ANY({mark})"
+
+    def chosen(self, select: str) -> str:
+        # A list, and not a join that the planner may turn round.
+        return f"= ANY (ARRAY({select}))"
+
+    def pairs(self, table: str, columns: tuple[str, str]) -> str:
+        first, second = columns
+        values = f"SELECT value->>0 AS {first}, value->>1 AS {second} FROM json_array_elements(%s::json)"
+        return f"({values}) AS {table}"
+
+    def short_json(self, column: str, length: int) -> str:
+        text = f"{column}::text"
+        short = f"WHEN pg_column_size({column}) <= {_INLINE} THEN {text}"
+        return f"CASE {short} WHEN length({text}) <= {length} THEN {text} END"
+
+    def has_json_key(self, column: str, key: str) -> str:
+        return f"jsonb_exists({column}, '{key}')"

@@ -1,0 +1,56 @@
+"""SQLite's answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from typing import Any
+from uuid import UUID
+
+from .portable import Dialect
+
+
+class SQLite(Dialect):
+    """In this process, one writer at a time; returns rows since 3.35."""
+
+    single_writer = True
+    locks_by_any_index = True
+    given_rows = "values"
+    row_place = "rowid"
+    separator = "char(31)"
+    # No ``rank``: its numbers end at 64 bits, and a priority times an interval may be longer.
+
+    def returns_rows(self, connection: Any) -> bool:
+        return bool(connection.features.can_return_columns_from_insert)
+
+    def counts_commits(self, connection: Any) -> bool:
+        return not connection.is_in_memory_db()  # what is in memory belongs to one process
+
+    def increments(self, connection: Any) -> tuple[str, str]:
+        return "excluded.{}", "ON CONFLICT ({}) DO UPDATE SET"
+
+    def id_list(self, ids: Iterable[UUID]) -> str:
+        return json.dumps([id.hex for id in ids])
+
+    def among(self, name: str) -> str:
+        return f"id IN (SELECT value FROM json_each(%({name})s))"
+
+    def text_list(self, texts: Collection[str]) -> str:
+        return json.dumps(list(texts))
+
+    def text_among(self, column: str, mark: str) -> str:
+        return f"{column} IN (SELECT value FROM json_each({mark}))"
+
+    def chosen(self, select: str) -> str:
+        return f"IN ({select})"
+
+    def pairs(self, table: str, columns: tuple[str, str]) -> str:
+        first, second = columns
+        values = f"json_extract(value, '$[0]') AS {first}, json_extract(value, '$[1]') AS {second}"
+        return f"(SELECT {values} FROM json_each(%s)) AS {table}"
+
+    def short_json(self, column: str, length: int) -> str:
+        return f"CASE WHEN length({column}) <= {length} THEN {column} END"
+
+    def has_json_key(self, column: str, key: str) -> str:
+        return f"json_type({column}, '$.{key}') IS NOT NULL"
