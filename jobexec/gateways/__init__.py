@@ -1,1 +1,1 @@
-"""Through which workers outside of Django reach their jobs: REST and gRPC."""
+"""Gateways for workers outside Django: REST and gRPC."""

@@ -1,19 +1,19 @@
-"""What a request for jobs may ask for, and how much of it."""
+"""Limits and permission checks for requests that ask for jobs."""
 
 from __future__ import annotations
 
 from jobexec.exceptions import NotAllowed
 from jobexec.operations.external.types import Fetch
 
-#: So many values a list in a request may have.
+#: The maximum number of values in a list in a request.
 MOST_VALUES = 1000
 
 
 def check(fetch: Fetch) -> None:
-    """Raises NotAllowed for a type or a tenant that is not the caller's.
+    """Raise NotAllowed for a type or a tenant that the caller may not access.
 
-    The fetch itself refuses it, too, but comes after the request has been counted as one of a worker: whoever asks for
-    what he is never given would then stand among the workers of the type, and nobody would be told that it has none.
+    The fetch itself refuses these too, but only after the registry has counted the request as a worker's. A caller that
+    never gets a job would then be listed among the workers of the type and hide the fact that the type has none.
     """
     caller = fetch.caller
     if not caller.may_fetch(fetch.type):

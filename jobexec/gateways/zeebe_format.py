@@ -1,17 +1,17 @@
-"""What gRPC and REST of Camunda 8 say alike: keys, tenants, and what stands for the process of jobs that have none."""
+"""Formats common to Camunda 8's gRPC and REST APIs: keys, tenants, and placeholders for jobs without a process."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
 
-#: The release of Camunda 8 whose contract the answers follow; clients look at it.
+#: The release of Camunda 8 whose contract the responses follow; clients check it.
 CONTRACT = "8.10.0"
-#: How a job without a tenant is written; in the tables it is the empty text.
+#: The tenant of a job without one, as clients see it; the tables have an empty string.
 DEFAULT_TENANT = "<default>"
-#: The key of what is not there.
+#: The key of a missing object.
 NO_KEY = -1
-#: The process definition of jobs that have none.
+#: The process definition shown for jobs without one.
 NO_PROCESS = "jobexec"
 PROCESS_DEFINITION_VERSION = 1
 
@@ -21,7 +21,7 @@ _NOT_IN_ID = re.compile(r"[^\w.\-]", re.ASCII)
 
 
 def key(id: str) -> int:
-    """An id as a key: its number, if it is one of 64 bits; else ``NO_KEY``."""
+    """Convert an id to a key: its number if it fits into 64 bits, else ``NO_KEY``."""
     if not (id.isascii() and id.isdigit() and len(id) <= 19):
         return NO_KEY
     number = int(id)
@@ -29,37 +29,37 @@ def key(id: str) -> int:
 
 
 def key_text(id: str) -> str:
-    """The same as REST writes it."""
+    """The key in the form of the REST API, a decimal string."""
     return str(key(id))
 
 
 def process_definition_id(process_definition_key: str) -> str:
-    """The id of a process as BPMN allows it; ``NO_PROCESS`` where there is none, or one that clients would refuse."""
+    """The process id in BPMN's form; ``NO_PROCESS`` if it is missing or clients would reject it."""
     return process_definition_key if _ID.match(process_definition_key) else NO_PROCESS
 
 
 def element_id(element_id: str, type: str) -> str:
-    """The id of the element that made the job; where there is none, the job's type made an id."""
+    """The id of the element that created the job; without one, an id derived from the job's type."""
     return element_id or _NOT_IN_ID.sub("_", type) or NO_PROCESS
 
 
 def tenant(tenant_id: str) -> str:
-    """A tenant as clients know it."""
+    """Convert a tenant id from the tables to its form for clients."""
     return tenant_id or DEFAULT_TENANT
 
 
 def tenant_id(tenant: str) -> str:
-    """A tenant as the tables know it."""
+    """Convert a tenant from a client to its form in the tables."""
     return "" if tenant == DEFAULT_TENANT else tenant
 
 
 def milliseconds(moment: datetime) -> int:
-    """A moment in milliseconds since 1970."""
+    """Convert a datetime to milliseconds since the epoch."""
     return int(moment.timestamp() * 1000)
 
 
 def iso(moment: datetime | None) -> str | None:
-    """A moment as REST writes it, in UTC with milliseconds."""
+    """Format a datetime for the REST API, in UTC with milliseconds."""
     if moment is None:
         return None
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,9 +1,9 @@
-"""Waiting for jobs: thousands of requests wait, and one thread watches the database for them all.
+"""Long polling: thousands of requests wait for jobs, and a single thread watches the database for all of them.
 
     jobs = await poll(using, fetch, timedelta(seconds=10))          # in a coroutine
-    jobs = poll_in_thread(using, fetch, timedelta(seconds=10))      # in a thread; of those only a few may wait
+    jobs = poll_in_thread(using, fetch, timedelta(seconds=10))      # in a thread; only a few threads may wait
 
-``docs/explanation/long-polling.md`` has the drawing.
+``docs/explanation/long-polling.md`` has a diagram.
 """
 
 from ...runtime.database_threads import DatabaseThreads, Overloaded

@@ -1,4 +1,4 @@
-"""The place of a coroutine in the queue: it costs no thread."""
+"""The place of a coroutine in the queue, which needs no thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .places import Place, left
 
 
 class AsyncPlace(Place):
-    """Made and waited on in one event loop; rung by any thread."""
+    """A coroutine's place. Create it and wait in the same event loop; any thread may ring."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -21,12 +21,13 @@ class AsyncPlace(Place):
         self._loop.call_soon_threadsafe(self._event.set)  # RuntimeError if the loop has ended
 
     async def wait(self, until: float) -> bool:
-        """Wait for word, until a moment of ``time.monotonic()``; whether it came. False at once when all is over.
+        """Wait for a notification until ``until`` (``time.monotonic()``); return whether one arrived.
 
-        Who is cancelled leaves the queue as the ``with`` ends, and passes on what he has not heard.
+        Returns False immediately once the queue is closed. A cancelled coroutine leaves the queue at the end of its
+        ``with`` block and passes its unread notifications on.
         """
         while True:
-            self._event.clear()  # in this order: who rings has put the word down before
+            self._event.clear()  # before heard(): the notifying thread records the notification before it rings
             if self.heard():
                 return True
             if self.over or not (seconds := left(until)):

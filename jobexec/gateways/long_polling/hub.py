@@ -1,4 +1,4 @@
-"""Where requests wait for jobs: one hub per process and database."""
+"""The hub where requests wait for jobs, one per process and database."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 
 def always() -> bool:
-    """Nobody can tell that this one has gone."""
+    """The default for ``alive``: a disconnect cannot be detected."""
     return True
 
 
 class Hub:
-    """Wakes those who wait for jobs of an engine. Made by :func:`of`; nothing runs before somebody waits."""
+    """Wakes requests that wait for jobs of an engine. Created by :func:`of`; no thread runs before a request waits."""
 
     def __init__(self, using: str) -> None:
         self.using = using
@@ -39,34 +39,34 @@ class Hub:
         self._threads = Shares(lambda: get_settings().gateway_max_waiters_in_threads)
         self._coroutines = Shares(lambda: get_settings().gateway_max_waiters)
 
-    # To wait.
+    # Waiting.
 
     def waiting(
         self, types: Collection[str], *, kind: Hashable = None, alive: Callable[[], bool] = always
     ) -> AsyncPlace:
         """A place in the queue for a coroutine: enter it with ``with``, look for jobs, and then ``await place.wait()``.
 
-        In this order no job that comes meanwhile is missed; see :class:`~jobexec.gateways.long_polling.places.Place`.
+        In this order no job that arrives meanwhile is missed; see :class:`~jobexec.gateways.long_polling.places.Place`.
         """
         return AsyncPlace(self.queue, types, kind, alive)
 
     def held(self, client: str) -> AbstractContextManager[None]:
-        """A request of a client that is held while it waits, without a thread. Raises TooManyWaiters."""
+        """Reserve a slot for a client's request that waits without a thread. Raises TooManyWaiters."""
         return self._coroutines.place(client)
 
     @contextmanager
     def waiting_in_thread(
         self, types: Collection[str], *, kind: Hashable = None, alive: Callable[[], bool] = always, client: str = ""
     ) -> Iterator[ThreadPlace]:
-        """The same for a thread. Raises TooManyWaiters if too many threads wait already, all or those of the client."""
+        """The same for a thread. Raises TooManyWaiters if too many threads wait already, of all clients or this one."""
         with self._threads.place(client), ThreadPlace(self.queue, types, kind, alive) as place:
             yield place
 
     async def wait(self, types: Collection[str], until: float, alive: Callable[[], bool] = always) -> bool:
-        """Wait for word of jobs of one of these types, until a moment of ``time.monotonic()``; whether it came.
+        """Wait for a notification about one of these types until ``until`` (``time.monotonic()``).
 
-        A caller that looked for jobs before cannot know whether some came in between:
-        :func:`~jobexec.gateways.long_polling.poll` does.
+        Return whether one arrived. If you looked for jobs before the call, you may miss jobs that arrived in between;
+        :func:`~jobexec.gateways.long_polling.poll` does not.
         """
         with self.waiting(types, alive=alive) as place:
             return await place.wait(until)
@@ -76,28 +76,28 @@ class Hub:
         with self.waiting_in_thread(types, alive=alive) as place:
             return place.wait(until)
 
-    # To work.
+    # Database work.
 
     async def run(self, work: Callable[..., T], *arguments: Any, **named: Any) -> T:
-        """Call a function that uses the database, in one of the hub's few threads. Raises Overloaded."""
+        """Call a function that uses the database in one of the hub's few threads. Raises Overloaded."""
         return await asyncio.wrap_future(self.database_threads.submit(lambda: work(*arguments, **named)))
 
-    # To tell.
+    # Notifications.
 
     def expect(self, type: str, moment: datetime) -> None:
-        """A job of this type becomes available then; a gateway that has set a deadline or a back-off tells its hub."""
+        """Announce when a job of this type becomes available, after the gateway has set a deadline or a back-off."""
         watch = self._watch
         if watch is not None:
             watch.expect(type, moment)
 
     def notify(self, using: str, types: Collection[str]) -> None:
-        """Jobs of these types (of any, if none is named) were committed on a database in this process."""
+        """Announce that this process committed jobs of these types (of any type if ``types`` is empty)."""
         watch = self._watch
         if using == self.using and watch is not None:
             watch.tell(types)
 
     def close(self, timeout: float = 5.0) -> None:
-        """Answer all who wait, and end; whoever comes later is answered at once."""
+        """Release all waiting requests and stop; later requests return immediately."""
         self.queue.close()
         remove_worker_listener(self.notify)
         with self._lock:
@@ -118,7 +118,7 @@ class Hub:
         watch.ask_about(new)
 
     def _retire(self, watch: Watch) -> bool:
-        """Whether this watch may end, because nobody waits."""
+        """Return whether this watch may end because no request waits."""
         with self._lock:
             if self.queue.types() or self._watch is not watch:
                 return False
@@ -132,7 +132,7 @@ _hubs_lock = threading.Lock()
 
 
 def of(using: str) -> Hub:
-    """The hub of this process for the engine on this database. Raises InvalidSettings if it is no engine."""
+    """Return this process's hub for the engine on this database. Raises InvalidSettings if there is no such engine."""
     hub = _hubs.get(using)
     if hub is not None and not hub.queue.closed:
         return hub
@@ -145,7 +145,7 @@ def of(using: str) -> Hub:
 
 
 def close_all(timeout: float = 5.0) -> None:
-    """Close every hub of this process: at its end, and between tests."""
+    """Close every hub of this process, at its end and between tests."""
     with _hubs_lock:
         hubs = list(_hubs.values())
         _hubs.clear()
@@ -154,7 +154,7 @@ def close_all(timeout: float = 5.0) -> None:
 
 
 def _after_fork() -> None:
-    """The threads, and whoever waits, are the parent's."""
+    """Drop the hubs: their threads and waiting requests belong to the parent process."""
     global _hubs_lock
     _hubs_lock = threading.Lock()
     for hub in _hubs.values():

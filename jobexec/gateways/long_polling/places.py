@@ -1,4 +1,4 @@
-"""The queue of those who wait for jobs: who stands where, and who is woken."""
+"""The queue of requests that wait for jobs: its places, and which of them are woken."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import Any, Self
 
-#: Who found more jobs than he may take wakes so many others, each of whom does the same.
+#: A request that found more jobs than it may take wakes this many others, each of which does the same.
 _MORE = 2
 
-#: Of all kinds.
+#: Matches all kinds.
 _ANY: Hashable = object()
 
 
 class Place(ABC):
-    """A place in the queue, from entering it to leaving; a context manager.
+    """A place in the queue, from entering it to leaving it; a context manager.
 
-    ``kind`` says what else is asked for (tenants, filters): where one finds nothing, others of the same types and kind
-    would find nothing either, so of these only the first is woken. ``alive`` is asked before a place is woken, by any
-    thread; it must neither wait nor fail. Word that comes while the one who waits looks for jobs himself is kept for
-    his next :meth:`wait`; if he leaves without having heard it, the next one behind him does.
+    ``kind`` holds the request's other conditions (tenants, filters). If a place finds nothing, others with the same
+    types and kind would find nothing either, so only the first of them is woken. ``alive`` is called by any thread
+    before a place is woken; it must neither block nor raise. A notification that arrives while the request itself looks
+    for jobs is kept for its next :meth:`wait`; if the request leaves without reading it, it goes to the next in line.
     """
 
     def __init__(self, queue: Queue, types: Collection[str], kind: Hashable, alive: Callable[[], bool]) -> None:
         self.types, self.kind, self.alive = frozenset(types), kind, alive
-        #: The types of which there was word that this one has not heard yet. Only the queue touches it.
+        #: The types with notifications that this place has not read yet. Only the queue changes it.
         self.owed: set[str] = set()
         self._queue = queue
 
@@ -38,29 +38,29 @@ class Place(ABC):
         self.leave()
 
     def leave(self) -> None:
-        """Give up the place; what was not heard is passed on to the next."""
+        """Leave the queue; unread notifications go to the next place."""
         self._queue.leave(self)
 
     def pass_on(self) -> None:
-        """There are more jobs than this one takes: wake some others of the same kind."""
+        """Wake some others of the same kind, because there are more jobs than this request takes."""
         self._queue.wake(self.types, most=_MORE, kind=self.kind, but=self)
 
     @abstractmethod
     def ring(self) -> None:
-        """End the wait. Raises RuntimeError if there is nobody any more who could be woken."""
+        """End the wait. Raises RuntimeError if the waiter no longer exists."""
 
     def heard(self) -> bool:
-        """Whether there was word since the last time."""
+        """Return whether a notification arrived since the last call."""
         return self._queue.take(self)
 
     @property
     def over(self) -> bool:
-        """Nobody waits here any more: the process ends."""
+        """Whether the queue is closed because the process ends."""
         return self._queue.closed
 
 
 class Queue:
-    """Who waits, by type and kind, in the order in which they came. Safe for threads; nothing here waits."""
+    """Waiting places by type and kind, in order of arrival. Thread-safe; no method blocks."""
 
     def __init__(self, entered: Callable[[Collection[str]], object] = len) -> None:
         self.closed = False
@@ -69,7 +69,7 @@ class Queue:
         self._rows: dict[str, dict[Hashable, dict[Place, None]]] = {}
 
     def enter(self, place: Place) -> None:
-        """``entered`` is told afterwards, with the types that nobody waited for before."""
+        """Add a place; afterwards call ``entered`` with the types that no other place waited for."""
         with self._lock:
             new = place.types.difference(self._rows)
             for type in place.types:
@@ -94,7 +94,7 @@ class Queue:
             self._rows.pop(type, None)
 
     def take(self, place: Place) -> bool:
-        """Whether this one is owed word; he is not any more."""
+        """Clear the place's unread notifications; return whether there were any."""
         with self._lock:
             owed, place.owed = place.owed, set()
         return bool(owed)
@@ -102,10 +102,10 @@ class Queue:
     def wake(
         self, types: Collection[str] = (), *, most: int = 1, kind: Hashable = _ANY, but: Place | None = None
     ) -> int:
-        """Wake the first ``most`` of each kind that wait for these types (all types if none is named).
+        """Wake the first ``most`` places of each kind that wait for these types (all types if none is given).
 
-        Who is woken already, and has not come to look, is passed over: there may be as many jobs as there was word of
-        them. Only those of one ``kind`` if it is named. Returns how many were woken.
+        Places that were woken but have not looked yet are skipped: there may be as many jobs as notifications. If
+        ``kind`` is given, only places of this kind are woken. Returns the number of woken places.
         """
         woken = 0
         with self._lock:
@@ -125,28 +125,28 @@ class Queue:
             place.owed.add(type)
             try:
                 place.ring()
-            except RuntimeError:  # its event loop has ended, and with it whoever waited there
+            except RuntimeError:  # its event loop has ended, and with it the waiting coroutine
                 place.owed.clear()
                 continue
             most -= 1
             yield place
 
     def types(self) -> frozenset[str]:
-        """Those that somebody waits for."""
+        """The types that at least one place waits for."""
         with self._lock:
             return frozenset(self._rows)
 
     def count(self) -> int:
-        """How many wait."""
+        """The number of waiting places."""
         return len(self._places())
 
     def counts(self) -> dict[str, int]:
-        """How many wait for each type; who waits for several counts with each."""
+        """The number of waiting places for each type; a place that waits for several types counts for each."""
         with self._lock:
             return {type: sum(map(len, kinds.values())) for type, kinds in self._rows.items()}
 
     def close(self) -> None:
-        """Answer all, and whoever comes later."""
+        """Release all waiting places, and any that enter later."""
         self.closed = True
         for place in self._places():
             try:
@@ -160,7 +160,7 @@ class Queue:
 
 
 def left(until: float) -> float:
-    """Seconds until a moment of ``time.monotonic()``; 0 if it is over."""
+    """Seconds until ``until`` (``time.monotonic()``); 0 if it has passed."""
     return max(0.0, until - time.monotonic())
 
 
@@ -175,9 +175,12 @@ class ThreadPlace(Place):
         self._event.set()
 
     def wait(self, until: float) -> bool:
-        """Wait for word, until a moment of ``time.monotonic()``; whether it came. False at once when all is over."""
+        """Wait for a notification until ``until`` (``time.monotonic()``); return whether one arrived.
+
+        Returns False immediately once the queue is closed.
+        """
         while True:
-            self._event.clear()  # in this order: who rings has put the word down before
+            self._event.clear()  # before heard(): the notifying thread records the notification before it rings
             if self.heard():
                 return True
             if self.over or not (seconds := left(until)):

@@ -1,4 +1,4 @@
-"""The long poll: look for jobs, wait for word of some, look again, until the time is over."""
+"""The long poll: look for jobs, wait for a notification, look again, until the timeout."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ Look = Callable[[Alive], list[ActivatedJob]]
 
 
 class _LetInNoMore(Exception):
-    """Who waited may have nothing any more."""
+    """The caller lost its access while it waited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """How jobs are looked for.
+    """How to look for jobs.
 
-    ``look`` is called with what is to be asked whether the caller is still there, and returns what it has activated; it
-    may wait for the database. ``allowed`` is asked after each wait, in the same thread: whether the caller still may
-    have them; if not, the search has ended. ``most``: when it returns as many, there may be more. ``kind``: see
-    :class:`~jobexec.gateways.long_polling.places.Place`. ``client``: whose it is, by the key of the client; no one
-    client takes all places of those who wait.
+    ``look`` gets a callable that tells whether the caller is still connected, and returns the jobs that it has
+    activated; it may block on the database. ``allowed`` is called after each wait, in the same thread, and tells
+    whether the caller still has access; if not, the search ends. If ``look`` returns ``most`` jobs, there may be more.
+    ``kind``: see :class:`~jobexec.gateways.long_polling.places.Place`. ``client`` is the key of the client; it is used
+    to keep a single client from taking all places.
     """
 
     types: Collection[str]
@@ -50,14 +50,14 @@ class Search:
     client: str = ""
 
     def look_again(self, alive: Alive) -> list[ActivatedJob]:
-        """Look after a wait, if the caller is still let in."""
+        """Look after a wait, if the caller still has access."""
         if not self.allowed():
             raise _LetInNoMore
         return self.look(alive)
 
 
 def search_of(using: str, fetch: Fetch, allowed: Alive = always, client: str = "") -> Search:
-    """The search for what one :class:`Fetch` asks for; its own ``is_alive`` is asked, too."""
+    """Build the search for a :class:`Fetch`. The fetch's own ``is_alive`` is called too."""
 
     def look(alive: Alive) -> list[ActivatedJob]:
         return activate_jobs(using, replace(fetch, is_alive=lambda: alive() and fetch.is_alive()))
@@ -73,7 +73,7 @@ def search_of(using: str, fetch: Fetch, allowed: Alive = always, client: str = "
 
 
 def kind_of(fetch: Fetch) -> Hashable:
-    """What decides, beside the type, whether a job is for this caller."""
+    """The conditions other than the type that decide whether a job is for this caller."""
     return (
         fetch.with_lease,
         _key(fetch.tenants),
@@ -93,18 +93,18 @@ def _key(names: Collection[str] | None) -> Hashable:
 async def poll(
     using: str, fetch: Fetch, wait: timedelta, alive: Alive = always, allowed: Alive = always, client: str = ""
 ) -> list[ActivatedJob]:
-    """Jobs for this fetch as soon as there are any; none when ``wait`` is over, and never later.
+    """Return jobs for this fetch as soon as there are any; an empty list once ``wait`` is over, and never later.
 
-    With a wait of 0 or less one look is all. For a coroutine that is cancelled, or whose ``alive`` says no, nothing is
-    activated; what was activated in that very moment is given back. Nor is anything for a caller who, by ``allowed``,
-    may have nothing any more: asked after each wait, in a thread. Raises what ``activate_jobs`` raises, and
-    Overloaded; TooManyWaiters, which is one, if too many wait already, all or those of ``client``.
+    With a wait of 0 or less it looks only once. Nothing is activated for a cancelled coroutine or once ``alive``
+    returns False; jobs that are activated at that very moment are given back. Nothing is activated either for a caller
+    that has lost its access: ``allowed`` is called after each wait, in a thread. Raises what ``activate_jobs`` raises,
+    and Overloaded, or its subclass TooManyWaiters if too many requests wait already, of all clients or of ``client``.
     """
     return await search(using, search_of(using, fetch, allowed, client), wait, alive)
 
 
 async def search(using: str, search: Search, wait: timedelta, alive: Alive = always) -> list[ActivatedJob]:
-    """:func:`poll` for whatever looks for jobs, also of several types at once."""
+    """:func:`poll` for any search, possibly for several types at once."""
     hub, until = of(using), time.monotonic() + wait.total_seconds()
     held = hub.held(search.client) if wait > timedelta(0) else nullcontext()
     with held, hub.waiting(search.types, kind=search.kind, alive=alive) as place:
@@ -113,7 +113,7 @@ async def search(using: str, search: Search, wait: timedelta, alive: Alive = alw
             try:
                 jobs = await _look(hub, search, look, alive)
             except _LetInNoMore:
-                place.pass_on()  # what he has heard is for others
+                place.pass_on()  # its notification is for others
                 return []
             if jobs:
                 _tell(hub, place, search, jobs)
@@ -124,7 +124,7 @@ async def search(using: str, search: Search, wait: timedelta, alive: Alive = alw
 
 
 def _tell(hub: Hub, place: Place, search: Search, jobs: list[ActivatedJob]) -> None:
-    """What others who wait should know of this activation."""
+    """Notify other waiting requests about this activation."""
     if len(jobs) >= search.most:
         place.pass_on()
     for job in jobs:
@@ -132,7 +132,7 @@ def _tell(hub: Hub, place: Place, search: Search, jobs: list[ActivatedJob]) -> N
 
 
 async def _look(hub: Hub, search: Search, look: Look, alive: Alive) -> list[ActivatedJob]:
-    """One look, in a thread of the hub."""
+    """Look once, in a thread of the hub."""
     here = True
     try:
         found = hub.database_threads.submit(lambda: look(lambda: here and alive()))
@@ -147,12 +147,12 @@ async def _look(hub: Hub, search: Search, look: Look, alive: Alive) -> list[Acti
         if not found.cancel():
             found.add_done_callback(partial(_after_all, hub, search))
         else:
-            hub.queue.wake(search.types)  # of what he has heard nobody else knows
+            hub.queue.wake(search.types)  # no other request has got its notification
         raise
 
 
 def _after_all(hub: Hub, search: Search, found: Future[list[ActivatedJob]]) -> None:
-    """The look of one who has gone is over. Others passed over what he had locked: they look again."""
+    """Finish the look of a disconnected caller. Others skipped the rows that it had locked, so they look again."""
     jobs = [] if found.exception() else found.result()
     give_back(hub.using, jobs)
     if not jobs:
@@ -160,7 +160,7 @@ def _after_all(hub: Hub, search: Search, found: Future[list[ActivatedJob]]) -> N
 
 
 def give_back(using: str, jobs: list[ActivatedJob]) -> None:
-    """Let others have these jobs, which could not be sent; does not wait for it."""
+    """Release jobs that could not be sent so that others can fetch them; does not wait for the result."""
     if jobs:
         of(using).database_threads.submit(partial(_yielded, using, jobs), urgent=True)
 
@@ -168,16 +168,16 @@ def give_back(using: str, jobs: list[ActivatedJob]) -> None:
 def _yielded(using: str, jobs: list[ActivatedJob]) -> None:
     try:
         yield_jobs(using, jobs)
-    except Exception:  # nobody waits for the answer
-        logger.warning("%d jobs wait for their deadline, since they could not be given back", len(jobs), exc_info=True)
+    except Exception:  # no caller waits for the result
+        logger.warning("Could not give back %d jobs; they stay locked until their deadline", len(jobs), exc_info=True)
 
 
 def poll_in_thread(
     using: str, fetch: Fetch, wait: timedelta, alive: Alive = always, allowed: Alive = always, client: str = ""
 ) -> list[ActivatedJob]:
-    """:func:`poll` for a thread, which is kept until the end. While it waits it has no connection to the database.
+    """:func:`poll` for a thread, which it blocks until the end. While it waits it holds no database connection.
 
-    Raises TooManyWaiters at once if there are no jobs and too many threads wait already.
+    Raises TooManyWaiters immediately if there are no jobs and too many threads wait already.
     """
     return search_in_thread(using, search_of(using, fetch, allowed, client), wait, alive)
 

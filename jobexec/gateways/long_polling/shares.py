@@ -1,4 +1,4 @@
-"""Places of which no one takes all: those of requests that wait, and of calls whose sender is not known yet."""
+"""A limited number of slots shared fairly between holders, for waiting requests and unauthenticated calls."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from contextlib import contextmanager
 
 from ...runtime.database_threads import Overloaded
 
-#: One may take as many as this times those that are left free for others.
+#: A holder may take up to this many times the slots that stay free for others.
 _GREED = 3
 
 
 class TooManyWaiters(Overloaded):
-    """All places are taken, or as many as one may have."""
+    """All slots are in use, or the holder has reached its share."""
 
 
 class Shares:
-    """At most ``most`` places at a time (a function where it may change). Safe for threads.
+    """At most ``most`` slots in use at a time (a callable if the limit may change). Thread-safe.
 
-    Whoever has some gets another only while enough are free for the others: one alone gets about three quarters of
-    them, and of several that take all they can none keeps a newcomer out. ``""`` is everybody where nobody is told
-    apart, and gets all.
+    A holder of slots gets another only while enough are free for others: a single holder gets about three quarters of
+    them, and several greedy holders together still leave room for a newcomer. The holder ``""`` stands for all callers
+    where they cannot be distinguished, and may take every slot.
     """
 
     def __init__(self, most: int | Callable[[], int]) -> None:
@@ -36,12 +36,12 @@ class Shares:
 
     @property
     def taken(self) -> int:
-        """How many places are taken."""
+        """The number of slots in use."""
         return self._taken
 
     @contextmanager
     def place(self, whose: str) -> Iterator[None]:
-        """Keep a place meanwhile. Raises TooManyWaiters if there is none for this one."""
+        """Hold a slot for the duration of the block. Raises TooManyWaiters if this holder cannot have one."""
         self.take(whose)
         try:
             yield
@@ -49,14 +49,14 @@ class Shares:
             self.give_back(whose)
 
     def take(self, whose: str) -> None:
-        """Take a place, which is to be given back. Raises TooManyWaiters."""
+        """Take a slot, to be returned with :meth:`give_back`. Raises TooManyWaiters."""
         with self._lock:
             own, most = self._of.get(whose, 0), self.most
             free = most - self._taken
             if free <= 0:
-                raise TooManyWaiters(f"All {most} places are taken; try again a moment later.")
+                raise TooManyWaiters(f"All {most} places are in use; try again in a moment.")
             if whose and own and own >= _GREED * (free - 1):
-                raise TooManyWaiters(f"{own} of {most} places are taken by one; the others are kept for others.")
+                raise TooManyWaiters(f"You hold {own} of {most} places; the rest are reserved for other clients.")
             self._of[whose] = own + 1
             self._taken += 1
 

@@ -1,4 +1,4 @@
-"""How word of external jobs comes from other processes: what each database offers."""
+"""How each database notifies this process of external jobs that other processes commit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobexec.operations.notify.wake_workers import CHANNEL
 from jobexec.operations.sql.dialect import dialect_of
 from jobexec.runtime.notifications import Listener
 
-_TURN = 0.01  # seconds between two looks at SQLite's counter of commits, while somebody waits
+_TURN = 0.01  # seconds between two reads of SQLite's commit counter while a request waits
 
 
 class _Engine(NamedTuple):
@@ -21,20 +21,20 @@ class _Engine(NamedTuple):
 
 
 class Ear:
-    """A :class:`~jobexec.runtime.wake_up.Source` that hears nothing (MariaDB, MySQL): one has to look."""
+    """A :class:`~jobexec.runtime.wake_up.Source` without notifications (MariaDB, MySQL): the watch has to poll."""
 
     @property
     def listening(self) -> bool:
-        """Whether other processes are heard now."""
+        """Whether notifications from other processes are being received."""
         return False
 
     @property
     def hears_this_process(self) -> bool:
-        """Whether what this process says comes back as a notification."""
+        """Whether this process also receives its own notifications."""
         return False
 
     def attend(self) -> None:
-        """Be ready to hear; raises what keeps it from that. Called by the thread that waits."""
+        """Prepare to receive notifications, or raise the error that prevents it. Called by the waiting thread."""
 
     def fileno(self) -> int | None:
         return None
@@ -46,11 +46,11 @@ class Ear:
         return None
 
     def close(self) -> None:
-        """Give up what was opened."""
+        """Release the connection."""
 
 
 class NotificationEar(Ear):
-    """PostgreSQL: LISTENs on a connection of its own."""
+    """PostgreSQL: LISTEN on a dedicated connection."""
 
     def __init__(self, using: str, heard: Callable[[str], object]) -> None:
         self._listener = _WorkerListener(_Engine(using, get_settings().engine(using)), heard)
@@ -81,7 +81,7 @@ class _WorkerListener(Listener):
 
 
 class CommitEar(Ear):
-    """SQLite: looks at the counter of commits, and whenever another connection has committed calls ``changed``."""
+    """SQLite: reads the commit counter, and calls ``changed`` whenever another connection has committed."""
 
     def __init__(self, using: str, changed: Callable[[], object], wanted: Callable[[], bool]) -> None:
         self._using, self._changed, self._wanted = using, changed, wanted
@@ -96,7 +96,7 @@ class CommitEar(Ear):
     def attend(self) -> None:
         error, self._error = self._error, None
         if error is not None:
-            raise error  # met while waiting; the loop tells, and pauses
+            raise error  # occurred while waiting; the loop logs it and pauses
 
     def turn(self) -> float | None:
         return _TURN if self._wanted() and self._error is None else None
@@ -112,7 +112,7 @@ class CommitEar(Ear):
     def _has_changed(self) -> bool:
         wrapper: Any = connections[self._using]
         wrapper.ensure_connection()
-        if wrapper.connection is not self._connection:  # versions of two connections cannot be compared
+        if wrapper.connection is not self._connection:  # versions of different connections are not comparable
             self._connection, self._version = wrapper.connection, None
         before, self._version = self._version, self._connection.execute("PRAGMA data_version").fetchone()[0]
         return self._version != before
@@ -121,8 +121,11 @@ class CommitEar(Ear):
 def ear_of(
     using: str, heard: Callable[[str], object], changed: Callable[[], object], wanted: Callable[[], bool]
 ) -> Ear:
-    """What hears other processes on this database. ``heard`` gets a type, or "" for any; ``changed`` gets nothing: one
-    has to look. ``wanted``: whether anybody waits."""
+    """Choose the source of notifications for this database.
+
+    ``heard`` is called with a type, or "" for any type. ``changed`` is called without arguments, so the watch has to
+    look for jobs. ``wanted`` returns whether any request waits.
+    """
     connection: Any = connections[using]
     if get_settings().engine(using).notify:
         spelled = dialect_of(connection)

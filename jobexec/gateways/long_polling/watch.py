@@ -1,4 +1,4 @@
-"""The one thread that watches the database for all who wait."""
+"""The thread that watches the database for all waiting requests."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from jobexec.runtime.wake_up import WakeUpEvent
 from .places import Queue
 from .wake_up_source import ear_of
 
-#: Seconds between two looks for lost notices, and where nobody tells of other processes.
+#: Seconds between two probes: for lost notifications, and where other processes cannot notify this one.
 PROBE, PROBE_WHEN_DEAF = 10.0, 0.15
-_ASK_AGAIN = 0.25  # between two questions when the next job comes: a flood of notices must not become one of questions
-_IDLE = 30.0  # seconds without anybody who waits, after which the thread ends
+_ASK_AGAIN = 0.25  # seconds between two queries for the next job: many notifications must not become as many queries
+_IDLE = 30.0  # seconds without waiting requests after which the thread ends
 
 
 class Watch(Loop):
-    """Wakes who waits: at a notice, when a deadline or a back-off ends, and at each probe that finds something.
+    """Wakes waiting requests: on a notification, when a deadline or back-off ends, and when a probe finds a job.
 
-    It sleeps in one place (:class:`~jobexec.runtime.wake_up.WakeUpEvent`) for all of these. After ``_IDLE`` seconds
-    without anybody who waits it asks ``retire`` whether it may end. A round that fails (the database is away) is
-    repeated after a growing pause, and what is connected anew begins with waking everybody.
+    It sleeps in a single :class:`~jobexec.runtime.wake_up.WakeUpEvent` for all of these. After ``_IDLE`` seconds
+    without waiting requests it asks ``retire`` whether it may end. A failed round (the database is down) is repeated
+    after a growing pause, and a new connection begins by waking all requests.
     """
 
     def __init__(self, using: str, queue: Queue, retire: Callable[[Watch], bool]) -> None:
@@ -40,21 +40,21 @@ class Watch(Loop):
         self._woken: WakeUpEvent = WakeUpEvent(self._ear)
         self.keeps_connection = dialect(using).counts_commits(connections[using])  # its counter belongs to a connection
         self._lock = threading.Lock()
-        #: Of which types to ask when their next job comes, and since when that is not known.
+        #: The types whose next job has to be looked up, and since when it is unknown.
         self._stale: dict[str, datetime] = {}
         self._times: dict[str, datetime] = {}
         self._asked_at = self._probed_at = self._synchronised_at = float("-inf")
         self._idle_since: float | None = None
 
-    # What others tell, in their threads.
+    # Called by other threads.
 
     def tell(self, types: Collection[str]) -> None:
-        """This process has committed jobs of these types (of any, if none is named)."""
+        """Announce that this process committed jobs of these types (of any type if ``types`` is empty)."""
         if not self._ear.hears_this_process:
             self._notice(types)
 
     def expect(self, type: str, moment: datetime) -> None:
-        """A job of this type becomes available then: a deadline or a back-off that this process has set."""
+        """Announce when a job of this type becomes available, after this process has set a deadline or a back-off."""
         with self._lock:
             known = self._times.get(type)
             if known is not None and known <= moment:
@@ -63,7 +63,7 @@ class Watch(Loop):
         self.wake()
 
     def ask_about(self, types: Collection[str]) -> None:
-        """Somebody waits for these types, and nobody did before: look when their next job comes."""
+        """Look up when the next job of each of these types comes, because a first request waits for them."""
         if types:
             now = clock.now(self._using)
             with self._lock:
@@ -79,9 +79,9 @@ class Watch(Loop):
         concerned = waiting.intersection(types) if types else waiting
         if concerned:
             self._queue.wake(concerned)
-            self.ask_about(concerned)  # it may have been about a back-off
+            self.ask_about(concerned)  # the notification may concern a back-off
 
-    # What the thread does.
+    # Run by the thread.
 
     def run_once(self) -> float:
         types, now = self._queue.types(), time.monotonic()
@@ -100,7 +100,7 @@ class Watch(Loop):
         return PROBE if self._ear.listening else PROBE_WHEN_DEAF
 
     def _rest(self, now: float) -> float:
-        """Nobody waits; returns after how many seconds to end."""
+        """Handle a round without waiting requests; return the seconds until the thread ends."""
         if self._idle_since is None:
             self._idle_since = now
         left = self._idle_since + _IDLE - now
@@ -110,14 +110,14 @@ class Watch(Loop):
 
     def _probe(self, now: float) -> None:
         if now - self._synchronised_at >= PROBE:
-            synchronise_clock(self._using)  # deadlines are read by the database's clock
+            synchronise_clock(self._using)  # deadlines follow the database's clock
             self.ask_about(self._queue.types())
             self._synchronised_at = now
         self._look()
         self._probed_at = now
 
     def _look(self) -> None:
-        """Wake who waits for what is there."""
+        """Wake requests for which there are available jobs."""
         types = self._queue.types()
         if types and (found := available_types(self._using, types)):
             self._queue.wake(found)
@@ -127,7 +127,7 @@ class Watch(Loop):
         self.ask_about(self._queue.types())
 
     def _ask(self, types: frozenset[str], now: float) -> None:
-        """Learn when the next job of each type comes of which there was word."""
+        """Look up when the next job comes, for each type with a notification."""
         with self._lock:
             wanted = {type: since for type, since in self._stale.items() if type in types}
             if not wanted or now - self._asked_at < _ASK_AGAIN:
@@ -141,7 +141,7 @@ class Watch(Loop):
             self._times.update(found)
 
     def _ring(self, types: frozenset[str]) -> float:
-        """Wake for what is available by now; returns after how many seconds something is to be done."""
+        """Wake requests for jobs that are available by now; return the seconds until the next action."""
         now = clock.now(self._using)
         with self._lock:
             over = {type for type, moment in self._times.items() if moment <= now}
