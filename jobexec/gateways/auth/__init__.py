@@ -1,7 +1,7 @@
-"""Who may use the gateways, and for what: closed unless GATEWAY_AUTH says otherwise.
+"""Authentication, permissions and rate limits of the gateways; access is denied unless GATEWAY_AUTH allows it.
 
-``authenticate`` turns credentials into a :class:`Client`; ``Client.check`` asks what it may do; ``limit`` counts its
-requests. Views are wrapped with :func:`protected`; a gRPC server asks with ``authenticate(*of_metadata(...))``.
+``authenticate`` turns credentials into a :class:`Client`; ``Client.check`` tests its permissions; ``limit`` counts its
+requests. Views are wrapped with :func:`protected`; the gRPC server calls ``authenticate(*of_metadata(...))``.
 """
 
 from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated

@@ -1,4 +1,4 @@
-"""Requests that somebody else's page lets a browser send, with credentials that the browser remembers."""
+"""Protection against requests that a page of another site lets a browser send, with credentials it remembers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 def refuse_other_sites(request: HttpRequest) -> None:
-    """Raises NotAllowed for a request that changes something and that a page of another site has sent.
+    """Raise NotAllowed for a request that changes something and was sent by a page of another site.
 
-    A browser adds remembered Basic credentials, a client certificate and what a network lets in to whatever a page asks
-    it to send; a bearer token comes from the page itself, which then knows it. Workers are no browsers and say nothing
-    of sites. ``CSRF_TRUSTED_ORIGINS`` are let in, as by Django.
+    A browser adds remembered Basic credentials, client certificates and its access to the network to any request that a
+    page makes it send. A bearer token, in contrast, comes from the page itself, which therefore knows it. Workers are
+    not browsers and send no headers about sites. As in Django, ``CSRF_TRUSTED_ORIGINS`` are accepted.
     """
     if request.method in _SAFE or request.META.get("HTTP_AUTHORIZATION", "").lower().startswith("bearer "):
         return
@@ -25,7 +25,7 @@ def refuse_other_sites(request: HttpRequest) -> None:
     if origin and (_is_own(request, origin) or _is_trusted(origin)):
         return
     if origin or request.META.get("HTTP_SEC_FETCH_SITE") in {"cross-site", "same-site"}:
-        raise NotAllowed("A browser has sent this request from a page of another site (setting CSRF_TRUSTED_ORIGINS).")
+        raise NotAllowed("A browser sent this request from a page of another site (see CSRF_TRUSTED_ORIGINS).")
 
 
 def _is_own(request: HttpRequest, origin: str) -> bool:
@@ -43,7 +43,10 @@ def _is_trusted(origin: str) -> bool:
 
 
 def is_json(request: HttpRequest) -> bool:
-    """Whether a body, if there is one, calls itself JSON: a page cannot send that to another site unasked."""
+    """Return whether the body, if any, is declared as JSON.
+
+    A page cannot send JSON to another site without a preflight request.
+    """
     said = request.content_type or ""
     if said == "application/json" or said.endswith("+json"):
         return True

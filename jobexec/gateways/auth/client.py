@@ -1,4 +1,4 @@
-"""Who asks a gateway, once the credentials are verified."""
+"""Authenticated clients of the gateways."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from jobexec.operations.gateway_clients import PERMISSIONS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """A verified client. ``key`` tells clients apart in this process, also a user from a program of the same name."""
+    """A verified client. ``key`` is unique in this process; a user and a program of the same name differ in it."""
 
     caller: Caller
     permissions: frozenset[str]
     key: str = ""
-    #: None: as GATEWAY_REQUESTS_PER_SECOND says. 0: as many as it likes.
+    #: None: GATEWAY_REQUESTS_PER_SECOND applies. 0: no limit.
     requests_per_second: int | None = None
-    #: The user of the site, if it is one.
+    #: The user of the site, if the client is one.
     user: Any = field(default=None, compare=False, repr=False)
 
     @property
@@ -30,26 +30,26 @@ class Client:
 
     @property
     def user_name(self) -> str:
-        """What stands for it where users of the site stand: a program's name is no user's, also if it is the same."""
+        """The name for fields that hold users of the site; a prefix tells a program from a user of the same name."""
         return self.name if self.user is not None or not self.key else f"client:{self.name}"
 
     def may(self, permission: str) -> bool:
-        """Whether the client may do that; ``permission`` is one of :data:`PERMISSIONS`."""
+        """Whether the client has this permission, one of :data:`PERMISSIONS`."""
         return permission in self.permissions
 
     def check(self, *permissions: str) -> None:
-        """Raise NotAllowed unless the client may do one of these."""
+        """Raise NotAllowed unless the client has one of these permissions."""
         if not any(map(self.may, permissions)):
             needed = " or ".join(map(repr, permissions))
             raise NotAllowed(f"The client {self.name!r} lacks the permission {needed}.")
 
 
-#: Everybody, where GATEWAY_AUTH is "none".
+#: Every caller if GATEWAY_AUTH is "none".
 ANYBODY = Client(caller=EVERYTHING, permissions=frozenset(PERMISSIONS))
 
 
 def client_of_row(row: GatewayClient) -> Client:
-    """What the row of a client allows; whether it is enabled, and its expiry, are not looked at."""
+    """Build a client from its row, without checking whether it is enabled or has expired."""
     return Client(
         caller=Caller(name=row.name, types=_some(row.types), tenants=_some(row.tenants)),
         permissions=frozenset(PERMISSIONS) & frozenset(row.permissions),
@@ -59,7 +59,7 @@ def client_of_row(row: GatewayClient) -> Client:
 
 
 def database() -> str:
-    """The alias of the engine that the gateways serve, where their clients are, too."""
+    """The alias of the engine that the gateways serve; the clients are stored in the same database."""
     return get_settings().gateway_database
 
 

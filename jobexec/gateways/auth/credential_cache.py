@@ -1,7 +1,7 @@
-"""Who was verified a moment ago: so that a worker's thousand requests per second do not cost a query each.
+"""Cache of verified credentials, so that a worker's thousand requests per second do not cost a query each.
 
-A client that is disabled, deleted or changed may go on as it was for so long. What was refused is refused for so long,
-too.
+A client that is disabled, deleted or changed keeps its old access for :data:`SECONDS`. Refused credentials stay refused
+for the same time.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from jobexec import clock
 
 from .client import Client
 
-#: How long a client that was verified is not verified again.
+#: How long the result of a verification is used, in seconds.
 SECONDS = 5.0
 
-#: Longer headers are refused before anything is remembered.
+#: Longer headers are refused before they reach the cache.
 MAX_LENGTH = 8_001
 
 _MOST = 10_000
@@ -28,30 +28,30 @@ _ACQUAINTED = 3600.0  # seconds
 _SALT = secrets.token_bytes(32)
 _lock = threading.Lock()
 _clients: dict[tuple[str, ...], tuple[Client, float]] = {}
-#: Credentials that were refused, and until when they are not looked at again; apart, so that they displace nobody.
+#: Refused credentials and until when they stay refused; separate, so that they displace no verified client.
 _refused: dict[tuple[str, ...], float] = {}
 _asked: dict[tuple[str, ...], Future[Client]] = {}
 
 
 def disguised(text: str) -> str:
-    """What stands for a secret or a password here: neither must lie about in memory, nor what could be tried."""
+    """Hash a secret or a password: memory must hold neither the text nor a hash that can be attacked by guessing."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32, key=_SALT).hexdigest()
 
 
 def recall(key: tuple[str, ...]) -> Client | None:
-    """The client with these credentials, if it was verified a moment ago."""
+    """The client with these credentials, if it was verified within the last :data:`SECONDS`."""
     found = _clients.get(key)
     return found[0] if found and clock.monotonic() < found[1] else None
 
 
 def was_known(key: tuple[str, ...]) -> bool:
-    """Whether a client with these credentials was verified within the last hour."""
+    """Return whether a client with these credentials was verified within the last hour."""
     found = _clients.get(key)
     return found is not None and clock.monotonic() < found[1] + _ACQUAINTED
 
 
 def remember(key: tuple[str, ...], client: Client, until: datetime | None) -> None:
-    """For :data:`SECONDS`, and not longer than ``until``, when the credentials expire."""
+    """Cache the client for :data:`SECONDS`, but no longer than ``until``, when the credentials expire."""
     seconds = SECONDS if until is None else min(SECONDS, (until - clock.now()).total_seconds())
     now = clock.monotonic()
     with _lock:
@@ -62,12 +62,12 @@ def remember(key: tuple[str, ...], client: Client, until: datetime | None) -> No
 
 
 def is_refused(key: tuple[str, ...]) -> bool:
-    """Whether these credentials were refused a moment ago."""
+    """Return whether these credentials were refused within the last :data:`SECONDS`."""
     return clock.monotonic() < _refused.get(key, 0.0)
 
 
 def refuse(key: tuple[str, ...]) -> None:
-    """Refuse them for :data:`SECONDS` without looking; they are those of no acquaintance any more."""
+    """Refuse these credentials for :data:`SECONDS` without a query, and forget that they were ever valid."""
     with _lock:
         _clients.pop(key, None)
         if len(_refused) >= _MOST:
@@ -76,7 +76,7 @@ def refuse(key: tuple[str, ...]) -> None:
 
 
 def single_flight(key: tuple[str, ...], ask: Callable[[], Client]) -> Client:
-    """What ``ask`` returns or raises: while one thread asks with this key, others wait for its answer."""
+    """Call ``ask`` once per key at a time: concurrent callers wait for the first one's result or exception."""
     with _lock:
         asked = _asked.get(key)
         future = asked or _asked.setdefault(key, Future())
@@ -85,7 +85,7 @@ def single_flight(key: tuple[str, ...], ask: Callable[[], Client]) -> Client:
             _answer(key, future, ask)
         return future.result()
     finally:
-        del asked, future  # an error holds this frame
+        del asked, future  # the traceback of an error refers to this frame: avoid a reference cycle
 
 
 def _answer(key: tuple[str, ...], future: Future[Client], ask: Callable[[], Client]) -> None:
@@ -100,7 +100,7 @@ def _answer(key: tuple[str, ...], future: Future[Client], ask: Callable[[], Clie
 
 
 def forget() -> None:
-    """Everybody."""
+    """Clear the cache."""
     with _lock:
         _clients.clear()
         _refused.clear()

@@ -1,4 +1,4 @@
-"""What a client shows: the header Authorization, taken apart."""
+"""Parse the Authorization header."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from jobexec.exceptions import Unauthenticated
 
-#: No credential that is valid is longer; more is not even hashed.
+#: No valid credentials are longer; longer ones are not even hashed.
 MAX_LENGTH = 8_000
 
 
 @dataclass(frozen=True, slots=True)
 class Basic:
-    """Name and secret, as of HTTP basic authentication."""
+    """Name and secret of HTTP basic authentication."""
 
     name: str
     secret: str
@@ -22,13 +22,13 @@ class Basic:
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """The secret itself, or an access token that was given for it."""
+    """A bearer token: the secret itself, or an access token issued for it."""
 
     token: str
 
 
 def parse(authorization: str) -> Basic | Bearer:
-    """The credentials in the header. Raises Unauthenticated for what is neither Basic nor Bearer, or broken."""
+    """The credentials in the header. Raises Unauthenticated if they are malformed or neither Basic nor Bearer."""
     if len(authorization) > MAX_LENGTH or not authorization.isascii():
         raise Unauthenticated
     scheme, _, value = authorization.strip().partition(" ")

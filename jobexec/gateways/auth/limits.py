@@ -1,4 +1,4 @@
-"""How many requests a client may send: a bucket of tokens for each client, in the memory of each process."""
+"""Rate limits: a token bucket for each client, in the memory of each process."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from jobexec.exceptions import TooManyRequests
 from .client import Client
 
 _MOST = 10_000
-_FULL = 1.0  # seconds after which each bucket is full again, and need not be remembered
+_FULL = 1.0  # seconds after which every bucket is full again and can be forgotten
 
 
 class Buckets:
-    """Buckets that fill with ``rate`` tokens a second and hold as many as come in one second."""
+    """Token buckets that gain ``rate`` tokens per second and hold as many as arrive in one second."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._levels: dict[str, tuple[float, float]] = {}
 
     def take(self, key: str, rate: float) -> float:
-        """Take one token: 0 if there was one, otherwise in how many seconds there will be."""
+        """Take one token. Returns 0 if there was one, otherwise the seconds until there is one."""
         now = clock.monotonic()
         with self._lock:
             level, wait = self._level(key, rate, now)
@@ -33,7 +33,7 @@ class Buckets:
         return wait
 
     def missing(self, key: str, rate: float) -> float:
-        """In how many seconds there will be a token; 0 if there is one, which is not taken."""
+        """The seconds until there is a token, 0 if there is one already; takes none."""
         with self._lock:
             return self._level(key, rate, clock.monotonic())[1]
 
@@ -43,7 +43,7 @@ class Buckets:
         return level, 0.0 if level > 0.999999 else (1 - level) / rate
 
     def give_back(self, key: str, rate: float) -> None:
-        """Put back a token that was taken; a bucket is never fuller than full."""
+        """Return a token; a bucket never exceeds its capacity."""
         with self._lock:
             if key in self._levels:
                 level, at = self._levels[key]
@@ -59,9 +59,9 @@ buckets = Buckets()
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """How often a client may do something: ``times`` as often as it may send requests, but ``least`` a second.
+    """A rate limit: ``times`` the client's request limit, but at least ``least`` per second.
 
-    Each has buckets of its own. ``refunded``: what has succeeded does not count in the end.
+    Each allowance has its own buckets. If ``refunded`` is true, successful requests do not count in the end.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Allowance:
     refunded: bool = False
 
     def rate(self, client: Client) -> int:
-        """Per second; 0 without a limit."""
+        """The limit per second; 0 means no limit."""
         rate = client.requests_per_second
         if rate is None:
             rate = get_settings().gateway_requests_per_second
@@ -81,14 +81,14 @@ class Allowance:
 
 
 REQUESTS = Allowance("requests")
-#: What a worker says of the jobs that it has. A request may have brought it a thousand of them.
+#: A worker's reports about its jobs. A single request may have brought it a thousand of them.
 REPORTS = Allowance("reports", times=10, least=100)
-#: What ends a job: can succeed once for each, so that only what is refused has to be bounded.
+#: Reports that end a job: each job can end only once, so only refused reports have to be limited.
 RESULTS = replace(REPORTS, refunded=True)
 
 
 def limit(client: Client, counts: Allowance = REQUESTS) -> None:
-    """Count a request of the client. Raises TooManyRequests if it has sent more than it may."""
+    """Count a request of the client. Raises TooManyRequests if the client exceeds its limit."""
     rate = counts.rate(client)
     wait = buckets.take(counts.key(client), rate) if rate else 0
     if wait:
@@ -96,6 +96,6 @@ def limit(client: Client, counts: Allowance = REQUESTS) -> None:
 
 
 def succeeded(client: Client, counts: Allowance) -> None:
-    """What was counted by :func:`limit` has succeeded."""
+    """Refund a request that was counted by :func:`limit` and has succeeded, if the allowance is refunded."""
     if counts.refunded and (rate := counts.rate(client)):
         buckets.give_back(counts.key(client), rate)

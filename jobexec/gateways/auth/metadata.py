@@ -1,11 +1,11 @@
-"""The credentials that come with a call over gRPC."""
+"""The credentials of a gRPC call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-#: What gRPC calls the names in a client's certificate.
+#: gRPC's keys for the names in a client certificate.
 _COMMON_NAME = "x509_common_name"
 _OTHER_NAMES = "x509_subject_alternative_name"
 
@@ -13,9 +13,9 @@ _OTHER_NAMES = "x509_subject_alternative_name"
 def of_metadata(
     metadata: Iterable[tuple[str, str | bytes]] | None, auth_context: Mapping[str, Sequence[bytes]] | None = None
 ) -> tuple[str | None, tuple[str, ...]]:
-    """The arguments of ``authenticate``: ``invocation_metadata()`` and ``auth_context()`` of a call.
+    """Turn a call's ``invocation_metadata()`` and ``auth_context()`` into the arguments of ``authenticate``.
 
-    A call with more than one authorization has none that is valid.
+    A call with more than one authorization has no valid one.
     """
     given = [value for key, value in metadata or () if key.lower() == "authorization" and value]
     authorization = ",".join(_text(value) for value in given) if given else None

@@ -1,4 +1,4 @@
-"""Who is not let in is written down, but not so often that the log is flooded with it."""
+"""Log refused callers without flooding the log."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from jobexec.models import GatewayClient
 from .audit import logger
 from .limits import Buckets
 
-_EVERY = 10.0  # seconds between two lines
-_EVERY_CLIENT = 600.0  # of the same client
+_EVERY = 10.0  # seconds between two log lines
+_EVERY_CLIENT = 600.0  # seconds between two log lines about the same client
 
 
 def address_of(peer: str) -> str:
-    """Where somebody is, from an address or from what gRPC calls a peer: without the port, and of IPv6 the network of
-    64 bits, which one machine has for itself."""
+    """Normalise an address or a gRPC peer: without the port, and for IPv6 the /64 network, which one machine owns."""
     kind, colon, rest = peer.partition(":")
     text = unquote(rest).rpartition(":")[0].strip("[]") if colon and kind in ("ipv4", "ipv6") else peer
     try:
@@ -34,9 +33,9 @@ def address_of(peer: str) -> str:
 
 
 class TurnedAway:
-    """Tells of the first one at once, and of those after it together, at most one line in ten seconds.
+    """Logs the first refusal immediately and later ones in summary, at most one line every ten seconds.
 
-    Safe for threads. A stranger chooses what stands in the line but for its length: it is written as in code.
+    Thread-safe. The caller controls the text of the line except its length, so the text is logged with repr().
     """
 
     def __init__(self) -> None:
@@ -44,22 +43,22 @@ class TurnedAway:
         self._next, self._silent = 0.0, 0
 
     def tell(self, whence: str, why: object) -> None:
-        """Somebody from ``whence``, an address, was refused."""
+        """Record the refusal of a caller at the address ``whence``."""
         now = clock.monotonic()
         with self._lock:
             if now < self._next:
                 self._silent += 1
                 return
             self._next, others, self._silent = now + _EVERY, self._silent, 0
-        more = f" ({others} more since the last time)" if others else ""
-        logger.warning("Somebody at %r was turned away%s: %s", whence[:200], more, why)
+        more = f" ({others} more since the last message)" if others else ""
+        logger.warning("Refused a caller at %r%s: %s", whence[:200], more, why)
 
 
 turned_away = TurnedAway()
 
 
 class RefusedClients:
-    """Tells of a client that is disabled or has expired, once in ten minutes each."""
+    """Logs disabled and expired clients, each at most once in ten minutes."""
 
     def __init__(self) -> None:
         self._next: dict[int, float] = {}
@@ -73,24 +72,24 @@ class RefusedClients:
 
 refused_client = RefusedClients()
 
-#: Secrets that may be guessed from one address in a second: each costs a query.
+#: Wrong secrets per second that are accepted for checking from one address: each costs a query.
 GUESSES = 20
 _guesses = Buckets()
 
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """Those from an address; of None, where somebody is known, none is counted."""
+    """Guessed secrets from an address; for a known client the address is None and nothing is counted."""
 
     address: str | None
 
     def check(self) -> None:
-        """Raises TooManyRequests while too many were wrong."""
+        """Raise TooManyRequests while too many guesses were wrong."""
         wait = 0.0 if self.address is None else _guesses.missing(self.address, GUESSES)
         if wait:
-            raise TooManyRequests("Too many secrets are tried.", retry_after=wait)
+            raise TooManyRequests("Too many wrong secrets were tried.", retry_after=wait)
 
     def count(self) -> None:
-        """One was wrong."""
+        """Count a wrong guess."""
         if self.address is not None:
             _guesses.take(self.address, GUESSES)

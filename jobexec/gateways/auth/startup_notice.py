@@ -1,4 +1,4 @@
-"""What a gateway says about access when it starts."""
+"""The notice about access control that a gateway prints when it starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _announced = False
 
 
 def announce() -> str:
-    """Log how the gateway is guarded, and return it as a line for the console. Louder where nobody is asked."""
+    """Log how the gateway is protected, as a warning or worse if it is open, and return the line for the console."""
     global _announced
     _announced = True
     settings = get_settings()
@@ -24,16 +24,16 @@ def announce() -> str:
         line = f"Access: clients with a secret{users}."
         logger.info(line)
         return line
-    line = "Access: EVERYBODY who reaches this gateway may fetch and finish every job (GATEWAY_AUTH is 'none')."
+    line = "Access: EVERYBODY who can reach this gateway may fetch and finish every job (GATEWAY_AUTH is 'none')."
     if django_settings.DEBUG:
         logger.warning(line)
     else:
-        line += " DEBUG is off: this looks like production. Close it now, or see that nobody else reaches it."
+        line += " DEBUG is off: this looks like production. Set GATEWAY_AUTH, or make sure nobody else can reach it."
         logger.critical(line)
     return line
 
 
 def announce_once() -> None:
-    """For views, which nobody starts: say it with the first request."""
+    """Announce at the first request, for the REST gateways: views have no start of their own."""
     if not _announced:
         announce()

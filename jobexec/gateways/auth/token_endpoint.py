@@ -1,4 +1,4 @@
-"""Where a client gets an access token for its secret: OAuth 2, client credentials (RFC 6749, section 4.4)."""
+"""The endpoint that exchanges a client's secret for an access token (OAuth 2, RFC 6749, section 4.4)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .views import not_logged
 _DESCRIPTIONS = {
     "invalid_client": "The client id or its secret is not valid.",
     "invalid_request": "Expected a form with grant_type, client_id and client_secret.",
-    "temporarily_unavailable": "Too many secrets are tried; try again a moment later.",
+    "temporarily_unavailable": "Too many wrong secrets were tried; try again in a moment.",
     "unsupported_grant_type": "The grant type must be client_credentials.",
 }
 
@@ -38,7 +38,7 @@ _DESCRIPTIONS = {
 @sensitive_post_parameters()
 @sensitive_variables()
 def token(request: HttpRequest) -> HttpResponse:
-    """Answer with an access token for the client id and secret in the form, or in HTTP basic authentication."""
+    """Issue an access token for the client id and secret in the form or in HTTP basic authentication."""
     try:
         form = _form(request)
     except (ValueError, RecursionError, BadRequest):
@@ -55,14 +55,14 @@ def token(request: HttpRequest) -> HttpResponse:
         return not_logged(response)
     text, seconds = tokens.issue(row, its_digest)
     allowed = (client_of_row(row) if row else ANYBODY).permissions
-    # What is asked for comes back: some clients take any other for an error.
+    # Return the requested scope: some clients treat any other as an error.
     scope = form.get("scope") or " ".join(sorted(allowed))
     answer = {"access_token": text, "token_type": "Bearer", "expires_in": seconds, "scope": scope}
     return JsonResponse(answer, headers={"Cache-Control": "no-store", "Pragma": "no-cache"})
 
 
 def _form(request: HttpRequest) -> dict[str, str]:
-    """What was sent; JSON, too, as some clients of Camunda do. Raises ValueError."""
+    """The form that was sent, or JSON, which some Camunda clients send. Raises ValueError."""
     if request.content_type != "application/json":
         return {name: str(value) for name, value in request.POST.items()}
     body = json.loads(request.body)
@@ -76,7 +76,7 @@ def _row(request: HttpRequest, form: dict[str, str]) -> tuple[GatewayClient, str
     key = ("token", credential_cache.disguised(f"{names[0]}:{secret}"[: credential_cache.MAX_LENGTH]))
     if credential_cache.is_refused(key):
         raise Unauthenticated
-    # Who got a token before is no stranger, whoever else is at that address.
+    # A client that got a token before is known, whatever other callers at its address do.
     known = credential_cache.was_known(key)
     guesses = Guesses(None if known else address_of(request.META.get("REMOTE_ADDR") or ""))
     for name in names:
@@ -91,14 +91,14 @@ def _row(request: HttpRequest, form: dict[str, str]) -> tuple[GatewayClient, str
 
 
 def _credentials(request: HttpRequest, form: dict[str, str]) -> tuple[list[str], str]:
-    """The names that may be meant, and the secret."""
+    """The possible client names, and the secret."""
     header = request.META.get("HTTP_AUTHORIZATION", "").strip()
     if not header:
         return [form.get("client_id", "")], form.get("client_secret", "")
     credentials = parse(header)
     if not isinstance(credentials, Basic):
         raise Unauthenticated
-    # RFC 6749 has the id encoded as in a form before it is joined with the secret; not every client does.
+    # RFC 6749 requires the id to be form-encoded before it is joined with the secret; not every client does this.
     return list(dict.fromkeys([credentials.name, unquote_plus(credentials.name)])), credentials.secret
 
 

@@ -1,8 +1,7 @@
-"""Access tokens: what a client gets for its secret, good for a short time, kept nowhere.
+"""Access tokens: issued to a client for its secret, valid for a short time, and stored nowhere.
 
-A token is a JSON Web Token, since some clients look into what they are given. Its header is always the same and only
-compared: nothing in a token chooses how it is verified. Django's signer signs with SECRET_KEY and knows
-SECRET_KEY_FALLBACKS.
+A token is a JSON Web Token because some clients decode it. Its header is constant and only compared: nothing in a token
+decides how it is verified. Django's signer signs with SECRET_KEY and also accepts SECRET_KEY_FALLBACKS.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _HEADER = _encode({"alg": "HS256", "typ": "JWT"})
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a token says whose signature is right: which client, with which secret, until when (since the epoch)."""
+    """The contents of a token with a valid signature. ``until`` is the expiry in seconds since the epoch."""
 
     client: int
     secret: str
@@ -41,9 +40,10 @@ class Claims:
 
 
 def issue(row: GatewayClient | None, its_digest: str | None = None) -> tuple[str, int]:
-    """A token for the client, and for how many seconds it is good. Without a row: for nobody, where nobody is asked.
+    """Issue a token for the client; return it and its lifetime in seconds.
 
-    ``its_digest``: that of the secret which was shown, if the client may have two.
+    Without a row the token names no client, for GATEWAY_AUTH "none". ``its_digest`` is the digest of the secret that
+    the client sent, needed if it has two.
     """
     now = int(clock.now().timestamp())
     seconds = max(int(get_settings().gateway_token_ttl.total_seconds()), 1)
@@ -53,12 +53,12 @@ def issue(row: GatewayClient | None, its_digest: str | None = None) -> tuple[str
 
 
 def looks_like_one(token: str) -> bool:
-    """Whether it has the form of a token, whatever its signature."""
+    """Return whether the text has the form of a token; the signature is not checked."""
     return token.startswith(f"{_HEADER}.")
 
 
 def claims_of(token: str) -> Claims:
-    """What the token says. Raises Unauthenticated unless it was signed here and its time is not over."""
+    """Verify and decode a token. Raises Unauthenticated if the signature is invalid or the token has expired."""
     try:
         header, _, body = _signer().unsign(token).partition(".")
         if header != _HEADER:
@@ -73,7 +73,7 @@ def claims_of(token: str) -> Claims:
 
 
 def digest_in(claims: Claims, row: GatewayClient) -> str | None:
-    """The digest of the secret for which the token was given; None if the client has it no more."""
+    """The digest of the secret for which the token was issued; None if the client no longer has this secret."""
     for each in (row.token_digest, row.previous_token_digest):
         if each is not None and constant_time_compare(claims.secret, _of_secret(each)):
             return each
@@ -81,8 +81,8 @@ def digest_in(claims: Claims, row: GatewayClient) -> str | None:
 
 
 def _of_secret(its_digest: str | None) -> str:
-    # Not the digest itself: what stands in a token can be read by everybody who has it. Not with SECRET_KEY: tokens
-    # outlive a new one as long as the former is among SECRET_KEY_FALLBACKS.
+    # Not the digest itself, because the contents of a token can be read by anyone who has it. Not keyed with
+    # SECRET_KEY, because tokens remain valid after a change of it as long as the old one is in SECRET_KEY_FALLBACKS.
     return digest(f"{_SALT}:{its_digest}")[:32]
 
 

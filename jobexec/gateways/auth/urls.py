@@ -1,4 +1,4 @@
-"""Of the token endpoint: included as ``oauth/``."""
+"""URLs of the token endpoint, included as ``oauth/``."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""When a client was there last."""
+"""The time of a client's last request."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from django.db import transaction
 from jobexec import clock
 from jobexec.models import GatewayClient
 
-#: More often it is not written.
+#: The minimum time between two writes.
 EVERY = timedelta(minutes=1)
 
 
 def note(row: GatewayClient, using: str) -> None:
-    """Write down that the client is there, at most once a minute.
+    """Record a client's use of the gateway, at most once a minute.
 
-    After the commit of a transaction that is open: a request that fails is not to be mixed up with this, and one that
-    waits for jobs is not to hold the row locked meanwhile. A failure is logged and does not concern the client.
+    The write follows the commit of an open transaction: it must not be affected by a request that fails, nor keep the
+    row locked during a request that waits for jobs. A failure of the write is logged and does not affect the request.
     """
     now = clock.now(using)
     if row.last_use is None or now - row.last_use >= EVERY:

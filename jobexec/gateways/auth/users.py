@@ -1,4 +1,4 @@
-"""Users of the site as clients of the gateways, where GATEWAY_USERS lets them."""
+"""Users of the site as clients of the gateways, if GATEWAY_USERS allows it."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from jobexec.tenancy import tenants_of
 from .client import Client
 from .limits import Buckets
 
-#: To work and to look for jobs; and to do everything.
+#: Permissions: to work on and search jobs, and to do everything.
 USE = "jobexec.use_gateway"
 OPERATE = "jobexec.operate_gateway"
 
-#: Passwords that are tried per second in this process by everybody together (each costs as much as many queries), from
-#: one address, and from there for one account.
+#: Password attempts per second in this process: in total (each costs as much as many queries), from one address, and
+#: from one address for one account.
 TRIES, TRIES_OF_ADDRESS, TRIES_OF_ACCOUNT = 10, 5, 2
 _tries = Buckets()
 _MOST = 10_000
 _ACQUAINTED = 3600.0  # seconds
-#: From where which account has got in, and until when that spares it the line of strangers.
+#: Addresses and accounts with a successful login, and until when they are exempt from the limits for strangers.
 _acquainted: dict[tuple[str, str], float] = {}
 
 
 def by_password(name: str, password: str, request: HttpRequest | None = None, address: str = "") -> Client:
-    """The user of this name and password, who asks from ``address``.
+    """Authenticate a user by name and password, from ``address``.
 
-    Raises Unauthenticated, also where users are not let in; NotAllowed for a user who may not use the gateways;
-    TooManyRequests while too many passwords are tried. Failures at one address keep nobody out who asks from another,
-    nor an account that got in from there within the last hour; what succeeds does not count.
+    Raises Unauthenticated, also if GATEWAY_USERS is off; NotAllowed for a user without permission to use the gateways;
+    TooManyRequests while too many passwords are tried. Failures from one address do not affect users at other
+    addresses, nor an account that logged in from there within the last hour. Successful attempts do not count.
     """
     if not get_settings().gateway_users:
         raise Unauthenticated
@@ -53,7 +53,7 @@ def by_password(name: str, password: str, request: HttpRequest | None = None, ad
 
 
 def _count(name: str, address: str) -> list[tuple[str, int]]:
-    """Count a try: which buckets it was taken from. Raises TooManyRequests."""
+    """Count an attempt; return the buckets that it was taken from. Raises TooManyRequests."""
     keys = [
         (f"account:{address}:{name[:200]}", TRIES_OF_ACCOUNT),
         (f"address:{address}", TRIES_OF_ADDRESS),
@@ -66,19 +66,19 @@ def _count(name: str, address: str) -> list[tuple[str, int]]:
         if wait:
             for other, its_rate in keys[:number]:
                 _tries.give_back(other, its_rate)
-            raise TooManyRequests("Too many passwords are tried.", retry_after=wait)
+            raise TooManyRequests("Too many passwords were tried.", retry_after=wait)
     return keys
 
 
 def forget() -> None:
-    """Who got in, and from where."""
+    """Forget which accounts logged in from which addresses."""
     _acquainted.clear()
 
 
 def by_session(request: HttpRequest) -> Client | None:
-    """The user who is logged in, if users are let in at all. Raises NotAllowed, also without a CSRF token.
+    """The user who is logged in, if GATEWAY_USERS is on. Raises NotAllowed, also without a CSRF token.
 
-    A browser sends its session wherever a page of somebody else makes it send something.
+    The CSRF check is needed because a browser adds its session cookie to requests that a page of another site triggers.
     """
     user = getattr(request, "user", None) if get_settings().gateway_users else None
     if user is None or not user.is_authenticated:
@@ -92,15 +92,15 @@ def by_session(request: HttpRequest) -> Client | None:
 
 
 def again(client: Client, request: HttpRequest) -> Client:
-    """The user of a session as he is in the database now. Raises Unauthenticated and NotAllowed."""
+    """Reload a session's user from the database. Raises Unauthenticated and NotAllowed."""
     user = get_user_model()._default_manager.filter(pk=client.user.pk).first()
     return within_tenants(_of_user(user), request)
 
 
 def within_tenants(client: Client, request: HttpRequest | None) -> Client:
-    """The client with the tenants that ADMIN_TENANTS says of its user. Raises Unauthenticated without a request.
+    """Limit the client to the tenants that ADMIN_TENANTS allows its user. Raises Unauthenticated without a request.
 
-    What a user may see is asked of a request of his, and over gRPC there is none.
+    ADMIN_TENANTS needs the user's HTTP request, which gRPC does not have.
     """
     if client.user is None or get_settings().admin_tenants is None:
         return client
@@ -126,7 +126,7 @@ def _nothing(request: HttpRequest) -> HttpResponse:
 
 
 class _Csrf(CsrfViewMiddleware):
-    """Says the reason instead of answering the request."""
+    """Returns the reason for a rejection instead of a response."""
 
     def _reject(self, request: HttpRequest, reason: str) -> Any:
         return reason

@@ -1,4 +1,4 @@
-"""From credentials to a client."""
+"""Authenticate a client by its credentials."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ from .startup_notice import announce_once
 
 
 def known(authorization: str | None, certificate_names: Sequence[str] = ()) -> Client | None:
-    """The client, if it was verified a moment ago (or nobody is asked); costs no query. None says nothing.
+    """The client, if it is in the cache or GATEWAY_AUTH is "none"; costs no query. None means unknown, not refused.
 
-    For an event loop, which must not wait for a database: only after None :func:`authenticate` needs a thread.
+    For an event loop, which must not wait for a database: call :func:`authenticate` in a thread only if this returns
+    None.
     """
     settings = get_settings()
     if settings.gateway_auth == "none":
         announce_once()
         return ANYBODY
     client = credential_cache.recall(_key(authorization, certificate_names))
-    # The tenants of a user are asked of the project, which may ask its database.
+    # A function of the project determines the tenants of a user, and it may query the database.
     return None if client and client.user is not None and settings.admin_tenants else client
 
 
 def was_known(authorization: str | None, certificate_names: Sequence[str] = ()) -> bool:
-    """Whether somebody with these credentials was let in within the last hour: hardly a stranger; costs no query."""
+    """Return whether these credentials were accepted within the last hour; costs no query."""
     return credential_cache.was_known(_key(authorization, certificate_names))
 
 
@@ -49,43 +50,43 @@ def authenticate(
     request: HttpRequest | None = None,
     address: str = "",
 ) -> Client:
-    """The client with these credentials; raises Unauthenticated, with one message for whatever is wrong with them.
+    """Return the client with these credentials. Raises Unauthenticated, with the same message whatever the reason.
 
-    NotAllowed for a user of the site who may not use the gateways, TooManyRequests while too many passwords are tried.
+    Raises NotAllowed for a user of the site without permission to use the gateways, and TooManyRequests while too many
+    passwords are tried.
 
-    ``authorization`` is the value of the header: Basic with name and secret, Bearer with the secret or with an access
-    token; an empty one counts as none. ``certificate_names`` are the names in a certificate that the server has
-    verified; they count where there is no such header. ``address`` is where the client is, as
-    :func:`~jobexec.gateways.auth.rejected_log.address_of` tells. What was verified is remembered for
-    ``credential_cache.SECONDS``.
+    ``authorization`` is the value of the header: Basic with name and secret, Bearer with the secret or an access token;
+    an empty value counts as no header. ``certificate_names`` are the names in a certificate that the server has
+    verified; they apply only without the header. ``address`` is the client's address as returned by
+    :func:`~jobexec.gateways.auth.rejected_log.address_of`. The result is cached for ``credential_cache.SECONDS``.
     """
     key = _key(authorization, certificate_names)
     client = known(authorization, certificate_names) or credential_cache.recall(key)
     if client is None:
         ask = partial(_asked, key, authorization, certificate_names, request, address)
-        # One worker's threads come at the same moment: they are one try, and one query.
+        # The threads of a worker call at the same moment: they count as one attempt, and cost one query.
         client = credential_cache.single_flight((address, *key), ask)
     return users.within_tenants(client, request)
 
 
 def is_refused(authorization: str | None, certificate_names: Sequence[str] = ()) -> bool:
-    """Whether these credentials were refused a moment ago, so that :func:`authenticate` would do it without a query."""
+    """Return whether these credentials were refused recently, so that :func:`authenticate` refuses without a query."""
     return credential_cache.is_refused(_key(authorization, certificate_names))
 
 
 def _asked(
     key: tuple[str, ...], authorization: str | None, names: Sequence[str], request: HttpRequest | None, address: str
 ) -> Client:
-    if client := credential_cache.recall(key):  # by now
+    if client := credential_cache.recall(key):  # cached meanwhile
         return client
     if credential_cache.is_refused(key):
         raise Unauthenticated
-    # Who was let in before is no stranger, whoever else is at that address.
+    # A client that was accepted before is known, whatever other callers at its address do.
     guesses = Guesses(None if credential_cache.was_known(key) else address)
     try:
         client, until = _verified(authorization, names, request, address, guesses)
     except Unauthenticated:
-        if key != _key(None, ()):  # who shows nothing costs no query
+        if key != _key(None, ()):  # a call without credentials costs no query
             credential_cache.refuse(key)
         raise
     credential_cache.remember(key, client, until)
@@ -93,13 +94,13 @@ def _asked(
 
 
 def forget() -> None:
-    """Verify everybody anew from now on, in this process."""
+    """Clear the caches of this process, so that all clients are verified again."""
     credential_cache.forget()
     users.forget()
 
 
 def _key(authorization: str | None, names: Sequence[str]) -> tuple[str, ...]:
-    # What is too long is never remembered, so that its beginning is enough.
+    # Headers that are too long are never cached, so their beginning is enough.
     header = (authorization or "").strip()[: credential_cache.MAX_LENGTH]
     return ("header", credential_cache.disguised(header)) if header else ("names", *names)
 
@@ -120,9 +121,9 @@ def _verified(
 
 
 def row_of(credentials: Basic | Bearer, guesses: Guesses) -> tuple[GatewayClient, str]:
-    """The client with this secret, the one that it has or the one before, and its digest.
+    """Return the client with this secret, its current or its previous one, and the digest of the secret.
 
-    Raises Unauthenticated, and TooManyRequests while too many are guessed.
+    Raises Unauthenticated, and TooManyRequests while too many secrets are guessed.
     """
     secret = credentials.secret if isinstance(credentials, Basic) else credentials.token
     if not secret.startswith(PREFIX):
@@ -137,19 +138,19 @@ def row_of(credentials: Basic | Bearer, guesses: Guesses) -> tuple[GatewayClient
 
 def _refuse_retired(row: GatewayClient, its_digest: str) -> None:
     if its_digest != row.token_digest and not has_old_secret(row, clock.now(database())):
-        refused_client.tell(row, "uses a secret that has ended")
+        refused_client.tell(row, "uses a secret that is no longer valid")
         raise Unauthenticated
 
 
 def _end(row: GatewayClient, its_digest: str) -> datetime | None:
-    """When the client, or this secret of it, expires."""
+    """When the client or this secret expires, whichever is earlier."""
     ends = [row.expiration_time, None if its_digest == row.token_digest else row.previous_expiration_time]
     return min((moment for moment in ends if moment is not None), default=None)
 
 
 def _by_token(token: str) -> tuple[Client, datetime | None]:
     claims = tokens.claims_of(token)
-    row = _find(Guesses(None), Q(pk=claims.client))  # what we have signed is no guess
+    row = _find(Guesses(None), Q(pk=claims.client))  # a token that we signed is not a guess
     its_digest = tokens.digest_in(claims, row)
     if its_digest is None:
         raise Unauthenticated
@@ -159,9 +160,9 @@ def _by_token(token: str) -> tuple[Client, datetime | None]:
 
 
 def _by_names(names: Sequence[str], guesses: Guesses) -> GatewayClient:
-    """The client that is named in a certificate; if two are, it is nobody's."""
+    """The client named in a certificate. Raises Unauthenticated unless the names match exactly one client."""
     wanted = [name for name in dict.fromkeys(names) if name.isprintable()]
-    # Compared again: for MariaDB a name with blanks behind it is the same.
+    # Compare again: MariaDB ignores trailing spaces in names.
     rows = [row for name in wanted for row in _rows(guesses, Q(name=name)) if row.name == name]
     if len(rows) != 1:
         raise Unauthenticated

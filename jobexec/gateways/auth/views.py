@@ -1,4 +1,4 @@
-"""Views that only clients may ask."""
+"""Access control for views."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .rejected_log import address_of, turned_away
 from .users import again, by_session, within_tenants
 from .verify import authenticate, is_refused, known
 
-#: What changes jobs or incidents beside the work on them.
+#: Permissions for changes to jobs or incidents beyond working on them.
 _AUDITED = frozenset({"update", "resolve"})
 _ATTRIBUTE = "_jobexec_gateway_client"
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request is not served; ``title`` is the symbolic code of Camunda 8."""
+    """The reason for refusing a request; ``title`` is the symbolic code of Camunda 8."""
 
     status: int
     title: str
@@ -40,15 +40,15 @@ class Refusal:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-#: Tells the client of a request. Raises Unauthenticated, NotAllowed and TooManyRequests.
+#: Returns the client of a request. Raises Unauthenticated, NotAllowed and TooManyRequests.
 Who = Callable[[HttpRequest], Client]
 
-#: Makes the answer to a request that is refused; the headers are added to it.
+#: Builds the response to a refused request; the refusal's headers are added to it.
 Problem = Callable[[HttpRequest, Refusal], HttpResponse]
 
 
 def problem_json(request: HttpRequest, refusal: Refusal) -> HttpResponse:
-    """The answer of RFC 9457, as Camunda 8 gives it."""
+    """The problem response of RFC 9457, in Camunda 8's form."""
     body = {
         "type": "about:blank",
         "title": refusal.title,
@@ -61,8 +61,10 @@ def problem_json(request: HttpRequest, refusal: Refusal) -> HttpResponse:
 
 
 def not_logged(response: HttpResponse) -> HttpResponse:
-    """The answer to what is too much, which may come a thousand times a second: Django would log, and mail, each as an
-    error."""
+    """Keep Django from logging a response.
+
+    Overload responses may occur a thousand times per second, and Django would log and mail each of them as an error.
+    """
     response._has_been_logged = True  # type: ignore[attr-defined]
     return response
 
@@ -70,10 +72,10 @@ def not_logged(response: HttpResponse) -> HttpResponse:
 def protected(
     *permissions: str, problem: Problem = problem_json, counts: Allowance = REQUESTS
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A view, async or not, for clients with one of these permissions ("work"); :func:`client_of` tells which it is.
+    """Restrict a view, sync or async, to clients with one of these permissions (default: "work").
 
-    ``counts``: against which of the client's allowances.
-    Exempt from Django's CSRF protection: that is asked for where the credentials are a session, and only there.
+    In the view, :func:`client_of` returns the client. ``counts`` is the allowance that requests count against. The view
+    is exempt from Django's CSRF protection, which is checked only if the credentials are a session.
     """
     rule = _Rule(permissions or ("work",), problem, counts)
 
@@ -84,21 +86,21 @@ def protected(
 
 
 def client_of(request: HttpRequest) -> Client:
-    """The client that sent the request to a view which is :func:`protected`."""
+    """The client that sent the request to a :func:`protected` view."""
     client: Client = getattr(request, _ATTRIBUTE)
     return client
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Who may ask a view, and how others are answered."""
+    """The access rule of a view, and how refusals are answered."""
 
     permissions: tuple[str, ...]
     problem: Problem
     counts: Allowance
 
     def refusal(self, request: HttpRequest, who: Who | None = None) -> Refusal | None:
-        """Why the request is not served; None if it is. Asks the database, unless ``who`` tells the client without."""
+        """Why the request is refused, or None. Queries the database unless ``who`` returns the client without it."""
         try:
             refuse_other_sites(request)
             client = (who or _client)(request)
@@ -115,7 +117,7 @@ class _Rule:
         except TooManyRequests as error:
             return Refusal(503, "RESOURCE_EXHAUSTED", str(error), {"Retry-After": str(math.ceil(error.retry_after))})
         except (OperationalError, InterfaceError):
-            logger.exception("Nobody can be let in: the database does not answer.")
+            logger.exception("Cannot authenticate requests: the database does not answer.")
             return Refusal(503, "UNAVAILABLE", "The database does not answer.", {"Retry-After": "1"})
         setattr(request, _ATTRIBUTE, client)
         return None
@@ -129,7 +131,7 @@ class _Rule:
         return response
 
     def acting(self, request: HttpRequest) -> AbstractContextManager[None]:
-        """What an operator changes is the client's deed; what a worker says of its jobs is in their own log."""
+        """Attribute an operator's changes to the client. Workers' reports are recorded in the job log instead."""
         if _AUDITED.isdisjoint(self.permissions):
             return nullcontext()
         return acting(operator_of(client_of(request), "REST", str(request.META.get("REMOTE_ADDR") or "")))
@@ -174,7 +176,7 @@ def _awaited(
 
 
 def _remembered(request: HttpRequest) -> Who | None:
-    """What tells the client, or refuses it, as it is remembered now; None if the database has to be asked."""
+    """A function that returns or refuses the client from the cache; None if the database has to be queried."""
     client = known(_authorization(request))
     if client:
         return lambda _: client
@@ -200,9 +202,9 @@ def _by_header(request: HttpRequest) -> Client:
 
 
 def is_still_let_in(request: HttpRequest) -> bool:
-    """Whether the client of a :func:`protected` view that has waited would be let in as the same now.
+    """Return whether the client of a :func:`protected` view that has waited still has the same access.
 
-    Asks the database, unless it was asked a moment ago.
+    Queries the database unless the result is cached.
     """
     before = client_of(request)
     try:

@@ -22,11 +22,11 @@ def test_the_first_at_once_and_the_others_together(time, caplog):
     teller = TurnedAway()
     for _ in range(5):
         teller.tell("10.0.0.7", "no good")
-    assert [record.getMessage() for record in caplog.records] == ["Somebody at '10.0.0.7' was turned away: no good"]
+    assert [record.getMessage() for record in caplog.records] == ["Refused a caller at '10.0.0.7': no good"]
     time[0] += 10
     teller.tell("a\nb" + "x" * 500, "no good")
     line = caplog.records[-1].getMessage()
-    assert "(4 more since the last time)" in line and "\n" not in line and len(line) < 300
+    assert "(4 more since the last message)" in line and "\n" not in line and len(line) < 300
 
 
 @pytest.mark.databases("sqlite")
