@@ -1,4 +1,4 @@
-"""What a monitor asks a gateway: metrics, streams, health (Zeebe: port 9600)."""
+"""Monitoring endpoints of a gateway: metrics, streams, health (Zeebe: port 9600)."""
 
 from .server import serve_metrics
 

@@ -1,4 +1,4 @@
-"""What the actuator says, whoever asks it: Django views or the port of a gateway."""
+"""The actuator's responses, for the Django views and for a gateway's own port."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _JSON = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer over HTTP."""
+    """An HTTP response."""
 
     status: int
     content_type: str
@@ -29,19 +29,19 @@ class Answer:
 
 
 def as_json(document: Any, status: int = HTTPStatus.OK) -> Answer:
-    """An answer in JSON."""
+    """Build a JSON response."""
     return Answer(int(status), _JSON, json.dumps(document).encode())
 
 
 def job_streams(which: str = "") -> Answer:
-    """All streams, or only ``client`` (as they are at the gateways) or ``remote`` (equal ones together)."""
+    """All streams, or only ``client`` (each stream at the gateways) or ``remote`` (equal streams combined)."""
     made = {"client": client_streams, "remote": remote_streams}
     if which and which not in made:
         return as_json({"error": f"expected one of client, remote, got {which!r}"}, HTTPStatus.BAD_REQUEST)
     try:
         streams = open_streams()
     except (DatabaseError, InterfaceError) as error:
-        logger.warning("The streams of other gateways cannot be read: %s", error)
+        logger.warning("Could not read the streams of other gateways: %s", error)
         return as_json({"error": "the database does not answer"}, HTTPStatus.SERVICE_UNAVAILABLE)
     if which:
         return as_json(made[which](streams))
@@ -49,7 +49,7 @@ def job_streams(which: str = "") -> Answer:
 
 
 def health() -> Answer:
-    """Whether the gateway can do its work: its database answers."""
+    """Report whether the gateway's database answers."""
     try:
         with connections[database()].cursor() as cursor:
             cursor.execute("SELECT 1")

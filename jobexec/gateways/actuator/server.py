@@ -1,4 +1,4 @@
-"""The actuator on a port of its own, for a gateway that speaks no HTTP: ``rungrpcgateway --metrics-port``."""
+"""The actuator on a separate HTTP port, for the gRPC gateway: ``rungrpcgateway --metrics-port``."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ logger = logging.getLogger("jobexec.gateway")
 
 _PREFIX = "/actuator/"
 _STREAMS = "jobstreams"
-_PATIENCE = 5.0  # seconds for a client that has connected and says nothing
+_PATIENCE = 5.0  # seconds to wait for data from a connected client
 _PATHS = "/metrics, /actuator/prometheus, /actuator/health, /actuator/jobstreams"
 
 
 def serve_metrics(port: int, host: str = "127.0.0.1") -> MetricsServer:
     """Start to serve ``/metrics`` and ``/actuator/…`` of this process; ``stop()`` ends it.
 
-    ``port`` 0 takes any that is free. Nobody is asked who he is: keep the port from the network outside, as that of an
-    executor's health. Raises NodeRefused if it cannot listen there.
+    ``port`` 0 takes any free port. There is no authentication: do not expose the port to outside networks, as with an
+    executor's health port. Raises NodeRefused if it cannot listen there.
     """
     server = MetricsServer(host, port)
     server.start()
@@ -32,14 +32,14 @@ def serve_metrics(port: int, host: str = "127.0.0.1") -> MetricsServer:
 
 
 class MetricsServer(HttpPort):
-    """A server of HTTP in a thread."""
+    """An HTTP server in a thread."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__("--metrics-port", "jobexec-gateway-metrics", host, port, lambda: _Server(host, port))
 
 
 class _Server(BoundedServer):
-    deadline = 30.0  # metrics ask the database
+    deadline = 30.0  # seconds; metrics query the database
 
     def __init__(self, host: str, port: int) -> None:
         self.address_family, address = place_of(host, port)
@@ -75,8 +75,8 @@ class _Handler(BaseHTTPRequestHandler):
         return answers.as_json({"error": f"expected one of {_PATHS}"}, HTTPStatus.NOT_FOUND)
 
     def version_string(self) -> str:
-        """What the header Server says; no versions for strangers."""
+        """The Server header, without versions."""
         return "jobexec"
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Scrapes come all the time and are no news."""
+        """Log nothing: scrapes are frequent and of no interest."""

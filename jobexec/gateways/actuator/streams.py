@@ -1,4 +1,4 @@
-"""The streams that are open, as Zeebe's ``/actuator/jobstreams`` tells them."""
+"""The open streams, in the format of Zeebe's ``/actuator/jobstreams``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobexec.models import ExternalWorker
 from jobexec.operations.reports.worker_table import PRESENT_FOR
 from jobexec.operations.sql.server_time import time_of
 
-#: The ids of the brokers that a gateway is connected to: the database is the only one.
+#: The ids of the brokers that a gateway is connected to; the database acts as the only one.
 _BROKERS = [0]
 _MOST = 1000
 _METADATA = ("timeout", "fetchVariables", "tenantIds", "tenantFilter")
@@ -21,7 +21,7 @@ _METADATA = ("timeout", "fetchVariables", "tenantIds", "tenantFilter")
 
 @dataclass(frozen=True, slots=True)
 class OpenStream:
-    """A stream of a worker, at whichever gateway."""
+    """A worker's stream at any gateway."""
 
     type: str
     id: str
@@ -30,7 +30,7 @@ class OpenStream:
 
 
 def open_streams(using: str | None = None) -> list[OpenStream]:
-    """Those of this process as they are now, and those of all others as they have been written a few seconds ago."""
+    """The current streams of this process, and those of all others as last written to the table, seconds ago."""
     own = gateway_name()
     return [*_of_this_process(own), *_of_others(using or database(), own)]
 
@@ -55,14 +55,14 @@ def _stream(type: str, worker: str, gateway: str, said: dict[str, Any]) -> OpenS
 
 
 def client_streams(streams: list[OpenStream]) -> list[dict[str, Any]]:
-    """The streams at the gateways, each by itself."""
+    """Each stream at the gateways as a separate item."""
     return [
         {"jobType": each.type, "id": each.id, "metadata": each.metadata, "connectedTo": _BROKERS} for each in streams
     ]
 
 
 def remote_streams(streams: list[OpenStream]) -> list[dict[str, Any]]:
-    """The same as a broker sees them: equal ones are one stream with several consumers."""
+    """The streams as a broker sees them: equal ones are a single stream with several consumers."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for each in streams:
         key = each.type, json.dumps(each.metadata, sort_keys=True)

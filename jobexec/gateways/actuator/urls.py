@@ -1,4 +1,4 @@
-"""Of the actuator: included as ``actuator/``."""
+"""URLs of the actuator, included as ``actuator/``."""
 
 from django.urls import path, re_path
 

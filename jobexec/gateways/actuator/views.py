@@ -1,4 +1,4 @@
-"""The actuator among the urls of the REST gateway. ``health`` is for everybody and says UP or DOWN, nothing else."""
+"""The actuator's views for the REST gateway. ``health`` needs no authentication and returns only UP or DOWN."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def _said(answer: Answer) -> HttpResponse:
 
 
 def _of_all(request: HttpRequest) -> HttpResponse | None:
-    """A refusal for a client that is limited to some types or tenants: the actuator tells of all."""
+    """Refuse a client that is limited to some types or tenants, because the actuator shows all."""
     caller = client_of(request).caller
     if caller.types is None and caller.tenants is None:
         return None
-    return JsonResponse({"error": "This client may see some types or tenants only."}, status=403)
+    return JsonResponse({"error": "This client may see only some types or tenants."}, status=403)
 
 
 @never_cache
 @require_safe
 @protected("search", counts=REPORTS)
 def index(request: HttpRequest) -> HttpResponseBase:
-    """What there is, as Spring Boot lists it."""
+    """List the endpoints in Spring Boot's format."""
     base = request.build_absolute_uri(request.path.rstrip("/"))
     links: dict[str, Any] = {name: {"href": f"{base}/{name}", "templated": False} for name in _LINKS}
     return JsonResponse({"_links": links})
@@ -45,14 +45,14 @@ def index(request: HttpRequest) -> HttpResponseBase:
 @require_safe
 @protected("search", counts=REPORTS)
 def jobstreams(request: HttpRequest, which: str = "") -> HttpResponseBase:
-    """The streams of all gateways."""
+    """Show the streams of all gateways."""
     return _of_all(request) or _said(answers.job_streams(which))
 
 
 @never_cache
 @require_safe
 def prometheus(request: HttpRequest) -> HttpResponseBase:
-    """The metrics of this process, for whoever has METRICS_TOKEN, and for clients that may search everything."""
+    """Show the metrics of this process to holders of METRICS_TOKEN and to clients that may search everything."""
     return _metrics(request) if _has_token(request) else _metrics_for_clients(request)
 
 
@@ -74,7 +74,7 @@ def _has_token(request: HttpRequest) -> bool:
 
 @never_cache
 @require_safe
-@transaction.non_atomic_requests  # or a database that is away is a server error before we are asked
+@transaction.non_atomic_requests  # with ATOMIC_REQUESTS a database outage would fail the request before the view runs
 def health(request: HttpRequest) -> HttpResponseBase:
-    """Whether the gateway can do its work."""
+    """Report whether the gateway's database answers."""
     return _said(answers.health())

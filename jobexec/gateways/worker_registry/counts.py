@@ -1,23 +1,23 @@
-"""What the gateways of a process have counted since it began."""
+"""The counters of the gateways in a process, since its start."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
 
-#: What becomes of a job, as Zeebe's ``zeebe_job_events_total{action}`` calls it.
+#: Job events, with the names of Zeebe's ``zeebe_job_events_total{action}``.
 CREATED, ACTIVATED, COMPLETED, FAILED = "created", "activated", "completed", "failed"
 ERROR_THROWN, TIMED_OUT, CANCELED = "error_thrown", "timed_out", "canceled"
 ACTIONS = frozenset({CREATED, ACTIVATED, COMPLETED, FAILED, ERROR_THROWN, TIMED_OUT, CANCELED})
 
-#: Of types and of codes; whatever is beyond them is counted under :data:`OTHERS`.
+#: The maximum number of types and of codes; further ones are counted under :data:`OTHERS`.
 MOST_LABELS = 1000
 OTHERS = "(others)"
 
 
 @dataclass(slots=True)
 class Counts:
-    """Counters that only grow; whoever changes or copies them holds the lock of the registry."""
+    """Counters that only grow. Hold the registry's lock to change or copy them."""
 
     #: By action and type.
     events: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -26,11 +26,11 @@ class Counts:
     push_failures: Counter[str] = field(default_factory=Counter)
 
     def copy(self) -> Counts:
-        """A snapshot."""
+        """Return a snapshot."""
         return Counts(Counter(self.events), Counter(self.polls), self.pushed, Counter(self.push_failures))
 
     def event(self, action: str, type: str, n: int) -> None:
-        """Count ``n`` jobs. Raises ValueError for an action that is none."""
+        """Count ``n`` jobs. Raises ValueError for an unknown action."""
         if action not in ACTIONS:
             raise ValueError(f"action: expected one of {', '.join(sorted(ACTIONS))}, got {action!r}.")
         key = action, type

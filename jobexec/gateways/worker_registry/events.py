@@ -1,4 +1,4 @@
-"""Counts what becomes of external jobs in this process, by the signals of the operations."""
+"""Counts the events of external jobs in this process, from the signals of the operations."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from .workers import Registry
 
 
 class Events:
-    """Listens from :meth:`connect` on. Only to signals of the tables where external jobs are.
+    """Receives signals after :meth:`connect`, only those of the tables that hold external jobs.
 
-    Not to failures of suspended jobs, which are few: an executor in the same process would settle its own in Python.
+    Failures of suspended jobs, which are few, are not received: an executor in the same process would then have to
+    settle its own jobs in Python.
     """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
     def connect(self) -> None:
-        """Begin; once is enough, and more often does no harm."""
+        """Connect the receivers; repeated calls have no further effect."""
         connected = "jobexec.gateways.worker_registry"
         signals.job_created.connect(self._created, ExternalWorkerJob, dispatch_uid=connected)
         external_observers.listen(self._completed)
@@ -36,7 +37,7 @@ class Events:
         signals.job_dead_lettered.connect(self._failed, DeadLetterJob, dispatch_uid=connected)
 
     def disconnect(self) -> None:
-        """End."""
+        """Disconnect the receivers."""
         connected = "jobexec.gateways.worker_registry"
         external_observers.unlisten(self._completed)
         for signal in (signals.job_created, signals.job_cancelled):

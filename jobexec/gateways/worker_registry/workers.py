@@ -15,17 +15,17 @@ from jobexec import clock
 
 from .counts import ACTIVATED, Counts
 
-#: Workers that are remembered; beyond it those that were not seen for longest are forgotten. A client may call itself
-#: something else each time it asks.
+#: The maximum number of workers in memory; beyond it, those not seen for the longest time are dropped. A client may use
+#: a different worker name for each request.
 MOST_WORKERS = 10_000
-#: The length of the columns: protocol, client, worker, type.
+#: The lengths of the columns protocol, client, worker and type.
 _LENGTHS = (16, 150, 200, 255)
-#: Of the tenants of a worker, and the variables of a stream: how many are kept, and how long one is.
+#: Limits for the tenants of a worker and the variables of a stream: their number, and the length of a name.
 _MOST_NAMES, _LONGEST_NAME = 100, 255
 
 
 def _storable(name: str, most: int) -> str:
-    """Not too long, and without what no database stores, which would keep all others from being written, too."""
+    """Cut the name, and remove characters that databases cannot store: they would prevent the write of all rows."""
     return name[:most].replace("\0", "").encode("utf-8", "replace").decode()
 
 
@@ -34,7 +34,7 @@ def _storable_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 class Key(NamedTuple):
-    """Who asks, and for what."""
+    """The identity of a worker: protocol, client, worker name and job type."""
 
     protocol: str
     client: str
@@ -43,13 +43,13 @@ class Key(NamedTuple):
 
     @classmethod
     def of(cls, *names: str) -> Key:
-        """As the columns hold them."""
+        """Build a key with the names as the columns hold them."""
         return cls(*(_storable(name, most) for name, most in zip(names, _LENGTHS, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream that is open. ``id`` is its own; ``timeout`` that of the jobs it is sent."""
+    """An open stream. ``id`` is unique to it; ``timeout`` is the lock duration of the jobs that it receives."""
 
     key: Key
     tenants: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Stream:
     id: str = field(default_factory=lambda: str(uuid4()))
 
     def as_dict(self) -> dict[str, Any]:
-        """For the actuator, and for the column; ``timeout`` as Java writes a duration ("PT10S")."""
+        """Serialise for the actuator and the column; ``timeout`` in Java's duration format ("PT10S")."""
         return {
             "id": self.id,
             "timeout": None if self.timeout is None else f"PT{self.timeout.total_seconds():g}S",
@@ -71,7 +71,7 @@ class Stream:
 
 @dataclass(slots=True)
 class Sight:
-    """What is known of one worker. ``first_seen`` and ``last_seen`` are readings of the monotonic clock."""
+    """The record of a worker. ``first_seen`` and ``last_seen`` are readings of the monotonic clock."""
 
     key: Key
     first_seen: float
@@ -80,16 +80,16 @@ class Sight:
     polls: int = 0
     streams: dict[str, Stream] = field(default_factory=dict)
     activated: int = 0
-    #: Raised by each change; what is written is compared with it.
+    #: Increased by each change; compared with the version that was written last.
     version: int = 0
 
     @property
     def present(self) -> bool:
-        """It waits or streams this moment, and so is seen as long as it does."""
+        """Whether the worker waits or streams now; as long as it does, it counts as seen."""
         return bool(self.polls or self.streams)
 
     def copy(self) -> Sight:
-        """A snapshot; whoever takes it holds the lock of the registry."""
+        """Return a snapshot. Hold the registry's lock to call it."""
         return Sight(
             self.key,
             self.first_seen,
@@ -103,28 +103,28 @@ class Sight:
 
 
 class Registry:
-    """Thread-safe. ``on_use`` is called at the first sight of a worker, outside of the lock."""
+    """The workers and counters of a process. Thread-safe. ``on_use`` is called for each sighting, outside the lock."""
 
     def __init__(self, on_use: Callable[[], None] = lambda: None) -> None:
         self._on_use = on_use
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything: a process that was forked has seen nobody yet, and its lock may be held for ever."""
+        """Forget everything. In a forked process no worker has been seen yet, and the old lock may be held for ever."""
         self._lock = threading.Lock()
         self._seen: dict[tuple[str, str, str, str], Sight] = {}
         self._counts = Counts()
         self._versions = count(1)
 
     def polled(self, protocol: str, client: str, worker: str, type: str, tenants: Iterable[str] = ()) -> None:
-        """A request asks for jobs."""
+        """Count a request for jobs."""
         with self._lock:
             self._counts.polls[protocol] += 1
             self._touch(protocol, client, worker, type, tenants)
         self._on_use()
 
     def waiting(self, protocol: str, client: str, worker: str, type: str, tenants: Iterable[str] = ()) -> Waiting:
-        """Around the wait of a poll: ``with seen.waiting(...)``."""
+        """Context manager for the wait of a poll: ``with seen.waiting(...)``."""
         return Waiting(self, (protocol, client, worker, type), tenants)
 
     def streaming(
@@ -139,13 +139,13 @@ class Registry:
         variables: Iterable[str] = (),
         tenant_filter: str = "PROVIDED",
     ) -> Streaming:
-        """Around the life of a stream: ``with seen.streaming(...) as stream``."""
+        """Context manager for the life of a stream: ``with seen.streaming(...) as stream``."""
         key = Key.of(protocol, client, worker, type)
         of_tenants, of_variables = _storable_names(tenants), _storable_names(variables)
         return Streaming(self, Stream(key, of_tenants, timeout, of_variables, tenant_filter))
 
     def activated(self, type: str, worker: str, n: int, *, protocol: str = "", client: str = "") -> None:
-        """``n`` jobs have been given to a worker."""
+        """Count ``n`` jobs that a worker has received."""
         if n:
             with self._lock:
                 self._counts.event(ACTIVATED, type, n)
@@ -153,32 +153,32 @@ class Registry:
             self._on_use()
 
     def finished(self, action: str, type: str, n: int = 1) -> None:
-        """Something has become of ``n`` jobs of a type. Raises ValueError for an action that is none."""
+        """Count an event of ``n`` jobs of a type. Raises ValueError for an unknown action."""
         with self._lock:
             self._counts.event(action, type, n)
 
     def pushed(self, n: int = 1) -> None:
-        """``n`` jobs have been written to streams."""
+        """Count ``n`` jobs written to streams."""
         with self._lock:
             self._counts.pushed += n
 
     def push_failed(self, code: str) -> None:
-        """A job could not be written to a stream."""
+        """Count a job that could not be written to a stream."""
         with self._lock:
             self._counts.push_failure(code)
 
     def counts(self) -> Counts:
-        """A snapshot of the counters."""
+        """Return a snapshot of the counters."""
         with self._lock:
             return self._counts.copy()
 
     def sights(self, newer_than: int = 0) -> list[Sight]:
-        """A snapshot of the workers: of those that are here now, and of all that have changed after a version."""
+        """Return a snapshot of the workers that wait or stream now, or have changed since version ``newer_than``."""
         with self._lock:
             return [each.copy() for each in self._seen.values() if each.present or each.version > newer_than]
 
     def forget(self, before: float) -> None:
-        """Drop who has not been seen since this reading of the monotonic clock."""
+        """Drop the workers that were last seen before this reading of the monotonic clock."""
         with self._lock:
             self._seen = {key: each for key, each in self._seen.items() if each.present or each.last_seen >= before}
 
@@ -201,7 +201,7 @@ class Registry:
             sight.last_seen, sight.version = clock.monotonic(), next(self._versions)
 
     def _touch(self, protocol: str, client: str, worker: str, type: str, tenants: Iterable[str] | None) -> Sight:
-        """The row of a worker, which is seen now. With the lock."""
+        """Mark a worker as seen now and return its record. The caller holds the lock."""
         now, names = clock.monotonic(), (protocol, client, worker, type)
         sight = self._seen.get(names)
         if sight is None:
@@ -213,7 +213,7 @@ class Registry:
 
     def _add(self, names: tuple[str, str, str, str], now: float) -> Sight:
         key = Key.of(*names)
-        # By the cut name, so that two long ones are one row; there is no second look-up for those that fit.
+        # Look up by the cut names, so that two long names share a row. Names that fit need no second look-up.
         sight = self._seen.get(key)
         if sight is not None:
             return sight
@@ -226,7 +226,7 @@ class Registry:
 
 
 class Waiting:
-    """A poll that waits for a job."""
+    """Context manager for a poll that waits for a job."""
 
     __slots__ = ("_names", "_registry", "_sight", "_tenants")
 
@@ -247,7 +247,7 @@ class Waiting:
 
 
 class Streaming:
-    """A stream that is open as long as the block."""
+    """Context manager for a stream that is open for the duration of the block."""
 
     __slots__ = ("_registry", "_sight", "stream")
 

@@ -1,4 +1,4 @@
-"""Carries what is in memory to the table of workers, every GATEWAY_SEEN_INTERVAL."""
+"""Writes the registry in memory to the table of workers, every GATEWAY_SEEN_INTERVAL."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from .workers import Registry, Sight
 
 logger = logging.getLogger("jobexec.gateway")
 
-#: Streams and tenants of one worker that are shown.
+#: The maximum number of streams and of tenants written for each worker.
 _SHOWN = 100
-#: Seconds between two looks for rows that are too old, and those that an ending process waits for its last write.
+#: Seconds between two cleanups of old rows, and seconds that an ending process waits for its last write.
 _CLEANUP, _LAST = 300.0, 2.0
 
 
 def gateway_name() -> str:
-    """What this process is called in the column ``gateway``: host and process id."""
+    """The name of this process in the column ``gateway``: host and process id."""
     return f"{socket.gethostname()[:80]}:{os.getpid()}"
 
 
 class Writing(Loop):
-    """The background flush of one process. A database that is away costs nothing but the delay."""
+    """The background writer of a process. If the database is down, the write is delayed but nothing is lost."""
 
     def __init__(self, registry: Registry, using: str | None = None, gateway: str | None = None) -> None:
         super().__init__("jobexec-gateway-seen")
         self._registry, self._using = registry, using
         self.gateway = gateway or gateway_name()
-        #: What has been written already.
+        #: The version that was written last.
         self._version = 0
         self._cleaned_at: float | None = None
 
@@ -58,7 +58,7 @@ class Writing(Loop):
         return settings.gateway_seen_interval.total_seconds()
 
     def write(self, *, leaving: bool = False) -> None:
-        """Write who is here and who has changed since the last time; ``leaving``: nobody is here any more."""
+        """Write the workers that are present or have changed; with ``leaving``, write all of them as absent."""
         sights = self._registry.sights(self._version)
         if sights:
             now, monotonic = time_of(self.using), clock.monotonic()
@@ -67,7 +67,7 @@ class Writing(Loop):
             self._version = max(self._version, *(each.version for each in sights))
 
     def leave(self) -> None:
-        """The process ends: stop, and write once more that nobody waits or streams here."""
+        """Stop, and write once more that no worker waits or streams at this process any longer."""
         if self.stop(_LAST / 2):
             self.write(leaving=True)
 
@@ -90,14 +90,14 @@ def _row(sight: Sight, zero: datetime, monotonic: float, leaving: bool) -> Worke
 registry: Registry
 _lock = threading.Lock()
 _writing: Writing | None = None
-#: Whether the first sight of a worker starts the thread. Tests say no: nothing writes behind their backs.
+#: Whether the first sighting of a worker starts the thread. Tests disable it to avoid writes in the background.
 starts_by_itself = True
 
 
 def start(using: str | None = None) -> None:
-    """Start the background flush of this process, unless it runs. Called with the first sight of a worker.
+    """Start the background writer of this process unless it runs. Called at the first sighting of a worker.
 
-    ``using``: a gateway that serves another database than GATEWAY_DATABASE starts it itself.
+    A gateway that serves another database than GATEWAY_DATABASE calls it with ``using``.
     """
     global _writing
     if _writing is None:
@@ -110,13 +110,13 @@ def start(using: str | None = None) -> None:
 
 
 def database() -> str:
-    """Where it is written."""
+    """The alias of the database that the workers are written to."""
     running = _writing
     return get_settings().gateway_database if running is None else running.using
 
 
 def stop() -> None:
-    """A gateway ends: write once more that nobody waits or streams here. Without a database nothing is said."""
+    """Stop the writer at the end of a gateway; write that no worker waits or streams here, if the database is up."""
     global _writing
     with _lock:
         ending, _writing = _writing, None
@@ -126,7 +126,7 @@ def stop() -> None:
         try:
             call_in_thread("jobexec-gateway-leave", ending.leave, _LAST)
         except Exception as error:
-            logger.debug("Could not say that this gateway ends: %s", error)
+            logger.debug("Could not record the end of this gateway: %s", error)
 
 
 def _on_use() -> None:
@@ -135,7 +135,7 @@ def _on_use() -> None:
 
 
 def _after_fork() -> None:
-    """The child has seen nobody, and no thread of its parent runs in it."""
+    """Start afresh: the child has seen no worker, and its parent's thread does not run in it."""
     global _writing, _lock
     _writing, _lock = None, threading.Lock()
     registry.clear()
