@@ -1,4 +1,4 @@
-"""What a gateway says about itself when it starts."""
+"""The banner that a gateway prints when it starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOPBACK = ("127.", "::1", "localhost")
 
 
 def banner(gateway: GrpcGateway) -> Iterator[str]:
-    """Whom this gateway serves, for people."""
+    """The lines of the banner."""
     options = gateway.options
     database = connections[options.using].display_name
     yield f"jobexec {jobexec.__version__}, gateway for workers over gRPC, process {os.getpid()}"
@@ -25,10 +25,10 @@ def banner(gateway: GrpcGateway) -> Iterator[str]:
     yield f"  database: {options.using} ({database}), {options.threads} threads to fetch and as many to finish"
     yield f"  {auth.announce()}"
     if in_the_open(options):
-        yield "  Without TLS everybody on the way can read the secrets of clients and the variables of jobs."
+        yield "  Without TLS anyone on the network path can read the secrets of clients and the variables of jobs."
     yield f"  At most {options.max_streams} calls wait for jobs. Ctrl-C drains and ends, twice leaves at once."
 
 
 def in_the_open(options: Options) -> bool:
-    """Whether connections from other machines are not encrypted."""
+    """Return whether connections from other machines are unencrypted."""
     return options.tls_cert is None and not options.address.startswith(_LOOPBACK)

@@ -1,4 +1,4 @@
-"""What every call needs: who asks, threads that ask the database, and giving back what could not be brought."""
+"""Shared by all calls: authentication, database threads, and giving back jobs that could not be delivered."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ logger = logging.getLogger("jobexec.gateway")
 
 T = TypeVar("T")
 
-#: Of a call, as ``access.of_metadata`` gives them.
+#: The credentials of a call, as ``auth.of_metadata`` returns them.
 Credentials = tuple[str | None, tuple[str, ...]]
 
 PROTOCOL = "grpc"
 _VERIFIERS = 2  # threads
-#: Credentials of strangers that are looked at, or wait for it, at a time.
+#: The maximum number of unknown credentials that are being verified or wait for it.
 STRANGERS = 200
 _TRIES = 4
-_PAUSE = 0.02  # seconds, times the number of the try
+_PAUSE = 0.02  # seconds, multiplied by the number of the attempt
 
 
 class CallContext:
-    """Shared by all calls of a gateway. ``stopping`` is set when it ends."""
+    """The state shared by all calls of a gateway. ``stopping`` is set when the gateway shuts down."""
 
     def __init__(self, using: str, threads: int) -> None:
         self.using = using
         self.hub = long_polling.of(using)
         self.stopping = asyncio.Event()
         self._stopping = asyncio.get_running_loop().create_task(self.stopping.wait())
-        # Apart, so that what is done can be handed in also while many ask for jobs, or nobody knows who is asking.
+        # Separate pools: workers can report results even while many calls fetch jobs or wait for authentication.
         self._fetching = long_polling.DatabaseThreads("jobexec-grpc-fetch", threads)
         self._finishing = long_polling.DatabaseThreads("jobexec-grpc-finish", threads)
         self._verifying = long_polling.DatabaseThreads("jobexec-grpc-verify", _VERIFIERS)
@@ -55,10 +55,10 @@ class CallContext:
         self._asked: dict[Credentials, asyncio.Future[auth.Client]] = {}
         self._giving_back: set[asyncio.Future[int]] = set()
 
-    # Who asks.
+    # Authentication.
 
     async def client(self, context: Any) -> auth.Client:
-        """The client of a call. Raises Unauthenticated, and Overloaded while too many strangers are asked."""
+        """The client of a call. Raises Unauthenticated, and Overloaded while too many unknown callers are verified."""
         credentials = auth.of_metadata(context.invocation_metadata(), context.auth_context())
         client = auth.known(*credentials)
         if client is not None:
@@ -72,15 +72,17 @@ class CallContext:
             raise
 
     def _ask(self, credentials: Credentials, peer: str) -> asyncio.Future[auth.Client]:
-        """Ask who that is; calls with the same credentials wait for one answer. Who was let in before does not stand
-        behind strangers."""
+        """Verify credentials; calls with the same ones share a single verification.
+
+        Clients that were accepted before do not queue behind unknown callers.
+        """
         whence = auth.address_of(peer)
         work: Callable[[], auth.Client] = partial(auth.authenticate, *credentials, address=whence)
         if auth.was_known(*credentials):
             pending = self._renewing.submit(work)
         else:
             self._strangers.take(whence)
-            pending = self._verifying.submit(work)  # its line is longer than there are places
+            pending = self._verifying.submit(work)  # never full: its queue is longer than the number of places
             pending.add_done_callback(lambda _: self._strangers.give_back(whence))
         future = self._asked[credentials] = asyncio.wrap_future(pending)
         future.add_done_callback(lambda _: self._asked.pop(credentials, None))
@@ -88,7 +90,7 @@ class CallContext:
         return future
 
     async def lets_in(self, context: Any, before: auth.Client) -> bool:
-        """Whether the client of a call that has waited would be let in as the same now; remembered for some seconds."""
+        """Return whether the client of a call that has waited still has the same access; cached for some seconds."""
         try:
             client = await self.client(context)
         except (auth.Unauthenticated, auth.NotAllowed, auth.TooManyRequests, long_polling.Overloaded):
@@ -96,21 +98,21 @@ class CallContext:
         except Exception as error:
             if not is_database_error(error):
                 raise
-            return True  # without its database it gets nothing, either
+            return True  # while the database is down the client gets no jobs anyway
         return client.caller == before.caller and client.may("work")
 
     # The database.
 
     async def finish(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Call a verb of :mod:`jobexec.operations.external` on our database; again if others were in its way.
+        """Call a verb of :mod:`jobexec.operations.external` on the gateway's database; retry it after a conflict.
 
-        It is done also if the client goes away meanwhile: what it says about a job is true all the same.
+        It is carried out even if the client disconnects meanwhile: its report about the job is still true.
         """
         work = partial(verb, self.using, *args, **kwargs)
         return await self._within(self._finishing, partial(_again, carried(work)))
 
     async def fetch(self, fetch: Fetch, client: auth.Client) -> list[Parcel]:
-        """Activate jobs. If the task that waits is cancelled they are given back, as far as there are any."""
+        """Activate jobs. If the waiting task is cancelled, the jobs that were activated are given back."""
         future = asyncio.wrap_future(self._fetching.submit(partial(_fetch, self.using, fetch)))
         try:
             parcels = await asyncio.shield(future)
@@ -134,33 +136,33 @@ class CallContext:
     # Giving back.
 
     def give_back(self, parcels: Sequence[Parcel]) -> None:
-        """Let others have these jobs, whose client has not got them; does not wait for it."""
+        """Release jobs that were not delivered to their client; does not wait for the result."""
         jobs = [each.job for each in parcels]
         if not jobs:
             return
         try:
             future = asyncio.wrap_future(self._finishing.submit(partial(_give_back, self.using, jobs), urgent=True))
         except JobExecError as error:
-            logger.warning("%d jobs wait for their deadline, since they could not be given back: %s", len(jobs), error)
+            logger.warning("Could not give back %d jobs; they stay locked until their deadline: %s", len(jobs), error)
             return
         self._giving_back.add(future)
         future.add_done_callback(self._giving_back.discard)
 
     def _after_all(self, fetch: Fetch, future: asyncio.Future[list[Parcel]]) -> None:
-        """The fetch of a client that has gone is over. Others passed over what it had locked: they look again."""
+        """Finish the fetch of a disconnected client. Others skipped the rows that it had locked, so they look again."""
         if not future.cancelled() and not future.exception():
             self.give_back(future.result())
         self.hub.queue.wake([fetch.type])
 
     async def all_given_back(self) -> None:
-        """Wait for what is being given back."""
+        """Wait until all jobs that are being given back are released."""
         while self._giving_back:
             await asyncio.wait(self._giving_back)
 
     # Waiting.
 
     async def unless_stopping(self, waiting: Coroutine[Any, Any, object]) -> None:
-        """Wait for this, but not longer than until the gateway ends."""
+        """Await the coroutine, but stop waiting when the gateway shuts down."""
         task = asyncio.get_running_loop().create_task(waiting)
         try:
             await asyncio.wait((task, self._stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -172,15 +174,15 @@ class CallContext:
 
 
 async def write(context: Any, message: Any) -> None:
-    """Write one message; waits as long as the client takes no more. Raises CancelledError if it has gone."""
+    """Write a message; waits while the client cannot accept more. Raises CancelledError if it has disconnected."""
     try:
         await context.write(message)
-    except Exception as error:  # grpc has no name for it that is public
-        raise asyncio.CancelledError(f"The client has gone: {error}") from error
+    except Exception as error:  # grpc has no public class for this error
+        raise asyncio.CancelledError(f"The client has disconnected: {error}") from error
 
 
 def _fetch(using: str, fetch: Fetch) -> list[Parcel]:
-    # The messages are made here too: of many large jobs this takes time, which the event loop has not.
+    # Build the messages here as well: for many large jobs this would block the event loop for too long.
     jobs = external.activate_jobs(using, fetch)
     try:
         return [parcel(job) for job in jobs]
@@ -193,12 +195,12 @@ def _give_back(using: str, jobs: Sequence[ActivatedJob]) -> int:
     try:
         return _again(partial(external.yield_jobs, using, jobs))
     except Exception:
-        logger.warning("%d jobs wait for their deadline, since they could not be given back", len(jobs), exc_info=True)
+        logger.warning("Could not give back %d jobs; they stay locked until their deadline", len(jobs), exc_info=True)
         return 0
 
 
 def _again(call: Callable[[], T]) -> T:
-    """Call it; a few times if the database refuses because of others, twice if the connection turns out to be gone."""
+    """Call it; retry a few times after conflicts with other transactions, and once after a lost connection."""
     for number in range(1, _TRIES):
         try:
             return call()
@@ -211,6 +213,6 @@ def _again(call: Callable[[], T]) -> T:
 
 
 def _look_at(future: asyncio.Future[Any]) -> None:
-    """An error that nobody waits for any more is none."""
+    """Retrieve the error of a future that no task awaits any longer, so that asyncio does not log it."""
     if not future.cancelled():
         future.exception()

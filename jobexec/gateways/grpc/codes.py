@@ -1,9 +1,9 @@
-"""Which status a call ends with.
+"""The status code for each error.
 
-The codes are those of Zeebe's gateway, where real clients can live with them. Clients stop for good at some codes
-(pyzeebe at INVALID_ARGUMENT, PERMISSION_DENIED and all that it does not know) and after ten of others (UNAVAILABLE,
-INTERNAL, DEADLINE_EXCEEDED); at RESOURCE_EXHAUSTED all of them pause and try again. So whatever may be over in a moment
-is RESOURCE_EXHAUSTED, also a database that is away.
+The codes are those of Zeebe's gateway wherever real clients cope with them. Clients stop permanently at some codes
+(pyzeebe at INVALID_ARGUMENT, PERMISSION_DENIED and all codes that it does not know) and after ten of others
+(UNAVAILABLE, INTERNAL, DEADLINE_EXCEEDED); at RESOURCE_EXHAUSTED all clients pause and try again. Therefore any
+temporary problem is RESOURCE_EXHAUSTED, including a database outage.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Code = grpc.StatusCode
 
 
 class BadRequest(JobExecError, ValueError):
-    """A request says something that cannot be; the message names the field, and what was expected."""
+    """A request is not valid; the message names the field and what was expected."""
 
 
 _CODES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], grpc.StatusCode], ...] = (
@@ -42,19 +42,19 @@ _CODES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], grpc.StatusCo
     ((JobStateError, WrongWorker), Code.FAILED_PRECONDITION),
     (ValueError, Code.INVALID_ARGUMENT),  # also InvalidJob
 )
-#: What Zeebe calls the rejection of a command.
+#: Zeebe's names for the rejection of a command.
 _REJECTIONS = {
     Code.NOT_FOUND: "NOT_FOUND",
     Code.FAILED_PRECONDITION: "INVALID_STATE",
     Code.INVALID_ARGUMENT: "INVALID_ARGUMENT",
     Code.PERMISSION_DENIED: "FORBIDDEN",
 }
-_AWAY = "The database does not answer, or is too busy; try again a moment later."
+_AWAY = "The database does not answer, or is too busy; try again in a moment."
 _BUG = "Unexpected error occurred between gateway and engine; its log says more."
 
 
 def status_of(error: Exception, command: str = "") -> tuple[grpc.StatusCode, str]:
-    """The code and the text for an error. ``command`` is what Zeebe calls the command that it refuses."""
+    """The code and the text for an error. ``command`` is Zeebe's name for the refused command."""
     code = next((code for kind, code in _CODES if isinstance(error, kind) and _is_said(error)), None)
     if code is None and is_database_error(error):
         logger.warning("A call over gRPC could not reach the database: %s", one_line(error))
@@ -68,5 +68,5 @@ def status_of(error: Exception, command: str = "") -> tuple[grpc.StatusCode, str
 
 
 def _is_said(error: Exception) -> bool:
-    """Whether the error is one of ours; a ValueError of something else is a bug."""
+    """Return whether jobexec raised the error on purpose; any other ValueError is a bug."""
     return isinstance(error, JobExecError)

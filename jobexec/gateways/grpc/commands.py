@@ -1,4 +1,4 @@
-"""What workers and operators say about a job or an incident: one transaction each."""
+"""Commands of workers and operators on a job or an incident, one transaction each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def operator(client: auth.Client, context: Any) -> Operator:
 
 
 class Commands:
-    """Each method answers one call of a client that may make it."""
+    """Each method answers a call of a client whose permission has been checked."""
 
     def __init__(self, call_context: CallContext) -> None:
         self.call_context = call_context
@@ -41,7 +41,7 @@ class Commands:
         return pb.CompleteJobResponse()
 
     async def fail(self, request: pb.FailJobRequest, context: Any, client: auth.Client) -> pb.FailJobResponse:
-        """The variables belong to the job from now on, and not to what comes after it. Below 0 retries are none."""
+        """Fail a job. The variables stay with it and do not pass to what follows it. Negative retries count as 0."""
         await self.call_context.finish(
             external.fail_external_job,
             request.jobKey,
@@ -71,7 +71,7 @@ class Commands:
     async def update_timeout(
         self, request: pb.UpdateJobTimeoutRequest, context: Any, client: auth.Client
     ) -> pb.UpdateJobTimeoutResponse:
-        """A worker may do that for the job in its hands."""
+        """Move the deadline of a job; a worker may do this for a job that it holds."""
         timeout: timedelta = milliseconds(request.timeout, "timeout", least=1)
         await self.call_context.finish(
             external.extend_external_deadline, request.jobKey, timeout, lease=lease(request), caller=client.caller

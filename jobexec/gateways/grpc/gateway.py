@@ -1,4 +1,4 @@
-"""A gateway: an event loop in a thread of its own, with a server for gRPC in it."""
+"""A gateway: a gRPC server in an event loop in its own thread."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from .service import INTERFACE, Service
 logger = logging.getLogger("jobexec.gateway")
 
 SERVICE = INTERFACE.full_name
-#: What the health service is asked for: everything, or ours.
+#: The names for health checks: the whole server, or the Gateway service.
 _HEALTHY = "", SERVICE
-_LAST_WORDS = 0.5  # seconds, for answers that are on their way
+_LAST_WORDS = 0.5  # seconds for responses that are being sent
 
 
 class GatewayFailed(JobExecError):
@@ -35,7 +35,10 @@ class GatewayFailed(JobExecError):
 
 
 class GrpcGateway:
-    """:meth:`start` returns when it serves, :meth:`stop` when it has ended; from any thread. It is started once."""
+    """A gateway in its own thread, which can be started only once.
+
+    :meth:`start` returns once it serves, :meth:`stop` once it has ended; call them from any thread.
+    """
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -48,8 +51,7 @@ class GrpcGateway:
         self.service: Service | None = None
 
     def start(self) -> None:
-        """Raises GatewayFailed, for example if the port is taken, and InvalidSettings for certificates that are not
-        there."""
+        """Start to serve. Raises GatewayFailed, e.g. if the port is in use, and InvalidSettings for bad TLS options."""
         self._credentials = self.options.credentials()
         self._thread.start()
         self._started.wait()
@@ -58,16 +60,16 @@ class GrpcGateway:
 
     @property
     def alive(self) -> bool:
-        """Whether it serves, or is on its way to its end."""
+        """Whether the gateway serves or is shutting down."""
         return self._thread.is_alive()
 
     @property
     def running(self) -> int:
-        """How many calls are being answered, also those that wait for jobs."""
+        """The number of calls in progress, including those that wait for jobs."""
         return 0 if self.service is None else self.service.running
 
     def stop(self) -> None:
-        """Take no more calls, end streams and polls with OK, let the others end, at most for the grace period."""
+        """Shut down: accept no calls, end streams and polls with OK, finish other calls within the grace period."""
         loop, call_context = self._loop, self._call_context
         if loop is not None and call_context is not None:
             try:
@@ -111,7 +113,7 @@ class GrpcGateway:
         await call_context.all_given_back()
 
     async def _end(self, server: Any, service: Service) -> None:
-        """New calls are refused from now on. Those who watch the health of the gateway are not waited for."""
+        """Refuse new calls and wait for running ones, except for calls that watch the gateway's health."""
         refusing = asyncio.get_running_loop().create_task(server.stop(self.options.grace))
         await asyncio.wait((refusing, service.idle()), return_when=asyncio.FIRST_COMPLETED)
         await server.stop(_LAST_WORDS)
@@ -123,7 +125,7 @@ class GrpcGateway:
                 return int(server.add_insecure_port(self.options.target))
             return int(server.add_secure_port(self.options.target, self._credentials))
         except RuntimeError as error:
-            raise GatewayFailed(f"{self.options.target} is taken, or is no address of this machine.") from error
+            raise GatewayFailed(f"{self.options.target} is in use, or is not an address of this machine.") from error
 
 
 async def _say(checks: Any, status: Any) -> None:
@@ -132,7 +134,7 @@ async def _say(checks: Any, status: Any) -> None:
 
 
 def _pool() -> DescriptorPool:
-    """What reflection shows. Ours are not in the common pool, where a client for Zeebe may have put its own."""
+    """The descriptors for reflection. Ours are not in the default pool, where a Zeebe client may register its own."""
     pool = DescriptorPool()
     files: Iterable[Any] = (pb.DESCRIPTOR, health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR)
     for file in files:

@@ -70,35 +70,35 @@ class GatewayServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def ActivateJobs(self, request, context):
-        """Lock jobs of a type for a worker. Ends when there were any, or when the request has waited long enough.
+        """Lock jobs of a type for a worker. Ends once there were jobs, or after the request timeout.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamActivatedJobs(self, request, context):
-        """Be sent jobs as they become available, until the client ends it.
+        """Receive jobs as they become available, until the client ends the stream.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CompleteJob(self, request, context):
-        """The work is done.
+        """Complete a job.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FailJob(self, request, context):
-        """It went wrong; says how many retries are left, and after which pause.
+        """Fail a job, with the number of retries left and the back-off.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ThrowError(self, request, context):
-        """It came to an end that the business knows, by a code.
+        """End a job with a business error, identified by a code.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -111,7 +111,7 @@ class GatewayServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateJobTimeout(self, request, context):
-        """The deadline of a job in hand is moved: counted from now.
+        """Move the deadline of a job that a worker holds, counted from now.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -124,7 +124,7 @@ class GatewayServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ResolveIncident(self, request, context):
-        """What the incident is about goes on; a job needs retries before.
+        """Resolve an incident. Its job must have been given retries before.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

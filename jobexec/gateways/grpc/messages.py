@@ -1,4 +1,4 @@
-"""Activated jobs as messages; and the message that a call comes with."""
+"""Convert activated jobs to messages, and read the message of a call."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from jobexec.operations.external.types import ActivatedJob
 from . import gateway_pb2 as pb
 from .codes import BadRequest
 
-#: Most clients take no message above 4 MiB; a part of it is for what is around the jobs.
+#: Most clients accept no message above 4 MiB; part of it is reserved for the data around the jobs.
 MOST_BYTES = 4 * 1024 * 1024 - 16 * 1024
 
 
-#: What is read where no message comes any more.
+#: The result of a read at the end of the stream.
 NOTHING: Any = getattr(aio, "EOF")  # noqa: B009  # its types do not know it
 
 
 @contextmanager
 def parsing() -> Iterator[None]:
-    """Raises BadRequest for bytes that are no message of the expected type."""
+    """Raise BadRequest for bytes that are not a message of the expected type."""
     try:
         yield
     except DecodeError as error:
@@ -35,7 +35,7 @@ def parsing() -> Iterator[None]:
 
 
 async def read(context: Any) -> Any:
-    """The message of a call. Raises CancelledError if the client has gone before it was here, and BadRequest."""
+    """The message of a call. Raises BadRequest, and CancelledError if the client disconnected before it arrived."""
     with parsing():
         message = await context.read()
     if message is NOTHING:
@@ -51,7 +51,7 @@ class Parcel(NamedTuple):
 
 
 def parcel(job: ActivatedJob) -> Parcel:
-    """The job as clients get it. What belongs to a process is constant where there is none."""
+    """The job with its message for clients. Process fields have constant values for a job without a process."""
     return Parcel(
         job,
         pb.ActivatedJob(
@@ -70,7 +70,7 @@ def parcel(job: ActivatedJob) -> Parcel:
             variables=json_text(job.variables),
             tenantId=zeebe_format.tenant(job.tenant_id),
             kind=pb.ActivatedJob.BPMN_ELEMENT,
-            listenerEventType=pb.ActivatedJob.UNSPECIFIED,  # not the zero value, which means an event
+            listenerEventType=pb.ActivatedJob.UNSPECIFIED,  # not the zero value, which stands for an event
             tags=job.tags,
             jobLeaseToken=job.lease_token or None,
         ),
@@ -78,12 +78,12 @@ def parcel(job: ActivatedJob) -> Parcel:
 
 
 def json_text(value: Mapping[str, Any]) -> str:
-    """The text of a JSON object, also of an empty one: clients parse it without looking."""
+    """The JSON text of an object, never an empty string: clients parse it without a check."""
     return json.dumps(dict(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def split(parcels: Sequence[Parcel], most: int = MOST_BYTES) -> Iterator[Sequence[Parcel]]:
-    """The same in order, in parts that fit into one message each. A job that does not fit is a part by itself."""
+    """Split the parcels, in order, into parts that each fit into a message. A job that is too large is its own part."""
     begin = size = 0
     for place, each in enumerate(parcels):
         length = each.message.ByteSize() + 8  # the field's tag and length

@@ -1,4 +1,4 @@
-"""What everybody may call, health and reflection: with small messages, and a few at a time."""
+"""The services without authentication, health and reflection: limited to small messages and a few at a time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from jobexec.gateways.long_polling import Overloaded, Shares
 from .codes import status_of
 from .messages import NOTHING, parsing
 
-#: Calls that are open at a time, those who watch the health among them.
+#: The maximum number of open calls, including those that watch the health.
 CALLS = 500
-#: Messages that are received at a time; gRPC tells how large one is only when it is here.
+#: The maximum number of messages being received; gRPC reveals the size of a message only after its arrival.
 MESSAGES = 4
 _MOST_BYTES = 16 * 1024
-_PATIENCE = 5.0  # seconds for a message to come
-_TURN = 0.2  # seconds for which others are waited for, before one of them gives way
+_PATIENCE = 5.0  # seconds to wait for a message
+_TURN = 0.2  # seconds to wait for other reads before one of them has to give way
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Handlers: TypeAlias = "grpc.GenericRpcHandler[Any, Any]"
@@ -31,7 +31,7 @@ Behaviour = Callable[[Any, Any], Any]
 
 
 class OpenServices:
-    """Where such services are added, instead of to the server. One address does not take all places."""
+    """Add these services here instead of to the server. A single address cannot take all places."""
 
     def __init__(self, server: aio.Server) -> None:
         self._server = server
@@ -41,10 +41,10 @@ class OpenServices:
         self._server.add_generic_rpc_handlers(tuple(_Limited(each, self._limited) for each in handlers))
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
-        """Nothing: they are the same once more."""
+        """Do nothing: these are the same handlers again."""
 
     def _limited(self, handler: Any) -> Handler:
-        """The same with limits; as if its requests were a stream, so that they are received when they are asked for."""
+        """Wrap a handler with limits. It is declared as streaming, so that gRPC receives a request only on demand."""
         make = (
             grpc.stream_stream_rpc_method_handler
             if handler.response_streaming
@@ -77,14 +77,13 @@ class OpenServices:
         return behaviour
 
     async def _received(self, handler: Any, context: Any) -> AsyncIterator[Any]:
-        """The messages of a call, one after the other; they end when none comes for a while. Raises Overloaded and
-        BadRequest."""
+        """Yield the messages of a call; stop when none arrives for a while. Raises Overloaded and BadRequest."""
         while True:
             message = await self._receiving.message(context)
             if message is NOTHING:
                 return
             if (size := len(message)) > _MOST_BYTES:
-                del message  # the error would keep it
+                del message  # the error's traceback would keep it in memory
                 raise Overloaded(f"The message: expected at most {_MOST_BYTES} bytes, got {size}.")
             with parsing():
                 request = handler.request_deserializer(message)
@@ -92,14 +91,17 @@ class OpenServices:
 
 
 class Receiving:
-    """Receives messages, :data:`MESSAGES` at a time. Who sends none gives way, first the address that has most places:
-    so nobody is kept out who has something to say."""
+    """Receives messages, :data:`MESSAGES` at a time.
+
+    A call that sends none gives way to others, first of all those of the address with the most places. So silent calls
+    cannot block a caller that does send a message.
+    """
 
     def __init__(self) -> None:
         self._reads: dict[asyncio.Future[Any], str] = {}
 
     async def message(self, context: Any) -> Any:
-        """The next one, NOTHING if none comes for a while. Raises Overloaded for one that had to give way."""
+        """The next message, or NOTHING if none arrives for a while. Raises Overloaded if the call had to give way."""
         await self._room()
         read = asyncio.ensure_future(context.read())
         self._reads[read] = address_of(context.peer())
@@ -109,7 +111,7 @@ class Receiving:
             gave_way = self._reads.pop(read, None) is None
             read.cancel()
         if gave_way and read.cancelled():
-            raise Overloaded("Too many messages are received, and this one did not come; try again a moment later.")
+            raise Overloaded("Too many messages at once, and this one did not arrive in time; try again in a moment.")
         return read.result() if read.done() else NOTHING
 
     async def _room(self) -> None:
@@ -124,13 +126,13 @@ class Receiving:
 
     def _give_way(self) -> None:
         places = Counter(self._reads.values())
-        longest = max(self._reads, key=lambda read: places[self._reads[read]])  # the first of several that are equal
+        longest = max(self._reads, key=lambda read: places[self._reads[read]])  # the oldest if several are equal
         del self._reads[longest]
         longest.cancel()
 
 
 class _Limited(grpc.GenericRpcHandler):  # type: ignore[type-arg]
-    """The handlers of a service, each with what is put around it."""
+    """The handlers of a service, each wrapped by ``around``."""
 
     def __init__(self, handlers: Handlers, around: Callable[[Any], Handler]) -> None:
         self._handlers, self._around = handlers, around

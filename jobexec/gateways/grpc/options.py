@@ -1,4 +1,4 @@
-"""How a gateway is to be run: where it listens, with which certificates, how much it takes at a time."""
+"""The options of a gateway: address, certificates, limits."""
 
 from __future__ import annotations
 
@@ -10,46 +10,49 @@ import grpc
 
 from jobexec.exceptions import InvalidSettings
 
-#: Where clients for Zeebe look for it.
+#: The default port of Zeebe clients.
 PORT = 26500
 MEBIBYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """``port`` 0 is a free one. ``share_port``: other gateways on this machine may have the same one, and the system
-    deals out the connections. ``threads`` ask the database for jobs, and as many hand in what is done."""
+    """Options of a gateway.
+
+    ``port`` 0 takes any free port. With ``share_port`` other gateways on this machine may use the same port, and the
+    system distributes the connections. ``threads`` threads fetch jobs, and as many report results to the database.
+    """
 
     using: str = "default"
     address: str = "127.0.0.1"
     port: int = PORT
     share_port: bool = False
     threads: int = 8
-    #: Calls that may wait for jobs at a time, polls and streams together.
+    #: The maximum number of calls that wait for jobs, polls and streams together.
     max_streams: int = 5000
     tls_cert: Path | None = None
     tls_key: Path | None = None
     client_ca: Path | None = None
-    #: Seconds for calls that are being answered when the gateway ends.
+    #: Seconds that running calls get to finish when the gateway shuts down.
     grace: float = 10.0
 
     @property
     def target(self) -> str:
-        """Address and port as gRPC writes them."""
+        """Address and port in gRPC's notation."""
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
     @property
     def security(self) -> str:
-        """What protects the connections, for people."""
+        """The protection of connections, for the banner."""
         if self.tls_cert is None:
             return "without TLS"
-        return "TLS" if self.client_ca is None else "TLS, clients show certificates"
+        return "TLS" if self.client_ca is None else "TLS with client certificates"
 
     def credentials(self) -> grpc.ServerCredentials | None:
-        """What TLS needs; None for connections without. Raises InvalidSettings if files are missing."""
+        """The credentials for TLS; None without TLS. Raises InvalidSettings for missing options or unreadable files."""
         if self.tls_cert is None and self.tls_key is None:
             if self.client_ca is not None:
-                raise InvalidSettings("--client-ca: expected --tls-cert and --tls-key beside it.")
+                raise InvalidSettings("--client-ca: expected --tls-cert and --tls-key as well.")
             return None
         if self.tls_cert is None or self.tls_key is None:
             raise InvalidSettings("--tls-cert and --tls-key: expected both or neither.")
@@ -58,14 +61,14 @@ class Options:
         return grpc.ssl_server_credentials([pair], authority, require_client_auth=authority is not None)
 
     def of_channels(self) -> list[tuple[str, Any]]:
-        """What gRPC is told about connections."""
+        """gRPC's channel options."""
         return [
             ("grpc.so_reuseport", int(self.share_port)),
-            # Clients ping while nothing else happens, pyzeebe every 45 s, Node without any call; more often than
-            # this is too often, and the connection of who does is closed.
+            # Clients ping on idle connections: pyzeebe every 45 s, Node even without a call. gRPC closes the connection
+            # of a client that pings more often than this.
             ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
             ("grpc.keepalive_permit_without_calls", 1),
-            # We ping, too: whose machine or network has gone is noticed after a minute and a half.
+            # The gateway pings too: the loss of a client's machine or network is noticed after a minute and a half.
             ("grpc.keepalive_time_ms", 60_000),
             ("grpc.keepalive_timeout_ms", 30_000),
             ("grpc.http2.max_pings_without_data", 0),

@@ -18,19 +18,19 @@ from .call_context import PROTOCOL, CallContext, write
 from .messages import Parcel, split
 from .requests import fetch_of_poll
 
-_LONGEST = 600.0  # seconds: a client that waits longer asks again, and who it is is looked at again
-_BEFORE_THE_END = 0.25  # seconds before the client gives up by itself
-_PAUSE = 1.0  # seconds between two tries while the database is away
+_LONGEST = 600.0  # seconds; a client that wants to wait longer polls again, and is authenticated again
+_BEFORE_THE_END = 0.25  # seconds before the client's own timeout
+_PAUSE = 1.0  # seconds between two attempts while the database is down
 
 
 class Polls:
-    """Answers as soon as there is a job, at the latest when the client's time is over: with nothing, and OK."""
+    """Answers as soon as there is a job, or with no jobs and OK before the client's timeout."""
 
     def __init__(self, call_context: CallContext) -> None:
         self.call_context = call_context
 
     async def activate(self, request: pb.ActivateJobsRequest, context: Any, client: auth.Client) -> None:
-        """One call from its beginning to its end."""
+        """Serve a call from beginning to end."""
         poll = Poll(fetch_of_poll(request, client.caller), client, _seconds(request, context))
         try:
             parcels = await self._parcels(poll, context)
@@ -61,11 +61,11 @@ class Polls:
                     return parcels
                 await self.call_context.unless_stopping(place.wait(poll.until))
                 if not await self.call_context.lets_in(context, poll.client):
-                    place.pass_on()  # what it has heard is for others
+                    place.pass_on()  # its notification is for others
                     return []
 
     async def _look(self, poll: Poll) -> Sequence[Parcel]:
-        """One fetch; while the database is away, as many as the time allows."""
+        """Fetch once; while the database is down, repeat for as long as the time allows."""
         while True:
             try:
                 return await self.call_context.fetch(poll.fetch, poll.client)
@@ -76,7 +76,7 @@ class Polls:
 
 
 class Poll:
-    """A call that waits. ``here``: the client has not gone, as far as we know."""
+    """A call that waits. ``here`` is true until the client is known to have disconnected."""
 
     def __init__(self, fetch: Fetch, client: auth.Client, seconds: float) -> None:
         self.client, self.seconds = client, seconds
@@ -86,7 +86,7 @@ class Poll:
 
     @property
     def left(self) -> float:
-        """Seconds."""
+        """The seconds left."""
         return self.until - time.monotonic()
 
     @property
@@ -95,7 +95,7 @@ class Poll:
 
 
 def _seconds(request: pb.ActivateJobsRequest, context: Any) -> float:
-    """How long the call may wait: as it says, but not until the client itself gives up, which for it is an error."""
+    """The seconds that the call may wait: as requested, but less than the client's timeout, an error to the client."""
     if request.requestTimeout < 0:
         return 0.0
     asked = request.requestTimeout / 1000 or get_settings().gateway_long_poll_time.total_seconds()

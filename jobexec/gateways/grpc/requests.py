@@ -1,4 +1,4 @@
-"""What a message asks for, as values. Bad ones raise BadRequest with the name of the field."""
+"""Convert request messages to values. Invalid fields raise BadRequest with the name of the field."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from . import gateway_pb2 as pb
 from .codes import BadRequest
 
 _MOST_TENANT = 64  # characters
-#: More jobs are not given out at once; who asks for more has them with the next request.
+#: The maximum number of jobs per request; a client that asks for more gets the rest with its next request.
 MOST_JOBS = 1000
 _LONGEST = 366 * 24 * 3600 * 1000  # milliseconds
 
 
 def fetch_of_poll(request: pb.ActivateJobsRequest, caller: Caller) -> Fetch:
-    """What ActivateJobs asks for. Raises NotAllowed for a type or a tenant that is not the caller's."""
+    """The fetch for an ActivateJobs call. Raises NotAllowed for a type or a tenant that the caller may not access."""
     if request.maxJobsToActivate < 1:
         raise BadRequest(f"maxJobsToActivate: expected at least 1, got {request.maxJobsToActivate}.")
     return _fetch(request, caller, min(request.maxJobsToActivate, MOST_JOBS), request.withLease)
 
 
 def fetch_of_stream(request: pb.StreamActivatedJobsRequest, caller: Caller) -> Fetch:
-    """What StreamActivatedJobs asks for; how many at a time is up to the gateway."""
+    """The fetch for a StreamActivatedJobs call; the gateway decides how many jobs it fetches at a time."""
     return _fetch(request, caller, 1, False)
 
 
@@ -59,7 +59,7 @@ def _fetch(
 
 
 def tenants(ids: Iterable[str], caller: Caller) -> frozenset[str] | None:
-    """The tenants whose jobs are wanted; None for all that the caller may see."""
+    """The tenants whose jobs are requested; None for all that the caller may see."""
     wanted = frozenset(zeebe_format.tenant_id(each) for each in ids)
     for tenant in wanted:
         if len(tenant) > _MOST_TENANT:
@@ -72,14 +72,14 @@ def tenants(ids: Iterable[str], caller: Caller) -> frozenset[str] | None:
 
 
 def milliseconds(number: int, field: str, least: int = 0) -> timedelta:
-    """A duration; at most a year is believed."""
+    """Convert to a duration, capped at a year."""
     if number < least:
         raise BadRequest(f"{field}: expected at least {least} milliseconds, got {number}.")
     return timedelta(milliseconds=min(number, _LONGEST))
 
 
 def variables(text: str) -> dict[str, Any] | None:
-    """The variables that a worker sends: the text of a JSON object; None for no text, and for null."""
+    """The variables that a worker sends, parsed from the text of a JSON object; None for an empty text or null."""
     if not text.strip():
         return None
     try:
@@ -96,5 +96,5 @@ def _no_constant(name: str) -> None:
 
 
 def lease(request: Any) -> str | None:
-    """The token of a lease, if the request shows one."""
+    """The lease token of the request, if it has one."""
     return str(request.jobLeaseToken) if request.HasField("jobLeaseToken") else None

@@ -1,4 +1,4 @@
-"""The calls of the interface: who may make them, their errors, and their places among all that are open."""
+"""The calls of the interface: permissions, errors, and the limit for waiting calls."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ INTERFACE = pb.DESCRIPTOR.services_by_name["Gateway"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of the interface. ``permission`` is what the client needs, ``command`` what Zeebe calls a refused one.
+    """A call of the interface. ``permission`` is what the client needs, ``command`` Zeebe's name in rejections.
 
-    ``waits``: it waits for jobs, and writes its answers itself. ``counts``: against which of the client's allowances.
+    ``waits``: the call waits for jobs and writes its responses itself. ``counts``: the allowance that it counts
+    against.
     """
 
     work: Callable[[Any, Any, auth.Client], Awaitable[Any]]
@@ -40,10 +41,10 @@ class Call:
 
 
 class Service:
-    """``most_open`` calls may wait for jobs at a time, and no client takes all places; others try again later.
+    """The Gateway service. At most ``most_open`` calls wait for jobs, and no single client can take all places.
 
-    Who calls is verified, and the call is counted, before its message is received: one that is refused costs no more
-    than its headers.
+    The caller is verified and the call counted before its message is received, so a refused call costs no more than its
+    headers.
     """
 
     def __init__(self, call_context: CallContext, most_open: int, host: str) -> None:
@@ -67,12 +68,15 @@ class Service:
 
     @property
     def open(self) -> int:
-        """How many calls wait for jobs."""
+        """The number of calls that wait for jobs."""
         return self._places.taken
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """What gRPC calls. As if requests were streams, of which only the first message is read: on the wire there is
-        no difference, and gRPC receives the message when it is asked for."""
+        """The handlers for gRPC, by method name.
+
+        Requests are declared as streams of which only the first message is read: there is no difference on the wire,
+        and gRPC receives the message only on demand.
+        """
         return {method.name: self._handler(method, self._calls[method.name]) for method in INTERFACE.methods}
 
     def _handler(self, method: Any, call: Call) -> grpc.RpcMethodHandler[Any, Any]:
@@ -98,7 +102,7 @@ class Service:
 
     @contextmanager
     def _place(self, call: Call, client: auth.Client) -> Iterator[None]:
-        """One of the places for calls that wait for jobs, if it is one."""
+        """Hold a place for the call if it waits for jobs."""
         if not call.waits:
             yield
             return
@@ -106,7 +110,7 @@ class Service:
             yield
 
     def idle(self) -> asyncio.Future[None]:
-        """Done when no call runs any more; asked for once, at the end."""
+        """A future that is done when no call runs any longer; requested once, at shutdown."""
         self._idle = asyncio.get_running_loop().create_future()
         self._look()
         return self._idle
@@ -116,13 +120,13 @@ class Service:
             self._idle.set_result(None)
 
     async def _answer(self, context: Any, call: Call) -> Any:
-        """The answer; an error ends the call with its status."""
+        """Answer a call; an error ends it with the error's status."""
         self.running += 1
         try:
             return await self._work(context, call)
         except Exception as error:
             if context.done():
-                raise asyncio.CancelledError from error  # nobody is there to hear of it
+                raise asyncio.CancelledError from error  # the client has disconnected
             code, text = status_of(error, call.command)
             await context.abort(code, text)
             raise AssertionError("abort() raises") from error

@@ -1,8 +1,7 @@
-"""StreamActivatedJobs: jobs are fetched in the order of the table, and dealt out among the streams that want the same.
+"""StreamActivatedJobs: fetch jobs in the order of the table, and distribute them among equal streams.
 
-A stream is not told of single jobs, as in Zeebe: word that there is something only makes its feed fetch. So nothing is
-pushed past an older job, a backlog comes through the stream as well, and a job is activated only if there is a client
-that has room for it.
+Unlike in Zeebe, single jobs are not pushed to a stream: a notification only makes its feed fetch. So no job overtakes
+an older one, a backlog is delivered through the stream too, and a job is activated only if a client has room for it.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ logger = logging.getLogger("jobexec.gateway")
 
 _PAGE = 100  # jobs in one fetch
 _PAUSE = 1.0  # seconds after a fetch that failed
-_PROBE = 30.0  # seconds after which it looks without having been told
+_PROBE = 30.0  # seconds after which it looks without a notification
 
 
 class Feeds:
-    """All feeds of a gateway; there is one as long as there is a stream for it."""
+    """All feeds of a gateway. A feed exists as long as it has a stream."""
 
     def __init__(self, call_context: CallContext) -> None:
         self.call_context = call_context
         self._feeds: dict[Fetch, Feed] = {}
 
     async def stream(self, request: pb.StreamActivatedJobsRequest, context: Any, client: auth.Client) -> None:
-        """One call from its beginning to its end."""
+        """Serve a call from beginning to end."""
         fetch = fetch_of_stream(request, client.caller)
         names = PROTOCOL, client.name, fetch.worker, fetch.type, sorted(fetch.tenants or ())
         with worker_registry.streaming(*names, timeout=fetch.timeout, variables=sorted(fetch.variables or ())):
@@ -60,7 +59,7 @@ class Feeds:
 
 
 class Feed:
-    """Streams of one type, worker, timeout, variables, tenants and client: which of them gets a job does not matter."""
+    """Streams with the same type, worker, timeout, variables, tenants and client: any of them may get a job."""
 
     def __init__(self, fetch: Fetch, client: auth.Client, call_context: CallContext) -> None:
         self.streams: list[Stream] = []
@@ -70,14 +69,14 @@ class Feed:
         self._task: asyncio.Task[None] | None = None
 
     def join(self, stream: Stream) -> None:
-        """One stream more."""
+        """Add a stream."""
         self.streams.append(stream)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"feed of {self._fetch.type}")
         self.look()
 
     def leave(self, stream: Stream) -> bool:
-        """One stream less; whether it was the last, and the feed has ended."""
+        """Remove a stream; return whether it was the last, so that the feed has ended."""
         self.streams.remove(stream)
         if self.streams:
             return False
@@ -86,15 +85,15 @@ class Feed:
         return True
 
     def look(self) -> None:
-        """A stream may have room."""
+        """Wake the feed because a stream may have room."""
         self._room.set()
 
     def _alive(self) -> bool:
-        """Whether there is a client for what was just activated; asked by another thread."""
+        """Return whether a client for the activated jobs is still connected. Called by another thread."""
         return any(stream.here for stream in tuple(self.streams))
 
     def _has_room(self) -> bool:
-        """Whether there is any sense in waking this feed; asked by any thread."""
+        """Return whether it makes sense to wake this feed. Called by any thread."""
         return any(stream.room > 0 for stream in tuple(self.streams))
 
     async def _run(self) -> None:
@@ -102,19 +101,19 @@ class Feed:
             await self._until_room()
             try:
                 await self._round()
-            except Exception:  # without its feed a stream would be silent for ever, and nobody would know
-                logger.exception("The feed of type %s begins anew", one_line(self._fetch.type))
+            except Exception:  # without its feed a stream would stay silent for ever, without any error
+                logger.exception("The feed of type %s failed and starts again", one_line(self._fetch.type))
                 await asyncio.sleep(_PAUSE)
 
     async def _round(self) -> None:
-        # A new place each time, at the end of the queue, so that other feeds and polls have their turn.
+        # Take a new place at the end of the queue each time, so that other feeds and polls get their turn.
         with self._call_context.hub.waiting(
             [self._fetch.type], kind=long_polling.kind_of(self._fetch), alive=self._has_room
         ) as place:
             for stream in tuple(self.streams):
                 await stream.verify()
             room = min(sum(stream.room for stream in self.streams), _PAGE)
-            if not room:  # none is let in any more: what was heard is for others
+            if not room:  # no stream has access any longer: the notification is for others
                 place.pass_on()
                 return
             parcels = await self._look(room)
@@ -129,12 +128,12 @@ class Feed:
             await self._room.wait()
 
     async def _look(self, room: int) -> list[Parcel] | None:
-        """Fetch, and deal out what there is; None if that failed."""
+        """Fetch jobs and distribute them; None if the fetch failed."""
         try:
             parcels = await self._call_context.fetch(replace(self._fetch, max_jobs=room), self._client)
         except Exception as error:
             logger.warning(
-                "No jobs of type %s could be fetched for streams: %s", one_line(self._fetch.type), one_line(error)
+                "Could not fetch jobs of type %s for streams: %s", one_line(self._fetch.type), one_line(error)
             )
             await asyncio.sleep(_PAUSE)
             return None
@@ -142,7 +141,7 @@ class Feed:
         return parcels
 
     def _deal(self, parcels: list[Parcel]) -> None:
-        """Share them out evenly, beginning with any of the streams. What has no room any more is given back."""
+        """Distribute jobs evenly, starting with a random stream. Jobs without room are given back."""
         turns = deque((stream, stream.room, list[Parcel]()) for stream in self.streams if stream.room > 0)
         random.shuffle(turns)
         full = []

@@ -1,4 +1,4 @@
-"""One open stream: what is to be written to its client, and what its client cannot take."""
+"""An open stream: writes jobs to its client, and gives back those that the client cannot accept."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from jobexec.gateways import auth, worker_registry
 from .call_context import CallContext, write
 from .messages import Parcel
 
-#: Jobs that may be activated for a stream and not yet written.
+#: The maximum number of jobs that are activated for a stream but not yet written.
 ROOM = 32
-#: Seconds after which a client that takes nothing is taken for slow: what waits for it is given to others.
+#: Seconds after which a client that accepts no message counts as slow: the jobs that wait for it are given back.
 SLOW = 1.0
-#: Seconds between two looks at whether the client may still be here.
+#: Seconds between two checks that the client still has access.
 LOOK = 60.0
 _AGE = (
     4 * 3600.0
-)  # seconds, after which it is closed and opened anew; fallen silent without an error it would be for ever
-_BEFORE_THE_END = 2.0  # seconds before the client's own deadline, which it would take for an error
+)  # seconds until the stream ends and the client opens a new one: one that went silent would otherwise never end
+_BEFORE_THE_END = 2.0  # seconds before the client's own deadline, which would be an error to the client
 
 
 class Stream:
-    """A client's call. All of it happens in the event loop.
+    """A client's stream. All of its methods run in the event loop.
 
-    ``changed`` is called when it can take more, and when it cannot take anything any more.
+    ``changed`` is called when the stream can accept more jobs, and when it has ended.
     """
 
     def __init__(
@@ -45,25 +45,25 @@ class Stream:
 
     @property
     def room(self) -> int:
-        """How many jobs it can take."""
+        """The number of jobs that the stream can accept."""
         return 0 if self._blocked or not self.here else ROOM - len(self._waiting)
 
     def put(self, parcels: Sequence[Parcel]) -> None:
-        """Have these written next."""
+        """Queue parcels to be written."""
         self._waiting.extend(parcels)
         self._bell.set()
 
     async def verify(self) -> None:
-        """End it if its client would not get the same stream again."""
+        """End the stream if its client no longer has the same access."""
         if self.here and not await self._call_context.lets_in(self._context, self.client):
             self.here = False
             self._bell.set()
 
     async def run(self) -> None:
-        """Write what comes, until the time is over, the gateway ends or the client goes.
+        """Write jobs until the stream's time is over, the gateway shuts down or the client disconnects.
 
-        When its credentials are not good any more it ends well: its access token may be over, and the client has
-        another for the next stream, while some clients take an error for their end.
+        If the credentials are no longer valid, the stream ends with OK: perhaps only the access token has expired, and
+        the client has a new one for its next stream, whereas some clients stop permanently after an error.
         """
         look = time.monotonic() + LOOK
         try:
@@ -115,6 +115,6 @@ class Stream:
 
 
 def _lifetime(context: Any) -> float:
-    age = _AGE * random.uniform(0.75, 1.0)  # not all that came together leave together
+    age = _AGE * random.uniform(0.75, 1.0)  # streams that were opened together do not all end together
     remaining = context.time_remaining()
     return age if remaining is None else min(age, max(0.0, remaining - _BEFORE_THE_END))

@@ -1,4 +1,4 @@
-"""Topology: clients ask for it at their start, and want to see one broker that leads one partition."""
+"""Topology: clients request it when they start, and expect a broker that leads a partition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import gateway_pb2 as pb
 
 
 def topology(host: str, port: int) -> pb.TopologyResponse:
-    """This gateway as a cluster of one."""
+    """Describe this gateway as a cluster with a single broker."""
     leader = pb.Partition(partitionId=1, role=pb.Partition.LEADER, health=pb.Partition.HEALTHY)
     return pb.TopologyResponse(
         brokers=[pb.BrokerInfo(nodeId=0, host=host, port=port, partitions=[leader], version=CONTRACT)],

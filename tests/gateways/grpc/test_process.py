@@ -111,7 +111,7 @@ def test_it_says_whom_it_serves(alias, run):
     process = run("--address", "0.0.0.0", GATEWAY_AUTH="required").started()
     text = "\n".join(process.out)
     assert "EVERYBODY" not in text and "clients with a secret" in text
-    assert "Without TLS everybody on the way can read" in text
+    assert "Without TLS anyone on the network path can read" in text
 
 
 @pytest.mark.databases("sqlite")
@@ -141,7 +141,7 @@ def test_a_port_that_is_taken_is_an_error_unless_it_is_shared(alias, run):
         (["--tls-cert", "/nowhere.pem"], "--tls-cert and --tls-key: expected both or neither"),
         (["--client-ca", "/nowhere.pem"], "--client-ca: expected --tls-cert and --tls-key"),
         (["--database", "nowhere"], "nowhere"),
-        (["--address", "203.0.113.7"], "is taken, or is no address of this machine"),
+        (["--address", "203.0.113.7"], "is in use, or is not an address of this machine"),
         (["--max-streams", "0"], "expected a whole number of at least 1"),
         (["--port", "99999"], "expected a whole number from 0 to 65535"),
     ],
