@@ -121,7 +121,7 @@ def test_a_port_that_is_taken_is_an_error_unless_it_is_shared(alias, run):
         taken.listen()
         process = run("--port", str(taken.getsockname()[1]))
         assert process.ended() == 1
-    assert "is taken" in process.text
+    assert "is in use" in process.text
     first = run("--share-port")
     port = port_of(first)
     second = run("--share-port", "--port", str(port)).started()
