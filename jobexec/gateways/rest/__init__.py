@@ -1,1 +1,1 @@
-"""The gateways over HTTP: Camunda 8's /v2 and Camunda 7's external tasks."""
+"""The REST gateways: Camunda 8's /v2 and Camunda 7's external tasks."""

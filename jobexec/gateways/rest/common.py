@@ -1,4 +1,4 @@
-"""Helpers that the views of both REST gateways share."""
+"""Helpers shared by the views of both REST gateways."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["caller_of", "database", "nothing"]
 
 
 def caller_of(request: HttpRequest) -> Caller:
-    """The client of the request, as operations want to know it."""
+    """The client of the request, in the form that operations need."""
     return client_of(request).caller
 
 

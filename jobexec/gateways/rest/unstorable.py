@@ -1,10 +1,10 @@
-"""What a client sends that is right as JSON, and that no database takes."""
+"""Errors for values that are valid JSON but that databases cannot store."""
 
 from __future__ import annotations
 
 from django.db import DataError
 
-#: What databases and their drivers say of U+0000, of half a surrogate pair, and of numbers that are too large.
+#: What databases and their drivers raise for U+0000, lone surrogates, and numbers that are too large.
 UNSTORABLE: tuple[type[Exception], ...] = (DataError, UnicodeEncodeError, OverflowError)
 
-EXPECTED = "The request: expected texts and numbers that a database can hold."
+EXPECTED = "The request: expected texts and numbers that the database can store."

@@ -1,4 +1,4 @@
-"""What a project includes, so that workers outside get its jobs: ``path("", include("jobexec.gateways.rest.urls"))``"""
+"""URLs of the REST gateways. Include them with ``path("", include("jobexec.gateways.rest.urls"))``."""
 
 from __future__ import annotations
 

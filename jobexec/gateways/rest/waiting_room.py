@@ -1,4 +1,4 @@
-"""Holding a request under ASGI without holding a thread, and not losing what is sent to a client that has gone."""
+"""Hold a request under ASGI without holding a thread, and recover responses to clients that have disconnected."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ from asgiref.sync import SyncToAsync, sync_to_async
 from django.db import connections
 from django.http import StreamingHttpResponse
 
-#: Seconds after which an answer that is not sent is looked for among the garbage.
+#: Seconds after which an unsent response is looked for in the garbage.
 _COLLECT = 1.0
 
 
 async def release_thread() -> None:
-    """Let go the thread in which Django runs what is not async of this very request (most middleware).
+    """Release the thread in which Django runs this request's synchronous code (most middleware).
 
-    A request under ASGI has one from its first synchronous middleware to its end, also while it only waits. What comes
-    after the wait gets another one. Of no effect where nothing of the request has needed a thread yet.
+    Under ASGI a request keeps such a thread from its first synchronous middleware to its end, even while it only waits.
+    Code after the wait gets another thread. Has no effect if the request has not needed a thread yet.
     """
     context = SyncToAsync.thread_sensitive_context.get(None)
     executors: Any = SyncToAsync.context_to_thread_executor
     if context is None or context not in executors:
         return
-    await sync_to_async(connections.close_all)()  # nobody else would: they belong to the thread
+    await sync_to_async(connections.close_all)()  # connections belong to the thread: no other code would close them
     executor = executors.pop(context, None)
     if executor is not None:
         executor.shutdown(wait=False)
 
 
 class Parcel(StreamingHttpResponse):
-    """An answer that knows whether it was sent; if the client goes before, ``lost`` is called, once, in any thread.
+    """A response that knows whether it was sent, and otherwise calls ``lost`` once, in any thread.
 
-    Only for ASGI. That all was handed to the server is not yet that the client got it: a connection that breaks in that
-    very moment is like a worker that dies with the job in hand, and the deadline is for that.
+    Only for ASGI. A response that was passed to the server may still not reach the client: a connection that breaks at
+    that very moment is like a worker that dies while it holds the job, which the job's deadline covers.
     """
 
     def __init__(self, content: bytes, lost: Callable[[], object], **options: Any) -> None:
         self._fate = _Fate(lost)
         super().__init__(self._parts(content, self._fate), **options)
         self.headers["Content-Length"] = str(len(content))
-        # Who is cancelled between the view and the server never closes it, and the error holds it in a cycle.
+        # If the task is cancelled between view and server, the response is never closed, and the error's reference
+        # cycle keeps it alive.
         weakref.finalize(self, self._fate.over).atexit = False
         asyncio.get_running_loop().call_later(_COLLECT, _collect, weakref.ref(self), _COLLECT)
 
@@ -52,13 +53,13 @@ class Parcel(StreamingHttpResponse):
         fate.begun = True
         try:
             yield content
-            fate.lost = None  # the server has taken it, and asks for more
+            fate.lost = None  # the server has accepted the content and asks for more
         finally:
             fate.over()
 
     @property
     def waits(self) -> bool:
-        """It is neither sent nor given up, as far as anybody knows."""
+        """Whether the response is, as far as known, neither sent nor lost."""
         return not self._fate.begun and self._fate.lost is not None
 
     def close(self) -> None:
@@ -67,9 +68,9 @@ class Parcel(StreamingHttpResponse):
 
 
 def _collect(found: weakref.ref[Parcel], seconds: float) -> None:
-    """An answer that nobody has begun to send is held by slow middleware, or is garbage that Python does not yet know.
+    """Collect garbage if a response has not been sent yet: it is held by slow middleware, or is uncollected garbage.
 
-    On a server with little to do it would not know for hours.
+    On an idle server Python might not collect it for hours.
     """
     parcel = found()
     if parcel is None or not parcel.waits:

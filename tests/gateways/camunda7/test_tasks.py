@@ -320,7 +320,7 @@ def test_an_unknown_task_is_not_found_by_any_call(alias, rest, id):
 
 WRONG = [
     ("complete", {}, "workerId: expected a text, got null."),
-    ("complete", {"workerId": ""}, "workerId: expected a text, got an empty one."),
+    ("complete", {"workerId": ""}, "workerId: expected a text, got an empty text."),
     ("complete", {"workerId": {"a": 1}}, 'workerId: expected a text, got {"a": 1}.'),
     ("complete", {"workerId": "w", "variables": [1]}, "variables: expected an object, got [1]."),
     (

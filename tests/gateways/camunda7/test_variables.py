@@ -154,7 +154,7 @@ def test_names_are_asked_for_with_their_notes():
         ({"type": "Json", "value": 5}, "expected JSON in a text"),
         ({"type": "Object", "value": {}, "valueInfo": {"serializationDataFormat": "other"}}, "expected a serialized"),
         ({"type": "Json", "value": "{"}, "Cannot convert value '{' of type 'Json'"),
-        ({"type": "Json", "value": "NaN"}, "NaN is no JSON"),
+        ({"type": "Json", "value": "NaN"}, "NaN is not JSON"),
         ({"type": "Date", "value": "tomorrow"}, "Cannot convert value 'tomorrow'"),
         ({"type": "Date", "value": "2015-10-06T16:34:42"}, "expected a date like"),
         ({"type": "File", "value": "aGVsbG8="}, "expected a filename"),

@@ -1,1 +1,1 @@
-"""Camunda 7's REST API for external tasks, for its clients as they are; see ``docs/reference/engine-rest.md``."""
+"""Camunda 7's REST API for external tasks, for its unmodified clients; see ``docs/reference/engine-rest.md``."""

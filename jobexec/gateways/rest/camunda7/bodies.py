@@ -1,4 +1,4 @@
-"""The JSON bodies of requests, read member by member; what is wrong is said with the member's name."""
+"""Read the JSON bodies of requests, member by member; errors name the member."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from jobexec.gateways.asks import MOST_VALUES
 
 from .errors import EngineError, invalid
 
-#: The longest number of milliseconds that is still a time: about 100 years.
+#: The maximum duration in milliseconds, about 100 years.
 MAX_MILLISECONDS = 100 * 366 * 24 * 3600 * 1000
 _NUMBER = re.compile("[+-]?[0-9]{1,40}")
 
 
 class Body:
-    """An object in the body of a request, or within it. A member that is null is like one that is not there."""
+    """A JSON object: the body of a request or a nested object. A member that is null counts as missing."""
 
     def __init__(self, members: Mapping[str, Any], path: str = "") -> None:
         self._members, self._path = members, path
 
     def text(self, name: str, default: str | None = None) -> str | None:
-        """A text, also of a number (the id of a worker may be one)."""
+        """A text; numbers are converted, because the id of a worker may be one."""
         value = self._members.get(name)
         if value is None:
             return default
@@ -38,7 +38,7 @@ class Body:
     def needed_text(self, name: str) -> str:
         value = self.text(name)
         if not value:
-            raise invalid(f"{self._path}{name}: expected a text, got {'an empty one' if value == '' else 'null'}.")
+            raise invalid(f"{self._path}{name}: expected a text, got {'an empty text' if value == '' else 'null'}.")
         return value
 
     def integer(self, name: str, default: int | None = None, *, least: int | None = None) -> int | None:
@@ -54,7 +54,7 @@ class Body:
         return int(value)
 
     def milliseconds(self, name: str, *, least: int = 0) -> timedelta:
-        """A time that must be there."""
+        """A required duration."""
         value = self.integer(name, least=least)
         if value is None:
             raise invalid(f"{self._path}{name}: expected a number of milliseconds, got null.")
@@ -69,7 +69,7 @@ class Body:
         return bool(value)
 
     def texts(self, name: str, most: int = MOST_VALUES) -> list[str] | None:
-        """A list of at most so many texts, None without one."""
+        """A list of at most ``most`` texts; None if it is missing."""
         value = self._members.get(name)
         if value is None:
             return None
@@ -87,7 +87,7 @@ class Body:
         return dict(value)
 
     def objects(self, name: str, most: int) -> list[Body]:
-        """The objects of a list of at most so many; none without one."""
+        """A list of at most ``most`` objects; empty if it is missing."""
         value = self._members.get(name)
         if value is None:
             return []
@@ -97,7 +97,7 @@ class Body:
         return [Body(each, f"{self._path}{name}[{number}].") for number, each in enumerate(value)]
 
     def has(self, name: str) -> bool:
-        """Whether the member is there and not null."""
+        """Return whether the member is present and not null."""
         return self._members.get(name) is not None
 
     @property
@@ -113,7 +113,7 @@ class Body:
 
 
 def body_of(request: HttpRequest) -> Body:
-    """The object in the body; an empty body is an empty object, and the content type is not looked at."""
+    """The object in the body. An empty body counts as an empty object; the content type is ignored."""
     try:
         content = request.body
         value = json.loads(content) if content.strip() else {}

@@ -1,4 +1,4 @@
-"""The conditions that a query for tasks may name, and what they mean of a row in any of the three tables."""
+"""The conditions of a task query, and their meaning for a row in any of the three tables."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ELEMENT = "handler_configuration__element_id"
 
 
 def conditions(body: Body, now: datetime) -> Q:
-    """All conditions in the body together; unknown members are ignored, as in Camunda.
+    """Combine all conditions in the body; unknown members are ignored, as in Camunda.
 
-    Raises EngineError for values that they cannot have.
+    Raises EngineError for invalid values.
     """
     condition = Q()
     for each in _given(body, now):
@@ -47,17 +47,17 @@ def _numbers_and_flags(body: Body, now: datetime) -> Iterator[Q]:
 
 
 def task_ids(values: list[str]) -> Q:
-    """The tasks of these ids; what is no id of a task is the id of none."""
+    """Match the tasks with these ids; values that cannot be ids match no task."""
     return Q(job_key__in=[key for key in map(key_of, values) if key is not None])
 
 
 def key_of(id: str) -> int | None:
-    """The key that an id stands for, None if it stands for none."""
+    """The key for an id, None if the id is not valid."""
     return int(id) if id.isascii() and id.isdecimal() and len(id) <= 19 and 0 < int(id) < 2**63 else None
 
 
 def instances(values: list[str]) -> Q:
-    """The tasks of these process instances; one that belongs to none is shown as its own."""
+    """Match the tasks of these process instances; a task without one is shown as its own instance."""
     return Q(process_instance_id__in=[each for each in values if each]) | Q(process_instance_id="") & task_ids(values)
 
 

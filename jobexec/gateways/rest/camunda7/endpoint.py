@@ -1,4 +1,4 @@
-"""What all calls have in common: who may make them, with which method, and how errors are answered."""
+"""Common handling of all calls: permissions, methods and error responses."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ logger = logging.getLogger("jobexec.gateway")
 View: TypeAlias = Callable[..., HttpResponse]
 AsyncView: TypeAlias = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
 
-#: How a client says in its address which engine it means; there is one here, by whatever name.
+#: The URL parameter for the engine's name; there is only one engine here, under any name.
 ENGINE = "engine"
 
 
 def endpoint(*methods: str, permission: str = "work", counts: Allowance = REQUESTS) -> Callable[[View], AsyncView]:
-    """A view for these methods, from a function that asks the database.
+    """Turn a function that uses the database into a view for these methods.
 
     Under ASGI it runs in one of the hub's few threads, which keep their connections; under WSGI in the thread of the
-    request. It may raise EngineError, and what the verbs raise on one job.
+    request. It may raise EngineError, and the errors of the verbs on a single job.
     """
 
     def decorate(function: View) -> AsyncView:
@@ -53,7 +53,7 @@ def endpoint(*methods: str, permission: str = "work", counts: Allowance = REQUES
 
 
 def guarded(*methods: str, permission: str = "work", counts: Allowance = REQUESTS) -> Callable[[AsyncView], AsyncView]:
-    """The same for a coroutine, which must not ask the database itself."""
+    """The same for a coroutine, which must not use the database itself."""
 
     def decorate(view: AsyncView) -> AsyncView:
         @wraps(view)
@@ -72,7 +72,7 @@ def guarded(*methods: str, permission: str = "work", counts: Allowance = REQUEST
             except Exception:
                 return unexpected(request)
 
-        # Not in a transaction of ATOMIC_REQUESTS: the verbs have their own, and Django knows none for coroutines.
+        # Outside ATOMIC_REQUESTS: the verbs have their own transactions, and Django does not support it for coroutines.
         for alias in connections:
             wrapped = transaction.non_atomic_requests(using=alias)(wrapped)
         guarded: AsyncView = protected(permission, problem=problem, counts=counts)(wrapped)
@@ -92,7 +92,7 @@ def check_method(request: HttpRequest, *methods: str) -> None:
 
 @contextmanager
 def said(id: str = "") -> Iterator[None]:
-    """What the verbs refuse, as Camunda says it. Raises EngineError."""
+    """Convert the errors of the verbs to Camunda's. Raises EngineError."""
     try:
         yield
     except JobNotFound as error:
@@ -106,15 +106,15 @@ def said(id: str = "") -> Iterator[None]:
 
 
 def unexpected(request: HttpRequest) -> HttpResponse:
-    """The answer when something went wrong here; in an exception's handler. Clients want JSON also then."""
+    """The JSON response to an unexpected error, for use in an ``except`` block; clients expect JSON here too."""
     got_request_exception.send(sender=None, request=request)
     logger.exception("%s %s failed", request.method, one_line(request.path))
     return answer(EngineError(500, "ProcessEngineException", _UNEXPECTED))
 
 
-_UNEXPECTED = "An unexpected error occurred; see the log of the server."
+_UNEXPECTED = "An unexpected error occurred; see the server's log."
 
 
 def json_answer(value: Any) -> HttpResponse:
-    """JSON, with exactly ``application/json``: a client takes what has a charset for binary data."""
+    """A JSON response with exactly ``application/json``: a client treats a type with a charset as binary data."""
     return JsonResponse(value, safe=False, json_dumps_params={"ensure_ascii": False})

@@ -1,4 +1,4 @@
-"""What clients and tools ask before they work: which engines there are, and which version this is."""
+"""The list of engines and the version, which clients and tools request first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 
 from .endpoint import endpoint, json_answer
 
-#: The last minor version of Camunda 7 whose calls these are.
+#: The last minor version of Camunda 7, whose calls these are.
 VERSION = "7.24.0"
 
 

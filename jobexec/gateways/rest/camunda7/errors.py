@@ -1,4 +1,4 @@
-"""What a request that failed is answered, in the form of Camunda 7: type, message and code."""
+"""Error responses in the format of Camunda 7: type, message and code."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from jobexec.gateways.auth import Refusal
 
-#: Where Camunda has a type for what the access layer refuses.
+#: Camunda's exception types for refusals by the access layer, where it has any.
 _REFUSALS = {401: "AuthenticationException", 403: "AuthorizationException"}
 
 
 class EngineError(Exception):
-    """A request that cannot be answered as it is meant. ``type`` is the name of Camunda's exception."""
+    """A failed request. ``type`` is the name of Camunda's exception."""
 
     def __init__(self, status: int, type: str, message: str) -> None:
         self.status, self.type, self.message = status, type, message
@@ -19,26 +19,26 @@ class EngineError(Exception):
 
 
 def invalid(message: str) -> EngineError:
-    """The request itself is wrong."""
+    """An error for an invalid request."""
     return EngineError(400, "InvalidRequestException", message)
 
 
 def refused(message: str) -> EngineError:
-    """The request is right, and the task is not in the state for it, or is another worker's."""
+    """An error for a valid request whose task is in the wrong state or locked by another worker."""
     return EngineError(400, "RestException", message)
 
 
 def no_such_task(id: str) -> EngineError:
-    """There is none of this id, or none that the client may see."""
+    """An error for an id without a task, or with a task that the client may not see."""
     return EngineError(404, "RestException", f"External task with id {id} does not exist")
 
 
 def answer(error: EngineError) -> HttpResponse:
-    """The answer to a request that failed so."""
-    # Zero is Camunda's code for whatever has no code of its own.
+    """The response to a failed request."""
+    # 0 is Camunda's code for errors without a code of their own.
     return JsonResponse({"type": error.type, "message": error.message, "code": 0}, status=error.status)
 
 
 def problem(request: HttpRequest, refusal: Refusal) -> HttpResponse:
-    """The answer to a request that the access layer refuses."""
+    """The response to a request that the access layer refuses."""
     return answer(EngineError(refusal.status, _REFUSALS.get(refusal.status, "RestException"), refusal.detail))

@@ -1,4 +1,4 @@
-"""fetchAndLock: tasks of several topics in one request, which may be held until there are some."""
+"""fetchAndLock: tasks of several topics in a single request, which may wait until there are some."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROTOCOL = "camunda7"
 
 @guarded("POST")
 async def fetch_and_lock(request: HttpRequest) -> HttpResponseBase:
-    """The tasks that were locked; none if there are none, after the time that the request may be held."""
+    """Return the locked tasks; an empty list if there are none within the time that the request may wait."""
     caller = caller_of(request)
     what = asked(body_of(request), caller)
     if not what.topics:
@@ -53,7 +53,7 @@ async def _answer(request: HttpRequest, what: Asked) -> HttpResponseBase:
     allowed, client = partial(auth.is_still_let_in, request), auth.client_of(request).key
     search = replace(search_of(using, what), allowed=allowed, client=client)
     if not isinstance(request, ASGIRequest):
-        # In the thread of the request, of which a server has few: the hub lets only some of them wait.
+        # In the request's thread. A server has few threads, so the hub lets only some of them wait.
         return json_answer(_shown(what, await sync_to_async(long_polling.search_in_thread)(using, search, what.wait)))
     await release_thread()
     jobs = await long_polling.search(using, search, what.wait)
@@ -64,9 +64,9 @@ async def _answer(request: HttpRequest, what: Asked) -> HttpResponseBase:
 
 
 def search_of(using: str, what: Asked) -> long_polling.Search:
-    """How the tasks are looked for, and by which others are woken first."""
+    """The search for the tasks. Its kind decides which waiting requests share a queue."""
     kinds = {long_polling.kind_of(topic.fetch) for topic in what.topics if topic.fetch is not None}
-    # Who asks alike for each topic stands in one queue with those that ask so for one of them.
+    # A request with the same conditions for all its topics shares a queue with requests for one of these topics.
     kind = kinds.pop() if len(kinds) == 1 else tuple((topic.name, _kind(topic)) for topic in what.topics)
     most = min(what.max_tasks, MAX_JOBS)
     return long_polling.Search(types=what.names, look=lambda alive: look(using, what, alive), most=most, kind=kind)
@@ -77,7 +77,7 @@ def _kind(topic: Topic) -> Any:
 
 
 def look(using: str, what: Asked, alive: Callable[[], bool]) -> list[ActivatedJob]:
-    """Lock tasks, topic by topic, until there are enough; what was locked is given back if a later topic fails."""
+    """Lock tasks, topic by topic, until there are enough; if a topic fails, tasks locked before are given back."""
     found: list[ActivatedJob] = []
     try:
         for topic in _in_order(using, what.topics):
@@ -91,7 +91,7 @@ def look(using: str, what: Asked, alive: Callable[[], bool]) -> list[ActivatedJo
 
 
 def _in_order(using: str, topics: tuple[Topic, ...]) -> list[Topic]:
-    """The topics with the task that is to be done first in front: a backlog of one topic is not before all others."""
+    """Sort the topics by their first task, so that a backlog of one topic does not delay all others."""
     if len(topics) < 2:
         return list(topics)
     names = list(dict.fromkeys(topic.name for topic in topics))

@@ -1,4 +1,4 @@
-"""The content of variables of type File, which is not sent with a task."""
+"""The content of File variables, which is not sent with the task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VARIABLES = "handler_configuration"
 
 @endpoint("GET")
 def data(request: HttpRequest, id: str, name: str) -> HttpResponse:
-    """The content of a file of the tasks of a process instance or execution; that of a task that is locked first."""
+    """Return a file of the tasks of a process instance or execution; locked tasks take precedence."""
     for row in _rows(caller_of(request), id):
         found = file_of(_variables(row), name)
         if found is not None:
@@ -32,7 +32,7 @@ def data(request: HttpRequest, id: str, name: str) -> HttpResponse:
             header = content_disposition_header(True, str(info.get("filename") or name))
             response["Content-Disposition"] = header or "attachment"
             return response
-    message = f"execution variable with name {name} does not exist or is no file"
+    message = f"execution variable with name {name} does not exist or is not a file"
     raise EngineError(404, "InvalidRequestException", message)
 
 

@@ -1,4 +1,4 @@
-"""Queries of operators: lists, counts, and the names of topics."""
+"""Operators' queries: task lists, counts and topic names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def count(request: HttpRequest) -> HttpResponse:
 
 @endpoint("GET", permission="search")
 def topic_names(request: HttpRequest) -> HttpResponse:
-    """The topics of which there are tasks; with conditions, of which there are such tasks."""
+    """The topics that have tasks, optionally only tasks that meet the conditions."""
     given, now = of_address(request), clock.now(database())
     condition = Q()
     if given.flag("withLockedTasks"):

@@ -1,4 +1,4 @@
-"""Queries for tasks: over the tables in which external jobs wait, are suspended, or need a person."""
+"""Task queries over the tables of waiting, suspended and dead-letter external jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .conditions import LISTS, conditions, key_of
 from .errors import invalid, no_such_task
 
 TABLES: tuple[type[AbstractJob], ...] = (ExternalWorkerJob, SuspendedJob, DeadLetterJob)
-#: How many tasks a query without maxResults, or with a larger one, brings at most.
+#: The maximum number of results, also of a query without maxResults.
 MOST = 10_000
 
 _SORTS = {
@@ -35,7 +35,7 @@ _SORTS = {
 
 
 class TaskQuery:
-    """A query, read from the parameters of an address or from a body. Raises EngineError for values that are wrong."""
+    """A query from the parameters of a URL or from a body. Raises EngineError for invalid values."""
 
     def __init__(self, using: str, caller: Caller, body: Body) -> None:
         self._using, self._caller, self._body = using, caller, body
@@ -43,8 +43,8 @@ class TaskQuery:
         self._order = _order(body)
 
     def rows(self, first: int, most: int, *loaded: str) -> list[Any]:
-        """A page, in order, read by :func:`~jobexec.operations.external.search.without_large`."""
-        # The ids first: whatever is in the tables may be large.
+        """A page of rows in order, read with :func:`~jobexec.operations.external.search.without_large`."""
+        # Select the ids first, because the rows in the tables may be large.
         names = ["pk", *sorted({column.lstrip("-") for column in self._order})]
         ids = [table.order_by().values_list(*names) for table in self.tables()]
         union = ids[0].union(*ids[1:], all=True) if len(ids) > 1 else ids[0] if ids else None
@@ -58,15 +58,15 @@ class TaskQuery:
         return sum(table.count() for table in self.tables())
 
     def ids(self) -> list[UUID]:
-        """Of all of them."""
+        """The ids of all matching rows."""
         return [pk for table in self.tables() for pk in table.values_list("pk", flat=True)]
 
     def ids_by_key(self) -> dict[str, UUID]:
-        """Of all of them, by the ids that clients know."""
+        """The ids of all matching rows, by the ids that clients see."""
         return {str(key): pk for table in self.tables() for key, pk in table.values_list("job_key", "pk")}
 
     def tables(self) -> list[QuerySet[AbstractJob]]:
-        """The rows that match, in each table where there may be some."""
+        """A queryset of the matching rows for each table that may have some."""
         suspended, active = self._body.flag("suspended"), self._body.flag("active")
         if suspended and active:
             return []
@@ -75,7 +75,7 @@ class TaskQuery:
 
 
 def one(using: str, caller: Caller, id: str, *loaded: str) -> Any:
-    """The task of this id, read like those of a query. Raises EngineError (404)."""
+    """The task with this id, read like those of a query. Raises EngineError (404)."""
     key = key_of(id)
     for table in TABLES if key is not None else ():
         row = without_large(external_rows(using, table, caller), *loaded).filter(job_key=key).first()
@@ -85,13 +85,13 @@ def one(using: str, caller: Caller, id: str, *loaded: str) -> Any:
 
 
 def of_address(request: HttpRequest) -> Body:
-    """The parameters of the address, as a body says them: lists are separated by commas."""
+    """Convert the parameters of the URL to a body; lists are separated by commas."""
     given = {name: request.GET[name] for name in request.GET}
     return Body({name: value.split(",") if name in LISTS else value for name, value in given.items()})
 
 
 def page_of(request: HttpRequest) -> tuple[int, int]:
-    """Which part of the answer is asked for: from where on, and how many."""
+    """The requested page: the offset and the number of results."""
     given = of_address(request)
     most = given.integer("maxResults", MOST, least=0)
     return given.integer("firstResult", 0, least=0) or 0, min(MOST if most is None else most, MOST)
@@ -104,7 +104,7 @@ def _order(body: Body) -> list[str]:
     if body.has("sortBy"):
         sortings = [body, *sortings]
     order = [_column(each) for each in sortings]
-    # What is equal keeps its place from page to page.
+    # A unique last column keeps the order of equal rows stable across pages.
     return order if {"job_key", "-job_key"} & set(order) else [*order, "job_key"]
 
 

@@ -1,4 +1,4 @@
-"""Retries and priorities, of one task or of many."""
+"""Set retries and priorities of a single task or of many."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from .queries import MOST, TaskQuery, one
 from .times import shown
 
 _NONE_LEFT = "An operator has set its retries to 0."
-#: What Camunda could choose tasks by beside.
+#: Camunda's further ways to select tasks, which are not supported.
 _QUERIES_OF_PROCESSES = ("processInstanceQuery", "historicProcessInstanceQuery")
 _WAYS = "externalTaskIds, processInstanceIds or externalTaskQuery"
 
 
 @endpoint("PUT", permission="update")
 def of_one(request: HttpRequest, id: str) -> HttpResponse:
-    """New retries; with them a task that had none left can be fetched again, and with 0 it becomes an incident."""
+    """Set the retries. A task without retries can be fetched again if it gets some; with 0 it becomes an incident."""
     number = _number(body_of(request), "RestException")
     row = one(database(), caller_of(request), id)
     with said(id):
@@ -60,7 +60,7 @@ def priority(request: HttpRequest, id: str) -> HttpResponse:
 
 @endpoint("PUT", permission="update")
 def of_many(request: HttpRequest) -> HttpResponse:
-    """New retries for all of them, at once; what is being worked on keeps its own when they are 0."""
+    """Set the retries of many tasks synchronously; locked tasks keep theirs if the new number is 0."""
     body = body_of(request)
     number = _number(body, "InvalidRequestException")
     _set(_chosen(body, caller_of(request)), number)
@@ -69,7 +69,7 @@ def of_many(request: HttpRequest) -> HttpResponse:
 
 @endpoint("POST", permission="update")
 def of_many_later(request: HttpRequest) -> HttpResponse:
-    """The same as a batch of its own, for any number of tasks."""
+    """Set the retries of any number of tasks in a batch."""
     body, caller = body_of(request), caller_of(request)
     number = _number(body, "InvalidRequestException")
     operation, arguments = ("set_retries", {"retries": number}) if number else ("move_to_dead_letter", _WHY)
@@ -95,7 +95,7 @@ def _number(body: Body, type: str) -> int:
 
 
 def _chosen(body: Body, caller: Caller) -> list[UUID]:
-    """The tasks that the body names in any of three ways; each once."""
+    """The tasks that the body selects in any of the three ways, without duplicates."""
     for name in _QUERIES_OF_PROCESSES:
         if body.has(name):
             raise invalid(f"{name}: there are no processes here; expected {_WAYS}.")
@@ -125,13 +125,13 @@ def _named(ids: list[str], caller: Caller) -> list[UUID]:
 
 
 def _queries(name: str, values: list[str], caller: Caller) -> Iterator[TaskQuery]:
-    """A query for each part of a list that is as long as a query takes."""
+    """Queries for the values, each with as many as a query accepts."""
     for start in range(0, len(values), MOST_VALUES):
         yield TaskQuery(database(), caller, Body({name: values[start : start + MOST_VALUES]}))
 
 
 def _batch(batch: Batch, tasks: int) -> dict[str, Any]:
-    """A batch that has just been started, as Camunda shows it."""
+    """A batch that has just been started, in Camunda's format."""
     settings = get_settings()
     return {
         "id": str(batch.pk),

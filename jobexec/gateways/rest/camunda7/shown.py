@@ -1,4 +1,4 @@
-"""Tasks as clients see them."""
+"""Serialise tasks for clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def locked_task(job: ActivatedJob, topic: Topic) -> dict[str, Any]:
         "workerId": job.worker,
         "lockExpirationTime": shown(job.deadline),
         "createTime": shown(job.create_time),
-        # Clients count a first failure from a number of their own, and every other from this one.
+        # At the first failure clients start with a retry count of their own; after that they continue from this one.
         "retries": job.retries if job.failures else None,
         "errorMessage": job.error_message or None,
         "errorDetails": job.error_details or None,
@@ -58,12 +58,12 @@ def task(row: Any) -> dict[str, Any]:
 
 
 def retries(row: Any) -> int | None:
-    """The retries left; None before the first failure, unless there are none without one."""
+    """The retries left. None before the first failure, unless there were none to begin with."""
     return row.retries if row.retries < 1 or has_failed(row) else None
 
 
 def _whereabouts(id: str, job: AbstractJob | ActivatedJob, element_id: str) -> dict[str, Any]:
-    # Clients make addresses of these ids, so a task that belongs to no process stands for its own.
+    # Clients build URLs from these ids, so a task without a process counts as its own process instance.
     instance = job.process_instance_id or id
     execution = job.execution_id or instance
     activity = element_id or (job.type if isinstance(job, ActivatedJob) else job.handler_type)
@@ -79,7 +79,7 @@ def _whereabouts(id: str, job: AbstractJob | ActivatedJob, element_id: str) -> d
 
 
 def _properties(headers: Mapping[str, Any]) -> dict[str, str]:
-    """Extension properties are texts."""
+    """Convert headers to extension properties, whose values are texts."""
     return {
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for name, value in headers.items()

@@ -1,4 +1,4 @@
-"""What a worker says about a task that it has, and what an operator changes on one."""
+"""Calls on a single task: a worker's reports, locks, and its details."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .shown import task
 from .variables import to_json
 
 
-# What ends a task, or keeps it, has an allowance of its own: a worker that may not say so has worked in vain.
+# Calls that end a task or extend its lock have separate allowances: if they were refused, the work would be lost.
 @endpoint("POST", counts=RESULTS)
 def complete(request: HttpRequest, id: str) -> HttpResponse:
     body = body_of(request)
@@ -122,7 +122,7 @@ def _variables(body: Body) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 
 @contextmanager
 def _about(request: HttpRequest, id: str, worker: str, message: str) -> Iterator[tuple[int, Caller]]:
-    """The key of the task and who asks. ``message`` is what a worker hears that has not locked the task last."""
+    """Yield the task's key and the caller. ``message`` is the error for a worker that does not hold the lock."""
     key, caller = key_of(id), caller_of(request)
     if key is None:
         raise no_such_task(id)

@@ -1,4 +1,4 @@
-"""Moments as Camunda 7 writes them: ``2015-10-06T16:34:42.000+0200``, here always in UTC."""
+"""Datetimes in Camunda 7's format, ``2015-10-06T16:34:42.000+0200``; output is always in UTC."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .errors import invalid
 
 
 def shown(moment: datetime | None) -> str | None:
-    """The moment to the millisecond."""
+    """Format a datetime with milliseconds."""
     if moment is None:
         return None
     utc = moment.astimezone(UTC)
@@ -16,7 +16,7 @@ def shown(moment: datetime | None) -> str | None:
 
 
 def moment(name: str, text: str) -> datetime:
-    """What a client means by it. Raises EngineError, which names the field, without a date, a time or an offset."""
+    """Parse a client's datetime. Raises EngineError, which names the field, if the date, time or offset is missing."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a fetchAndLock asks for: topics, and what is to be true of their tasks."""
+"""Parse a fetchAndLock request: topics, and conditions for their tasks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from .bodies import Body
 from .errors import invalid
 from .variables import with_notes
 
-#: Longer than half an hour Camunda lets nobody wait.
+#: Camunda's maximum waiting time, half an hour.
 MAX_WAIT = 1_800_000  # milliseconds
-#: Each is fetched by itself. Camunda has no limit.
+#: Each topic is fetched separately. Camunda has no limit.
 MOST_TOPICS = 100
-#: There is one order, by creation.
+#: The only supported order is by creation time.
 _MOST_SORTINGS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic of a request. ``fetch`` is None if nothing can be what is asked for."""
+    """A topic of a request. ``fetch`` is None if no task can meet the conditions."""
 
     name: str
     fetch: Fetch | None
@@ -31,13 +31,16 @@ class Topic:
 
     @property
     def tenants(self) -> Collection[str]:
-        """Whose tasks are asked for, if that is said."""
+        """The requested tenants, empty if the request names none."""
         return (self.fetch.tenants if self.fetch is not None else None) or ()
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A fetchAndLock: ``wait`` is how long it may be held; the answer is ordered by creation or, for None, as found."""
+    """A fetchAndLock request, which may wait for ``wait``.
+
+    The result is ordered by creation time, newest or oldest first, or unsorted if ``newest_first`` is None.
+    """
 
     client: str
     worker: str
@@ -48,12 +51,12 @@ class Asked:
 
     @property
     def names(self) -> frozenset[str]:
-        """The topics of which there may be tasks for it."""
+        """The topics that may have tasks for the request."""
         return frozenset(topic.name for topic in self.topics if topic.fetch is not None)
 
 
 def asked(body: Body, caller: Caller) -> Asked:
-    """What the body asks for. Raises EngineError, with the name of what is missing or wrong."""
+    """Parse the body. Raises EngineError, which names the missing or invalid member."""
     worker = body.needed_text("workerId")
     max_tasks = body.integer("maxTasks", least=1)
     if max_tasks is None:
@@ -90,7 +93,7 @@ def _topic(body: Body, base: Fetch) -> Topic:
         process_definition_keys=keys,
         process_variables=body.mapping("processVariables") or None,
     )
-    # No definition here has a version tag.
+    # Process definitions here have no version tags.
     impossible = [] in (tenants, ids, keys) or body.has("processDefinitionVersionTag")
     return Topic(
         name, None if impossible else fetch, body.flag("deserializeValues"), body.flag("includeExtensionProperties")
@@ -98,7 +101,7 @@ def _topic(body: Body, base: Fetch) -> Topic:
 
 
 def _both(body: Body, one: str, many: str) -> list[str] | None:
-    """What both members allow; None if neither is there. An empty list is no condition, as in Camunda."""
+    """The values that both members allow; None if neither is present. As in Camunda, an empty list is no condition."""
     single, several = body.text(one), body.texts(many) or None
     if single is None:
         return several
@@ -106,7 +109,7 @@ def _both(body: Body, one: str, many: str) -> list[str] | None:
 
 
 def _tenants(body: Body, caller: Caller) -> list[str] | None:
-    """Whose tasks; of tenants that the caller may not see it finds none, and is not told."""
+    """The tenants to fetch for. Tenants that the caller may not see are silently left out."""
     given = [""] if body.flag("withoutTenantId") else body.texts("tenantIdIn") or None
     return None if given is None else [tenant for tenant in given if caller.may_see(tenant)]
 

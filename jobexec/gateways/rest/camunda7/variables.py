@@ -1,10 +1,10 @@
-"""Variables between the typed form of Camunda 7 (``{"value": 5, "type": "Integer", "valueInfo": {}}``) and plain JSON.
+"""Convert variables between Camunda 7's typed form (``{"value": 5, "type": "Integer", "valueInfo": {}}``) and JSON.
 
-What is stored is plain JSON, so that Django and clients of other protocols read it as it is. What JSON itself does not
-say is kept beside it: the variable ``due`` of type Date is stored as the text that was sent, and ``due$type`` says
-``{"type": "Date"}``. There is such a note for Date, File, Bytes, Xml, Object, for Short and small Long numbers, for
-Json that is neither an object nor a list, and for a null of another type than Null; for nothing else. One that is
-written in Django serves as well: ``variables={"due": "2026-01-02T03:04:05.000+0000", "due$type": {"type": "Date"}}``.
+Variables are stored as plain JSON, so that Django and clients of other protocols can read them. Types that JSON cannot
+express are stored in a note: the variable ``due`` of type Date is stored as the text that was sent, and ``due$type`` as
+``{"type": "Date"}``. Only these types have notes: Date, File, Bytes, Xml, Object, Short and small Long numbers, Json
+that is neither an object nor a list, and a null of another type than Null. Notes written in Django work too:
+``variables={"due": "2026-01-02T03:04:05.000+0000", "due$type": {"type": "Date"}}``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from .errors import EngineError, invalid
 
-#: What the name of a note ends with.
+#: The suffix of a note's name.
 NOTE = "$type"
 
 _INT, _LONG = 2**31, 2**63
@@ -29,9 +29,9 @@ _JSON = "application/json"
 
 
 def to_json(variables: Mapping[str, Any], path: str = "variables") -> dict[str, Any]:
-    """Variables from a client, as they are stored, with notes where needed. Raises EngineError for what they cannot be.
+    """Convert a client's variables to their stored form, with notes where needed. Raises EngineError for bad values.
 
-    A type in lower case is the same type; without one the type is that of the JSON value.
+    Type names are case-insensitive; without a type, the type of the JSON value applies.
     """
     stored: dict[str, Any] = {}
     for name, given in variables.items():
@@ -60,9 +60,9 @@ def to_json(variables: Mapping[str, Any], path: str = "variables") -> dict[str, 
 
 
 def to_typed(stored: Mapping[str, Any], *, deserialize: bool = False) -> dict[str, Any]:
-    """Stored variables as a client gets them; the content of files is left out, as there is a call for it.
+    """Convert stored variables for a client. File contents are left out; a separate call returns them.
 
-    ``deserialize``: objects and lists come as type Object and as they are, otherwise as type Json and JSON text.
+    With ``deserialize`` objects and lists are returned as values of type Object, otherwise as JSON text of type Json.
     """
     typed = {}
     for name, value in stored.items():
@@ -75,12 +75,12 @@ def to_typed(stored: Mapping[str, Any], *, deserialize: bool = False) -> dict[st
 
 
 def with_notes(names: Iterable[str]) -> list[str]:
-    """Names of variables, and of their notes."""
+    """The names of variables together with those of their notes."""
     return [each for name in names for each in (name, f"{name}{NOTE}")]
 
 
 def file_of(stored: Mapping[str, Any], name: str) -> tuple[bytes, Mapping[str, Any]] | None:
-    """The content of a variable of type File or Bytes and its valueInfo; None if there is no such variable."""
+    """The content and the valueInfo of a File or Bytes variable; None if there is no such variable."""
     note, value = stored.get(f"{name}{NOTE}"), stored.get(name)
     if not isinstance(note, Mapping) or note.get("type") not in ("File", "Bytes") or not isinstance(value, str):
         return None
@@ -137,7 +137,7 @@ def _null(value: Any, info: Mapping[str, Any]) -> None:
 
 def _json(value: Any, info: Mapping[str, Any]) -> Any:
     if isinstance(value, (dict, list)):
-        return value  # as it was given to a client that asked for values; Camunda would refuse it
+        return value  # as returned to a client that asked for deserialised values; Camunda would reject it
     if not isinstance(value, str):
         raise TypeError("expected JSON in a text")
     return json.loads(value, parse_constant=_refuse_constant)
@@ -152,7 +152,7 @@ def _object(value: Any, info: Mapping[str, Any]) -> Any:
 
 
 def _is_json(info: Mapping[str, Any]) -> bool:
-    """Whether that is how an object is serialized."""
+    """Return whether the object is serialised as JSON."""
     return bool(info.get(_FORMAT, _JSON) == _JSON)
 
 
@@ -176,7 +176,7 @@ def _file(value: Any, info: Mapping[str, Any]) -> str:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 _READERS: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {
@@ -196,7 +196,7 @@ _READERS: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {
     "file": _file,
 }
 
-#: Types that JSON cannot tell by itself, whatever the value.
+#: Types that JSON cannot express, whatever the value.
 _ALWAYS_NOTED = frozenset({"date", "file", "bytes", "xml", "object", "short"})
 
 
@@ -217,7 +217,7 @@ def _is_note(name: str, value: Any) -> bool:
 
 
 def _fits(note: Mapping[str, Any], value: Any) -> bool:
-    """Whether the note is about this value, and not about one that was there before."""
+    """Return whether the note matches this value; it may belong to an earlier one."""
     kind = note["type"].lower()
     if value is None or kind not in _READERS:
         return kind in _READERS
