@@ -1,4 +1,4 @@
-"""The addresses of Camunda 7's REST API that concern external tasks, for the engine by default and for a named one."""
+"""URLs of Camunda 7's REST API for external tasks, for the default engine and for a named one."""
 
 from __future__ import annotations
 

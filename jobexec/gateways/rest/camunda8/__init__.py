@@ -1,1 +1,1 @@
-"""Camunda 8: the REST API, version 2, as far as workers and their operators need it."""
+"""The part of Camunda 8's REST API, version 2, that workers and their operators need."""

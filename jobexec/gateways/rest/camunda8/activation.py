@@ -1,4 +1,4 @@
-"""POST /jobs/activation: a worker asks for jobs, and is held until there are some."""
+"""POST /jobs/activation: a long poll for jobs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from .shown import activated_job
 
 PROTOCOL = "rest"
 _MOST_JOBS = 2**31 - 1
-#: Who wants to wait longer asks again, and shows that he is still there; under WSGI nothing else does.
+#: A client that wants to wait longer polls again, which shows that it is still there; under WSGI nothing else does.
 _LONGEST_WAIT = timedelta(minutes=10)
 
 
 @guarded("work")
 async def activation(request: HttpRequest) -> HttpResponseBase:
-    """The jobs that were activated; none if there are none, after the time that the request may be held."""
+    """Return the activated jobs; an empty list if there are none within the time that the request may wait."""
     body, caller = read(request), caller_of(request)
     fetch, wait = fetch_of(body, caller), wait_of(body)
     asks.check(fetch)
@@ -47,7 +47,7 @@ async def activation(request: HttpRequest) -> HttpResponseBase:
 async def _answer(request: HttpRequest, fetch: Fetch, wait: timedelta) -> HttpResponseBase:
     who: dict[str, Any] = {"allowed": partial(auth.is_still_let_in, request), "client": auth.client_of(request).key}
     if not isinstance(request, ASGIRequest):
-        # In the thread of the request, of which a server has few: the hub lets only some of them wait.
+        # In the request's thread. A server has few threads, so the hub lets only some of them wait.
         jobs = await sync_to_async(long_polling.poll_in_thread)(database(), fetch, wait, **who)
         _activated(fetch, jobs)
         return JsonResponse(_body(jobs), json_dumps_params={"ensure_ascii": False})
@@ -70,7 +70,7 @@ def _activated(fetch: Fetch, jobs: Sequence[ActivatedJob]) -> None:
 
 
 def fetch_of(body: Body, caller: Caller) -> Fetch:
-    """What a body asks for. Raises Refused."""
+    """Build the fetch for a request body. Raises Refused."""
     names = body.texts("fetchVariable")
     return Fetch(
         type=body.text("type", blank=False),
@@ -85,7 +85,7 @@ def fetch_of(body: Body, caller: Caller) -> Fetch:
 
 
 def _tenants(body: Body) -> list[str] | None:
-    """The tenants that are named (tenantFilter PROVIDED); None for all that are the caller's (ASSIGNED)."""
+    """The named tenants (tenantFilter PROVIDED); None for all of the caller's tenants (ASSIGNED)."""
     chosen = body.text("tenantFilter", "PROVIDED")
     if chosen not in ("PROVIDED", "ASSIGNED"):
         raise invalid("tenantFilter", "PROVIDED or ASSIGNED", chosen)
@@ -94,7 +94,7 @@ def _tenants(body: Body) -> list[str] | None:
 
 
 def wait_of(body: Body) -> timedelta:
-    """How long a request may be held: 0 (or nothing said) as long as the server likes, less than 0 not at all."""
+    """How long a request may wait: 0 or missing means the server's default, a negative value not at all."""
     milliseconds = body.integer("requestTimeout", 0)
     if milliseconds < 0:
         return timedelta(0)

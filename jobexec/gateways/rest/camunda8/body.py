@@ -1,4 +1,4 @@
-"""The members of a request's body, checked one by one. Members that are not known are passed over."""
+"""Read and check the members of a request's body. Unknown members are ignored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REQUIRED: Final[Any] = object()
 
 
 class Body:
-    """A JSON object as it came. Each method raises Refused (400), which names the member and what was expected."""
+    """A JSON object from a client. Each method raises Refused (400), which names the member and what was expected."""
 
     def __init__(self, members: Mapping[str, Any], where: str = "") -> None:
         self._members, self._where = members, where
@@ -36,7 +36,7 @@ class Body:
         return invalid(self._where + name, expected, self._members.get(name))
 
     def has(self, name: str) -> bool:
-        """Whether it is there and not null."""
+        """Return whether the member is present and not null."""
         return self._members.get(name) is not None
 
     def text(self, name: str, default: Any = _REQUIRED, *, blank: bool = True) -> Any:
@@ -59,11 +59,11 @@ class Body:
         return self.integer(name, default, least=-_INT32, most=_INT32)
 
     def milliseconds(self, name: str, default: Any = _REQUIRED, *, least: int = 0) -> Any:
-        """A length of time."""
+        """A duration."""
         value = self.integer(name, default, least=least)
         if value is default:
             return value
-        # As long as a time can be: clients say "for ever" with the largest number there is.
+        # Cap the duration: clients send the largest possible number for "for ever".
         return min(timedelta(milliseconds=value), _LONGEST) if value < 10**15 else _LONGEST
 
     def flag(self, name: str) -> bool:
@@ -80,18 +80,18 @@ class Body:
         return value
 
     def mapping(self, name: str, default: Any = None) -> Any:
-        """A JSON object as it came."""
+        """A JSON object, with unchecked members."""
         value = self._get(name, default)
         if value is not default and not isinstance(value, dict):
             raise self._refuse(name, "a JSON object")
         return value
 
     def part(self, name: str, *, required: bool = False) -> Body:
-        """A JSON object, whose members are to be checked, too; empty if it is missing."""
+        """A JSON object whose members are checked too; empty if it is missing."""
         return Body(self.mapping(name, _REQUIRED if required else {}), f"{self._where}{name}.")
 
     def parts(self, name: str, most: int) -> list[Body]:
-        """A list of at most so many JSON objects."""
+        """A list of at most ``most`` JSON objects."""
         value = self._get(name, [])
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
             raise self._refuse(name, "a list of JSON objects")
@@ -99,7 +99,7 @@ class Body:
         return [Body(each, f"{self._where}{name}[{place}].") for place, each in enumerate(value)]
 
     def items(self) -> list[tuple[str, Any]]:
-        """All that is not null."""
+        """All members that are not null."""
         return [(name, value) for name, value in self._members.items() if value is not None]
 
 
@@ -110,19 +110,19 @@ def check_length(field: str, values: Sized, most: int) -> None:
 
 
 def read(request: HttpRequest) -> Body:
-    """The body of a request; an empty one counts as an empty object. Raises Refused for what is no JSON object."""
+    """The body of a request; an empty body counts as an empty object. Raises Refused if it is not a JSON object."""
     try:
         raw = request.body
     except RequestDataTooBig as error:
         raise Refused(TOO_LARGE, "The body is larger than DATA_UPLOAD_MAX_MEMORY_SIZE allows.") from error
-    except RawPostDataException as error:  # somebody has read a form from it
+    except RawPostDataException as error:  # earlier code, such as middleware, has read it as a form
         raise Refused(INVALID_ARGUMENT, "The body: expected a JSON object, got a form.") from error
     if not raw.strip():
         return Body({})
     try:
         members = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise Refused(INVALID_ARGUMENT, f"The body: expected a JSON object, got what is no JSON: {error}.") from error
+        raise Refused(INVALID_ARGUMENT, f"The body: expected a JSON object, got invalid JSON: {error}.") from error
     if not isinstance(members, dict):
         raise invalid("The body", "a JSON object", members)
     return Body(members)

@@ -1,4 +1,4 @@
-"""What all calls have in common: who may make them, in which thread they are served, how errors are answered."""
+"""Common handling of all calls: permissions, threads and error responses."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ View: TypeAlias = Callable[..., Awaitable[HttpResponseBase]]
 
 
 def endpoint(*permissions: str, counts: Allowance = REQUESTS) -> Callable[[Callable[..., HttpResponseBase]], View]:
-    """A view for clients with one of these permissions, from a function that asks the database.
+    """Turn a function that uses the database into a view for clients with one of these permissions.
 
     Under ASGI it runs in one of the hub's few threads, which keep their connections; under WSGI in the thread of the
-    request. What it raises becomes a problem.
+    request. Exceptions become problem responses.
     """
 
     def decorate(function: Callable[..., HttpResponseBase]) -> View:
@@ -47,10 +47,10 @@ def endpoint(*permissions: str, counts: Allowance = REQUESTS) -> Callable[[Calla
 
 
 def guarded(*permissions: str, counts: Allowance = REQUESTS) -> Callable[[View], View]:
-    """The same for a coroutine, which must not ask the database itself."""
+    """The same for a coroutine, which must not use the database itself."""
 
     def decorate(view: View) -> View:
-        # Not in a transaction of ATOMIC_REQUESTS: the verbs have their own, and Django knows none for coroutines.
+        # Outside ATOMIC_REQUESTS: the verbs have their own transactions, and Django does not support it for coroutines.
         for alias in connections:
             view = transaction.non_atomic_requests(using=alias)(view)
         guarded: View = protected(*permissions, counts=counts)(_answering(view))
@@ -69,7 +69,7 @@ def _answering(view: View) -> View:
             if code == INTERNAL:
                 got_request_exception.send(sender=None, request=request)
                 logger.exception("%s %s failed", request.method, one_line(request.path))
-            elif code.status >= 500:  # may come with every request for a while
+            elif code.status >= 500:  # without a traceback: may occur with every request for a while
                 logger.warning("%s %s: %s: %s", request.method, one_line(request.path), code.title, one_line(error))
             return answer(request, error)
 
@@ -77,7 +77,7 @@ def _answering(view: View) -> View:
 
 
 def by_method(**views: View) -> Any:
-    """One address, a view for each method: ``by_method(GET=show, PATCH=update)``."""
+    """Dispatch a URL to a view by method: ``by_method(GET=show, PATCH=update)``."""
 
     @csrf_exempt
     async def dispatch(request: HttpRequest, **parts: Any) -> HttpResponseBase:
@@ -95,7 +95,7 @@ def by_method(**views: View) -> Any:
 
 
 def key_in(field: str, text: str) -> int:
-    """A key as it stands in the address. Raises Refused."""
+    """Parse a key from the URL. Raises Refused."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 25):
         raise invalid(field, "a decimal number", text)

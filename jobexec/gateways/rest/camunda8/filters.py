@@ -1,4 +1,4 @@
-"""The filters, orders and pages of searches, as Camunda 8 writes them."""
+"""Filters, sort orders and pages of searches, in Camunda 8's format."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ Shown = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member that can be asked for: what its values are, and the column that holds them as they are, if one does."""
+    """A member for filters and sorting: the kind of its values, and the column that holds them unchanged, if any."""
 
     kind: str
     column: str = ""
     needs: tuple[str, ...] = ()
-    """The columns that it is made of, if it is not one of them as it is."""
+    """The columns that it is computed from, if no column holds it unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What was asked for: ``where`` narrows the rows down, ``matches`` decides by what is shown of one.
+    """A search filter: ``where`` preselects rows, ``matches`` decides by a row's serialised form.
 
-    ``names`` are the members that it looks at.
+    ``names`` are the members that it tests.
     """
 
     where: Q
@@ -48,7 +48,7 @@ class Filter:
 
 
 def filter_of(body: Body, members: Mapping[str, Member]) -> Filter:
-    """The filter of a search. A member that cannot be asked for is refused: it would find too much."""
+    """The filter of a search. Unknown members raise Refused: if they were ignored, the search would find too much."""
     where, tests = Q(), []
     for name, value in body.part("filter").items():
         member = members.get(name)
@@ -108,10 +108,10 @@ def _operand(field: str, operator: str, value: Any, kind: str) -> Any:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """``*`` stands for any text, ``?`` for one character; a backslash before them for themselves.
+    """Compile a ``$like`` pattern: ``*`` matches any text, ``?`` a single character; a backslash escapes them.
 
-    What stands between two stars is looked for once, at its first place, and never again: that finds the same, and no
-    pattern takes longer than its length times that of the text.
+    The text between two stars is matched at its first occurrence, without backtracking. The result is the same, and the
+    time is bounded by the length of the pattern times that of the text.
     """
     parts = [""]
     for sign in re.findall(r"\\[*?\\]|.", text, re.DOTALL):
@@ -155,7 +155,7 @@ def _moment(value: Any) -> datetime | None:
 
 
 def moment_of(field: str, value: Any) -> datetime:
-    """A moment. Raises Refused."""
+    """Parse a date-time. Raises Refused."""
     moment: datetime = _checked(field, value, TIME)
     return moment
 
@@ -174,14 +174,14 @@ def _stored(value: Any, kind: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What puts the shown rows in order; what has no value comes last, or first if downwards."""
+    """A sort order for serialised rows; rows without a value come last, in descending order first."""
 
     sort: Callable[[list[dict[str, Any]]], None]
     names: frozenset[str]
 
 
 def order_of(body: Body, members: Mapping[str, Member]) -> Order:
-    """The order of a search. Each member can be named once, so there are no more than members."""
+    """The order of a search, with at most as many sort fields as there are members."""
     orders = []
     for part in body.parts("sort", most=len(members)):
         name = part.text("field")
@@ -200,7 +200,7 @@ def order_of(body: Body, members: Mapping[str, Member]) -> Order:
 
 
 def columns_of(members: Mapping[str, Member], names: Collection[str]) -> frozenset[str]:
-    """The columns that these members are made of."""
+    """The columns that these members need."""
     return frozenset(column for name in names for column in members[name].needs or (members[name].column,) if column)
 
 
@@ -216,9 +216,9 @@ def page_of(
     more: bool,
     complete: Callable[[Sequence[dict[str, Any]]], list[dict[str, Any]]] = list,
 ) -> dict[str, Any]:
-    """The part of the rows that was asked for, in the form of all searches.
+    """The requested page of the rows, in the format of all search results.
 
-    ``more``: not all rows were looked at. ``complete`` makes of a part what is shown of it.
+    ``more``: there are further rows that the search has not read. ``complete`` serialises the rows of the page in full.
     """
     page = body.part("page")
     limit = page.integer("limit", _DEFAULT_LIMIT, least=0, most=_MOST_ROWS)

@@ -1,4 +1,4 @@
-"""One incident: to look at, and to resolve."""
+"""Show and resolve a single incident."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def show(request: HttpRequest, incident_key: str) -> HttpResponse:
 
 @endpoint("resolve")
 def resolution(request: HttpRequest, incident_key: str) -> HttpResponse:
-    """POST /incidents/{incidentKey}/resolution. The job must have been given retries before."""
+    """POST /incidents/{incidentKey}/resolution. The job must have retries again before the call."""
     read(request)
     resolve_external_incident(database(), key_in("incidentKey", incident_key), caller=caller_of(request))
     return nothing()

@@ -1,4 +1,4 @@
-"""What a worker says of a job that it has: done, failed, an error; and what an operator changes."""
+"""A worker's reports about a job (completion, failure, error), and changes to a job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .problems import INVALID_ARGUMENT, Refused
 _INT32 = 2**31 - 1
 
 
-# What a worker says of its jobs has an allowance of its own: refused, the job would run twice.
+# A worker's reports about its jobs have separate allowances: if a report were refused, the job would run twice.
 
 
 @endpoint("work", counts=RESULTS)
@@ -42,7 +42,7 @@ def completion(request: HttpRequest, job_key: str) -> HttpResponse:
 
 @endpoint("work", counts=REPORTS)
 def failure(request: HttpRequest, job_key: str) -> HttpResponse:
-    """POST /jobs/{jobKey}/failure. Without retries, or with 0, there is an incident. Variables are the job's own."""
+    """POST /jobs/{jobKey}/failure. Without retries, or with 0, it opens an incident. Variables stay with the job."""
     body = read(request)
     fail_external_job(
         database(),
@@ -59,7 +59,7 @@ def failure(request: HttpRequest, job_key: str) -> HttpResponse:
 
 @endpoint("work", counts=RESULTS)
 def error(request: HttpRequest, job_key: str) -> HttpResponse:
-    """POST /jobs/{jobKey}/error. The call succeeds also if nothing catches the error: then there is an incident."""
+    """POST /jobs/{jobKey}/error. If nothing catches the error, the call still succeeds, and opens an incident."""
     body = read(request)
     throw_external_error(
         database(),
@@ -75,8 +75,10 @@ def error(request: HttpRequest, job_key: str) -> HttpResponse:
 
 @endpoint("work", "update", counts=REPORTS)
 def update(request: HttpRequest, job_key: str) -> HttpResponse:
-    """PATCH /jobs/{jobKey}: all of the changes, or none. A worker may change the deadline of the job in its hands;
-    what else there is needs the permission "update"."""
+    """PATCH /jobs/{jobKey}: apply all changes or none.
+
+    A worker may change the deadline of a job that it holds; the other changes need the permission "update".
+    """
     body = read(request)
     changes = body.part("changeset", required=True)
     operates = changes.has("retries") or changes.has("priority")

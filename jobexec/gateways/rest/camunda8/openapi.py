@@ -1,4 +1,4 @@
-"""GET /openapi.json: what this API has, for people and for generators of clients."""
+"""GET /openapi.json: the OpenAPI document of this API."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from .endpoint import endpoint, json_answer
 from .schemas import KEY, SCHEMAS, TEXT, TIME, ref
 
 _PROBLEMS = {
-    400: "Something in the request is not as it should be; the detail names it.",
-    401: "No credentials, or not valid ones.",
-    403: "The client may not do that.",
-    404: "There is no such job or incident, or none that the client may see.",
-    409: "Refused, because of the state that the job is in, or its lease.",
-    500: "Something that nobody expected.",
-    503: "RESOURCE_EXHAUSTED: too much at once, try again. UNAVAILABLE: the database does not answer.",
+    400: "The request is not valid; the detail names the field.",
+    401: "Missing or invalid credentials.",
+    403: "The client lacks the permission.",
+    404: "There is no such job or incident, or the client may not see it.",
+    409: "The state of the job or its lease does not allow it.",
+    500: "An unexpected error.",
+    503: "RESOURCE_EXHAUSTED: too many requests, try again. UNAVAILABLE: the database does not answer.",
 }
 _ALWAYS, _ONE = (400, 401, 403, 500, 503), (404, 409)
 
 #: (path, method, operation, summary, request, answer, further problems)
 _OPERATIONS: list[tuple[str, str, str, str, str, str, tuple[int, ...]]] = [
-    ("/jobs/activation", "post", "activateJobs", "Get jobs", "JobActivationRequest", "JobActivationResult", ()),
+    ("/jobs/activation", "post", "activateJobs", "Activate jobs", "JobActivationRequest", "JobActivationResult", ()),
     ("/jobs/search", "post", "searchJobs", "Search jobs", "JobSearchQuery", "JobSearchQueryResult", ()),
     (
         "/jobs/statistics/global",
         "get",
         "getGlobalJobStatistics",
-        "How many jobs in a span of time",
+        "Global job statistics for a period",
         "",
         "GlobalJobStatisticsQueryResult",
         (),
@@ -41,7 +41,7 @@ _OPERATIONS: list[tuple[str, str, str, str, str, str, tuple[int, ...]]] = [
         "/jobs/statistics/by-types",
         "post",
         "getJobTypeStatistics",
-        "The same of each type",
+        "Job statistics by type",
         "JobTypeStatisticsQuery",
         "JobTypeStatisticsQueryResult",
         (),
@@ -50,14 +50,14 @@ _OPERATIONS: list[tuple[str, str, str, str, str, str, tuple[int, ...]]] = [
         "/jobs/statistics/by-workers",
         "post",
         "getJobWorkerStatistics",
-        "The same of each worker",
+        "Job statistics by worker",
         "JobWorkerStatisticsQuery",
         "JobWorkerStatisticsQueryResult",
         (),
     ),
-    ("/jobs/{jobKey}/completion", "post", "completeJob", "A job is done", "JobCompletionRequest", "", _ONE),
-    ("/jobs/{jobKey}/failure", "post", "failJob", "A job has failed", "JobFailRequest", "", _ONE),
-    ("/jobs/{jobKey}/error", "post", "throwJobError", "A job ends with an error", "JobErrorRequest", "", _ONE),
+    ("/jobs/{jobKey}/completion", "post", "completeJob", "Complete a job", "JobCompletionRequest", "", _ONE),
+    ("/jobs/{jobKey}/failure", "post", "failJob", "Fail a job", "JobFailRequest", "", _ONE),
+    ("/jobs/{jobKey}/error", "post", "throwJobError", "End a job with an error", "JobErrorRequest", "", _ONE),
     ("/jobs/{jobKey}", "patch", "updateJob", "Change a job", "JobUpdateRequest", "", _ONE),
     (
         "/incidents/search",
@@ -68,7 +68,7 @@ _OPERATIONS: list[tuple[str, str, str, str, str, str, tuple[int, ...]]] = [
         "IncidentSearchQueryResult",
         (),
     ),
-    ("/incidents/{incidentKey}", "get", "getIncident", "An incident", "", "IncidentResult", (404,)),
+    ("/incidents/{incidentKey}", "get", "getIncident", "Get an incident", "", "IncidentResult", (404,)),
     (
         "/incidents/{incidentKey}/resolution",
         "post",
@@ -78,8 +78,8 @@ _OPERATIONS: list[tuple[str, str, str, str, str, str, tuple[int, ...]]] = [
         "",
         _ONE,
     ),
-    ("/topology", "get", "getTopology", "What serves", "", "TopologyResponse", ()),
-    ("/status", "get", "getStatus", "Whether it serves", "", "", ()),
+    ("/topology", "get", "getTopology", "Get the topology", "", "TopologyResponse", ()),
+    ("/status", "get", "getStatus", "Get the status", "", "", ()),
 ]
 _QUERIES = {
     "getGlobalJobStatistics": [
@@ -92,21 +92,21 @@ _QUERIES = {
 
 @endpoint("work", counts=REPORTS)
 def document(request: HttpRequest) -> HttpResponse:
-    """The document, with the address under which it was asked for."""
+    """Return the document, with the URL of the request as the server."""
     address = request.build_absolute_uri(request.path)
     return json_answer({**described(), "servers": [{"url": address.removesuffix("/openapi.json")}]})
 
 
 @cache
 def described() -> dict[str, Any]:
-    """The document without an address."""
+    """The document without a server."""
     paths: dict[str, dict[str, Any]] = {}
     for path, method, operation, summary, body, answer, problems in _OPERATIONS:
         paths.setdefault(path, {})[method] = _operation(path, operation, summary, body, answer, problems)
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "jobexec: workers outside",
+            "title": "jobexec: external workers",
             "version": CONTRACT,
             "description": "The part of Camunda 8's REST API that workers need, over the jobs of a Django project.",
         },
@@ -125,7 +125,7 @@ def described() -> dict[str, Any]:
 def _operation(
     path: str, operation: str, summary: str, body: str, answer: str, problems: tuple[int, ...]
 ) -> dict[str, Any]:
-    answers: dict[str, Any] = {"200": _json("What was asked for.", answer)} if answer else {"204": _NOTHING}
+    answers: dict[str, Any] = {"200": _json("The result.", answer)} if answer else {"204": _NOTHING}
     for status in sorted((*_ALWAYS, *problems)):
         answers[str(status)] = _json(_PROBLEMS[status], "ProblemDetail", "application/problem+json")
     found: dict[str, Any] = {"operationId": operation, "summary": summary, "responses": answers}

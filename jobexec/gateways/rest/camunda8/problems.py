@@ -1,4 +1,4 @@
-"""What goes wrong, as Camunda 8 says it: application/problem+json whose title is the symbolic code."""
+"""Error responses in Camunda 8's format: application/problem+json with the symbolic code as title."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from jobexec.gateways.rest.unstorable import EXPECTED, UNSTORABLE
 
 
 class Code(NamedTuple):
-    """A status of HTTP and the code that stands for it in ``title``."""
+    """An HTTP status and its symbolic code for ``title``."""
 
     status: int
     title: str
@@ -41,7 +41,7 @@ INTERNAL = Code(500, "INTERNAL")
 RESOURCE_EXHAUSTED = Code(503, "RESOURCE_EXHAUSTED")
 UNAVAILABLE = Code(503, "UNAVAILABLE")
 
-#: The first that fits counts.
+#: The first match applies.
 _CODES: Mapping[type[Exception], Code] = {
     InvalidJob: INVALID_ARGUMENT,
     InvalidQuery: INVALID_ARGUMENT,
@@ -59,7 +59,7 @@ _CODES: Mapping[type[Exception], Code] = {
 
 
 class Refused(Exception):
-    """A view has nothing to say but this."""
+    """Raised by a view to respond with a problem."""
 
     def __init__(self, code: Code, detail: str) -> None:
         super().__init__(detail)
@@ -67,7 +67,7 @@ class Refused(Exception):
 
 
 def invalid(field: str, expected: str, got: object) -> Refused:
-    """A member of the body, or a parameter, that is not as it should be."""
+    """An error for an invalid member of the body or parameter."""
     return Refused(INVALID_ARGUMENT, f"{field}: expected {expected}, got {_shortened(repr(got))}.")
 
 
@@ -76,14 +76,14 @@ def _shortened(text: str) -> str:
 
 
 def code_of(error: Exception) -> Code:
-    """What stands for an error; INTERNAL for one that nobody expected."""
+    """The code for an exception; INTERNAL for an unexpected one."""
     if isinstance(error, Refused):
         return error.code
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), INTERNAL)
 
 
 def problem(request: HttpRequest, code: Code, detail: str) -> HttpResponse:
-    """The answer."""
+    """Build a problem response."""
     response = problem_json(request, Refusal(code.status, code.title, detail))
     if code.status == 503:
         response["Retry-After"] = "1"
@@ -91,7 +91,7 @@ def problem(request: HttpRequest, code: Code, detail: str) -> HttpResponse:
 
 
 def answer(request: HttpRequest, error: Exception) -> HttpResponse:
-    """The answer to what a verb or a view has raised; of what nobody expected only that it happened."""
+    """The response to an exception from a verb or a view; gives no details of unexpected exceptions."""
     code = code_of(error)
     if code == INTERNAL:
         return problem(request, code, "Unexpected error occurred during the request processing; see the server's log.")

@@ -1,4 +1,4 @@
-"""The bodies of requests and answers for the OpenAPI document."""
+"""The schemas of requests and responses for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .searches import INCIDENT_MEMBERS, JOB_MEMBERS
 Schema = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}
-KEY: Schema = {"type": "string", "pattern": "^-?[0-9]+$", "description": "A number of 64 bits, as a decimal text."}
+KEY: Schema = {"type": "string", "pattern": "^-?[0-9]+$", "description": "A 64-bit number as a decimal string."}
 INT: Schema = {"type": "integer", "format": "int32"}
 MILLISECONDS: Schema = {"type": "integer", "format": "int64", "description": "Milliseconds."}
 FLAG: Schema = {"type": "boolean"}
@@ -23,7 +23,7 @@ def ref(name: str) -> Schema:
 
 
 def null(schema: Schema) -> Schema:
-    """The same, or null."""
+    """Make a schema nullable."""
     if "type" not in schema:
         return {"anyOf": [schema, {"type": "null"}]}
     return {**schema, "type": [schema["type"], "null"]}
@@ -34,13 +34,13 @@ def said(schema: Schema, description: str) -> Schema:
 
 
 def request(required: str = "", /, **members: Any) -> Schema:
-    """What a client sends; further members are passed over."""
+    """The schema of a request body; unknown members are ignored."""
     schema: Schema = {"type": "object", "properties": members, "additionalProperties": True}
     return schema | ({"required": required.split()} if required else {})
 
 
 def result(**members: Schema) -> Schema:
-    """What a client gets: every member, always."""
+    """The schema of a response; every member is always present."""
     return {"type": "object", "properties": members, "required": sorted(members)}
 
 
@@ -51,7 +51,7 @@ def _list(of: str, **more: Schema) -> Schema:
 _ANY = said({}, "A plain value, or {$eq, $neq, $in, $notIn, $exists, $like, $gt, $gte, $lt, $lte}.")
 _FIGURES = {"created": ref("StatusMetric"), "completed": ref("StatusMetric"), "failed": ref("StatusMetric")}
 _PAGE = request(limit=INT, **{"from": INT}, after=TEXT, before=TEXT)
-_LEASE = {"jobLeaseToken": said(null(TEXT), "That of the activation, if the job was leased.")}
+_LEASE = {"jobLeaseToken": said(null(TEXT), "The token from the activation, if the job was leased.")}
 
 
 def _search(members: dict[str, Any]) -> Schema:
@@ -71,10 +71,10 @@ SCHEMAS: dict[str, Schema] = {
         "type timeout maxJobsToActivate",
         type=TEXT,
         worker=TEXT,
-        timeout=said(MILLISECONDS, "For how many milliseconds nobody else gets the jobs; at least 1."),
+        timeout=said(MILLISECONDS, "Milliseconds for which the jobs are locked; at least 1."),
         maxJobsToActivate={**INT, "minimum": 1},
-        fetchVariable=said(TEXTS, "The names of the variables that are wanted; none for all."),
-        requestTimeout=said(MILLISECONDS, "How long to wait: 0 as long as the server likes, less than 0 not at all."),
+        fetchVariable=said(TEXTS, "The names of the requested variables; an empty list for all."),
+        requestTimeout=said(MILLISECONDS, "Milliseconds to wait: 0 for the server's default, negative for no wait."),
         tenantIds=TEXTS,
         tenantFilter={**TEXT, "enum": ["PROVIDED", "ASSIGNED"]},
         withLease=FLAG,
@@ -105,12 +105,12 @@ SCHEMAS: dict[str, Schema] = {
         priority=INT,
         jobLeaseToken=null(TEXT),
     ),
-    "JobCompletionRequest": request(variables=null(OBJECT), result=said({}, "Passed over."), **_LEASE),
+    "JobCompletionRequest": request(variables=null(OBJECT), result=said({}, "Ignored."), **_LEASE),
     "JobFailRequest": request(
-        retries=said(INT, "Attempts left; 0, also if it is missing, opens an incident."),
+        retries=said(INT, "Retries left; 0 opens an incident. Default: 0."),
         errorMessage=TEXT,
-        retryBackOff=said(MILLISECONDS, "In how many milliseconds the job may be fetched again."),
-        variables=said(null(OBJECT), "For whoever fetches the job next, and nobody else."),
+        retryBackOff=said(MILLISECONDS, "Milliseconds until the job may be fetched again."),
+        variables=said(null(OBJECT), "Only for workers that fetch the job later."),
         **_LEASE,
     ),
     "JobErrorRequest": request("errorCode", errorCode=TEXT, errorMessage=null(TEXT), variables=null(OBJECT), **_LEASE),

@@ -69,12 +69,12 @@ INCIDENT_MEMBERS = {
 }
 
 
-# A search looks at the members that it filters and sorts by; only of the page that it shows all is read.
+# A search reads only the columns that it filters and sorts by; the rows of the returned page are read in full.
 
 
 @endpoint("search")
 def jobs(request: HttpRequest) -> HttpResponse:
-    """POST /jobs/search: jobs that are not over."""
+    """POST /jobs/search: jobs that have not ended."""
     body, caller = read(request), caller_of(request)
     asked, order = filter_of(body, JOB_MEMBERS), order_of(body, JOB_MEMBERS)
     names = {"jobKey"} | asked.names | order.names
@@ -97,7 +97,7 @@ def jobs(request: HttpRequest) -> HttpResponse:
 
 @endpoint("search")
 def incidents(request: HttpRequest) -> HttpResponse:
-    """POST /incidents/search: those that are open, and those that are over and still kept; the newest."""
+    """POST /incidents/search: the newest incidents, both open ones and closed ones that are still kept."""
     body, caller = read(request), caller_of(request)
     asked, order = filter_of(body, INCIDENT_MEMBERS), order_of(body, INCIDENT_MEMBERS)
     names = {"incidentKey"} | asked.names | order.names

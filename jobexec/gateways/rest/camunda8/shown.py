@@ -1,4 +1,4 @@
-"""Jobs and incidents as the contract of Camunda 8.10 writes them: keys are decimal texts, and no member is left out."""
+"""Serialise jobs and incidents for Camunda 8.10's API: keys are decimal strings, and every member is present."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BUSINESS_ID_LENGTH = 256
 
 
 def activated_job(job: ActivatedJob) -> dict[str, Any]:
-    """ActivatedJobResult: all of its 23 members, since clients stop for good where one is missing."""
+    """ActivatedJobResult with all of its 23 members: clients stop permanently if one is missing."""
     return {
         "type": job.type,
         "processDefinitionId": zeebe_format.process_definition_id(job.process_definition_key),
@@ -51,7 +51,7 @@ _FOUND: Mapping[str, Callable[[Found], Any]] = {
     "elementId": lambda found: zeebe_format.element_id(found.row.element_id or "", found.row.handler_type),
     "elementInstanceKey": lambda found: zeebe_format.key_text(found.row.execution_id),
     "endTime": lambda found: None,
-    "errorCode": lambda found: None,  # its text is in the message
+    "errorCode": lambda found: None,  # the message contains the code
     "errorMessage": lambda found: found.row.exception_message or None,
     "hasFailedWithRetriesLeft": lambda found: found.failed_with_retries_left,
     "isDenied": lambda found: None,
@@ -75,7 +75,7 @@ _FOUND: Mapping[str, Callable[[Found], Any]] = {
 
 
 def found_job(found: Found, names: Collection[str] = _FOUND) -> dict[str, Any]:
-    """JobSearchResult, or some of its members: only their columns are looked at."""
+    """JobSearchResult, or only some of its members; reads only their columns."""
     return {name: _FOUND[name](found) for name in names}
 
 
@@ -100,7 +100,7 @@ INCIDENT: Mapping[str, Callable[[Incident, int | None], Any]] = {
 
 
 def incident(row: Incident, job_key: int | None, names: Collection[str] = INCIDENT) -> dict[str, Any]:
-    """IncidentResult, or some of its members: only their columns are looked at."""
+    """IncidentResult, or only some of its members; reads only their columns."""
     return {name: INCIDENT[name](row, job_key) for name in names}
 
 

@@ -1,4 +1,4 @@
-"""GET /jobs/statistics/global, POST /jobs/statistics/by-types and /by-workers: how many jobs in a span of time."""
+"""GET /jobs/statistics/global, POST /jobs/statistics/by-types and /by-workers: job statistics for a period."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def of_all(request: HttpRequest) -> HttpResponse:
 
 @endpoint("search")
 def by_types(request: HttpRequest) -> HttpResponse:
-    """POST /jobs/statistics/by-types: of each type, also of those that had nothing."""
+    """POST /jobs/statistics/by-types: each type, including types without jobs in the period."""
     body = read(request)
     given, caller = body.part("filter", required=True), caller_of(request)
     begin, end = _span(given.text("from", None), given.text("to", None), "filter.")
@@ -49,7 +49,7 @@ def by_types(request: HttpRequest) -> HttpResponse:
 
 @endpoint("search")
 def by_workers(request: HttpRequest) -> HttpResponse:
-    """POST /jobs/statistics/by-workers: of each worker that has reported on jobs of a type."""
+    """POST /jobs/statistics/by-workers: each worker that has reported on jobs of a type."""
     body = read(request)
     given = body.part("filter", required=True)
     begin, end = _span(given.text("from", None), given.text("to", None), "filter.")
@@ -67,7 +67,7 @@ def _span(begin: Any, end: Any, where: str) -> tuple[datetime, datetime]:
     for name, value in (("from", begin), ("to", end)):
         if not value:
             raise Refused(INVALID_ARGUMENT, f"{where}{name}: expected a date-time, got none.")
-    # In an address a plus that is not encoded is a blank.
+    # In a URL an unencoded plus is decoded as a space.
     first = moment_of(f"{where}from", str(begin).replace(" ", "+"))
     last = moment_of(f"{where}to", str(end).replace(" ", "+"))
     if last < first:
@@ -80,7 +80,7 @@ def _shown(figures: Mapping[str, Figures]) -> dict[str, Any]:
 
 
 def _is_incomplete(begin: datetime) -> bool:
-    """Whether the log lacks something: of what was created it tells at HISTORY_LEVEL "full" only."""
+    """Whether the log lacks data: entries have expired, or HISTORY_LEVEL, if not "full", leaves out creations."""
     settings = get_settings()
     kept = settings.history_time_to_live
     return settings.history_level != "full" or (kept is not None and begin < clock.now(database()) - kept)

@@ -1,4 +1,4 @@
-"""GET /topology: this process, as the one broker that Camunda's clients want to see. GET /status, for their probes."""
+"""GET /topology: this process as the broker that Camunda's clients expect. GET /status, for their probes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .endpoint import endpoint, json_answer
 
 @endpoint("work", counts=REPORTS)
 def topology(request: HttpRequest) -> HttpResponse:
-    """One broker with one partition, which it leads."""
+    """Describe a broker that leads the only partition."""
     partition = {"partitionId": 1, "role": "leader", "health": "healthy", "state": "active"}
     broker = {
         "nodeId": 0,
@@ -41,7 +41,7 @@ def topology(request: HttpRequest) -> HttpResponse:
 
 @endpoint("work", counts=REPORTS)
 def status(request: HttpRequest) -> HttpResponse:
-    """GET /status: whoever gets an answer is served."""
+    """GET /status: any response means that the gateway serves."""
     return nothing()
 
 

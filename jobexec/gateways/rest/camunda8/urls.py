@@ -1,4 +1,4 @@
-"""The addresses of Camunda 8's REST API, version 2, that concern jobs and incidents."""
+"""URLs of Camunda 8's REST API, version 2, for jobs and incidents."""
 
 from __future__ import annotations
 
