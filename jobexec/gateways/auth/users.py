@@ -29,7 +29,7 @@ TRIES, TRIES_OF_ADDRESS, TRIES_OF_ACCOUNT = 10, 5, 2
 _tries = Buckets()
 _MOST = 10_000
 _ACQUAINTED = 3600.0  # seconds
-#: Addresses and accounts with a successful login, and until when they are exempt from the limits for strangers.
+#: Addresses and accounts with a successful login, and until when their attempts count separately from strangers'.
 _acquainted: dict[tuple[str, str], float] = {}
 
 

@@ -22,7 +22,7 @@ SLOW = 1.0
 LOOK = 60.0
 _AGE = (
     4 * 3600.0
-)  # seconds until the stream ends and the client opens a new one: one that went silent would otherwise never end
+)  # seconds until the stream ends and the client opens a new one; one silent without an error would last for ever
 _BEFORE_THE_END = 2.0  # seconds before the client's own deadline, which would be an error to the client
 
 

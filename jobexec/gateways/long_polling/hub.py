@@ -51,7 +51,7 @@ class Hub:
         return AsyncPlace(self.queue, types, kind, alive)
 
     def held(self, client: str) -> AbstractContextManager[None]:
-        """Reserve a slot for a client's request that waits without a thread. Raises TooManyWaiters."""
+        """Reserve a place for a client's request that waits without a thread. Raises TooManyWaiters."""
         return self._coroutines.place(client)
 
     @contextmanager

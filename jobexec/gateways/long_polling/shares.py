@@ -1,4 +1,4 @@
-"""A limited number of slots shared fairly between holders, for waiting requests and unauthenticated calls."""
+"""A limited number of places shared fairly between holders, for waiting requests and unauthenticated calls."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from contextlib import contextmanager
 
 from ...runtime.database_threads import Overloaded
 
-#: A holder may take up to this many times the slots that stay free for others.
+#: A holder may take up to this many times the places that stay free for others.
 _GREED = 3
 
 
 class TooManyWaiters(Overloaded):
-    """All slots are in use, or the holder has reached its share."""
+    """All places are in use, or the holder has reached its share."""
 
 
 class Shares:
-    """At most ``most`` slots in use at a time (a callable if the limit may change). Thread-safe.
+    """At most ``most`` places in use at a time (a callable if the limit may change). Thread-safe.
 
-    A holder of slots gets another only while enough are free for others: a single holder gets about three quarters of
+    A holder of places gets another only while enough are free for others: a single holder gets about three quarters of
     them, and several greedy holders together still leave room for a newcomer. The holder ``""`` stands for all callers
-    where they cannot be distinguished, and may take every slot.
+    where they cannot be distinguished, and may take every place.
     """
 
     def __init__(self, most: int | Callable[[], int]) -> None:
@@ -36,12 +36,12 @@ class Shares:
 
     @property
     def taken(self) -> int:
-        """The number of slots in use."""
+        """The number of places in use."""
         return self._taken
 
     @contextmanager
     def place(self, whose: str) -> Iterator[None]:
-        """Hold a slot for the duration of the block. Raises TooManyWaiters if this holder cannot have one."""
+        """Hold a place for the duration of the block. Raises TooManyWaiters if this holder cannot have one."""
         self.take(whose)
         try:
             yield
@@ -49,7 +49,7 @@ class Shares:
             self.give_back(whose)
 
     def take(self, whose: str) -> None:
-        """Take a slot, to be returned with :meth:`give_back`. Raises TooManyWaiters."""
+        """Take a place, to be returned with :meth:`give_back`. Raises TooManyWaiters."""
         with self._lock:
             own, most = self._of.get(whose, 0), self.most
             free = most - self._taken

@@ -36,7 +36,7 @@ _WAYS = "externalTaskIds, processInstanceIds or externalTaskQuery"
 
 @endpoint("PUT", permission="update")
 def of_one(request: HttpRequest, id: str) -> HttpResponse:
-    """Set the retries. A task without retries can be fetched again if it gets some; with 0 it becomes an incident."""
+    """Set the retries. A task that had none left can be fetched again; with 0 the task becomes an incident."""
     number = _number(body_of(request), "RestException")
     row = one(database(), caller_of(request), id)
     with said(id):
