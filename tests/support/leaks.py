@@ -388,7 +388,7 @@ def _forget_clients(access: Any) -> None:
     strangers = _module("jobexec.gateways.auth.rejected_log")
     strangers._guesses.clear()
     strangers.refused_client.__init__()
-    access.turned_away.__init__()
+    access.rejections.__init__()
 
 
 # The plugin.

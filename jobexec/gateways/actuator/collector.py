@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from jobexec.gateways.worker_registry import Registry, registry
 from jobexec.gateways.worker_registry.counts import Counts
-from jobexec.gateways.worker_registry.workers import Sight
+from jobexec.gateways.worker_registry.workers import WorkerRecord
 
 
 class GatewayCollector(Collector):
@@ -62,7 +62,7 @@ def _counters(counts: Counts) -> Iterator[Metric]:
     yield polls
 
 
-def _streams(present: list[Sight]) -> Iterator[Metric]:
+def _streams(present: list[WorkerRecord]) -> Iterator[Metric]:
     streams = [stream for sight in present for stream in sight.streams.values()]
     # A Zeebe broker counts equal streams as one.
     together = Counter((each.key.type, each.key.worker, each.timeout, each.variables, each.tenants) for each in streams)

@@ -11,7 +11,7 @@ from .audit import audit, operator_of
 from .client import ANYBODY, Client
 from .limits import REPORTS, REQUESTS, RESULTS, Allowance, limit, succeeded
 from .metadata import of_metadata
-from .rejected_log import address_of, turned_away
+from .rejected_log import address_of, rejections
 from .startup_notice import announce
 from .verify import authenticate, forget, is_refused, known, was_known
 from .views import Problem, Refusal, client_of, is_still_let_in, not_logged, protected
@@ -43,7 +43,7 @@ __all__ = [
     "of_metadata",
     "operator_of",
     "protected",
+    "rejections",
     "succeeded",
-    "turned_away",
     "was_known",
 ]

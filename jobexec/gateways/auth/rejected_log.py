@@ -32,7 +32,7 @@ def address_of(peer: str) -> str:
     return str(address)
 
 
-class TurnedAway:
+class RejectionSummary:
     """Logs the first refusal immediately and later ones in summary, at most one line every ten seconds.
 
     Thread-safe. The caller controls the text of the line except its length, so the text is logged with repr().
@@ -54,7 +54,7 @@ class TurnedAway:
         logger.warning("Refused a caller at %r%s: %s", whence[:200], more, why)
 
 
-turned_away = TurnedAway()
+rejections = RejectionSummary()
 
 
 class RefusedClients:
@@ -78,7 +78,7 @@ _guesses = Buckets()
 
 
 @dataclass(frozen=True, slots=True)
-class Guesses:
+class FailedAttempts:
     """Guessed secrets from an address; for a known client the address is None and nothing is counted."""
 
     address: str | None

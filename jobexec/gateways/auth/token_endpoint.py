@@ -20,7 +20,7 @@ from jobexec.models import GatewayClient
 from . import credential_cache, tokens
 from .client import ANYBODY, client_of_row
 from .credentials import Basic, parse
-from .rejected_log import Guesses, address_of
+from .rejected_log import FailedAttempts, address_of
 from .verify import row_of
 from .views import not_logged
 
@@ -78,7 +78,7 @@ def _row(request: HttpRequest, form: dict[str, str]) -> tuple[GatewayClient, str
         raise Unauthenticated
     # A client that got a token before is known, whatever other callers at its address do.
     known = credential_cache.was_known(key)
-    guesses = Guesses(None if known else address_of(request.META.get("REMOTE_ADDR") or ""))
+    guesses = FailedAttempts(None if known else address_of(request.META.get("REMOTE_ADDR") or ""))
     for name in names:
         try:
             found = row_of(Basic(name, secret), guesses)

@@ -20,7 +20,7 @@ from jobexec.operations.values.client_secrets import PREFIX, digest
 from . import credential_cache, tokens, usage, users
 from .client import ANYBODY, Client, client_of_row, database
 from .credentials import Basic, Bearer, parse
-from .rejected_log import Guesses, refused_client
+from .rejected_log import FailedAttempts, refused_client
 from .startup_notice import announce_once
 
 
@@ -82,7 +82,7 @@ def _asked(
     if credential_cache.is_refused(key):
         raise Unauthenticated
     # A client that was accepted before is known, whatever other callers at its address do.
-    guesses = Guesses(None if credential_cache.was_known(key) else address)
+    guesses = FailedAttempts(None if credential_cache.was_known(key) else address)
     try:
         client, until = _verified(authorization, names, request, address, guesses)
     except Unauthenticated:
@@ -106,7 +106,7 @@ def _key(authorization: str | None, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _verified(
-    authorization: str | None, names: Sequence[str], request: HttpRequest | None, address: str, guesses: Guesses
+    authorization: str | None, names: Sequence[str], request: HttpRequest | None, address: str, guesses: FailedAttempts
 ) -> tuple[Client, datetime | None]:
     if not (authorization or "").strip():
         row = _by_names(names, guesses)
@@ -120,7 +120,7 @@ def _verified(
     return client_of_row(_used(row)), _end(row, its_digest)
 
 
-def row_of(credentials: Basic | Bearer, guesses: Guesses) -> tuple[GatewayClient, str]:
+def row_of(credentials: Basic | Bearer, guesses: FailedAttempts) -> tuple[GatewayClient, str]:
     """Return the client with this secret, its current or its previous one, and the digest of the secret.
 
     Raises Unauthenticated, and TooManyRequests while too many secrets are guessed.
@@ -150,7 +150,7 @@ def _end(row: GatewayClient, its_digest: str) -> datetime | None:
 
 def _by_token(token: str) -> tuple[Client, datetime | None]:
     claims = tokens.claims_of(token)
-    row = _find(Guesses(None), Q(pk=claims.client))  # a token that we signed is not a guess
+    row = _find(FailedAttempts(None), Q(pk=claims.client))  # a token that we signed is not a guess
     its_digest = tokens.digest_in(claims, row)
     if its_digest is None:
         raise Unauthenticated
@@ -159,7 +159,7 @@ def _by_token(token: str) -> tuple[Client, datetime | None]:
     return client_of_row(_used(row)), min(until, _end(row, its_digest) or until)
 
 
-def _by_names(names: Sequence[str], guesses: Guesses) -> GatewayClient:
+def _by_names(names: Sequence[str], guesses: FailedAttempts) -> GatewayClient:
     """The client named in a certificate. Raises Unauthenticated unless the names match exactly one client."""
     wanted = [name for name in dict.fromkeys(names) if name.isprintable()]
     # Compare again: MariaDB ignores trailing spaces in names.
@@ -169,14 +169,14 @@ def _by_names(names: Sequence[str], guesses: Guesses) -> GatewayClient:
     return _usable(rows[0])
 
 
-def _find(guesses: Guesses, condition: Q) -> GatewayClient:
+def _find(guesses: FailedAttempts, condition: Q) -> GatewayClient:
     rows = _rows(guesses, condition)
     if not rows:
         raise Unauthenticated
     return _usable(rows[0])
 
 
-def _rows(guesses: Guesses, condition: Q) -> list[GatewayClient]:
+def _rows(guesses: FailedAttempts, condition: Q) -> list[GatewayClient]:
     guesses.check()
     rows = list(GatewayClient.objects.using(database()).filter(condition)[:1])
     if not rows:

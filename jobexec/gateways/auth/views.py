@@ -21,7 +21,7 @@ from .audit import audit, logger, operator_of
 from .browsers import is_json, refuse_other_sites
 from .client import Client
 from .limits import REQUESTS, Allowance, limit, succeeded
-from .rejected_log import address_of, turned_away
+from .rejected_log import address_of, rejections
 from .users import again, by_session, within_tenants
 from .verify import authenticate, is_refused, known
 
@@ -110,7 +110,7 @@ class _Rule:
                 detail = f"The body: expected the content type application/json, got {request.content_type!r}."
                 return Refusal(415, "INVALID_ARGUMENT", detail)
         except Unauthenticated as error:
-            turned_away.tell(request.META.get("REMOTE_ADDR") or "", error)
+            rejections.tell(request.META.get("REMOTE_ADDR") or "", error)
             return Refusal(401, "UNAUTHORIZED", str(error), {"WWW-Authenticate": 'Basic realm="jobexec", Bearer'})
         except NotAllowed as error:
             return Refusal(403, "FORBIDDEN", str(error))

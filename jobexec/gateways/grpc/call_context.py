@@ -21,7 +21,7 @@ from jobexec.operations.external.types import ActivatedJob, Fetch
 from jobexec.operations.sql.errors import is_conflict, is_database_error
 from jobexec.runtime.connections import discard_broken_connections
 
-from .messages import Parcel, parcel
+from .messages import ActivatedMessage, activated_message
 
 logger = logging.getLogger("jobexec.gateway")
 
@@ -68,7 +68,7 @@ class CallContext:
                 raise auth.Unauthenticated
             return await asyncio.shield(self._asked.get(credentials) or self._ask(credentials, context.peer()))
         except auth.Unauthenticated as error:
-            auth.turned_away.tell(context.peer(), error)
+            auth.rejections.tell(context.peer(), error)
             raise
 
     def _ask(self, credentials: Credentials, peer: str) -> asyncio.Future[auth.Client]:
@@ -111,18 +111,18 @@ class CallContext:
         work = partial(verb, self.using, *args, **kwargs)
         return await self._within(self._finishing, partial(_again, carried(work)))
 
-    async def fetch(self, fetch: Fetch, client: auth.Client) -> list[Parcel]:
+    async def fetch(self, fetch: Fetch, client: auth.Client) -> list[ActivatedMessage]:
         """Activate jobs. If the waiting task is cancelled, the jobs that were activated are given back."""
         future = asyncio.wrap_future(self._fetching.submit(partial(_fetch, self.using, fetch)))
         try:
-            parcels = await asyncio.shield(future)
+            activated = await asyncio.shield(future)
         except asyncio.CancelledError:
             future.add_done_callback(partial(self._after_all, fetch))
             raise
-        if parcels:
-            self.hub.expect(fetch.type, min(each.job.deadline for each in parcels))
-            worker_registry.activated(fetch.type, fetch.worker, len(parcels), protocol=PROTOCOL, client=client.name)
-        return parcels
+        if activated:
+            self.hub.expect(fetch.type, min(each.job.deadline for each in activated))
+            worker_registry.activated(fetch.type, fetch.worker, len(activated), protocol=PROTOCOL, client=client.name)
+        return activated
 
     async def _within(self, hands: long_polling.DatabaseThreads, work: Callable[[], T]) -> T:
         pending: Future[T] = hands.submit(work)
@@ -135,9 +135,9 @@ class CallContext:
 
     # Giving back.
 
-    def give_back(self, parcels: Sequence[Parcel]) -> None:
+    def give_back(self, activated: Sequence[ActivatedMessage]) -> None:
         """Release jobs that were not delivered to their client; does not wait for the result."""
-        jobs = [each.job for each in parcels]
+        jobs = [each.job for each in activated]
         if not jobs:
             return
         try:
@@ -148,7 +148,7 @@ class CallContext:
         self._giving_back.add(future)
         future.add_done_callback(self._giving_back.discard)
 
-    def _after_all(self, fetch: Fetch, future: asyncio.Future[list[Parcel]]) -> None:
+    def _after_all(self, fetch: Fetch, future: asyncio.Future[list[ActivatedMessage]]) -> None:
         """Finish the fetch of a disconnected client. Others skipped the rows that it had locked, so they look again."""
         if not future.cancelled() and not future.exception():
             self.give_back(future.result())
@@ -181,11 +181,11 @@ async def write(context: Any, message: Any) -> None:
         raise asyncio.CancelledError(f"The client has disconnected: {error}") from error
 
 
-def _fetch(using: str, fetch: Fetch) -> list[Parcel]:
+def _fetch(using: str, fetch: Fetch) -> list[ActivatedMessage]:
     # Build the messages here as well: for many large jobs this would block the event loop for too long.
     jobs = external.activate_jobs(using, fetch)
     try:
-        return [parcel(job) for job in jobs]
+        return [activated_message(job) for job in jobs]
     except Exception:
         _give_back(using, jobs)
         raise

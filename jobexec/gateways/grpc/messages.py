@@ -43,16 +43,16 @@ async def read(context: Any) -> Any:
     return message
 
 
-class Parcel(NamedTuple):
+class ActivatedMessage(NamedTuple):
     """A job together with the message about it."""
 
     job: ActivatedJob
     message: pb.ActivatedJob
 
 
-def parcel(job: ActivatedJob) -> Parcel:
+def activated_message(job: ActivatedJob) -> ActivatedMessage:
     """The job with its message for clients. Process fields have constant values for a job without a process."""
-    return Parcel(
+    return ActivatedMessage(
         job,
         pb.ActivatedJob(
             key=job.key,
@@ -82,14 +82,14 @@ def json_text(value: Mapping[str, Any]) -> str:
     return json.dumps(dict(value), ensure_ascii=False, separators=(",", ":"))
 
 
-def split(parcels: Sequence[Parcel], most: int = MOST_BYTES) -> Iterator[Sequence[Parcel]]:
-    """Split the parcels, in order, into parts that each fit into a message. A job that is too large is its own part."""
+def split(activated: Sequence[ActivatedMessage], most: int = MOST_BYTES) -> Iterator[Sequence[ActivatedMessage]]:
+    """Split jobs, in order, into parts that each fit into a message. A job that is too large is a part of its own."""
     begin = size = 0
-    for place, each in enumerate(parcels):
+    for place, each in enumerate(activated):
         length = each.message.ByteSize() + 8  # the field's tag and length
         if place > begin and size + length > most:
-            yield parcels[begin:place]
+            yield activated[begin:place]
             begin, size = place, 0
         size += length
-    if begin < len(parcels):
-        yield parcels[begin:]
+    if begin < len(activated):
+        yield activated[begin:]

@@ -15,7 +15,7 @@ from jobexec.operations.sql.errors import is_database_error
 
 from . import gateway_pb2 as pb
 from .call_context import PROTOCOL, CallContext, write
-from .messages import Parcel, split
+from .messages import ActivatedMessage, split
 from .requests import fetch_of_poll
 
 _LONGEST = 600.0  # seconds; a client that wants to wait longer polls again, and is authenticated again
@@ -33,18 +33,18 @@ class Polls:
         """Serve a call from beginning to end."""
         poll = Poll(fetch_of_poll(request, client.caller), client, _seconds(request, context))
         try:
-            parcels = await self._parcels(poll, context)
+            activated = await self._activated(poll, context)
         finally:
             poll.here = False
-        left = list(parcels)
+        left = list(activated)
         try:
-            for part in split(parcels):
+            for part in split(activated):
                 await write(context, pb.ActivateJobsResponse(jobs=[each.message for each in part]))
                 del left[: len(part)]
         finally:
             self.call_context.give_back(left)
 
-    async def _parcels(self, poll: Poll, context: Any) -> Sequence[Parcel]:
+    async def _activated(self, poll: Poll, context: Any) -> Sequence[ActivatedMessage]:
         names = PROTOCOL, poll.client.name, poll.fetch.worker, poll.fetch.type, sorted(poll.fetch.tenants or ())
         worker_registry.polled(*names)
         if poll.seconds <= 0:
@@ -54,17 +54,17 @@ class Polls:
         )
         with worker_registry.waiting(*names), place:
             while True:
-                parcels = await self._look(poll)
-                if parcels and len(parcels) == poll.fetch.max_jobs:
+                activated = await self._look(poll)
+                if activated and len(activated) == poll.fetch.max_jobs:
                     place.pass_on()
-                if parcels or poll.over or self.call_context.stopping.is_set():
-                    return parcels
+                if activated or poll.over or self.call_context.stopping.is_set():
+                    return activated
                 await self.call_context.unless_stopping(place.wait(poll.until))
                 if not await self.call_context.lets_in(context, poll.client):
                     place.pass_on()  # its notification is for others
                     return []
 
-    async def _look(self, poll: Poll) -> Sequence[Parcel]:
+    async def _look(self, poll: Poll) -> Sequence[ActivatedMessage]:
         """Fetch once; while the database is down, repeat for as long as the time allows."""
         while True:
             try:

@@ -20,7 +20,7 @@ from jobexec.operations.sql.errors import one_line
 
 from . import gateway_pb2 as pb
 from .call_context import PROTOCOL, CallContext
-from .messages import Parcel
+from .messages import ActivatedMessage
 from .requests import fetch_of_stream
 from .streams import Stream
 
@@ -116,10 +116,10 @@ class Feed:
             if not room:  # no stream has access any longer: the notification is for others
                 place.pass_on()
                 return
-            parcels = await self._look(room)
-            if parcels is not None and len(parcels) == room:
+            activated = await self._look(room)
+            if activated is not None and len(activated) == room:
                 place.pass_on()
-            elif parcels is not None:
+            elif activated is not None:
                 await place.wait(time.monotonic() + _PROBE)
 
     async def _until_room(self) -> None:
@@ -127,25 +127,25 @@ class Feed:
             self._room.clear()
             await self._room.wait()
 
-    async def _look(self, room: int) -> list[Parcel] | None:
+    async def _look(self, room: int) -> list[ActivatedMessage] | None:
         """Fetch jobs and distribute them; None if the fetch failed."""
         try:
-            parcels = await self._call_context.fetch(replace(self._fetch, max_jobs=room), self._client)
+            activated = await self._call_context.fetch(replace(self._fetch, max_jobs=room), self._client)
         except Exception as error:
             logger.warning(
                 "Could not fetch jobs of type %s for streams: %s", one_line(self._fetch.type), one_line(error)
             )
             await asyncio.sleep(_PAUSE)
             return None
-        self._deal(parcels)
-        return parcels
+        self._deal(activated)
+        return activated
 
-    def _deal(self, parcels: list[Parcel]) -> None:
+    def _deal(self, activated: list[ActivatedMessage]) -> None:
         """Distribute jobs evenly, starting with a random stream. Jobs without room are given back."""
-        turns = deque((stream, stream.room, list[Parcel]()) for stream in self.streams if stream.room > 0)
+        turns = deque((stream, stream.room, list[ActivatedMessage]()) for stream in self.streams if stream.room > 0)
         random.shuffle(turns)
         full = []
-        waiting = deque(parcels)
+        waiting = deque(activated)
         while waiting and turns:
             stream, room, hand = turns[0]
             hand.append(waiting.popleft())

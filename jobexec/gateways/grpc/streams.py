@@ -12,7 +12,7 @@ from typing import Any
 from jobexec.gateways import auth, worker_registry
 
 from .call_context import CallContext, write
-from .messages import Parcel
+from .messages import ActivatedMessage
 
 #: The maximum number of jobs that are activated for a stream but not yet written.
 ROOM = 32
@@ -38,7 +38,7 @@ class Stream:
         self.client = client
         self.here = True
         self._call_context, self._context, self._changed = call_context, context, changed
-        self._waiting: deque[Parcel] = deque()
+        self._waiting: deque[ActivatedMessage] = deque()
         self._bell = asyncio.Event()
         self._blocked = False
         self._end = time.monotonic() + _lifetime(context)
@@ -48,9 +48,9 @@ class Stream:
         """The number of jobs that the stream can accept."""
         return 0 if self._blocked or not self.here else ROOM - len(self._waiting)
 
-    def put(self, parcels: Sequence[Parcel]) -> None:
-        """Queue parcels to be written."""
-        self._waiting.extend(parcels)
+    def put(self, activated: Sequence[ActivatedMessage]) -> None:
+        """Queue jobs to be written."""
+        self._waiting.extend(activated)
         self._bell.set()
 
     async def verify(self) -> None:
@@ -89,12 +89,12 @@ class Stream:
         self._bell.clear()
 
     async def _write(self) -> None:
-        parcel = self._waiting.popleft()
+        one = self._waiting.popleft()
         slow = asyncio.get_running_loop().call_later(SLOW, self._block)
         try:
-            await write(self._context, parcel.message)
+            await write(self._context, one.message)
         except BaseException:
-            self._waiting.appendleft(parcel)
+            self._waiting.appendleft(one)
             raise
         finally:
             slow.cancel()

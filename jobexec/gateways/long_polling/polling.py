@@ -27,7 +27,7 @@ Alive = Callable[[], bool]
 Look = Callable[[Alive], list[ActivatedJob]]
 
 
-class _LetInNoMore(Exception):
+class _AccessLost(Exception):
     """The caller lost its access while it waited."""
 
 
@@ -52,7 +52,7 @@ class Search:
     def look_again(self, alive: Alive) -> list[ActivatedJob]:
         """Look after a wait, if the caller still has access."""
         if not self.allowed():
-            raise _LetInNoMore
+            raise _AccessLost
         return self.look(alive)
 
 
@@ -112,7 +112,7 @@ async def search(using: str, search: Search, wait: timedelta, alive: Alive = alw
         while True:
             try:
                 jobs = await _look(hub, search, look, alive)
-            except _LetInNoMore:
+            except _AccessLost:
                 place.pass_on()  # its notification is for others
                 return []
             if jobs:
@@ -194,7 +194,7 @@ def search_in_thread(using: str, search: Search, wait: timedelta, alive: Alive =
         while True:
             try:
                 jobs = look(alive)
-            except _LetInNoMore:
+            except _AccessLost:
                 place.pass_on()
                 return []
             if jobs:

@@ -20,7 +20,7 @@ class _Engine(NamedTuple):
     engine: EngineSettings
 
 
-class Ear:
+class WakeUpSource:
     """A :class:`~jobexec.runtime.wake_up.Source` without notifications (MariaDB, MySQL): the watch has to poll."""
 
     @property
@@ -49,7 +49,7 @@ class Ear:
         """Release the connection."""
 
 
-class NotificationEar(Ear):
+class NotificationSource(WakeUpSource):
     """PostgreSQL: LISTEN on a dedicated connection."""
 
     def __init__(self, using: str, heard: Callable[[str], object]) -> None:
@@ -80,7 +80,7 @@ class _WorkerListener(Listener):
     channel: ClassVar[str] = CHANNEL
 
 
-class CommitEar(Ear):
+class CommitCounterSource(WakeUpSource):
     """SQLite: reads the commit counter, and calls ``changed`` whenever another connection has committed."""
 
     def __init__(self, using: str, changed: Callable[[], object], wanted: Callable[[], bool]) -> None:
@@ -118,9 +118,9 @@ class CommitEar(Ear):
         return self._version != before
 
 
-def ear_of(
+def source_of(
     using: str, heard: Callable[[str], object], changed: Callable[[], object], wanted: Callable[[], bool]
-) -> Ear:
+) -> WakeUpSource:
     """Choose the source of notifications for this database.
 
     ``heard`` is called with a type, or "" for any type. ``changed`` is called without arguments, so the watch has to
@@ -130,7 +130,7 @@ def ear_of(
     if get_settings().engine(using).notify:
         spelled = dialect_of(connection)
         if spelled.notifies:
-            return NotificationEar(using, heard)
+            return NotificationSource(using, heard)
         if spelled.counts_commits(connection):
-            return CommitEar(using, changed, wanted)
-    return Ear()
+            return CommitCounterSource(using, changed, wanted)
+    return WakeUpSource()

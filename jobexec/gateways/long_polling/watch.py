@@ -17,7 +17,7 @@ from jobexec.runtime.threads import Loop
 from jobexec.runtime.wake_up import WakeUpEvent
 
 from .places import Queue
-from .wake_up_source import ear_of
+from .wake_up_source import source_of
 
 #: Seconds between two probes: for lost notifications, and where other processes cannot notify this one.
 PROBE, PROBE_WHEN_DEAF = 10.0, 0.15
@@ -36,8 +36,8 @@ class Watch(Loop):
     def __init__(self, using: str, queue: Queue, retire: Callable[[Watch], bool]) -> None:
         super().__init__(f"jobexec-hub-{using}")
         self._using, self._queue, self._retire = using, queue, retire
-        self._ear = ear_of(using, self._heard, self._changed, lambda: bool(queue.types()))
-        self._woken: WakeUpEvent = WakeUpEvent(self._ear)
+        self._source = source_of(using, self._heard, self._changed, lambda: bool(queue.types()))
+        self._woken: WakeUpEvent = WakeUpEvent(self._source)
         self.keeps_connection = dialect(using).counts_commits(connections[using])  # its counter belongs to a connection
         self._lock = threading.Lock()
         #: The types whose next job has to be looked up, and since when it is unknown.
@@ -50,7 +50,7 @@ class Watch(Loop):
 
     def tell(self, types: Collection[str]) -> None:
         """Announce that this process committed jobs of these types (of any type if ``types`` is empty)."""
-        if not self._ear.hears_this_process:
+        if not self._source.hears_this_process:
             self._notice(types)
 
     def expect(self, type: str, moment: datetime) -> None:
@@ -88,7 +88,7 @@ class Watch(Loop):
         if not types:
             return self._rest(now)
         self._idle_since = None
-        self._ear.attend()
+        self._source.attend()
         if now - self._probed_at >= self._interval:
             self._probe(now)
         self._ask(types, now)
@@ -97,7 +97,7 @@ class Watch(Loop):
 
     @property
     def _interval(self) -> float:
-        return PROBE if self._ear.listening else PROBE_WHEN_DEAF
+        return PROBE if self._source.listening else PROBE_WHEN_DEAF
 
     def _rest(self, now: float) -> float:
         """Handle a round without waiting requests; return the seconds until the thread ends."""
@@ -160,4 +160,4 @@ class Watch(Loop):
         try:
             super()._run(stopping)
         finally:
-            self._ear.close()
+            self._source.close()

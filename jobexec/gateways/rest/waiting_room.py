@@ -32,7 +32,7 @@ async def release_thread() -> None:
         executor.shutdown(wait=False)
 
 
-class Parcel(StreamingHttpResponse):
+class TrackedResponse(StreamingHttpResponse):
     """A response that knows whether it was sent, and otherwise calls ``lost`` once, in any thread.
 
     Only for ASGI. A response that was passed to the server may still not reach the client: a connection that breaks at
@@ -67,15 +67,15 @@ class Parcel(StreamingHttpResponse):
         self._fate.over()
 
 
-def _collect(found: weakref.ref[Parcel], seconds: float) -> None:
+def _collect(found: weakref.ref[TrackedResponse], seconds: float) -> None:
     """Collect garbage if a response has not been sent yet: it is held by slow middleware, or is uncollected garbage.
 
     On an idle server Python might not collect it for hours.
     """
-    parcel = found()
-    if parcel is None or not parcel.waits:
+    answer = found()
+    if answer is None or not answer.waits:
         return
-    del parcel
+    del answer
     gc.collect()
     if found() is not None:
         asyncio.get_running_loop().call_later(2 * seconds, _collect, found, 2 * seconds)

@@ -11,7 +11,7 @@ the worker gives itself, ``type`` the job type that it asks for. Names that are 
 from __future__ import annotations
 
 from .counts import ACTIVATED, CANCELED, COMPLETED, CREATED, ERROR_THROWN, FAILED, TIMED_OUT, Counts
-from .workers import Registry, Sight, Stream, Streaming, Waiting
+from .workers import Registry, Stream, Streaming, Waiting, WorkerRecord
 from .writing import registry, start, stop
 
 __all__ = [
@@ -24,10 +24,10 @@ __all__ = [
     "TIMED_OUT",
     "Counts",
     "Registry",
-    "Sight",
     "Stream",
     "Streaming",
     "Waiting",
+    "WorkerRecord",
     "activated",
     "finished",
     "polled",

@@ -70,7 +70,7 @@ class Stream:
 
 
 @dataclass(slots=True)
-class Sight:
+class WorkerRecord:
     """The record of a worker. ``first_seen`` and ``last_seen`` are readings of the monotonic clock."""
 
     key: Key
@@ -88,9 +88,9 @@ class Sight:
         """Whether the worker waits or streams now; as long as it does, it counts as seen."""
         return bool(self.polls or self.streams)
 
-    def copy(self) -> Sight:
+    def copy(self) -> WorkerRecord:
         """Return a snapshot. Hold the registry's lock to call it."""
-        return Sight(
+        return WorkerRecord(
             self.key,
             self.first_seen,
             self.last_seen,
@@ -112,7 +112,7 @@ class Registry:
     def clear(self) -> None:
         """Forget everything. In a forked process no worker has been seen yet, and the old lock may be held for ever."""
         self._lock = threading.Lock()
-        self._seen: dict[tuple[str, str, str, str], Sight] = {}
+        self._seen: dict[tuple[str, str, str, str], WorkerRecord] = {}
         self._counts = Counts()
         self._versions = count(1)
 
@@ -172,7 +172,7 @@ class Registry:
         with self._lock:
             return self._counts.copy()
 
-    def sights(self, newer_than: int = 0) -> list[Sight]:
+    def sights(self, newer_than: int = 0) -> list[WorkerRecord]:
         """Return a snapshot of the workers that wait or stream now, or have changed since version ``newer_than``."""
         with self._lock:
             return [each.copy() for each in self._seen.values() if each.present or each.version > newer_than]
@@ -182,7 +182,7 @@ class Registry:
         with self._lock:
             self._seen = {key: each for key, each in self._seen.items() if each.present or each.last_seen >= before}
 
-    def _enter(self, names: tuple[str, str, str, str], tenants: Iterable[str], stream: Stream | None) -> Sight:
+    def _enter(self, names: tuple[str, str, str, str], tenants: Iterable[str], stream: Stream | None) -> WorkerRecord:
         with self._lock:
             sight = self._touch(*names, tenants)
             if stream is None:
@@ -192,7 +192,7 @@ class Registry:
         self._on_use()
         return sight
 
-    def _leave(self, sight: Sight, stream: Stream | None) -> None:
+    def _leave(self, sight: WorkerRecord, stream: Stream | None) -> None:
         with self._lock:
             if stream is None:
                 sight.polls -= 1
@@ -200,7 +200,7 @@ class Registry:
                 sight.streams.pop(stream.id, None)
             sight.last_seen, sight.version = clock.monotonic(), next(self._versions)
 
-    def _touch(self, protocol: str, client: str, worker: str, type: str, tenants: Iterable[str] | None) -> Sight:
+    def _touch(self, protocol: str, client: str, worker: str, type: str, tenants: Iterable[str] | None) -> WorkerRecord:
         """Mark a worker as seen now and return its record. The caller holds the lock."""
         now, names = clock.monotonic(), (protocol, client, worker, type)
         sight = self._seen.get(names)
@@ -211,7 +211,7 @@ class Registry:
             sight.tenants = _storable_names(tenants)
         return sight
 
-    def _add(self, names: tuple[str, str, str, str], now: float) -> Sight:
+    def _add(self, names: tuple[str, str, str, str], now: float) -> WorkerRecord:
         key = Key.of(*names)
         # Look up by the cut names, so that two long names share a row. Names that fit need no second look-up.
         sight = self._seen.get(key)
@@ -221,27 +221,27 @@ class Registry:
             idle = sorted((each.last_seen, key) for key, each in self._seen.items() if not each.present)
             for _, old in idle[: max(1, MOST_WORKERS // 10)]:
                 del self._seen[old]
-        sight = self._seen[key] = Sight(key, now, now)
+        sight = self._seen[key] = WorkerRecord(key, now, now)
         return sight
 
 
 class Waiting:
     """Context manager for a poll that waits for a job."""
 
-    __slots__ = ("_names", "_registry", "_sight", "_tenants")
+    __slots__ = ("_names", "_record", "_registry", "_tenants")
 
     def __init__(self, registry: Registry, names: tuple[str, str, str, str], tenants: Iterable[str]) -> None:
         self._registry, self._names, self._tenants = registry, names, tenants
-        self._sight: Sight | None = None
+        self._record: WorkerRecord | None = None
 
     def __enter__(self) -> Self:
-        self._sight = self._registry._enter(self._names, self._tenants, None)
+        self._record = self._registry._enter(self._names, self._tenants, None)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        sight, self._sight = self._sight, None
+        sight, self._record = self._record, None
         if sight is not None:
             self._registry._leave(sight, None)
 
@@ -249,19 +249,19 @@ class Waiting:
 class Streaming:
     """Context manager for a stream that is open for the duration of the block."""
 
-    __slots__ = ("_registry", "_sight", "stream")
+    __slots__ = ("_record", "_registry", "stream")
 
     def __init__(self, registry: Registry, stream: Stream) -> None:
         self._registry, self.stream = registry, stream
-        self._sight: Sight | None = None
+        self._record: WorkerRecord | None = None
 
     def __enter__(self) -> Stream:
-        self._sight = self._registry._enter(self.stream.key, self.stream.tenants, self.stream)
+        self._record = self._registry._enter(self.stream.key, self.stream.tenants, self.stream)
         return self.stream
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        sight, self._sight = self._sight, None
+        sight, self._record = self._record, None
         if sight is not None:
             self._registry._leave(sight, self.stream)

@@ -16,7 +16,7 @@ from jobexec.operations.sql.server_time import time_of
 from jobexec.runtime.threads import Loop, call_in_thread
 
 from .events import Events
-from .workers import Registry, Sight
+from .workers import Registry, WorkerRecord
 
 logger = logging.getLogger("jobexec.gateway")
 
@@ -72,7 +72,7 @@ class Writing(Loop):
             self.write(leaving=True)
 
 
-def _row(sight: Sight, zero: datetime, monotonic: float, leaving: bool) -> WorkerRow:
+def _row(sight: WorkerRecord, zero: datetime, monotonic: float, leaving: bool) -> WorkerRow:
     streams = [] if leaving else list(sight.streams.values())
     last_seen = monotonic if sight.present else sight.last_seen
     return WorkerRow(

@@ -7,7 +7,7 @@ from django.test import RequestFactory
 
 from jobexec.gateways import auth
 from jobexec.gateways.auth import rejected_log
-from jobexec.gateways.auth.rejected_log import TurnedAway
+from jobexec.gateways.auth.rejected_log import RejectionSummary
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def time(monkeypatch):
 
 def test_the_first_at_once_and_the_others_together(time, caplog):
     caplog.set_level(logging.WARNING, "jobexec.gateway")
-    teller = TurnedAway()
+    teller = RejectionSummary()
     for _ in range(5):
         teller.tell("10.0.0.7", "no good")
     assert [record.getMessage() for record in caplog.records] == ["Refused a caller at '10.0.0.7': no good"]
@@ -32,7 +32,7 @@ def test_the_first_at_once_and_the_others_together(time, caplog):
 @pytest.mark.databases("sqlite")
 def test_a_view_tells_of_them(alias, monkeypatch, caplog, settings):
     caplog.set_level(logging.WARNING, "jobexec.gateway")
-    monkeypatch.setattr(auth.views, "turned_away", TurnedAway())
+    monkeypatch.setattr(auth.views, "rejections", RejectionSummary())
     request = RequestFactory().get("/v2/topology", headers={"authorization": "Bearer wrong"}, REMOTE_ADDR="10.0.0.7")
     assert auth.protected()(lambda request: None)(request).status_code == 401
     assert "10.0.0.7" in caplog.text and "wrong" not in caplog.text

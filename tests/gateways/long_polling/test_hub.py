@@ -150,8 +150,8 @@ def test_siblings_that_fill_a_page_keep_nobody_from_what_is_behind_them(alias, m
 
 def test_a_lost_notice_is_repaired_by_a_probe(alias, monkeypatch):
     monkeypatch.setattr(watch, "PROBE", 0.2)
-    monkeypatch.setattr(wake_up_source.NotificationEar, "ask", lambda self: self._listener._read())
-    monkeypatch.setattr(wake_up_source.CommitEar, "ask", lambda self: None)
+    monkeypatch.setattr(wake_up_source.NotificationSource, "ask", lambda self: self._listener._read())
+    monkeypatch.setattr(wake_up_source.CommitCounterSource, "ask", lambda self: None)
     poll = Polling(alias)
     waiting(alias)
     jobs = []
@@ -353,11 +353,11 @@ def test_a_listener_that_is_cut_off_connects_again(alias):
     poll = Polling(alias)
     waiting(alias)
     thread_of = long_polling.of(alias)._watch
-    until(lambda: thread_of._ear.listening)
-    pid = thread_of._ear._listener._connection.info.backend_pid
+    until(lambda: thread_of._source.listening)
+    pid = thread_of._source._listener._connection.info.backend_pid
     with connections[alias].cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
-    until(lambda: thread_of._ear.listening and thread_of._ear._listener._connection.info.backend_pid != pid)
+    until(lambda: thread_of._source.listening and thread_of._source._listener._connection.info.backend_pid != pid)
     waiting(alias)
     jobs = []
     elsewhere(alias, lambda: jobs.append(create(alias)))
@@ -375,7 +375,7 @@ def test_who_waits_is_not_woken_twice_for_one_job(alias, monkeypatch):
     monkeypatch.setattr(ours._watch, "_notice", told.append)
     ours.notify(alias, ["pay"])
     assert ["pay"] not in told
-    monkeypatch.setattr(wake_up_source.NotificationEar, "hears_this_process", False)
+    monkeypatch.setattr(wake_up_source.NotificationSource, "hears_this_process", False)
     ours.notify(alias, ["pay"])
     ours.notify("another", ["pay"])
     assert [types for types in told if types] == [["pay"]]

@@ -6,7 +6,7 @@ import gc
 import pytest
 
 from jobexec.gateways.rest import waiting_room
-from jobexec.gateways.rest.waiting_room import Parcel
+from jobexec.gateways.rest.waiting_room import TrackedResponse
 from tests.support.waiting import TIMEOUT
 
 #: Django looks after its connections, whichever tests have opened them, when an answer is closed.
@@ -17,7 +17,7 @@ def test_what_was_sent_is_not_given_back():
     lost = []
 
     async def story():
-        parcel = Parcel(b"{}", lambda: lost.append(1))
+        parcel = TrackedResponse(b"{}", lambda: lost.append(1))
         assert b"".join([part async for part in parcel]) == b"{}"
         parcel.close()
         return parcel["Content-Length"]
@@ -29,11 +29,11 @@ def test_what_was_not_sent_is_given_back_once():
     lost = []
 
     async def story():
-        parcel = Parcel(b"{}", lambda: lost.append(1))
+        parcel = TrackedResponse(b"{}", lambda: lost.append(1))
         parcel.close()
         parcel.close()
         assert lost == [1]
-        forgotten = Parcel(b"{}", lambda: lost.append(2))
+        forgotten = TrackedResponse(b"{}", lambda: lost.append(2))
         del forgotten
         assert lost == [1, 2]
 
@@ -45,9 +45,10 @@ def test_what_is_garbage_in_a_cycle_is_given_back(monkeypatch):
     lost = []
 
     async def story():
-        held, parcel = Parcel(b"{}", lambda: lost.append("held")), Parcel(b"{}", lambda: lost.append("garbage"))
-        parcel.itself = parcel
-        del parcel
+        held = TrackedResponse(b"{}", lambda: lost.append("held"))
+        garbage = TrackedResponse(b"{}", lambda: lost.append("garbage"))
+        garbage.itself = garbage
+        del garbage
         while not lost:
             await asyncio.sleep(0.001)
         held.close()

@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from jobexec.gateways import asks, auth, long_polling, worker_registry
 from jobexec.gateways.rest.common import caller_of, database
-from jobexec.gateways.rest.waiting_room import Parcel, release_thread
+from jobexec.gateways.rest.waiting_room import TrackedResponse, release_thread
 from jobexec.operations.external import activate_jobs, yield_jobs
 from jobexec.operations.external.availability import first_ranks
 from jobexec.operations.external.fetch import MAX_JOBS
@@ -24,7 +24,7 @@ from jobexec.operations.external.types import ActivatedJob
 from .bodies import body_of
 from .endpoint import guarded, json_answer
 from .shown import locked_task
-from .topics import Asked, Topic, asked
+from .topics import FetchRequest, Topic, fetch_request
 
 PROTOCOL = "camunda7"
 
@@ -33,7 +33,7 @@ PROTOCOL = "camunda7"
 async def fetch_and_lock(request: HttpRequest) -> HttpResponseBase:
     """Return the locked tasks; an empty list if there are none within the time that the request may wait."""
     caller = caller_of(request)
-    what = asked(body_of(request), caller)
+    what = fetch_request(body_of(request), caller)
     if not what.topics:
         return json_answer([])
     for topic in what.topics:
@@ -48,7 +48,7 @@ async def fetch_and_lock(request: HttpRequest) -> HttpResponseBase:
         return await _answer(request, what)
 
 
-async def _answer(request: HttpRequest, what: Asked) -> HttpResponseBase:
+async def _answer(request: HttpRequest, what: FetchRequest) -> HttpResponseBase:
     using = database()
     allowed, client = partial(auth.is_still_let_in, request), auth.client_of(request).key
     search = replace(search_of(using, what), allowed=allowed, client=client)
@@ -60,10 +60,10 @@ async def _answer(request: HttpRequest, what: Asked) -> HttpResponseBase:
     if not jobs:
         return json_answer([])
     content = json_answer(_shown(what, jobs)).content
-    return Parcel(content, partial(long_polling.give_back, using, jobs), content_type="application/json")
+    return TrackedResponse(content, partial(long_polling.give_back, using, jobs), content_type="application/json")
 
 
-def search_of(using: str, what: Asked) -> long_polling.Search:
+def search_of(using: str, what: FetchRequest) -> long_polling.Search:
     """The search for the tasks. Its kind decides which waiting requests share a queue."""
     kinds = {long_polling.kind_of(topic.fetch) for topic in what.topics if topic.fetch is not None}
     # A request with the same conditions for all its topics shares a queue with requests for one of these topics.
@@ -76,7 +76,7 @@ def _kind(topic: Topic) -> Any:
     return None if topic.fetch is None else long_polling.kind_of(topic.fetch)
 
 
-def look(using: str, what: Asked, alive: Callable[[], bool]) -> list[ActivatedJob]:
+def look(using: str, what: FetchRequest, alive: Callable[[], bool]) -> list[ActivatedJob]:
     """Lock tasks, topic by topic, until there are enough; if a topic fails, tasks locked before are given back."""
     found: list[ActivatedJob] = []
     try:
@@ -100,7 +100,7 @@ def _in_order(using: str, topics: tuple[Topic, ...]) -> list[Topic]:
     return [topics[number] for number in dict.fromkeys(number for _, number in heads)]
 
 
-def _shown(what: Asked, jobs: list[ActivatedJob]) -> list[dict[str, Any]]:
+def _shown(what: FetchRequest, jobs: list[ActivatedJob]) -> list[dict[str, Any]]:
     topics = {topic.name: topic for topic in reversed(what.topics)}
     if what.newest_first is not None:
         jobs = sorted(jobs, key=lambda job: job.create_time, reverse=what.newest_first)

@@ -36,7 +36,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FetchRequest:
     """A fetchAndLock request, which may wait for ``wait``.
 
     The result is ordered by creation time, newest or oldest first, or unsorted if ``newest_first`` is None.
@@ -55,7 +55,7 @@ class Asked:
         return frozenset(topic.name for topic in self.topics if topic.fetch is not None)
 
 
-def asked(body: Body, caller: Caller) -> Asked:
+def fetch_request(body: Body, caller: Caller) -> FetchRequest:
     """Parse the body. Raises EngineError, which names the missing or invalid member."""
     worker = body.needed_text("workerId")
     max_tasks = body.integer("maxTasks", least=1)
@@ -73,7 +73,7 @@ def asked(body: Body, caller: Caller) -> Asked:
         caller=caller,
     )
     topics = tuple(_topic(each, base) for each in body.objects("topics", most=MOST_TOPICS))
-    return Asked(caller.name, worker, max_tasks, topics, timedelta(milliseconds=wait), _newest_first(body))
+    return FetchRequest(caller.name, worker, max_tasks, topics, timedelta(milliseconds=wait), _newest_first(body))
 
 
 def _topic(body: Body, base: Fetch) -> Topic:

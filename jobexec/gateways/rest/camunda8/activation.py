@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from jobexec.conf import get_settings
 from jobexec.gateways import asks, auth, long_polling, worker_registry, zeebe_format
 from jobexec.gateways.rest.common import caller_of, database
-from jobexec.gateways.rest.waiting_room import Parcel, release_thread
+from jobexec.gateways.rest.waiting_room import TrackedResponse, release_thread
 from jobexec.operations.external.types import ActivatedJob, Caller, Fetch
 
 from .body import Body, read
@@ -57,7 +57,7 @@ async def _answer(request: HttpRequest, fetch: Fetch, wait: timedelta) -> HttpRe
         return JsonResponse(_body(jobs))
     _activated(fetch, jobs)
     content = json.dumps(_body(jobs), cls=DjangoJSONEncoder, ensure_ascii=False).encode()
-    return Parcel(content, partial(long_polling.give_back, database(), jobs), content_type="application/json")
+    return TrackedResponse(content, partial(long_polling.give_back, database(), jobs), content_type="application/json")
 
 
 def _body(jobs: Sequence[ActivatedJob]) -> dict[str, object]:
