@@ -20,7 +20,7 @@ from jobexec.operations import (
     trigger_due_timers,
 )
 from jobexec.operations.nodes.leases import Renewal, declare_dead, renew_lease
-from jobexec.operations.rows.move import move, move_to_dead_letter, move_to_timer
+from jobexec.operations.rows.move import move
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_node, make_row, tables_of, work
 from tests.support.threads import finish, held, start, together, undo, wait_until_waiting
 
@@ -102,8 +102,8 @@ def test_of_a_heartbeat_and_a_declaration_of_death_one_wins(alias, first):
 def test_the_second_mover_passes_over_the_row(alias, end):
     row = make_job(alias)
     with held(alias) as inside:
-        inside(lambda: move_to_timer(row, due_date=clock.now(alias)))
-        assert finish(start(alias, lambda: move_to_dead_letter(row))) is None
+        inside(lambda: move(row, TimerJob, due_date=clock.now(alias)))
+        assert finish(start(alias, lambda: move(row, DeadLetterJob))) is None
         if end == "rollback":
             inside(undo)
     assert tables_of(alias) == {row.pk: [TimerJob if end == "commit" else Job]}

@@ -62,20 +62,6 @@ class Hub:
         with self._threads.place(client), ThreadPlace(self.queue, types, kind, alive) as place:
             yield place
 
-    async def wait(self, types: Collection[str], until: float, alive: Callable[[], bool] = always) -> bool:
-        """Wait for a notification about one of these types until ``until`` (``time.monotonic()``).
-
-        Return whether one arrived. If you looked for jobs before the call, you may miss jobs that arrived in between;
-        :func:`~jobexec.gateways.long_polling.poll` does not.
-        """
-        with self.waiting(types, alive=alive) as place:
-            return await place.wait(until)
-
-    def wait_in_thread(self, types: Collection[str], until: float, alive: Callable[[], bool] = always) -> bool:
-        """The same for a thread. Raises TooManyWaiters."""
-        with self.waiting_in_thread(types, alive=alive) as place:
-            return place.wait(until)
-
     # Database work.
 
     async def run(self, work: Callable[..., T], *arguments: Any, **named: Any) -> T:

@@ -1,14 +1,63 @@
-"""Helpers shared by the views of both REST gateways."""
+"""What the views of both REST gateways have in common."""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
+import logging
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, TypeAlias, TypeVar
 
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.core.signals import got_request_exception
+from django.db import connections, transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+
+from jobexec.gateways import long_polling
 from jobexec.gateways.auth import client_of
-from jobexec.gateways.auth.client import database
+from jobexec.gateways.auth.client import database as database
+from jobexec.operations.audit import carried
 from jobexec.operations.external.types import Caller
+from jobexec.operations.sql.errors import one_line
 
-__all__ = ["caller_of", "database", "nothing"]
+logger = logging.getLogger("jobexec.gateway")
+
+AsyncView: TypeAlias = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
+_View = TypeVar("_View", bound=Callable[..., Any])
+
+
+def in_database(function: Callable[..., HttpResponseBase]) -> AsyncView:
+    """Turn a function that uses the database into a coroutine.
+
+    Under ASGI it runs in one of the hub's few threads, which keep their connections; under WSGI in the thread of the
+    request. Raises Overloaded.
+    """
+
+    @wraps(function)
+    async def view(request: HttpRequest, **parts: Any) -> HttpResponseBase:
+        if isinstance(request, ASGIRequest):
+            return await long_polling.of(database()).run(carried(function), request, **parts)
+        return await sync_to_async(function)(request, **parts)
+
+    return view
+
+
+def own_transactions(view: _View) -> _View:
+    """Exempt a view from ATOMIC_REQUESTS, which Django refuses for coroutines; the verbs open transactions."""
+    for alias in connections:
+        view = transaction.non_atomic_requests(using=alias)(view)
+    return view
+
+
+def log_error(request: HttpRequest) -> None:
+    """Report an unexpected error, in an ``except`` block, as Django does for its own views."""
+    got_request_exception.send(sender=None, request=request)
+    logger.exception("%s %s failed", request.method, one_line(request.path))
+
+
+def json_answer(value: Any) -> HttpResponse:
+    """A JSON response with exactly ``application/json``: a client treats a type with a charset as binary data."""
+    return JsonResponse(value, safe=False, json_dumps_params={"ensure_ascii": False})
 
 
 def caller_of(request: HttpRequest) -> Caller:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from jobexec import clock
-from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
+from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, ExternalWorkerJob, Job
 
 from ..history.incidents import FAILED_JOB, open_incidents, resolve_incidents
 from ..history.task_attempts import is_task, mark_ready
@@ -85,23 +85,3 @@ def _copy(row: AbstractJob, to: type[J], using: str, changes: dict[str, Any]) ->
     if to is ExternalWorkerJob:
         values["available_at"] = available_at(using, values["due_date"])
     return to(**values)
-
-
-def move_to_executable(row: AbstractJob, **changes: Any) -> Job | None:
-    """Make a job acquirable."""
-    return move(row, Job, **changes)
-
-
-def move_to_timer(row: AbstractJob, **changes: Any) -> TimerJob | None:
-    """Let a job wait for its ``due_date``."""
-    return move(row, TimerJob, **changes)
-
-
-def move_to_suspended(row: AbstractJob, **changes: Any) -> SuspendedJob | None:
-    """Keep a job from running; its due date is kept."""
-    return move(row, SuspendedJob, **changes)
-
-
-def move_to_dead_letter(row: AbstractJob, **changes: Any) -> DeadLetterJob | None:
-    """Leave a job for a person."""
-    return move(row, DeadLetterJob, **changes)

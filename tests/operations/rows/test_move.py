@@ -5,14 +5,7 @@ from datetime import timedelta
 import pytest
 
 from jobexec.models import JOB_TABLES, SHARED_COLUMNS, DeadLetterJob, Job, SuspendedJob, TimerJob
-from jobexec.operations.rows.move import (
-    move,
-    move_all,
-    move_to_dead_letter,
-    move_to_executable,
-    move_to_suspended,
-    move_to_timer,
-)
+from jobexec.operations.rows.move import move, move_all
 from jobexec.operations.values.ranking import rank
 from tests.support.columns import CHANGED_BY_MOVES, LATER, NOW, VALUES
 from tests.support.factories import make_row, tables_of
@@ -47,17 +40,12 @@ def test_without_a_due_date_the_rank_is_that_of_now(alias):
 
 
 @pytest.mark.parametrize(
-    ("verb", "to"),
-    [
-        (move_to_executable, Job),
-        (move_to_timer, TimerJob),
-        (move_to_suspended, SuspendedJob),
-        (move_to_dead_letter, DeadLetterJob),
-    ],
+    "to",
+    [Job, TimerJob, SuspendedJob, DeadLetterJob],
 )
-def test_the_named_moves_take_changes(alias, verb, to):
+def test_a_move_takes_changes(alias, to):
     row = make_row(TimerJob if to is Job else Job, alias)
-    moved = verb(row, retries=9, due_date=LATER)
+    moved = move(row, to, retries=9, due_date=LATER)
     stored = to._base_manager.using(alias).get()
     assert (stored.pk, stored.retries, stored.due_date, moved.retries) == (row.pk, 9, LATER, 9)
 

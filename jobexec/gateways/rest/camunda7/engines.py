@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 
-from .endpoint import endpoint, json_answer
+from jobexec.gateways.rest.common import json_answer
+
+from .endpoint import endpoint
 
 #: The last minor version of Camunda 7, whose calls these are.
 VERSION = "7.24.0"

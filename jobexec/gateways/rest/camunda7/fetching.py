@@ -14,7 +14,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponseBase
 
 from jobexec.gateways import asks, auth, long_polling, worker_registry
-from jobexec.gateways.rest.common import caller_of, database
+from jobexec.gateways.rest.common import caller_of, database, json_answer
 from jobexec.gateways.rest.waiting_room import TrackedResponse, release_thread
 from jobexec.operations.external import activate_jobs, yield_jobs
 from jobexec.operations.external.availability import first_ranks
@@ -22,7 +22,7 @@ from jobexec.operations.external.fetch import MAX_JOBS
 from jobexec.operations.external.types import ActivatedJob
 
 from .bodies import body_of
-from .endpoint import guarded, json_answer
+from .endpoint import guarded
 from .shown import locked_task
 from .topics import FetchRequest, Topic, fetch_request
 

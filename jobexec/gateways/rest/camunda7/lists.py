@@ -6,11 +6,11 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 
 from jobexec import clock
-from jobexec.gateways.rest.common import caller_of, database
+from jobexec.gateways.rest.common import caller_of, database, json_answer
 from jobexec.operations.external.search import external_rows
 
 from .bodies import Body, body_of
-from .endpoint import endpoint, json_answer
+from .endpoint import endpoint
 from .queries import TABLES, TaskQuery, of_address, page_of
 from .shown import task
 

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from jobexec.conf import get_settings
 from jobexec.gateways.asks import MOST_VALUES
 from jobexec.gateways.auth import client_of
-from jobexec.gateways.rest.common import caller_of, database, nothing
+from jobexec.gateways.rest.common import caller_of, database, json_answer, nothing
 from jobexec.models import Batch
 from jobexec.operations import external
 from jobexec.operations.batches.control import start_batch
@@ -23,7 +23,7 @@ from jobexec.operations.targets.for_each import OperationResult
 
 from .bodies import Body, body_of
 from .conditions import key_of
-from .endpoint import endpoint, json_answer, said
+from .endpoint import endpoint, said
 from .errors import EngineError, invalid, no_such_task, refused
 from .queries import MOST, TaskQuery, one
 from .times import shown

@@ -11,13 +11,13 @@ from django.http import HttpRequest, HttpResponse
 
 from jobexec.exceptions import WrongWorker
 from jobexec.gateways.auth import REPORTS, RESULTS
-from jobexec.gateways.rest.common import caller_of, database, nothing
+from jobexec.gateways.rest.common import caller_of, database, json_answer, nothing
 from jobexec.operations import external
 from jobexec.operations.external.types import Caller
 
 from .bodies import Body, body_of
 from .conditions import key_of
-from .endpoint import endpoint, json_answer, said
+from .endpoint import endpoint, said
 from .errors import no_such_task, refused
 from .queries import one
 from .shown import task

@@ -6,13 +6,13 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 
 from jobexec.exceptions import IncidentNotFound
-from jobexec.gateways.rest.common import caller_of, database, nothing
+from jobexec.gateways.rest.common import caller_of, database, json_answer, nothing
 from jobexec.operations.external import resolve_external_incident
 from jobexec.operations.external.search import keys_of_jobs, search_incidents
 
 from . import shown
 from .body import read
-from .endpoint import endpoint, json_answer, key_in
+from .endpoint import endpoint, key_in
 
 
 @endpoint("search")

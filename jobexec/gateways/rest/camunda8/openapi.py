@@ -8,9 +8,10 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 
 from jobexec.gateways.auth import REPORTS
+from jobexec.gateways.rest.common import json_answer
 from jobexec.gateways.zeebe_format import CONTRACT
 
-from .endpoint import endpoint, json_answer
+from .endpoint import endpoint
 from .schemas import KEY, SCHEMAS, TEXT, TIME, ref
 
 _PROBLEMS = {

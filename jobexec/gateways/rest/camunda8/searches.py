@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 
-from jobexec.gateways.rest.common import caller_of, database
+from jobexec.gateways.rest.common import caller_of, database, json_answer
 from jobexec.models import Incident
 from jobexec.operations.external.search import (
     MOST,
@@ -20,7 +20,7 @@ from jobexec.operations.external.search import (
 
 from . import shown
 from .body import read
-from .endpoint import endpoint, json_answer
+from .endpoint import endpoint
 from .filters import FLAG, KEY, NUMBER, TEXT, TIME, Member, columns_of, filter_of, order_of, page_of
 
 Row: TypeAlias = dict[str, Any]

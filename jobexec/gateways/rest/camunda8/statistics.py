@@ -11,11 +11,11 @@ from django.http import HttpRequest, HttpResponse
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.gateways import zeebe_format
-from jobexec.gateways.rest.common import caller_of, database
+from jobexec.gateways.rest.common import caller_of, database, json_answer
 from jobexec.operations.external.search import Figures, external_statistics, external_types, no_figures, workers_of
 
 from .body import Body, read
-from .endpoint import endpoint, json_answer
+from .endpoint import endpoint
 from .filters import TEXT, Member, filter_of, moment_of, page_of
 from .problems import INVALID_ARGUMENT, Refused, invalid
 

@@ -8,10 +8,10 @@ from importlib.metadata import PackageNotFoundError, version
 from django.http import HttpRequest, HttpResponse
 
 from jobexec.gateways.auth import REPORTS
-from jobexec.gateways.rest.common import nothing
+from jobexec.gateways.rest.common import json_answer, nothing
 from jobexec.gateways.zeebe_format import CONTRACT
 
-from .endpoint import endpoint, json_answer
+from .endpoint import endpoint
 
 
 @endpoint("work", counts=REPORTS)
