@@ -10,7 +10,7 @@
     def test_skips_locked_rows(alias): ...
 
 The ids are sqlite, postgresql and mariadb, so that `pytest -k postgresql` selects.
-Fixtures may use `alias`, too. The tiers are in `tests/support/tiers.py`.
+Fixtures may use `alias`, too. The tiers are in `tests/support/suite/tiers.py`.
 """
 
 import signal
@@ -23,9 +23,9 @@ from hypothesis.internal.conjecture import engine
 
 from jobexec import job
 from jobexec.handlers import registry
-from tests.support import budget, databases, order, run, templates, tiers
+from tests.support.suite import budget, databases, order, run, templates, tiers
 
-pytest_plugins = ["tests.support.leaks"]
+pytest_plugins = ["tests.support.suite.leaks"]
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 ASKED = pytest.StashKey[Iterable[str]]()

@@ -1,7 +1,7 @@
 """Settings for the tests: every installed entrance of jobexec, an alias per database that can be reached."""
 
 from demo_project.settings import FLIGHT_SERVICE, FLIGHT_SERVICE_TIMEOUT, PAYMENT_REMINDER_DELAY  # noqa: F401
-from tests.support import databases
+from tests.support.suite import databases
 
 SECRET_KEY = "only for tests"
 DEBUG = False

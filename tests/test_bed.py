@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import Group, Permission
 from django.db import connections, transaction
 
-from tests.support import databases
+from tests.support.suite import databases
 
 
 def test_answers(alias):

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from jobexec import models
-from tests.support.browser import chromium, open_page, page, policy  # noqa: F401 (fixtures)
+from tests.support.web.browser import chromium, open_page, page, policy  # noqa: F401 (fixtures)
 
 TABLES = (
     models.AuditLog,

@@ -9,7 +9,7 @@ from jobexec.admin.common import batching
 from jobexec.executor.execute_now import execute_now
 from jobexec.handlers import registry
 from jobexec.models import JOB_TABLES, Batch, DeadLetterJob, Job, JobLog, LogState, Suspension
-from tests.support import browser
+from tests.support.web import browser
 
 from . import data
 from .conftest import list_url, page_url

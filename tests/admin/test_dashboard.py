@@ -25,7 +25,7 @@ from jobexec.models import (
 )
 from jobexec.operations import suspend
 from jobexec.operations.reports import counts, meters
-from tests.support import databases
+from tests.support.suite import databases
 
 from . import data
 from .conftest import Staff

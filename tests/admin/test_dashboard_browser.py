@@ -6,7 +6,7 @@ import pytest
 
 from jobexec import clock
 from jobexec.models import DeadLetterJob, Job, TimerJob
-from tests.support import browser
+from tests.support.web import browser
 
 from . import data
 from .test_dashboard import FRAGMENT, PAGE, group, incident, traffic

@@ -5,8 +5,8 @@ from django.contrib.auth import get_user_model
 from django.db import connections
 
 from jobexec.models import DeadLetterJob, Job
-from tests.support import databases
 from tests.support.audit import audit_log
+from tests.support.suite import databases
 
 from . import data
 from .conftest import TABLES, Staff, list_url, page_url

@@ -12,8 +12,8 @@ import pytest
 from django.contrib.auth.admin import UserAdmin
 
 from jobexec.models import BatchFailure, DeadLetterJob, Job, TimerJob
-from tests.support import browser
-from tests.support.accessibility import grave_findings, poor_contrasts
+from tests.support.web import browser
+from tests.support.web.accessibility import grave_findings, poor_contrasts
 
 from . import data
 from .conftest import list_url, page_url

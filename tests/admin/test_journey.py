@@ -13,10 +13,10 @@ from jobexec.admin.jobs.dead_letter_job import DeadLetterJobAdmin
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.handlers import registry
 from jobexec.models import Batch, DeadLetterJob, Incident, Job, JobLog, LogState, SuspendedJob, Suspension
-from tests.support import browser
 from tests.support.audit import audit_log
 from tests.support.factories import make_job
 from tests.support.waiting import threads, until
+from tests.support.web import browser
 
 from . import data
 from .conftest import TABLES, list_url, page_url

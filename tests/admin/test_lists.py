@@ -23,7 +23,7 @@ from jobexec.models import (
     TimerJob,
 )
 from jobexec.operations.reports import counts
-from tests.support.tiers import some
+from tests.support.suite.tiers import some
 
 from . import data
 from .conftest import TABLES, list_url

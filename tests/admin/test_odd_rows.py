@@ -10,7 +10,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from jobexec.models import DeadLetterJob, Job, TimerJob
-from tests.support.tiers import some
+from tests.support.suite.tiers import some
 
 from . import data
 from .conftest import TABLES, list_url, page_url

@@ -29,7 +29,7 @@ from jobexec.models import (
     TaskResult,
     TimerJob,
 )
-from tests.support.tiers import some
+from tests.support.suite.tiers import some
 
 from . import data
 from .conftest import TABLES, list_url, page_url

@@ -36,7 +36,7 @@ from jobexec.models import (
     TimerJob,
 )
 from jobexec.operations.query.stored_filter import resolve
-from tests.support.tiers import some
+from tests.support.suite.tiers import some
 
 from . import data, tenants
 from .conftest import TABLES, Staff, list_url, page_url

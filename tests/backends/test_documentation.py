@@ -14,8 +14,8 @@ from jobexec.backends.options import OF_HANDLER, task_options
 from jobexec.executor.execute_now import execute_now
 from jobexec.handlers import registry
 from jobexec.models import TimerJob
-from tests.support.databases import ROOT
 from tests.support.executor import run_one
+from tests.support.suite.databases import ROOT
 
 REFERENCE = (ROOT / "docs" / "reference" / "tasks-backend.md").read_text()
 pytestmark = [pytest.mark.transactional, pytest.mark.databases("sqlite")]

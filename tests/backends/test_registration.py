@@ -16,7 +16,7 @@ from jobexec.backends.lookup import our_backends
 from jobexec.exceptions import DuplicateHandler, HandlerNotFound
 from jobexec.handlers import registry
 from jobexec.handlers.base import AsyncJobHandler, NamesArguments, ResultHandler
-from tests.support.databases import ROOT, environment
+from tests.support.suite.databases import ROOT, environment
 from tests.support.waiting import TIMEOUT
 
 IMMEDIATE = task.__module__.rpartition(".")[0] + ".backends.immediate.ImmediateBackend"

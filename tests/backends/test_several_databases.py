@@ -5,8 +5,8 @@ from django.db import transaction
 
 from jobexec.backends.compat import TaskResultDoesNotExist, task_backends, task_finished
 from jobexec.models import Job
-from tests.support import databases
 from tests.support.executor import run_one
+from tests.support.suite import databases
 
 BACKEND = "jobexec.backends.JobExecutorBackend"
 OTHER = databases.covered["postgresql"].alias if "postgresql" in databases.covered else "default"

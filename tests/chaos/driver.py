@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.support import servers
+from tests.support.machines import servers
 
 from . import nodes as node_processes
 from .journal import Journal, now

@@ -5,7 +5,7 @@ import itertools
 import random
 from collections.abc import Callable
 
-from tests.support.servers import Server
+from tests.support.machines.servers import Server
 
 from . import state
 from .journal import Journal, now

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.servers import end_with_parent
+from tests.support.machines.servers import end_with_parent
 
 from .journal import Journal, now
 

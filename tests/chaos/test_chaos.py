@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.support import databases
+from tests.support.suite import databases
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

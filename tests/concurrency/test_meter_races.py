@@ -9,7 +9,7 @@ from jobexec.models import FailureGroup, MeterLog
 from jobexec.operations.reports import meter_roll_up, meters
 from jobexec.operations.reports.failure_groups import FailureCount, flush_failures
 from jobexec.operations.sql.locks import atomic
-from tests.support.killed import Killed, killed_at
+from tests.support.machines.killed import Killed, killed_at
 from tests.support.threads import finish, held, start, together, wait_until_waiting
 
 pytestmark = pytest.mark.transactional

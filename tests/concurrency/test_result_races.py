@@ -10,7 +10,7 @@ from jobexec.operations.settle.complete import complete_with_results
 from jobexec.operations.tasks.results import find_task_result
 from tests.concurrency.test_settle_races import servers
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, tables_of, work
-from tests.support.killed import Killed, killed_at
+from tests.support.machines.killed import Killed, killed_at
 from tests.support.threads import finish, held, start, wait_until_waiting
 
 pytestmark = pytest.mark.transactional

@@ -13,7 +13,7 @@ from jobexec.operations import activate, fail_job, release_jobs, suspend, sweep_
 from jobexec.operations.manage import suspension_sweep
 from jobexec.operations.sql.errors import is_conflict
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, table_of, tables_of
-from tests.support.killed import Killed, killed_at
+from tests.support.machines.killed import Killed, killed_at
 from tests.support.threads import finish, held, start, together, wait_until_waiting
 
 pytestmark = pytest.mark.transactional

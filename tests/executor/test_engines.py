@@ -9,9 +9,9 @@ from jobexec.executor.job_executor import JobExecutor
 from jobexec.executor.loops import acquisition
 from jobexec.models import ExecutorNode, Job
 from jobexec.operations.acquire.acquire import acquire_jobs
-from tests.support import databases
 from tests.support.executor import all_gone
 from tests.support.factories import make_job
+from tests.support.suite import databases
 from tests.support.waiting import TIMEOUT, passed, threads, until
 
 ALIASES = sorted({database.alias for database in databases.covered.values()})

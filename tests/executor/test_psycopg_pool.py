@@ -10,7 +10,7 @@ from jobexec.models import Job, JobLog, TimerJob
 from jobexec.runtime.connection_count import ordinary_connections
 from tests.support.executor import all_gone
 from tests.support.factories import make_job
-from tests.support.rerouted import rerouted
+from tests.support.machines.rerouted import rerouted
 from tests.support.threads import clients
 from tests.support.waiting import TIMEOUT, passed, until
 

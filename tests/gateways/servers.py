@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from tests.support import databases
-from tests.support.processes import Process
+from tests.support.machines.processes import Process
+from tests.support.suite import databases
 from tests.support.waiting import until
 
 URLS = "jobexec.gateways.rest.urls"

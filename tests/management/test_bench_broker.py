@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 
 from jobexec.models import JOB_TABLES
-from tests.support import brokers
+from tests.support.machines import brokers
 
 pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
 

@@ -13,8 +13,8 @@ from demo_project.benchmarks.noop import CATEGORY, HANDLER
 from demo_project.benchmarks.raw.external import RawWorker
 from jobexec.models import ExternalWorkerJob, Job
 from jobexec.operations.external.create import create_external_jobs
-from tests.support import databases
-from tests.support.processes import Process
+from tests.support.machines.processes import Process
+from tests.support.suite import databases
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from django.db import connections
 
 from demo_project.benchmarks.server_cpu import ServerThread
 from jobexec.models import JOB_TABLES, ExecutorNode, Job, JobDefinition, JobLog
-from tests.support import databases
-from tests.support.processes import Process, alive
+from tests.support.machines.processes import Process, alive
+from tests.support.suite import databases
 from tests.support.waiting import TIMEOUT, until
 
 

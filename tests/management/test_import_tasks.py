@@ -19,8 +19,8 @@ from jobexec.handlers import registry
 from jobexec.management.import_tasks.source import StoredTask
 from jobexec.models import Job, TaskResult, TimerJob
 from jobexec.testing import ManualExecutor
-from tests.support import databases
-from tests.support.killed import Killed, killed_at
+from tests.support.machines.killed import Killed, killed_at
+from tests.support.suite import databases
 from tests.support.threads import held, together
 
 pytest.importorskip("django_tasks_db")

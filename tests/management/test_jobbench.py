@@ -37,7 +37,7 @@ from jobexec.conf import get_settings
 from jobexec.handlers.registry import all_handlers
 from jobexec.models import JOB_TABLES, DeadLetterJob, ExecutorNode, Job, JobDefinition, JobLog, TimerJob
 from tests.support.factories import make_job, make_node, make_row
-from tests.support.tiers import some
+from tests.support.suite.tiers import some
 
 #: The cases that have the raw SQL of the same work beside them and run in this process; those that start others are in
 #: test_cluster.py and test_bench_external.py; that which needs a broker is in test_bench_broker.py.

@@ -64,8 +64,8 @@ from jobexec.operations.rows.suspension_cover import Suspensions
 from jobexec.operations.settle.complete import complete_with_results
 from jobexec.operations.settle.recover import mark_suspect_started
 from jobexec.operations.values.acquired_job import batches
-from tests.support import tiers
 from tests.support.factories import HANDLER, LEASE_TIME, a_failure, a_run, acquire, make_job, make_node
+from tests.support.suite import tiers
 
 pytestmark = pytest.mark.every_database
 

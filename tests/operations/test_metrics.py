@@ -16,8 +16,8 @@ from jobexec import metrics
 from jobexec.clock import FrozenClock
 from jobexec.models import DeadLetterJob, ExecutorNode, Incident, Job, NodeState, Suspension, SuspensionScope, TimerJob
 from jobexec.operations.reports import counts, meters
-from tests.support.databases import ROOT
 from tests.support.factories import make_row
+from tests.support.suite.databases import ROOT
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOKEN = "0123456789abcdef"

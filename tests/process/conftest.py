@@ -3,8 +3,8 @@
 import pytest
 from django.db import connections
 
-from tests.support import processes
 from tests.support.factories import make_job
+from tests.support.machines import processes
 
 
 @pytest.fixture

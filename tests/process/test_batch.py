@@ -7,7 +7,7 @@ import pytest
 from jobexec.models import JOB_TABLES, Batch, BatchFailure, BatchPart, DeadLetterJob, Job
 from jobexec.operations import batch_progress, start_batch
 from tests.support.batches import dead_letters
-from tests.support.processes import SHORT_LEASE
+from tests.support.machines.processes import SHORT_LEASE
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.slow]

@@ -7,9 +7,9 @@ import pytest
 
 from jobexec.broker.message import NORMAL, Announcement, encode
 from jobexec.models import Job
-from tests.support import brokers
 from tests.support.executor import all_gone
-from tests.support.processes import SHORT_LEASE
+from tests.support.machines import brokers
+from tests.support.machines.processes import SHORT_LEASE
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql"), pytest.mark.slow]

@@ -16,7 +16,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.support import databases
+from tests.support.suite import databases
 from tests.support.waiting import TIMEOUT, until
 
 pytestmark = [

@@ -9,8 +9,8 @@ import pytest
 from django.db import connections
 
 from jobexec.models import ExecutorNode
-from tests.support import health, processes
-from tests.support.proxy import in_front_of, moved
+from tests.support.machines import health, processes
+from tests.support.machines.proxy import in_front_of, moved
 from tests.support.threads import held
 from tests.support.waiting import until
 

@@ -8,7 +8,7 @@ import pytest
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog
 from tests.support.executor import all_gone
 from tests.support.factories import tables_of
-from tests.support.processes import SHORT_LEASE
+from tests.support.machines.processes import SHORT_LEASE
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.slow]

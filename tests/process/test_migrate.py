@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.databases import ROOT
+from tests.support.suite.databases import ROOT
 
 pytestmark = pytest.mark.slow
 

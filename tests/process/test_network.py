@@ -13,11 +13,11 @@ from jobexec.executor.nodes.node import Node
 from jobexec.models import ExclusiveLock, ExecutorNode, Job, JobLog
 from jobexec.runtime import notifications
 from jobexec.runtime.wake_up import WakeUpEvent
-from tests.support import processes
 from tests.support.executor import all_gone
-from tests.support.namespaces import SERVER, network
-from tests.support.proxy import in_front_of
-from tests.support.rerouted import rerouted
+from tests.support.machines import processes
+from tests.support.machines.namespaces import SERVER, network
+from tests.support.machines.proxy import in_front_of
+from tests.support.machines.rerouted import rerouted
 from tests.support.waiting import TIMEOUT, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.transactional, pytest.mark.databases("postgresql")]

@@ -126,7 +126,7 @@ def test_logging_of_the_projects_own_is_let_alone(alias, run, enqueue, trace, tm
 
 
 def _settings(alias, **overrides):
-    from tests.support import processes
+    from tests.support.machines import processes
 
     return processes.environment(alias, JOBEXEC=processes.QUICK, **overrides)
 

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from jobexec.models import DeadLetterJob, ExecutorNode, Job, JobLog
-from tests.support import processes
 from tests.support.factories import tables_of
-from tests.support.proxy import in_front_of, moved
+from tests.support.machines import processes
+from tests.support.machines.proxy import in_front_of, moved
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.slow, pytest.mark.databases("postgresql", "mariadb")]

@@ -24,11 +24,11 @@ from jobexec.operations.settle.complete import complete_jobs
 from jobexec.operations.settle.fail import fail_job
 from jobexec.operations.settle.recover import recover_node, release_owned
 from jobexec.runtime.connections import is_behind_pooler
-from tests.support import processes
 from tests.support.executor import all_gone
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_node, table_of, tables_of
-from tests.support.pgbouncer import in_transaction_mode, settings_of
-from tests.support.rerouted import rerouted
+from tests.support.machines import processes
+from tests.support.machines.pgbouncer import in_transaction_mode, settings_of
+from tests.support.machines.rerouted import rerouted
 from tests.support.waiting import TIMEOUT, passed, until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.slow, pytest.mark.databases("postgresql")]

@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog
-from tests.support import health
 from tests.support.executor import all_gone
 from tests.support.factories import tables_of
-from tests.support.processes import SHORT_LEASE, alive
+from tests.support.machines import health
+from tests.support.machines.processes import SHORT_LEASE, alive
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.slow]

@@ -7,7 +7,7 @@ import pytest
 
 from jobexec.models import ExecutorNode
 from tests.support.factories import make_job
-from tests.support.processes import alive
+from tests.support.machines.processes import alive
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.slow]

@@ -6,7 +6,7 @@ import pytest
 
 from jobexec.models import ExclusiveLock, ExecutorNode, Job
 from tests.support.factories import tables_of
-from tests.support.processes import SHORT_LEASE
+from tests.support.machines.processes import SHORT_LEASE
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.smoke]

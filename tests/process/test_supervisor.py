@@ -7,10 +7,10 @@ import signal
 import pytest
 
 from jobexec.models import ExecutorNode, Job
-from tests.support import health, processes
 from tests.support.factories import tables_of
-from tests.support.processes import alive
-from tests.support.proxy import in_front_of, moved
+from tests.support.machines import health, processes
+from tests.support.machines.processes import alive
+from tests.support.machines.proxy import in_front_of, moved
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.slow, pytest.mark.databases("postgresql")]

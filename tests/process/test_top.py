@@ -14,8 +14,8 @@ import pytest
 
 from jobexec import clock
 from jobexec.operations import suspend
-from tests.support import processes
 from tests.support.factories import make_job
+from tests.support.machines import processes
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.slow]

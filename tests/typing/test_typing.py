@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.databases import ROOT
+from tests.support.suite.databases import ROOT
 
 # Not called .py, so that only this test and not the gate has mypy read it.
 SNIPPET = Path(__file__).with_name("snippet.txt")

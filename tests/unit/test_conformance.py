@@ -1,6 +1,6 @@
 """The conformance page: what it names exists, no row is without a test or a reason, no class is missing.
 
-And no row waits for a capability that has been built: ``tests/support/capabilities.py`` knows how the code shows it.
+And no row waits for a capability that has been built: ``tests/support/suite/capabilities.py`` knows how to see it.
 """
 
 import re
@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from tests.support.capabilities import WAITED_FOR, needed, overtaken
-from tests.support.conformance import PAGE, TEST, cases_of, tiers_of
+from tests.support.suite.capabilities import WAITED_FOR, needed, overtaken
+from tests.support.suite.conformance import PAGE, TEST, cases_of, tiers_of
 
 VERDICT = re.compile(r"\*\*(Otherwise|Not applicable|Later)(?: \([\w -]+\))?:\*\*\s*(.*)", re.DOTALL)
 
@@ -130,7 +130,7 @@ def test_the_tests_that_are_named_exist():
 
 
 def test_each_row_names_the_tiers_of_its_tests():
-    """`python -m tests.support.conformance` writes them."""
+    """`python -m tests.support.suite.conformance` writes them."""
     expected = [(answer, tiers_of(TEST.findall(answer))) for answer, _ in IN_TIERS]
     assert [told for told in zip(IN_TIERS, expected, strict=True) if told[0] != told[1]] == []
 

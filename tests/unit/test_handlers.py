@@ -12,8 +12,8 @@ from jobexec.clock import FrozenClock
 from jobexec.exceptions import DuplicateHandler, HandlerNotFound, InvalidJob, LockLost
 from jobexec.handlers import registry
 from jobexec.retry import RetryPlan
-from tests.support.databases import ROOT
 from tests.support.handlers import Host, a_context
+from tests.support.suite.databases import ROOT
 
 
 @pytest.fixture(autouse=True)

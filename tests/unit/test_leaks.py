@@ -16,7 +16,7 @@ from jobexec.clock import FrozenClock
 from jobexec.operations.history import keys
 from jobexec.operations.notify import wake, wake_workers
 from jobexec.operations.reports import failure_groups
-from tests.support import leaks
+from tests.support.suite import leaks
 
 
 @pytest.fixture

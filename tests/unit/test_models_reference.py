@@ -5,7 +5,7 @@ import re
 import pytest
 
 from jobexec.models import JOB_TABLES, SHARED_COLUMNS, JobLog
-from tests.support.databases import ROOT
+from tests.support.suite.databases import ROOT
 
 TEXT = (ROOT / "docs/reference/models.md").read_text()
 IN_TABLES = {name for line in TEXT.splitlines() if line.startswith("|") for name in re.findall(r"`(\w+)`", line)}

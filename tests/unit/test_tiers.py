@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.support import budget, order, tiers
-from tests.support.tiers import TIERS
+from tests.support.suite import budget, order, tiers
+from tests.support.suite.tiers import TIERS
 
 EVERY, SLOW, SMOKE = pytest.mark.every_database, pytest.mark.slow, pytest.mark.smoke
 

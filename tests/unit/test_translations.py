@@ -9,7 +9,7 @@ import sys
 import polib
 import pytest
 
-from tests.support.databases import ROOT
+from tests.support.suite.databases import ROOT
 
 FOLDER = ROOT / "jobexec/locale"
 LANGUAGES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())

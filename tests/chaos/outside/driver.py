@@ -13,7 +13,7 @@ from typing import Any
 from tests.chaos import nodes
 from tests.chaos.journal import Journal, now
 from tests.chaos.nodes import Node
-from tests.support import servers
+from tests.support.machines import servers
 
 from .mixture import Mixture
 from .processes import Gateway, Worker, answers, free_ports

@@ -6,7 +6,7 @@ from tests.chaos import mixtures
 from tests.chaos.faults import Faults
 from tests.chaos.journal import Journal
 from tests.chaos.nodes import Node
-from tests.support.servers import Server
+from tests.support.machines.servers import Server
 
 from .mixture import Mixture
 

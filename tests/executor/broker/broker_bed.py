@@ -6,7 +6,7 @@ from jobexec import clock
 from jobexec.broker.publisher import close_publishers
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.executor.loops import acquisition
-from tests.support import brokers
+from tests.support.machines import brokers
 from tests.support.waiting import threads, until
 
 __all__ = ["broker", "looks", "start"]

@@ -15,10 +15,10 @@ from jobexec.executor.job_executor import JobExecutor
 from jobexec.identifiers import uuid7s
 from tests.executor.broker.broker_bed import *  # noqa: F403
 from tests.executor.broker.broker_bed import listens
-from tests.support import brokers
 from tests.support.executor import all_gone
 from tests.support.factories import make_job
-from tests.support.proxy import Proxy
+from tests.support.machines import brokers
+from tests.support.machines.proxy import Proxy
 from tests.support.waiting import TIMEOUT, passed, threads, until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]

@@ -20,7 +20,7 @@ from jobexec.operations.notify.wake import EVERYTHING, JOBS, TIMERS, remove_list
 from jobexec.runtime.threads import call_in_thread
 from tests.support.executor import all_gone
 from tests.support.factories import acquire, make_job
-from tests.support.rerouted import rerouted
+from tests.support.machines.rerouted import rerouted
 from tests.support.waiting import TIMEOUT, passed, until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.databases("sqlite")]

@@ -5,7 +5,7 @@ from django.db import connections
 
 from jobexec.gateways import auth
 from jobexec.runtime import database_threads
-from tests.support.certificates import Authority
+from tests.support.machines.certificates import Authority
 
 from .bed import Bed
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.gateways import clients
-from tests.support.processes import Process
+from tests.support.machines.processes import Process
 from tests.support.waiting import until
 
 SCRIPTS = Path(__file__).parent / "workers"

@@ -14,8 +14,8 @@ from jobexec import external_job, external_jobs
 from jobexec.gateways.grpc import gateway_pb2 as pb
 from jobexec.models import ExternalWorkerJob
 from tests.gateways.grpc.bed import Client, Streamed
-from tests.support import databases
-from tests.support.processes import Process
+from tests.support.machines.processes import Process
+from tests.support.suite import databases
 from tests.support.waiting import TIMEOUT, until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.slow]

@@ -8,8 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from jobexec.models import ExternalWorker
-from tests.support import databases
-from tests.support.processes import Process
+from tests.support.machines.processes import Process
+from tests.support.suite import databases
 from tests.support.waiting import TIMEOUT, until
 
 grpc = pytest.importorskip("grpc")

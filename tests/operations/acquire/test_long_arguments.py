@@ -12,8 +12,8 @@ from jobexec.models import Job
 from jobexec.operations import acquire_jobs, release_jobs
 from jobexec.operations.acquire.cursor import AcquisitionCursor
 from jobexec.operations.values.acquired_job import LONG, ServedJobs
-from tests.support import databases
 from tests.support.factories import LOCK_TIME, make_row
+from tests.support.suite import databases
 
 pytestmark = pytest.mark.every_database
 

@@ -15,8 +15,8 @@ from jobexec.operations import acquire_jobs
 from jobexec.operations.acquire.cursor import AcquisitionCursor, Position
 from jobexec.operations.acquire.statement import lock_plain_page
 from jobexec.operations.values.acquired_job import ServedJobs, batches
-from tests.support import tiers
 from tests.support.factories import LOCK_TIME, make_row
+from tests.support.suite import tiers
 
 pytestmark = [pytest.mark.databases("sqlite", "postgresql"), pytest.mark.every_database]
 

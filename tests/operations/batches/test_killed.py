@@ -22,7 +22,7 @@ from jobexec.operations import (
 from jobexec.operations.batches.jobs import EXECUTION, MONITOR, SEED
 from tests.support.batches import dead, dead_letters, own_jobs
 from tests.support.factories import make_row
-from tests.support.killed import Killed, killed_at
+from tests.support.machines.killed import Killed, killed_at
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

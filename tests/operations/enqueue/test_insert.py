@@ -18,7 +18,7 @@ from jobexec.operations.sql.insert import insert_rows, parameters
 from jobexec.operations.values.ranking import rank
 from tests.support.columns import VALUES
 from tests.support.factories import HANDLER, make_job, make_row
-from tests.support.rerouted import rerouted
+from tests.support.machines.rerouted import rerouted
 
 pytestmark = pytest.mark.every_database
 

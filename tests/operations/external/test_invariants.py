@@ -39,8 +39,8 @@ from jobexec.operations.external import (
     yield_jobs,
 )
 from jobexec.operations.history import keys as external_keys
-from tests.support import tiers
 from tests.support.factories import fetch, make_external
+from tests.support.suite import tiers
 
 pytestmark = pytest.mark.every_database
 

@@ -33,8 +33,8 @@ from jobexec.operations.history.incidents import open_incidents
 from tests.support.columns import NOW, VALUES
 from tests.support.factories import make_row
 from tests.support.forms import VERBS, verbs
+from tests.support.suite.tiers import some
 from tests.support.threads import Undo
-from tests.support.tiers import some
 
 pytestmark = pytest.mark.every_database
 

@@ -17,8 +17,8 @@ from jobexec.operations.sql.locks import atomic
 from jobexec.operations.values.ranking import rank
 from tests.support.columns import NOW, VALUES
 from tests.support.factories import make_job, make_row, tables_of
+from tests.support.suite.tiers import some
 from tests.support.threads import Undo
-from tests.support.tiers import some
 
 pytestmark = [pytest.mark.every_database, pytest.mark.fast_form]
 

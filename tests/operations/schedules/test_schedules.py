@@ -27,7 +27,7 @@ from jobexec.operations.schedules.manage import (
 )
 from jobexec.operations.schedules.sync import FORGOTTEN, Declared, sync_schedules
 from tests.support.factories import a_failure, a_run, acquire, make_job
-from tests.support.killed import Killed, killed_at
+from tests.support.machines.killed import Killed, killed_at
 
 pytestmark = pytest.mark.every_database
 

@@ -12,7 +12,7 @@ from jobexec import job, operations
 from jobexec.exceptions import InvalidSettings
 from jobexec.handlers import registry
 from jobexec.models import Job
-from tests.support import databases
+from tests.support.suite import databases
 
 pytestmark = pytest.mark.django_db(databases="__all__")
 

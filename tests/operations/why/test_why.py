@@ -40,8 +40,8 @@ from jobexec.operations.nodes.cluster_lock import ACQUIRE_JOBS
 from jobexec.operations.settle.recover import lock_for
 from jobexec.operations.why import explain as why_module
 from jobexec.operations.why.explain import why
-from tests.support.databases import ROOT
 from tests.support.factories import HANDLER, a_failure, a_run, acquire, make_job, make_node, make_row, work
+from tests.support.suite.databases import ROOT
 
 DAY = timedelta(days=1)
 MINUTE = timedelta(minutes=1)

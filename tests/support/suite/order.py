@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-_TESTS = Path(__file__).resolve().parents[1]
+_TESTS = Path(__file__).resolve().parents[2]
 
 
 def read_in_turn(config: pytest.Config) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-_TESTS = Path(__file__).resolve().parents[1]
+_TESTS = Path(__file__).resolve().parents[2]
 
 NAMES = ("sqlite", "postgresql", "mariadb")
 

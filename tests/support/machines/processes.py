@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from django.conf import settings
 
-from tests.support import databases
+from tests.support.suite import databases
 from tests.support.waiting import TIMEOUT, until
 
 #: Short times, except that a machine that is so busy that a node stands still for seconds costs no node its lease.

@@ -11,7 +11,7 @@ Environment variables, for whoever runs the tests:
 
 JOBEXEC_TEST_POSTGRESQL  address of a server, postgresql://user:password@host:port/database
 JOBEXEC_TEST_MARIADB     address of a server, mysql://user:password@host:port
-JOBEXEC_TEST_TIER        quick (if nothing is said), compat, gate or nightly; see tests/support/tiers.py
+JOBEXEC_TEST_TIER        quick (if nothing is said), compat, gate or nightly; see tests/support/suite/tiers.py
 JOBEXEC_TEST_DATABASES   use only these, for all tests: sqlite,postgresql,mariadb
 JOBEXEC_TEST_REQUIRE     fail if one of these cannot be reached
 """
@@ -30,9 +30,10 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from demo_project import postgresql_server
-from tests.support import run, servers, tiers
+from tests.support.machines import servers
+from tests.support.suite import run, tiers
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CONNECTION_KEYS = ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT", "OPTIONS")
 
 

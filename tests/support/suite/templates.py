@@ -10,7 +10,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import connections
 
-from tests.support import databases, run
+from tests.support.suite import databases, run
 
 
 def create(alias: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support.proxy import in_front_of
+from tests.support.machines.proxy import in_front_of
 from tests.support.waiting import TIMEOUT, until
 
 _CONFIGURATION = """

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import tiers
+from tests.support.suite import tiers
 
 SLOWEST = 25
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from tests.support.tiers import LATER
+from tests.support.suite.tiers import LATER
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "reference" / "conformance.md"
 TEST = re.compile(r"`(tests/[\w/]+\.py)::([\w:]+)`")
 HEAD = re.compile(r"^\| [\w ]+ \| behaviour \| jobexec \|")

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support import databases
+from tests.support.suite import databases
 
 ROOT = databases.ROOT
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from tests.support.processes import Process
+from tests.support.machines.processes import Process
 from tests.support.waiting import TIMEOUT, until
 
 

@@ -4,7 +4,7 @@ A pytest plugin: after each test, when all its fixtures have ended, it compares 
 test that has left something fails, and what it left is put back, so that it is the only one. What a process may know or
 not (what it remembers to be quick, whom it has met) is forgotten, and nobody fails for it.
 
-It is loaded with ``pytest_plugins = ["tests.support.leaks"]``, and costs a fraction of a millisecond for each test.
+It is loaded with ``pytest_plugins = ["tests.support.suite.leaks"]``, and costs a fraction of a millisecond a test.
 """
 
 import gc
