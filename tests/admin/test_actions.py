@@ -147,8 +147,8 @@ def test_rows_that_are_gone_meanwhile_are_named(admin):
     response = admin.act(DeadLetterJob, "requeue", [kept, moved, done], retries="3")
     told = admin.told(response)
     assert ("success", "1 job requeued with 3 retries.") in told
-    assert ("warning", f"1 dead letter job left alone: it is executable by now ({moved.pk}).") in told
-    assert ("warning", f"1 dead letter job left alone: it is done or deleted by now ({done.pk}).") in told
+    assert ("warning", f"1 dead letter job left alone: its state is now executable ({moved.pk}).") in told
+    assert ("warning", f"1 dead letter job left alone: it is done or deleted ({done.pk}).") in told
 
 
 def test_keys_that_are_none_are_refused(admin):
@@ -269,7 +269,7 @@ def test_suspend_with_dates_in_the_current_time_zone(admin, settings):
 def test_an_end_before_the_beginning_is_asked_again(admin, dates):
     job = data.make(Job)
     response = admin.act(Job, "suspend", [job], **dates)
-    assert b"This must lie ahead, and after the beginning." in response.content
+    assert b"This must be in the future and after the beginning." in response.content
     assert not Suspension.objects.exists()
     assert b"Enter a valid date/time." in admin.act(Job, "suspend", [job], at="tomorrow").content
 
@@ -314,7 +314,7 @@ def test_a_failure_of_the_database_is_not_hidden(admin, monkeypatch):
 def test_cancel_removes_what_waits_and_asks_what_runs(admin):
     waiting, running = data.make(TimerJob), data.running()
     asked = admin.act(TimerJob, "cancel", [waiting], answered=False)
-    assert b"is not tried again" in asked.content
+    assert b"are not retried" in asked.content
     response = admin.act(TimerJob, "cancel", [waiting])
     assert admin.told(response) == [("success", "1 job cancelled. If it is running, it has been asked to stop.")]
     assert not TimerJob.objects.exists()

@@ -140,7 +140,7 @@ def test_who_may_not_see_batches_is_led_back_to_the_list(staff, few):
     client = staff("requeue_deadletterjob", "view_deadletterjob", view=False)
     response = act_on_all(client, DeadLetterJob, "requeue", "?o=1", retries="5")
     assert response["Location"] == f"{list_url(DeadLetterJob)}?o=1"
-    assert client.told(response)[0][1].startswith("Requeue: a batch has begun with 4 dead letter jobs.")
+    assert client.told(response)[0][1].startswith("Requeue: started a batch for 4 dead letter jobs.")
     assert Batch.objects.exists()
 
 
@@ -189,7 +189,7 @@ def test_suspend_activate_cancel_and_delete(admin):
     assert "suspended</span>" in admin.get(list_url(Batch)).content.decode().split("result_list")[1]
     admin.act(Batch, "activate", [batch])
     assert not Suspension.objects.exists()
-    assert b"stays done" in admin.act(Batch, "cancel", [batch], answered=False).content
+    assert b"Completed changes remain" in admin.act(Batch, "cancel", [batch], answered=False).content
     admin.act(Batch, "cancel", [batch])
     assert Batch.objects.get().state == BatchState.CANCELLED
     offered = admin.get(page_url(batch)).context["row_actions"]
@@ -209,7 +209,7 @@ def test_a_batch_that_is_gone_meanwhile(admin):
     batch.delete()
     batch.pk = Job().pk
     response = admin.act(Batch, "suspend", [batch])
-    assert admin.told(response)[0][1].startswith("1 batch left alone: it is not in the list any more")
+    assert admin.told(response)[0][1].startswith("1 batch left alone: it is no longer in the list")
 
 
 def test_a_job_of_a_batch_leads_to_it(admin, staff):
@@ -231,5 +231,5 @@ def test_selections_in_words(db):
         (jobs.none(), "dead letter jobs with nothing"),
     ):
         assert words(describe(queryset)) == text
-    assert words({"ids": [job.pk.hex]}) == "1 jobs, chosen one by one"
+    assert words({"ids": [job.pk.hex]}) == "1 individually selected jobs"
     assert "something else" in words({"table": "something else"})

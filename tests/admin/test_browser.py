@@ -125,7 +125,7 @@ def test_a_long_list_is_done_by_a_batch(page, live_server, monkeypatch):
     page.click("button[name=index]")
     page.wait_for_selector("#jobexec-batch")
     page.click("#jobexec-ask input[type=submit]")
-    page.wait_for_selector("text=a batch has begun with 60 dead letter jobs")
+    page.wait_for_selector("text=started a batch for 60 dead letter jobs")
     batch = Batch.objects.get()
     assert page.url == f"{live_server.url}{page_url(batch)}"
     assert DeadLetterJob.objects.count() == 60

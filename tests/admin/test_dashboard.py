@@ -109,13 +109,13 @@ class TestEmpty:
     def test_it_says_what_to_do(self, admin):
         text = board(admin)
         assert "No executor is running, so no job runs. Start one: python manage.py runjobexecutor" in text
-        assert "No executor is running: python manage.py runjobexecutor" in text
+        assert "No executor is running. Start one: python manage.py runjobexecutor" in text
         for empty in (
             "No job has run in this period.",
             "No job has failed in this period.",
             "No batch is running.",
-            "No job waits for a date.",
-            "Nothing is suspended as a whole, and nothing will be.",
+            "No job is waiting for a date.",
+            "No suspension is in force or planned.",
         ):
             assert empty in text
 
@@ -203,7 +203,7 @@ class TestContent:
         Batch.objects.create(type="requeue", state=BatchState.RUNNING, total=10, create_user="maria")
         Batch.objects.create(type="cancel", state=BatchState.COMPLETED)
         text = board(admin)
-        assert re.search(r"shop \.jobs \.charge_card waits for a retry in 3 min", text)
+        assert re.search(r"shop \.jobs \.charge_card waiting for a retry in 3 min", text)
         assert f"/admin/jobexec/timerjob/{timer.pk}/change/" in admin.get(PAGE).content.decode()
         assert re.search(r"tenant acme in force \d+ m?s ago \S", text)
         assert "tenant north planned in 2 h" in text

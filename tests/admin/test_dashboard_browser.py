@@ -89,7 +89,7 @@ def test_errors_are_told_and_survived(tab):
     tab.unroute(f"**{FRAGMENT}*")
     data.dead_letter()
     refreshed(tab)
-    tab.wait_for_selector("#jobexec-status >> text=There is an answer again.")
+    tab.wait_for_selector("#jobexec-status >> text=The server answers again.")
     tab.wait_for_selector(f"{DEAD_LETTERS} >> text='1'")
 
 

@@ -57,7 +57,7 @@ def test_filters(admin, jobs, query, expected):
 
 def test_what_a_glance_tells(admin, jobs):
     content = admin.get(list_url(ExternalWorkerJob)).content.decode()
-    for word in ("with a worker", "for workers", "backs off", "deadline missed", "payments-1", "payments-2"):
+    for word in ("with a worker", "available", "backing off", "deadline missed", "payments-1", "payments-2"):
         assert word in content, word
     assert str(jobs["held"].job_key) in content
 
@@ -85,7 +85,7 @@ def test_an_incident_by_its_key(admin):
 def test_its_page_hides_what_is_sensitive_and_the_lease(admin, jobs):
     content = admin.get(page_url(jobs["held"])).content.decode()
     assert "The worker payments-1 has it until" in content
-    assert "Held by payments-1" in content and "then others may fetch the job" in content
+    assert "Held by payments-1" in content and "then other workers may fetch the job" in content
     assert "card_password" in content and "hush" not in content
     assert "s3cr3t" not in content
     assert str(jobs["held"].job_key) in content

@@ -56,7 +56,7 @@ def test_since_when_a_worker_is_silent(admin, frozen):
 
 def test_one_that_only_asks_now_and_then_is_here(admin):
     data.external_worker(streams=0, polls=0)
-    assert "here" in text(admin.get(list_url(ExternalWorker)))
+    assert "present" in text(admin.get(list_url(ExternalWorker)))
 
 
 def test_what_it_holds_now(admin, frozen):

@@ -76,19 +76,19 @@ def test_a_person_adds_one_and_sees_its_secret_once(admin):
     [
         ("name", "", "required"),
         ("name", "a:b", "without a colon"),
-        ("name", "a\u202eb", "can be seen"),
+        ("name", "a\u202eb", "printable characters"),
         ("name", "a\0b", "Null characters"),
         ("name", "x" * 151, "150"),
-        ("types", "mail.*.x", "one * at the end"),
-        ("types", "**", "one * at the end"),
+        ("types", "mail.*.x", "followed by one *"),
+        ("types", "**", "followed by one *"),
         ("types", "x" * 256, "255"),
-        ("types", "a\u200bb", "how it begins"),
+        ("types", "a\u200bb", "prefixes followed by"),
         ("tenants", "x" * 65, "64"),
         ("permissions", [], "required"),
         ("permissions", ["work", "root"], "root"),
         ("max_requests_per_second", "-1", "greater than or equal to 0"),
         ("max_requests_per_second", "fast", "whole number"),
-        ("expiration_time", "2001-01-01T00:00:00", "must lie ahead"),
+        ("expiration_time", "2001-01-01T00:00:00", "must be in the future"),
         ("expiration_time", "soon", "valid date"),
     ],
 )
@@ -288,7 +288,9 @@ def test_the_old_secret_can_be_kept_and_retired(admin, make):
     content = admin.get(list_url(GatewayClient)).content.decode()
     assert "expires soon" in content
     assert {action.name for action in admin.get(page_url(row)).context["row_actions"]} >= {"retire_secret"}
-    assert admin.told(admin.act(GatewayClient, "retire_secret", [row])) == [("success", "1 client has one secret now.")]
+    assert admin.told(admin.act(GatewayClient, "retire_secret", [row])) == [
+        ("success", "The old secret of 1 client is retired.")
+    ]
     auth.forget()
     with pytest.raises(auth.Unauthenticated):
         auth.authenticate(f"Bearer {old}")

@@ -54,7 +54,7 @@ def test_requeue_the_job_of_an_incident(admin):
     told = admin.told(response)
     assert told[0] == ("success", "1 job requeued with 4 retries.")
     assert told[1][0] == "warning"
-    assert "it is not in the list any more" in told[1][1]
+    assert "it is no longer in the list" in told[1][1]
     assert Job.objects.get(pk=job.pk).retries == 4
     assert Incident.objects.get(pk=incident.pk).state == IncidentState.RESOLVED
     assert [(entry.verb, entry.object_id) for entry in audit_log()] == [("requeue", str(job.pk))]

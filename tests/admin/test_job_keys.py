@@ -54,7 +54,7 @@ def test_releasing_is_remembered_and_leaves_the_job(admin):
     dead = data.dead_letter()
     keys = [data.job_key(job_id=dead.pk), data.job_key(key="other")]
     asked = admin.act(JobKey, "delete_selected", keys, answered=False)
-    assert b"a job of its own" in asked.content
+    assert b"becomes available to the next job" in asked.content
     response = admin.act(JobKey, "delete_selected", keys)
     assert admin.told(response) == [("success", "2 keys released.")]
     assert not JobKey.objects.exists() and DeadLetterJob.objects.filter(pk=dead.pk).exists()

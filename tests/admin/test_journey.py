@@ -153,7 +153,7 @@ def requeue_the_list(page: Any) -> None:
     confirm(page, "requeue")
     batch = Batch.objects.get()
     assert page.url.endswith(page_url(batch))
-    assert f"a batch has begun with {MANY} dead letter jobs" in page.inner_text(".messagelist")
+    assert f"started a batch for {MANY} dead letter jobs" in page.inner_text(".messagelist")
     reloaded(page, lambda: page.inner_text(".field-state_badge .jobexec-badge") == "completed")
     assert page.inner_text(".fieldBox.field-progress .readonly").strip() == f"{MANY} / {MANY}"
 

@@ -131,5 +131,5 @@ def test_the_dashboard_without_the_part_that_cannot_be_read(admin):
     data.node()
     spoil(data.make(TimerJob, due_date=timezone.now()), DATE, "2026-13-45 00:00:00")
     page = admin.get(DASHBOARD).content.decode()
-    assert "Some rows cannot be read, so this is left out: timers." in page
+    assert "Some rows cannot be read, so these parts are left out: timers." in page
     assert "worker-1" in page

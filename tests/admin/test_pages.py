@@ -138,10 +138,10 @@ def test_a_job_that_is_held_says_by_whom_and_how_long_that_holds(admin):
     lock = admin.get(page_url(job)).context["lock"]
     assert page_url(node) in lock.owner
     assert "3 min" in lock.since
-    assert "good for 2" in lock.good  # the node's lease, and not the five minutes of the lock
+    assert "valid for 2" in lock.good  # the node's lease, and not the five minutes of the lock
     node.delete()
     good = admin.get(page_url(job)).context["lock"].good
-    assert "good for 4 min" in good or "good for 5 min" in good
+    assert "valid for 4 min" in good or "valid for 5 min" in good
     assert admin.get(page_url(data.make(Job))).context["lock"] is None
 
 

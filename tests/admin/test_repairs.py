@@ -84,9 +84,9 @@ def test_move_to_the_dead_letters(admin):
     gone = data.make(Job)
     operations.delete_jobs(gone.pk)
     asked = admin.act(Job, "move_to_dead_letters", [job], answered=False)
-    assert b"each has an incident" in asked.content
+    assert b"each gets an incident" in asked.content
     told = admin.told(admin.act(Job, "move_to_dead_letters", [job, busy, gone], reason="The order is void."))
-    assert told[0] == ("success", "1 job is a dead letter now.")
+    assert told[0] == ("success", "1 job is now a dead letter.")
     assert len(told) == 3
     dead = DeadLetterJob.objects.get()
     assert (dead.pk, dead.exception_message) == (job.pk, "The order is void.")
@@ -99,7 +99,7 @@ def test_recalculate_the_due_date(admin):
     retry = data.make(TimerJob, due_date=far, attempts=1, retry_plan="R3/PT10S")
     timer = data.make(TimerJob, due_date=far)
     told = admin.told(admin.act(TimerJob, "recalculate_due_date", [retry, timer]))
-    assert told[0] == ("success", "1 job waits anew.")
+    assert told[0] == ("success", "1 job has a new due date.")
     assert "it waits for its first run" in told[1][1]
     assert TimerJob.objects.get(pk=retry.pk).due_date < clock.now() + timedelta(minutes=1)
     assert TimerJob.objects.get(pk=timer.pk).due_date == far
@@ -162,4 +162,4 @@ def test_history_is_written_now_or_never(admin):
     assert HistoryJob.objects.get().pk == job.pk
     assert JobLog.objects.get().state == LogState.DELETED
     response = admin.act(HistoryJob, "delete_selected", [other])
-    assert admin.told(response)[-1][1].startswith("1 history job left alone: it is not in the list any more")
+    assert admin.told(response)[-1][1].startswith("1 history job left alone: it is no longer in the list")

@@ -25,7 +25,7 @@ def test_it_asks_what_then_shows_how_much_then_does_it(admin):
     assert not Suspension.objects.exists()
     response = admin.post(URL, {**TENANT, "_confirmed": "1"})
     assert response["Location"] == list_url(Suspension)
-    assert admin.told(response)[0][1] == "Tenant acme suspended; 2 jobs have moved to the suspended ones."
+    assert admin.told(response)[0][1] == "Tenant acme suspended; 2 jobs moved to the suspended jobs."
     assert SuspendedJob.objects.count() == 2
     assert mine.pk in set(SuspendedJob.objects.values_list("pk", flat=True))
     (entry,) = audit_log()

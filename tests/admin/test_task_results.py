@@ -24,7 +24,7 @@ def test_a_page_tells_of_each_attempt(admin):
     assert "<summary>shop.gateway.GatewayTimeout</summary>" in content
     assert "no answer from pay.example" in content
     assert "2026-0042" in content
-    assert "It is done or deleted; its log" in content
+    assert "The job is done or deleted; see its log" in content
 
 
 def test_a_result_whose_job_waits_leads_to_it(admin):

@@ -23,7 +23,7 @@ class TestLooking:
         assert code == 0
         assert "external" in lines[str(free.pk)] and "payment" in lines[str(free.pk)]
         assert "with worker" in lines[str(held.pk)] and "java-1" in lines[str(held.pk)]
-        assert "not yet" in lines[str(late.pk)]
+        assert "waiting" in lines[str(late.pk)]
 
     @pytest.mark.parametrize(
         ("options", "expected"),

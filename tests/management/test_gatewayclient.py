@@ -131,7 +131,7 @@ def test_the_old_secret_stays_good_for_a_while(alias):
     (told,) = [json.loads(line) for line in run("list", "--json").splitlines()]
     assert (told["old_secret"], told["expires_soon"]) == (True, True) and told["old_secret_until"]
     assert "expires soon" in run("list")
-    assert run("retire", "java") == "java has one secret now.\n"
+    assert run("retire", "java") == "The old secret of java is retired.\n"
     auth.forget()
     with pytest.raises(auth.Unauthenticated):
         auth.authenticate(f"Bearer {old}")

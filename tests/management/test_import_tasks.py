@@ -141,8 +141,8 @@ def test_tasks_keep_their_order(old):
 def test_what_cannot_come_stays_and_is_told(old, settings):
     old.make(1, status="RUNNING")
     kept = {
-        old.make(task_path="shop.tasks.gone"): "this process knows no such task",
-        old.make(task_path=f"{MODULE}.no_task"): "this process knows no such task",
+        old.make(task_path="shop.tasks.gone"): "this process does not know this task",
+        old.make(task_path=f"{MODULE}.no_task"): "this process does not know this task",
         old.make(queue_name="nobody"): "Queue 'nobody' is not valid",
         old.make(): "missing a required argument: 'number'",
         old.make(1, backend_name="other"): "TASKS has no alias 'other'",
@@ -151,7 +151,7 @@ def test_what_cannot_come_stays_and_is_told(old, settings):
     out, code = import_tasks(old)
     assert code == 3
     assert "1 task has become a job." in out
-    assert "1 is running and left to its worker." in out
+    assert "1 is running and stays with its worker." in out
     for reason in kept.values():
         assert reason in out
     assert set(old.rows.filter(status="READY").values_list("pk", flat=True)) == set(kept)
@@ -174,7 +174,7 @@ def test_another_backend_for_all_of_them(old, settings):
     }
     id = old.make(1)
     out, _ = import_tasks(old, dry_run=True)
-    assert "TASKS['default'] is no JobExecutorBackend" in out
+    assert "TASKS['default'] is not a JobExecutorBackend" in out
     assert import_tasks(old, backend="ours") == ("1 task has become a job.\n", 0)
     assert Job.objects.using(old.alias).get(pk=id).task_backend == "ours"
 
@@ -183,7 +183,7 @@ def test_a_dry_run_moves_nothing(old):
     old.make(1)
     old.make(task_path="shop.tasks.gone")
     out, code = import_tasks(old, dry_run=True)
-    assert out.startswith("Nothing is moved; without --dry-run would be:\n1 task has become a job.\n")
+    assert out.startswith("Nothing is moved. Without --dry-run:\n1 task has become a job.\n")
     assert code == 3
     assert old.rows.count() == 2
     assert jobs(old) == []
@@ -247,7 +247,7 @@ def test_what_has_come_already_is_only_deleted(old):
     Job.objects.using(old.alias).create(pk=came, handler_type=f"{MODULE}.remember", task_backend="default")
     result = {"backend": "default", "status": "SUCCESSFUL", "create_time": ENQUEUED}
     TaskResult.objects.using(old.alias).create(pk=over, handler_type=f"{MODULE}.remember", **result)
-    assert import_tasks(old) == ("0 tasks have become jobs.\n2 were here already.\n", 0)
+    assert import_tasks(old) == ("0 tasks have become jobs.\n2 were already here.\n", 0)
     assert not old.rows.exists()
     assert jobs(old) == [came]
 
@@ -275,7 +275,7 @@ def test_a_commit_is_lost_where_the_jobs_are_in_another_database(apart, lost_in,
         # The jobs are committed first: better there twice than nowhere.
         assert set(jobs(apart)) == (ids if lost_in == "default" else set())
         out = import_tasks(apart)[0]
-        assert ("2 were here already." in out) == (lost_in == "default")
+        assert ("2 were already here." in out) == (lost_in == "default")
         assert set(jobs(apart)) == ids
         assert not apart.rows.exists()
     finally:
@@ -311,7 +311,7 @@ def test_a_row_that_a_worker_claims_is_the_workers(old):
             assert import_tasks(old)[0].startswith("1 task has become a job.\n")
         assert jobs(old) == [free]
         assert old.rows.get().status == "RUNNING"
-        assert import_tasks(old) == ("0 tasks have become jobs.\n1 is running and left to its worker.\n", 3)
+        assert import_tasks(old) == ("0 tasks have become jobs.\n1 is running and stays with its worker.\n", 3)
     finally:
         old.rows.all().delete()
 
@@ -319,8 +319,8 @@ def test_a_row_that_a_worker_claims_is_the_workers(old):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ("nowhere", "no table nowhere of django-tasks-db. Name the one that has it: --source"),
-        (TaskResult._meta.db_table, "has no args_kwargs, .*: migrate it to django-tasks-db 0.12"),
+        ("nowhere", "no table nowhere of django-tasks-db. Name the right database with --source"),
+        (TaskResult._meta.db_table, "lacks the columns args_kwargs, .*: migrate it to django-tasks-db 0.12"),
     ],
 )
 def test_without_the_table(alias, monkeypatch, table, message):
@@ -335,8 +335,8 @@ def test_without_the_table(alias, monkeypatch, table, message):
     ("options", "message"),
     [
         ({"source": "nobody"}, "there is no database 'nobody'"),
-        ({"limit": 0}, "--limit: expected a number from 1 on"),
-        ({"batch_size": 0}, "--batch-size: expected a number from 1 on"),
+        ({"limit": 0}, "--limit: expected a number of at least 1"),
+        ({"batch_size": 0}, "--batch-size: expected a number of at least 1"),
     ],
 )
 def test_wrong_usage(options, message):

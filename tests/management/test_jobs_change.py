@@ -84,7 +84,7 @@ class TestVerbs:
         for _ in range(2):
             make_job(alias, tenant_id="acme")
         code, text = jobs("suspend", "--scope", "tenant", "acme", "--at", "2026-03-01T11:00", alias=alias)
-        assert (code, text) == (0, "Done: 2 jobs moved now.\n")
+        assert (code, text) == (0, "Done: 2 jobs moved.\n")
         assert table_of(alias, make_job(alias, tenant_id="acme")) is Job
         told = {"operation": "activate", "scope": "tenant", "value": "acme", "moved": 2}
         assert objects("activate", "--scope", "tenant", "acme", alias=alias) == (0, [told])
@@ -101,7 +101,7 @@ class TestVerbs:
         code, text = jobs("suspend", "--scope", "shop", "acme", alias=alias)
         assert code == 2 and "--scope: expected one of process-instance, process-definition" in text
         code, text = jobs("suspend", "--scope", "tenant", "acme", "--dry-run", alias=alias)
-        assert code == 2 and "--scope stands alone" in text
+        assert code == 2 and "--scope cannot be combined" in text
 
     def test_cancel(self, alias):
         waits, runs = make_job(alias, priority=-1), work(alias)
@@ -131,7 +131,7 @@ class TestVerbs:
         settings.JOBEXEC = {**settings.JOBEXEC, "DEFAULT_RETRY_PLAN": "R3/PT1H"}
         retry = make_row(TimerJob, alias, attempts=1, due_date=NOW + DAY, create_time=NOW - timedelta(minutes=10))
         timer = make_row(TimerJob, alias, due_date=NOW + DAY)
-        assert jobs("recalculate", retry.pk, alias=alias) == (0, "1 job waits anew.\n")
+        assert jobs("recalculate", retry.pk, alias=alias) == (0, "1 job has a new due date.\n")
         assert reload(alias, retry).due_date == NOW + timedelta(hours=1)
         jobs("recalculate", "--from-creation", "--all-matching", alias=alias)
         assert reload(alias, retry).due_date == NOW + timedelta(minutes=50)
@@ -162,7 +162,7 @@ class TestVerbs:
         code, text = jobs("bury", job.pk, alias=alias)
         assert code == 2 and "say --yes" in text
         told = jobs("bury", "--yes", "--reason", "obsolete", job.pk, alias=alias)
-        assert told == (0, "1 job is a dead letter now.\n")
+        assert told == (0, "1 job is now a dead letter.\n")
         assert reload(alias, job).exception_message == "obsolete"
         assert jobs("bury", "--yes", other.pk, alias=alias)[0] == 0
         assert table_of(alias, other) is DeadLetterJob
@@ -173,11 +173,11 @@ class TestVerbs:
     def test_suspend_new_jobs_only(self, alias):
         job = make_row(Job, alias, tenant_id="acme", create_time=NOW - DAY)
         code, text = jobs("suspend", "--scope", "tenant", "acme", "--new-jobs-only", alias=alias)
-        assert (code, text) == (0, "Done: 0 jobs moved now.\n")
+        assert (code, text) == (0, "Done: 0 jobs moved.\n")
         assert table_of(alias, job) is Job
         assert Suspension.objects.using(alias).get().include_jobs is False
         code, text = jobs("suspend", job.pk, "--new-jobs-only", alias=alias)
-        assert code == 2 and "--new-jobs-only needs a --scope" in text
+        assert code == 2 and "--new-jobs-only needs --scope" in text
 
 
 class TestWhichJobs:
@@ -238,8 +238,8 @@ class TestWhichJobs:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["requeue"], "Name jobs by their ids, or say --all-matching"),
-            (["requeue", "--tenant", "acme"], "Name jobs by their ids, or say --all-matching"),
+            (["requeue"], "Give the ids of jobs, or --all-matching"),
+            (["requeue", "--tenant", "acme"], "Give the ids of jobs, or --all-matching"),
             (["requeue", uuid4(), "--tenant", "acme"], "Give ids or conditions, not both: tenant_ids."),
             (["requeue", uuid4(), "--retries", "0"], "retries: expected a whole number of at least 1, got 0"),
             (["prioritize", uuid4(), "--priority", "5000000"], "priority: expected a number from"),
@@ -295,7 +295,7 @@ class TestAsking:
         assert (found, table_of(alias, job)) == (code, None if code == 0 else Job)
         asked = capsys.readouterr().out
         assert (
-            "This is about 1 job. Jobs that are deleted never run and cannot be restored. Are you sure? [y/N]" in asked
+            "This affects 1 job. Deleted jobs never run and cannot be restored. Are you sure? [y/N]" in asked
         )
 
     def test_the_end_of_input_is_a_no(self, monkeypatch):

@@ -88,9 +88,9 @@ class TestList:
         _, text = jobs("list", "--tenant", "acme", "--order=-priority", "--limit", 2, alias=alias)
         _, first, second, more = text.splitlines()
         assert str(rows[1].pk) in first and str(rows[2].pk) in second
-        assert more.startswith("And more")
+        assert more.startswith("There are more")
         _, text = jobs("list", "--tenant", "acme", "--limit", 3, alias=alias)
-        assert "And more" not in text and len(text.splitlines()) == 4
+        assert "There are more" not in text and len(text.splitlines()) == 4
         assert jobs("list", "--tenant", "nobody", alias=alias) == (0, "No jobs.\n")
 
     def test_for_programs_it_streams_and_is_exact(self, alias):
@@ -171,7 +171,7 @@ class TestShow:
         job = work(alias)
         complete_jobs(alias, [(job, a_run(alias))])
         code, text = jobs("show", job.id, alias=alias)
-        assert code == 0 and "the log knows this" in text and "successful" in text
+        assert code == 0 and "these are its log entries" in text and "successful" in text
         id = uuid4()
         assert jobs("show", id, alias=alias) == (3, f"{id}  There is no such job.\n")
         assert objects("show", id, alias=alias) == (3, [{"id": str(id), "state": None, "log": []}])

@@ -35,7 +35,7 @@ class TestBatches:
         BatchFailure.objects.using(alias).create(batch=batch, job_id=uuid4(), reason="it is running")
         code, text = jobs("batches", "show", batch.pk, alias=alias)
         assert code == 0 and str(batch.pk) in text and 'Arguments: {"retries": 5}' in text
-        assert "it is running" in text and SEED in text and "stands still" not in text
+        assert "it is running" in text and SEED in text and "stalled" not in text
         code, (told,) = objects("batches", "show", batch.pk, alias=alias)
         assert (code, told["id"], told["stalled"]) == (0, str(batch.pk), False)
         assert [each["reason"] for each in told["failures"]] == ["it is running"]
@@ -45,16 +45,16 @@ class TestBatches:
     def test_one_that_stands_still_says_so_and_goes_on(self, alias, batch):
         delete_jobs(own_jobs(alias, batch).get(), using=alias)
         assert (
-            "It stands still: the job that carries it on is missing"
+            "The batch has stalled: the job that continues it is missing"
             in jobs("batches", "show", batch.pk, alias=alias)[1]
         )
-        assert "stands still" in jobs("batches", alias=alias)[1]
-        assert jobs("batches", "activate", batch.pk, alias=alias) == (0, "1 batch goes on.\n")
+        assert "stalled" in jobs("batches", alias=alias)[1]
+        assert jobs("batches", "activate", batch.pk, alias=alias) == (0, "1 batch continues.\n")
         assert left(alias, batch) == {SEED: 1}
 
     def test_suspend(self, alias, batch):
         _, text = jobs("batches", "suspend", batch.pk, alias=alias)
-        assert text == "1 batch suspended. What it has in hand is finished.\n"
+        assert text == "1 batch suspended. Its running jobs finish.\n"
         assert not own_jobs(alias, batch).exists()
 
     def test_cancel_and_delete_ask(self, alias, batch):

@@ -66,9 +66,9 @@ def test_show(alias, schedule):
     made = str(Job.objects.using(alias).get().pk)
     code, text = jobs("schedules", "show", "report", "--times", "3", alias=alias)
     assert code == 0 and "tok-1" not in text and 'Options: {"priority": 5}' in text
-    times = text.split("Next times")[1].split("Fired last")[0].split("\n")[1:-2]
+    times = text.split("Next times")[1].split("Last firings")[0].split("\n")[1:-2]
     assert [line.split(" (")[1] for line in times] == ["in 15 h)", "in 1 d 15 h)", "in 2 d 15 h)"]
-    assert made in text.split("Fired last")[1]
+    assert made in text.split("Last firings")[1]
     code, (told,) = objects("schedules", "show", "report", alias=alias)
     assert (code, len(told["upcoming"]), told["problem"]) == (0, 5, "")
     assert [each["job_id"] for each in told["firings"]] == [made]
@@ -77,7 +77,7 @@ def test_show(alias, schedule):
 def test_show_says_why_it_would_not_fire_here(alias, schedule):
     Schedule.objects.using(alias).update(handler_type="tests.elsewhere")
     code, text = jobs("schedules", "show", "report", alias=alias)
-    assert code == 0 and "This process could not fire it: No handler 'tests.elsewhere'" in text
+    assert code == 0 and "This process could not fire the schedule: No handler 'tests.elsewhere'" in text
 
 
 ADD = ("schedules", "add", "nightly", "tests.report", "30 2 * * *")
@@ -109,15 +109,15 @@ def test_add_without_consequences(alias):
 
 def test_add_disabled(alias):
     code, text = jobs(*ADD, *SHOP, "--disabled", alias=alias)
-    assert code == 0 and "when enabled, fires:" in text
+    assert code == 0 and "When enabled, the schedule " in text
     assert Schedule.objects.using(alias).get().next_time is None
 
 
 def test_add_does_not_change_what_is_there_unless_told_to(alias, schedule):
     again = ("schedules", "add", "report", "tests.report", "@hourly", *SHOP)
-    assert jobs(*again, alias=alias) == (3, "There is a schedule report already; --replace changes it.\n")
+    assert jobs(*again, alias=alias) == (3, "The schedule report already exists; --replace changes it.\n")
     code, (told,) = objects(*again, alias=alias)
-    assert (code, told["skipped"]) == (3, {"report": "it is there already"})
+    assert (code, told["skipped"]) == (3, {"report": "it already exists"})
     assert jobs(*again, "--replace", "--dry-run", alias=alias)[0] == 0
     assert Schedule.objects.using(alias).get().expression == "0 3 * * *"
     assert jobs(*again, "--replace", alias=alias)[0] == 0

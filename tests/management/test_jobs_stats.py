@@ -121,7 +121,7 @@ def test_top_asks_nothing_while_it_is_paused(monkeypatch):
     assert [(page[0], page[-1]) for page in drawn] == [
         ("look 1", "q ends, p pauses"),
         ("look 2", "q ends, p pauses"),
-        ("look 2", "paused: q ends, p goes on"),
+        ("look 2", "paused: q ends, p continues"),
         ("look 3", "q ends, p pauses"),
     ]
 

@@ -86,7 +86,7 @@ def test_refreshes_until_q(alias, top):
     make_job(alias, handler_type="shop.first", due_date=clock.now(alias) + timedelta(days=1))
     top.shows(b"shop.first")
     top.press(b"p")
-    top.shows(b"paused: q ends, p goes on")
+    top.shows(b"paused: q ends, p continues")
     make_job(alias, handler_type="shop.second", due_date=clock.now(alias) + timedelta(days=1))
     top.press(b"p")
     top.shows(b"shop.second")

@@ -49,8 +49,8 @@ class SuspendBatch(BatchAction):
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         text = ngettext(
-            "%(count)d batch suspended. What it has in hand is finished.",
-            "%(count)d batches suspended. What they have in hand is finished.",
+            "%(count)d batch suspended. Its running jobs finish.",
+            "%(count)d batches suspended. Their running jobs finish.",
             count,
         )
         return text % {"count": count}
@@ -67,7 +67,7 @@ class ActivateBatch(BatchAction):
         batches.activate_batch(id, using=using)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d batch goes on.", "%(count)d batches go on.", count) % {"count": count}
+        return ngettext("%(count)d batch continues.", "%(count)d batches continue.", count) % {"count": count}
 
 
 class CancelBatch(BatchAction):
@@ -77,7 +77,7 @@ class CancelBatch(BatchAction):
     description = gettext_lazy("Cancel selected %(verbose_name_plural)s…")
     label = gettext_lazy("Cancel…")
     form_class = ConfirmForm
-    warning = gettext_lazy("Nothing more is done. What a batch has done stays done.")
+    warning = gettext_lazy("Nothing more is changed. Completed changes remain.")
     dangerous = True
 
     def operate(self, id: UUID, using: str) -> None:
@@ -91,8 +91,8 @@ class DeleteBatch(DeletingAction, BatchAction):
     """Delete it with the record of what it left alone."""
 
     warning = gettext_lazy(
-        "A batch that is not over is cancelled first. What it has done stays done; what it left alone, and why, is "
-        "forgotten."
+        "An unfinished batch is cancelled first. Completed changes remain; the record of what it left alone, and why, "
+        "is deleted."
     )
 
     def operate(self, id: UUID, using: str) -> None:

@@ -53,7 +53,7 @@ class BatchAdmin(OperationPermissions, TableAdmin):
     deferred = ("selection", "arguments")
     tenant_column = COLUMN
     search_fields = ("id__exact", "create_user__exact", "type__startswith")
-    search_help_text = gettext_lazy("An id, a user, or how the name of an operation begins.")
+    search_help_text = gettext_lazy("An id, a user, or the beginning of an operation's name.")
     sortable_by = ("began",)
     ordering = ("-create_time", "-id")
     actions = (SuspendBatch(), ActivateBatch(), CancelBatch(), DeleteBatch())
@@ -183,7 +183,7 @@ class BatchAdmin(OperationPermissions, TableAdmin):
     def meant(self, batch: Batch) -> str:
         return words(batch.selection)
 
-    @admin.display(description=gettext_lazy("jobs of its own"))
+    @admin.display(description=gettext_lazy("its own jobs"))
     def own_jobs(self, batch: Batch) -> str | SafeString:
         links = (
             display.link(self.list_url(table), table._meta.verbose_name_plural, q=batch.process_instance_id)

@@ -22,7 +22,7 @@ def words(selection: Mapping[str, Any]) -> str:
     """For example: dead letter jobs with handler_type = "shop.pay" and priority ≥ 5."""
     ids = selection.get("ids")
     if isinstance(ids, list):
-        return _("%(count)d jobs, chosen one by one") % {"count": len(ids)}
+        return _("%(count)d individually selected jobs") % {"count": len(ids)}
     table = _TABLES.get(str(selection.get("table")))
     if table is None:
         return str(selection)

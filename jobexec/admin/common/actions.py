@@ -96,7 +96,7 @@ class Action:
 
     def whereabouts(self, request: HttpRequest, keys: Iterable[str], using: str) -> dict[str, str]:
         """Why rows that were chosen are no longer in the list."""
-        return dict.fromkeys(keys, _("it is not in the list any more"))
+        return dict.fromkeys(keys, _("it is no longer in the list"))
 
     def choices(self, using: str) -> list[str]:
         """Values that the form offers for its text field."""

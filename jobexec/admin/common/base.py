@@ -192,7 +192,7 @@ class TableAdmin(ModelAdmin):
             return self.page_context(request, row)
         except UNREADABLE as error:
             logger.warning("The page of %s %s: %s", self.opts.label, row.pk, type(error).__name__)
-            self.message_user(request, _("What stands around the row cannot be read."), messages.WARNING)
+            self.message_user(request, _("The data related to this row cannot be read."), messages.WARNING)
             return {}
 
     def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def start(
     except JobExecError as error:
         modeladmin.message_user(request, str(error), messages.ERROR)
         return None
-    started = _("%(action)s: a batch has begun with %(count)s %(names)s. It goes on by itself.")
+    started = _("%(action)s: started a batch for %(count)s %(names)s. It runs in the background.")
     modeladmin.message_user(request, started % names, messages.SUCCESS)
     return _page_of(modeladmin, request, batch)
 

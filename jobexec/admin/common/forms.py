@@ -40,7 +40,7 @@ class PriorityForm(forms.Form):
         min_value=-MAX_PRIORITY,
         max_value=MAX_PRIORITY,
         initial=0,
-        help_text=_("Higher runs sooner."),
+        help_text=_("Higher values run sooner."),
     )
 
 
@@ -58,7 +58,7 @@ class DueDateForm(forms.Form):
         super().__init__(*args, **kwargs)
         field = self.fields["due_date"]
         field.initial = (timezone.localtime() + timedelta(hours=1)).replace(minute=0, second=0, microsecond=0)
-        field.help_text = _("In the time zone %(zone)s. What lies in the past runs at once.") % {
+        field.help_text = _("In the time zone %(zone)s. With a past date, the jobs run immediately.") % {
             "zone": timezone.get_current_timezone_name()
         }
 
@@ -69,21 +69,21 @@ class RotateForm(forms.Form):
     keep_old = forms.BooleanField(
         label=_("Keep the old secret"),
         required=False,
-        help_text=_("It is good beside the new one, until the time below, or until it is retired."),
+        help_text=_("It stays valid alongside the new one, until the time below or until it is retired."),
     )
     old_until = forms.DateTimeField(label=_("Old secret until"), required=False, widget=_picker())
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         zone = {"zone": timezone.get_current_timezone_name()}
-        self.fields["old_until"].help_text = _("In the time zone %(zone)s. Left empty: until it is retired.") % zone
+        self.fields["old_until"].help_text = _("In the time zone %(zone)s. If empty: until it is retired.") % zone
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}
         if data.get("old_until") and not data.get("keep_old"):
-            self.add_error("old_until", _("Only if the old secret is kept."))
+            self.add_error("old_until", _("Set this only if the old secret is kept."))
         elif data.get("old_until") and data["old_until"] <= clock.now():
-            self.add_error("old_until", _("This must lie ahead."))
+            self.add_error("old_until", _("This must be in the future."))
         return data
 
 
@@ -96,14 +96,14 @@ class SuspendForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         zone = {"zone": timezone.get_current_timezone_name()}
-        self.fields["at"].help_text = _("In the time zone %(zone)s. Left empty: now.") % zone
-        self.fields["until"].help_text = _("In the time zone %(zone)s. Left empty: until somebody activates.") % zone
+        self.fields["at"].help_text = _("In the time zone %(zone)s. If empty: now.") % zone
+        self.fields["until"].help_text = _("In the time zone %(zone)s. If empty: until an operator activates.") % zone
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or self.cleaned_data
         at, until, now = data.get("at"), data.get("until"), timezone.now()
         if until is not None and until <= max(at or now, now):
-            self.add_error("until", _("This must lie ahead, and after the beginning."))
+            self.add_error("until", _("This must be in the future and after the beginning."))
         return data
 
 
@@ -114,7 +114,7 @@ class SuspendScopeForm(SuspendForm):
         label=_("Include existing jobs"),
         required=False,
         initial=True,
-        help_text=_("Otherwise only jobs that are created afterwards are held."),
+        help_text=_("Otherwise only jobs that are created afterwards are suspended."),
     )
 
 
@@ -124,7 +124,7 @@ class OverrideForm(PriorityForm):
     cascade = forms.BooleanField(
         label=_("Include existing jobs"),
         required=False,
-        help_text=_("Those that run have it at their next attempt."),
+        help_text=_("Running jobs get it at their next attempt."),
     )
 
 
@@ -132,7 +132,7 @@ class RecalculateForm(forms.Form):
     """From when on the retry plan counts."""
 
     from_creation = forms.BooleanField(
-        label=_("From the creation of the job"), required=False, help_text=_("Otherwise from now on.")
+        label=_("From the creation of the job"), required=False, help_text=_("Otherwise from now.")
     )
 
 
@@ -144,7 +144,7 @@ class ReasonForm(forms.Form):
         required=False,
         max_length=1000,
         widget=forms.TextInput(attrs={"size": "80"}),
-        help_text=_("It takes the place of the last exception. Left empty, that stays."),
+        help_text=_("It replaces the last exception. If empty, the last exception stays."),
     )
 
 
@@ -155,7 +155,7 @@ class LiftForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["at"].help_text = _("In the time zone %(zone)s. Left empty: now.") % {
+        self.fields["at"].help_text = _("In the time zone %(zone)s. If empty: now.") % {
             "zone": timezone.get_current_timezone_name()
         }
 
@@ -168,7 +168,7 @@ class AnnotationForm(forms.Form):
         required=False,
         max_length=ANNOTATION_LENGTH,
         widget=forms.Textarea(attrs={"rows": 4, "cols": 80}),
-        help_text=_("It takes the place of the one that is there. Left empty: none."),
+        help_text=_("It replaces the existing annotation. If empty, the annotation is removed."),
     )
 
 
@@ -179,5 +179,5 @@ class NodeNameForm(forms.Form):
         label=_("Node name"),
         max_length=255,
         widget=forms.TextInput(attrs={"list": "jobexec-choices", "autocomplete": "off", "size": "40"}),
-        help_text=_("Nodes keep their registrations by name; the node need not run now."),
+        help_text=_("Registrations belong to the name of a node; the node need not be running."),
     )

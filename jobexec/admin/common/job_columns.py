@@ -104,7 +104,7 @@ def state_badge(job: AbstractJob) -> SafeString:
     if isinstance(job, SuspendedJob):
         return display.badge("off", _("suspended"))
     if isinstance(job, TimerJob):
-        return display.badge("warn", _("waits for retry")) if job.attempts else display.badge("wait", _("timer"))
+        return display.badge("warn", _("waiting for retry")) if job.attempts else display.badge("wait", _("timer"))
     if isinstance(job, ExternalWorkerJob):
         return _badge_of_external(job)
     assert isinstance(job, Job)
@@ -119,10 +119,10 @@ def _badge_of_external(job: ExternalWorkerJob) -> SafeString:
     if job.locked:
         return display.badge("work", _("with a worker"))
     if job.available_at is not None and job.available_at > display.now(job):
-        return display.badge("warn", _("backs off")) if job.exception_message else display.badge("wait", _("not yet"))
+        return display.badge("warn", _("backing off")) if job.exception_message else display.badge("wait", _("waiting"))
     if job.lock_owner is not None:
         return display.badge("warn", _("deadline missed"))
-    return display.badge("ok", _("for workers"))
+    return display.badge("ok", _("available"))
 
 
 def _badge_of_executable(job: Job) -> SafeString:

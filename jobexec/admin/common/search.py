@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, SuspendedJob
 from jobexec.operations.query.values import as_key
 
-HELP = _("A job's id or key, a process instance, or how a handler's name begins.")
+HELP = _("A job's id or key, a process instance, or the beginning of a handler's name.")
 
 _KEYS = {ExternalWorkerJob: "job_key", SuspendedJob: "job_key", DeadLetterJob: "job_key", Incident: "incident_key"}
 

@@ -86,7 +86,7 @@ def _readable(request: HttpRequest, sight: Sight, choice: Choice) -> dict[str, A
     except UNREADABLE:
         odd = frozenset(part for part in sight.parts() if not _can_be_read(look, part))
         found = look(sight.parts() - odd)
-    text = _("Some rows cannot be read, so this is left out: %(parts)s.") % {"parts": ", ".join(sorted(odd))}
+    text = _("Some rows cannot be read, so these parts are left out: %(parts)s.") % {"parts": ", ".join(sorted(odd))}
     return found | {"wrong": [{"text": text, "url": ""}, *found["wrong"]]}
 
 

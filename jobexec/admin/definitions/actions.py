@@ -53,7 +53,7 @@ class SuspendDefinition(DefinitionAction):
     description = gettext_lazy("Suspend the jobs of selected %(verbose_name_plural)s…")
     label = gettext_lazy("Suspend…")
     form_class = SuspendScopeForm
-    warning = gettext_lazy("Also the jobs that are created later. Running jobs finish.")
+    warning = gettext_lazy("This also applies to jobs that are created later. Running jobs finish.")
 
     def operate(self, id: str, using: str, data: Mapping[str, Any]) -> str | None:
         operations.suspend(job_definition_id=id, using=using, **data)
@@ -71,7 +71,9 @@ class ActivateDefinition(DefinitionAction):
     description = gettext_lazy("Activate the jobs of selected %(verbose_name_plural)s…")
     label = gettext_lazy("Activate…")
     form_class = LiftForm
-    warning = gettext_lazy("Jobs that something else suspends stay suspended. At once, what is planned is taken back.")
+    warning = gettext_lazy(
+        "Jobs that something else suspends stay suspended. Activating immediately also cancels a planned suspension."
+    )
 
     def operate(self, id: str, using: str, data: Mapping[str, Any]) -> str | None:
         operations.activate(job_definition_id=id, using=using, at=data["at"])
@@ -96,7 +98,7 @@ class OverridePriority(DefinitionAction):
     description = gettext_lazy("Override the priority of selected %(verbose_name_plural)s…")
     label = gettext_lazy("Override priority…")
     form_class = OverrideForm
-    warning = gettext_lazy("Jobs that are created from now on get it within seconds, whatever their code says.")
+    warning = gettext_lazy("New jobs get this priority within seconds, whatever their code says.")
 
     def initial(self, queryset: QuerySet[Any]) -> dict[str, Any]:
         found = list(queryset.order_by().values_list("overriding_priority", "priority")[:2])
@@ -144,7 +146,7 @@ class RetryDeadLetters(DefinitionAction):
     description = gettext_lazy("Set retries of the dead letters of selected %(verbose_name_plural)s…")
     label = gettext_lazy("Set retries of dead letters…")
     form_class = RetriesForm
-    warning = gettext_lazy("All dead letters of the handler are requeued; if they are many, by a batch.")
+    warning = gettext_lazy("All dead letters of the handler are requeued, by a batch if there are many.")
 
     def perform_for(
         self, request: HttpRequest, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]

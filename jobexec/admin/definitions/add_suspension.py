@@ -36,13 +36,13 @@ class AddSuspensionForm(SuspendScopeForm):
         label=gettext_lazy("Which"),
         max_length=255,
         widget=forms.TextInput(attrs={"list": "jobexec-choices", "autocomplete": "off", "size": "40"}),
-        help_text=gettext_lazy("Its id, exactly."),
+        help_text=gettext_lazy("The exact id."),
     )
     tenant = forms.CharField(
         label=gettext_lazy("Tenant"),
         required=False,
         max_length=64,
-        help_text=gettext_lazy("Of a process definition of a tenant. Left empty: its jobs without a tenant."),
+        help_text=gettext_lazy("Only for a process definition of a tenant. If empty: its jobs without a tenant."),
     )
     field_order = ("scope", "value", "tenant")
 
@@ -57,13 +57,13 @@ class AddSuspensionForm(SuspendScopeForm):
     def clean_value(self) -> str:
         value: str = self.cleaned_data["value"]
         if self.tenants is not None and value not in self.tenants:
-            raise forms.ValidationError(_("This is none of your tenants."))
+            raise forms.ValidationError(_("This is not one of your tenants."))
         return value
 
     def clean(self) -> dict[str, Any]:
         data = super().clean()
         if data.get("tenant") and data.get("scope") != SuspensionScope.TENANT_PROCESS_DEFINITION:
-            self.add_error("tenant", _("Only a process definition of a tenant has one."))
+            self.add_error("tenant", _("Set this only for a process definition of a tenant."))
         return data
 
 
@@ -134,8 +134,8 @@ class AddSuspension(TableAdmin):
             return HttpResponseRedirect(self.list_url())
         said = {"dates": dates(data)}
         text = ngettext(
-            "%(scope)s %(value)s suspended%(dates)s; %(count)d job has moved to the suspended ones.",
-            "%(scope)s %(value)s suspended%(dates)s; %(count)d jobs have moved to the suspended ones.",
+            "%(scope)s %(value)s suspended%(dates)s; %(count)d job moved to the suspended jobs.",
+            "%(scope)s %(value)s suspended%(dates)s; %(count)d jobs moved to the suspended jobs.",
             moved,
         )
         label = capfirst(str(dict(SuspensionScope.choices)[data["scope"]]))

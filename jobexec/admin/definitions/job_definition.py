@@ -34,7 +34,7 @@ class JobDefinitionAdmin(OperationPermissions, TableAdmin):
     )
     list_filter = ("exclusive", "atomic")
     search_fields = ("id__startswith", "process_definition_key__exact")
-    search_help_text = gettext_lazy("How the name begins, or a process definition.")
+    search_help_text = gettext_lazy("The beginning of the name, or a process definition.")
     ordering = ("id",)
     readonly_fields = ("standing",)
     actions = (SuspendDefinition(), ActivateDefinition(), OverridePriority(), ClearPriority(), RetryDeadLetters())

@@ -33,8 +33,8 @@ class Lift(Action):
     label = gettext_lazy("Lift…")
     form_class = LiftForm
     warning = gettext_lazy(
-        "All jobs in it become runnable then, unless something else suspends them. At once, what is only planned is "
-        "taken back."
+        "All jobs in its scope can run again, unless something else suspends them. Lifting immediately also cancels a "
+        "suspension that is only planned."
     )
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:

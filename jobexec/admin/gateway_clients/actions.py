@@ -36,7 +36,7 @@ class ClientAction(Action):
                 self.operate(request, name, using, data)
                 outcome.changed.append(id)
             except ClientNotFound:
-                outcome.skipped[id] = _("it is not in the list any more")
+                outcome.skipped[id] = _("it is no longer in the list")
         return outcome
 
     def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
@@ -53,7 +53,8 @@ class RotateSecret(ClientAction):
     label = gettext_lazy("New secret…")
     form_class = RotateForm
     warning = gettext_lazy(
-        "Unless it is kept, the old secret ends at once: who uses it is locked out until he has the new one."
+        "Unless you keep the old secret, it becomes invalid immediately: workers that use it are locked out until they "
+        "have the new one."
     )
     dangerous = True
 
@@ -76,14 +77,16 @@ class RetireSecret(ClientAction):
     description = gettext_lazy("Retire the old secret of selected %(verbose_name_plural)s…")
     label = gettext_lazy("Retire the old secret…")
     form_class = ConfirmForm
-    warning = gettext_lazy("Who still uses the old secret is locked out until he has the new one.")
+    warning = gettext_lazy("Workers that still use the old secret are locked out until they have the new one.")
     dangerous = True
 
     def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
         gateway_clients.retire_secret(using, name)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext("%(count)d client has one secret now.", "%(count)d clients have one secret now.", count)
+        text = ngettext(
+            "The old secret of %(count)d client is retired.", "The old secrets of %(count)d clients are retired.", count
+        )
         return text % {"count": count}
 
 
@@ -113,8 +116,8 @@ class DisableClient(ClientAction):
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         text = ngettext(
-            "%(count)d client disabled. Gateways may still let it in for a few seconds.",
-            "%(count)d clients disabled. Gateways may still let them in for a few seconds.",
+            "%(count)d client disabled. Gateways may still accept it for a few seconds.",
+            "%(count)d clients disabled. Gateways may still accept them for a few seconds.",
             count,
         )
         return text % {"count": count}
@@ -123,7 +126,7 @@ class DisableClient(ClientAction):
 class DeleteClients(DeletingAction, ClientAction):
     """For good."""
 
-    warning = gettext_lazy("Jobs that they have fetched are given to others when their time-outs are over.")
+    warning = gettext_lazy("Other workers can fetch the jobs that these clients hold when the timeouts have expired.")
 
     def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
         gateway_clients.delete_client(using, name)

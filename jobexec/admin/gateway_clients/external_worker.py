@@ -84,9 +84,9 @@ class ExternalWorkerAdmin(TableAdmin):
 
     @admin.display(description=gettext_lazy("worker, client"))
     def name(self, row: ExternalWorker) -> SafeString:
-        client = row.client or _("a client without a name")
+        client = row.client or _("unnamed client")
         quiet = format_html('<span class="jobexec-quiet">{}</span>', client)
-        return format_html("{}<br>{}", row.worker or _("a worker without a name"), quiet)
+        return format_html("{}<br>{}", row.worker or _("unnamed worker"), quiet)
 
     @admin.display(description=gettext_lazy("type"))
     def kind(self, row: ExternalWorker) -> SafeString:
@@ -98,7 +98,7 @@ class ExternalWorkerAdmin(TableAdmin):
         if row.last_seen >= now - PRESENT_FOR:
             if row.streams or row.polls:
                 return display.badge("ok", pgettext("state of a worker", "waiting"))
-            return display.badge("ok", pgettext("state of a worker", "here"))
+            return display.badge("ok", pgettext("state of a worker", "present"))
         silent = now - row.last_seen
         kind = "warn" if silent < get_settings().external_worker_alert_after else "off"
         return display.badge(kind, _("silent for %s") % display.duration(silent.total_seconds()))
@@ -114,7 +114,7 @@ class ExternalWorkerAdmin(TableAdmin):
         query = {"lock": "held", "worker": row.worker, "handler": row.type}
         return display.link(self.list_url(ExternalWorkerJob), getattr(row, "held", 0), **query)
 
-    @admin.display(description=gettext_lazy("jobs given out"))
+    @admin.display(description=gettext_lazy("jobs activated"))
     def given(self, row: ExternalWorker) -> str:
         return number_format(row.activated, force_grouping=True)
 

@@ -19,14 +19,16 @@ NO_TENANT = "<default>"
 
 _LABELS = {
     "work": gettext_lazy("work: fetch and finish jobs, and change their deadlines"),
-    "search": gettext_lazy("search: look for jobs and incidents"),
+    "search": gettext_lazy("search: search for jobs and incidents"),
     "update": gettext_lazy("update: change retries and priority"),
     "resolve": gettext_lazy("resolve: resolve incidents"),
 }
 _ERRORS = {
-    "name": gettext_lazy("1 to 150 characters that can be seen, without a colon, and without blanks around them."),
-    "types": gettext_lazy("Each is a type of at most 255 characters, or how it begins and one * at the end."),
-    "tenants": gettext_lazy("Each is the id of a tenant, of at most 64 characters that can be seen."),
+    "name": gettext_lazy(
+        "Enter 1 to 150 printable characters, without a colon and without leading or trailing spaces."
+    ),
+    "types": gettext_lazy("Enter types of at most 255 characters, or prefixes followed by one *."),
+    "tenants": gettext_lazy("Enter tenant ids of at most 64 printable characters."),
 }
 
 
@@ -66,7 +68,8 @@ class GatewayClientForm(forms.ModelForm):  # type: ignore[type-arg]
     types = LinesField(
         label=gettext_lazy("Types"),
         help_text=gettext_lazy(
-            "Of the jobs that it may work on, one a line: payment, or mail.* for all that begin like it. Empty: all."
+            "The types of jobs that the client may work on, one per line: payment, or mail.* for all types with this "
+            "prefix. If empty: all types."
         ),
     )
     tenants = LinesField(
@@ -74,7 +77,8 @@ class GatewayClientForm(forms.ModelForm):  # type: ignore[type-arg]
         empty_as=NO_TENANT,
         # The admin shows help texts as HTML.
         help_text=gettext_lazy(
-            "Whose jobs it may see, one a line; &lt;default&gt; for jobs without a tenant. Empty: those of all tenants."
+            "The tenants whose jobs the client may see, one per line; &lt;default&gt; for jobs without a tenant. If "
+            "empty: all tenants."
         ),
     )
     permissions = forms.MultipleChoiceField(
@@ -97,7 +101,7 @@ class GatewayClientForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         if "expiration_time" in self.fields:
             zone = {"zone": timezone.get_current_timezone_name()}
-            self.fields["expiration_time"].help_text = _("In the time zone %(zone)s. Empty: never.") % zone
+            self.fields["expiration_time"].help_text = _("In the time zone %(zone)s. If empty: never.") % zone
 
     def validate_unique(self) -> None:
         """Not by Django, which would look into the database of the models."""
@@ -106,7 +110,7 @@ class GatewayClientForm(forms.ModelForm):  # type: ignore[type-arg]
         name: str = self.cleaned_data["name"]
         _check("name", lambda: checked_name(name))
         if GatewayClient.objects.using(self.using).filter(name=name).exists():
-            raise forms.ValidationError(_("There is a client of this name already."))
+            raise forms.ValidationError(_("A client with this name already exists."))
         return name
 
     def clean_types(self) -> list[str]:
@@ -115,13 +119,13 @@ class GatewayClientForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean_tenants(self) -> list[str]:
         tenants = self._checked("tenants")
         if self.user_tenants is not None and not (tenants and set(tenants) <= self.user_tenants):
-            raise forms.ValidationError(_("These must be some of your tenants."))
+            raise forms.ValidationError(_("Enter at least one tenant, and only your own."))
         return tenants
 
     def clean_expiration_time(self) -> Any:
         moment = self.cleaned_data["expiration_time"]
         if moment is not None and "expiration_time" in self.changed_data and moment <= clock.now(self.using):
-            raise forms.ValidationError(_("This must lie ahead."))
+            raise forms.ValidationError(_("This must be in the future."))
         return moment
 
     def _checked(self, field: str) -> list[str]:

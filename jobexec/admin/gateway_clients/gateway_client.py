@@ -44,7 +44,7 @@ class GatewayClientAdmin(TableAdmin):
     list_display_links = ("name",)
     list_filter = ("enabled",)
     search_fields = ("name__startswith",)
-    search_help_text = gettext_lazy("How the name begins.")
+    search_help_text = gettext_lazy("The beginning of the name.")
     sortable_by = ("name", "expires", "used")
     ordering = ("name",)
     audit_name = "name"

@@ -70,7 +70,7 @@ class FailureGroupAdmin(OperationPermissions, TableAdmin):
     list_display = ("handler", "exception", "text", "count", "last", "first", "dead_letters")
     list_display_links = ("handler",)
     search_fields = ("fingerprint__exact", "handler_type__startswith", "exception__startswith")
-    search_help_text = gettext_lazy("A fingerprint, or how the name of a handler or of an exception begins.")
+    search_help_text = gettext_lazy("A fingerprint, or the beginning of the name of a handler or an exception.")
     sortable_by = ("last",)
     ordering = ("-last_time", "fingerprint")
     actions = (RequeueGroup(),)
@@ -83,7 +83,7 @@ class FailureGroupAdmin(OperationPermissions, TableAdmin):
         stack = ("stack",) if sources and all(source.has_view_permission(request) for source in sources) else ()
         return [
             (None, {"fields": ("handler_type", "exception", ("count", "first", "last"), "dead_letter_count")}),
-            (gettext_lazy("The latest of them"), {"fields": ("latest", "message_text", *stack)}),
+            (gettext_lazy("Latest failure"), {"fields": ("latest", "message_text", *stack)}),
             (None, {"fields": ("fingerprint",)}),
         ]
 

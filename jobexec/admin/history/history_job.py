@@ -42,7 +42,7 @@ class WriteNow(Action):
 class DeleteHistory(DeletingAction):
     """The history is never written."""
 
-    warning = gettext_lazy("The history in them is lost for good.")
+    warning = gettext_lazy("The history that these jobs contain is lost for good.")
     name_column = "handler_type"
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
@@ -96,7 +96,7 @@ class HistoryJobAdmin(JobColumns, OperationPermissions, TableAdmin):
     @admin.display(description=gettext_lazy("state"))
     def standing_badge(self, job: HistoryJob) -> SafeString:
         if job.attempts:
-            return display.badge("warn", _("waits for retry"))
+            return display.badge("warn", _("waiting for retry"))
         if job.due_date is not None and job.due_date > display.now(job):
-            return display.badge("wait", _("waits"))
+            return display.badge("wait", _("waiting"))
         return display.badge("ok", _("due"))

@@ -45,7 +45,7 @@ class Annotate(Action):
                 operations.annotate_incident(id, data["annotation"], using=using)
                 outcome.changed.append(id)
             except Incident.DoesNotExist:
-                outcome.skipped[id] = _("it is gone")
+                outcome.skipped[id] = _("it no longer exists")
         return outcome
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
@@ -164,9 +164,9 @@ class IncidentAdmin(OperationPermissions, TableAdmin):
     def note(self, incident: Incident) -> str | SafeString:
         return incident.annotation or display.NONE
 
-    @admin.display(description=gettext_lazy("alike"))
+    @admin.display(description=gettext_lazy("similar failures"))
     def alike(self, incident: Incident) -> str | SafeString:
         groups: Any = self.admin_site._registry.get(FailureGroup)
         if not incident.fingerprint or groups is None:
             return display.NONE
-        return display.link(groups.page_url(incident.fingerprint), _("All failures that look like this one"))
+        return display.link(groups.page_url(incident.fingerprint), _("All similar failures"))

@@ -44,7 +44,7 @@ class BackendFilter(admin.SimpleListFilter):
 class DeleteResults(DeletingAction):
     """Forget them."""
 
-    warning = gettext_lazy("Who asks for these results finds none any more. Jobs that wait are left alone.")
+    warning = gettext_lazy("Code that asks for these results no longer finds them. Waiting jobs are left alone.")
     name_column = "handler_type"
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
@@ -72,7 +72,7 @@ class TaskResultAdmin(TableAdmin):
     tenant_column = COLUMN
     deferred = ("handler_configuration",)
     search_fields = ("id",)
-    search_help_text = gettext_lazy("An id, or how the name of a task begins.")
+    search_help_text = gettext_lazy("An id, or the beginning of a task's name.")
     sortable_by = ()
     ordering = ("-id",)  # ids are made in the order of time
     actions = (DeleteResults(),)
@@ -190,7 +190,7 @@ class TaskResultAdmin(TableAdmin):
             return (
                 display.job_link(row.pk, self.admin_site.name) if self._has_page(Job) else display.handler(str(row.pk))
             )
-        text = _("It is done or deleted; its log")
+        text = _("The job is done or deleted; see its log")
         return (
             display.link(self.list_url(JobLog), text, q=str(row.pk))
             if self._has_page(JobLog)

@@ -42,8 +42,8 @@ class JobAction(Action):
         reasons = {}
         for key, id in ids.items():
             table = states.get(id) if id else None
-            gone = _("it is done or deleted by now")
-            reasons[key] = gone if table is None else _("it is %(state)s by now") % {"state": _(table.state)}
+            gone = _("it is done or deleted")
+            reasons[key] = gone if table is None else _("its state is now %(state)s") % {"state": _(table.state)}
         return reasons
 
 
@@ -109,8 +109,8 @@ class Cancel(JobAction):
     label = gettext_lazy("Cancel…")
     form_class = ConfirmForm
     warning = gettext_lazy(
-        "Jobs that wait are removed and never run. A running job is asked to stop; whether and when it does is up to "
-        "its handler, and it is not tried again."
+        "Waiting jobs are removed and never run. Running jobs are asked to stop; their handlers decide whether and "
+        "when they do. They are not retried."
     )
     dangerous = True
 
@@ -220,7 +220,7 @@ class Delete(JobAction):
     description = gettext_lazy("Delete selected %(verbose_name_plural)s…")
     label = gettext_lazy("Delete…")
     form_class = ConfirmForm
-    warning = gettext_lazy("Jobs that are deleted never run and cannot be restored. Running jobs are left alone.")
+    warning = gettext_lazy("Deleted jobs never run and cannot be restored. Running jobs are left alone.")
     dangerous = True
 
     def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:

@@ -66,7 +66,7 @@ class ExternalWorkerJobAdmin(JobTableAdmin):
         worker = job.lock_owner
         if worker is None:
             return state_badge(job)
-        return format_html("{}<br>{}", state_badge(job), worker or _("a worker without a name"))
+        return format_html("{}<br>{}", state_badge(job), worker or _("unnamed worker"))
 
     @admin.display(description=gettext_lazy("type"))
     def handler(self, job: AbstractJob) -> SafeString:

@@ -28,8 +28,8 @@ class ReleaseKeys(DeletingAction):
     description = gettext_lazy("Release selected %(verbose_name_plural)s…")
     label = gettext_lazy("Release…")
     warning = gettext_lazy(
-        "The next job with such a key is a job of its own, also while the one that holds it now waits or runs. That "
-        "one is left alone."
+        "The key becomes available to the next job, even while the job that holds it waits or runs. That job is left "
+        "alone."
     )
     name_column = "key"
 
@@ -49,7 +49,7 @@ class JobKeyAdmin(TableAdmin):
     list_display_links = ("key",)
     list_filter = (filters.HandlerFilter,)
     search_fields = ("key__startswith",)
-    search_help_text = gettext_lazy("How the key begins, or the id of a job.")
+    search_help_text = gettext_lazy("The beginning of the key, or the id of a job.")
     sortable_by = ()
     ordering = ("-create_time", "-id")
     actions = (ReleaseKeys(),)

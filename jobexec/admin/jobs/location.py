@@ -56,7 +56,7 @@ class LocatedAdmin(TableAdmin):
             return HttpResponseRedirect(reverse(url, args=[id], current_app=self.admin_site.name))
         if tenants_of(request) is not None and not self._has_log(request, id):
             raise Http404
-        self.message_user(request, _("The job is done or deleted. This is what the log tells."), messages.INFO)
+        self.message_user(request, _("The job is done or deleted. These are its log entries."), messages.INFO)
         return HttpResponseRedirect(f"{self.list_url(JobLog)}?{urlencode({'q': str(id)})}")
 
     def _may_view(self, request: HttpRequest, table: type[Any]) -> bool:

@@ -31,14 +31,17 @@ class RecalculateDueDate(JobAction):
     label = gettext_lazy("Recalculate due date…")
     form_class = RecalculateForm
     warning = gettext_lazy(
-        "Waiting retries get the date that their retry plan says now. A timer was given its date and is left alone."
+        "Waiting retries get the due date that their retry plan now specifies. Timers keep the date that they were "
+        "given and are left alone."
     )
 
     def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
         return recalculate_due_date(queryset, from_creation=data["from_creation"], using=using)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d job waits anew.", "%(count)d jobs wait anew.", count) % {"count": count}
+        return ngettext("%(count)d job has a new due date.", "%(count)d jobs have a new due date.", count) % {
+            "count": count
+        }
 
 
 class Unlock(JobAction):
@@ -49,8 +52,8 @@ class Unlock(JobAction):
     label = gettext_lazy("Unlock…")
     form_class = ConfirmForm
     warning = gettext_lazy(
-        "Jobs whose owner is gone are given to others. As long as the owner lives they are left alone: a job would run "
-        "twice. A node whose lease has run out is declared dead."
+        "Jobs whose owner is gone become available to other nodes. Jobs of a living owner are left alone, because they "
+        "would run twice. A node whose lease has expired is declared dead."
     )
 
     def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
@@ -64,7 +67,8 @@ class GiveBack(Unlock):
     """Take jobs from workers outside."""
 
     warning = gettext_lazy(
-        "Other workers may fetch the jobs at once, whatever those do that have them: a job may be done twice."
+        "Other workers may fetch the jobs immediately, whatever the workers that hold them do: a job may be executed "
+        "twice."
     )
 
 
@@ -110,12 +114,13 @@ class MoveToDeadLetters(JobAction):
     label = gettext_lazy("Move to dead letters…")
     form_class = ReasonForm
     warning = gettext_lazy(
-        "They are not tried again until somebody requeues them, and each has an incident. Running jobs are left alone."
+        "The jobs are not retried until an operator requeues them, and each gets an incident. Running jobs are left "
+        "alone."
     )
 
     def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
         return move_to_dead_letter(queryset, data["reason"], using=using)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext("%(count)d job is a dead letter now.", "%(count)d jobs are dead letters now.", count)
+        text = ngettext("%(count)d job is now a dead letter.", "%(count)d jobs are now dead letters.", count)
         return text % {"count": count}

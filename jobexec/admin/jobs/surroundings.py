@@ -91,7 +91,7 @@ class Surroundings:
     def _told(self, reason: Reason) -> str:
         other = reason.details.get("job")
         if other and found_job(self._request, UUID(other), self._job._state.db or "default") is None:
-            return _("It is exclusive, and another job of its process instance is in the hands of a node.")
+            return _("It is exclusive, and a node holds another job of its process instance.")
         return reason.text
 
     def lock(self) -> Lock | None:
@@ -202,7 +202,7 @@ class Surroundings:
         found += [link for link in (self._schedule(), self._key(), self._result()) if link is not None]
         fingerprint = getattr(self._job, "fingerprint", "")
         if fingerprint and groups is not None:
-            found.append(display.link(groups.page_url(fingerprint), _("All failures that look like its own")))
+            found.append(display.link(groups.page_url(fingerprint), _("All similar failures")))
         return found
 
     def _schedule(self) -> SafeString | None:
@@ -238,16 +238,16 @@ def _deadline(job: ExternalWorkerJob, now: datetime) -> SafeString:
     """Until when nobody else is given the job."""
     left = (job.lock_expiration_time - now).total_seconds() if job.lock_expiration_time else 0.0
     if left > 0:
-        return display.badge("ok", _("good for %s, then others may fetch the job") % display.duration(left))
-    return display.badge("warn", _("expired %s ago: others may fetch the job") % display.duration(-left))
+        return display.badge("ok", _("valid for %s, then other workers may fetch the job") % display.duration(left))
+    return display.badge("warn", _("expired %s ago: other workers may fetch the job") % display.duration(-left))
 
 
 def _good(job: AbstractJob, node: ExecutorNode | None, now: datetime) -> SafeString:
     """Until when the lock is good: as long as the lease of the node, or, of another owner, until it expires."""
     until = node.lease_expiration_time if node is not None else job.lock_expiration_time
     if until is None:
-        return display.badge("warn", _("without end"))
+        return display.badge("warn", _("does not expire"))
     left = (until - now).total_seconds()
     if left > 0:
-        return display.badge("ok", _("good for %s, then renewed or taken away") % display.duration(left))
+        return display.badge("ok", _("valid for %s, then renewed or released") % display.duration(left))
     return display.badge("bad", _("expired %s ago") % display.duration(-left))

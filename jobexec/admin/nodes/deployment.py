@@ -44,7 +44,7 @@ class RegistrationAction(Action):
                 self.operate(deployment, data["node_name"], using)
                 outcome.changed.append(deployment)
             except Deployment.DoesNotExist:
-                outcome.skipped[deployment] = _("it is gone")
+                outcome.skipped[deployment] = _("it no longer exists")
         return outcome
 
     def operate(self, deployment: str, node_name: str, using: str) -> None:
@@ -77,15 +77,15 @@ class Unregister(RegistrationAction):
     name = "unregister"
     description = gettext_lazy("Unregister selected %(verbose_name_plural)s for a node…")
     label = gettext_lazy("Unregister for a node…")
-    warning = gettext_lazy("This is remembered: a restart of the node does not register it again.")
+    warning = gettext_lazy("This is remembered: a restart of the node does not register them again.")
 
     def operate(self, deployment: str, node_name: str, using: str) -> None:
         operations.unregister_deployment(deployment, node_name, using=using)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         text = ngettext(
-            "%(count)d deployment unregistered for %(node_name)s, also when it restarts.",
-            "%(count)d deployments unregistered for %(node_name)s, also when it restarts.",
+            "%(count)d deployment unregistered for %(node_name)s, including after a restart.",
+            "%(count)d deployments unregistered for %(node_name)s, including after a restart.",
             count,
         )
         return text % {"count": count, **data}
@@ -97,15 +97,15 @@ class RetireRegistrations(RegistrationAction):
     name = "retire_registrations"
     description = gettext_lazy("Retire the registrations of selected %(verbose_name_plural)s for a node…")
     label = gettext_lazy("Retire registrations of a node…")
-    warning = gettext_lazy("Only of a node that is gone. If one of its name starts again, it registers anew.")
+    warning = gettext_lazy("Only for a node that is gone. A node that starts with this name registers again.")
 
     def operate(self, deployment: str, node_name: str, using: str) -> None:
         operations.retire_registrations(node_name, [deployment], using=using)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         text = ngettext(
-            "%(count)d deployment has no registration for %(node_name)s any more.",
-            "%(count)d deployments have no registration for %(node_name)s any more.",
+            "%(count)d deployment no longer has a registration for %(node_name)s.",
+            "%(count)d deployments no longer have a registration for %(node_name)s.",
             count,
         )
         return text % {"count": count, **data}
@@ -119,7 +119,10 @@ class Retire(Action):
     label = gettext_lazy("Retire…")
     form_class = ConfirmForm
     dangerous = True
-    warning = gettext_lazy("What jobs name, or a living node has, is left alone. The registrations go with them.")
+    warning = gettext_lazy(
+        "Deployments that jobs name or that a living node has are left alone. The registrations of the others are "
+        "deleted with them."
+    )
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         result = operations.retire_deployments(queryset.values_list("pk", flat=True), using=using)

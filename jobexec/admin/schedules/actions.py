@@ -49,8 +49,8 @@ class FireNow(ScheduleAction):
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         text = ngettext(
-            "%(count)d schedule fired: its job is due now, and its times stay.",
-            "%(count)d schedules fired: their jobs are due now, and their times stay.",
+            "%(count)d schedule fired: its job is due now; its times do not change.",
+            "%(count)d schedules fired: their jobs are due now; their times do not change.",
             count,
         )
         return text % {"count": count}
@@ -83,8 +83,8 @@ class Disable(ScheduleAction):
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         text = ngettext(
-            "%(count)d schedule disabled. The times that pass meanwhile are not made up for.",
-            "%(count)d schedules disabled. The times that pass meanwhile are not made up for.",
+            "%(count)d schedule disabled. Times that pass until it is enabled are skipped.",
+            "%(count)d schedules disabled. Times that pass until they are enabled are skipped.",
             count,
         )
         return text % {"count": count}
@@ -94,8 +94,8 @@ class DeleteSchedules(DeletingAction, ScheduleAction):
     """For good."""
 
     warning = gettext_lazy(
-        "What has been fired is left alone. A schedule that the code declares comes back when the next executor "
-        "starts; disable that instead."
+        "Existing jobs are left alone. A schedule that the code declares is created again when the next executor "
+        "starts; disable it instead."
     )
 
     def operate(self, name: str, using: str) -> None:

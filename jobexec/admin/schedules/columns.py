@@ -51,7 +51,7 @@ class ScheduleColumns:
         if not row.enabled:
             return display.badge("off", _("disabled"))
         if row.withdrawn:
-            return display.badge("wait", _("the code no longer declares it"))
+            return display.badge("wait", _("no longer declared in the code"))
         return display.badge("ok", _("enabled")) if row.next_time else display.badge("wait", _("over"))
 
     @admin.display(description=gettext_lazy("handler"))
@@ -103,7 +103,7 @@ class ScheduleColumns:
 
     @admin.display(description=gettext_lazy("origin"))
     def origin(self, row: Schedule) -> str:
-        return _("from the code") if row.from_code else _("made by a person")
+        return _("from the code") if row.from_code else _("created by an operator")
 
     @admin.display(description=gettext_lazy("arguments"))
     def arguments(self, row: Schedule) -> str | SafeString:

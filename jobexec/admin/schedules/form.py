@@ -50,11 +50,15 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     using: ClassVar[str] = "default"
     tenants: ClassVar[frozenset[str] | None] = None
 
-    args = _json(gettext_lazy("Arguments by position"), gettext_lazy("A JSON list, as [4711]."), [], 3)
-    kwargs = _json(gettext_lazy("Arguments by name"), gettext_lazy('A JSON object, as {"currency": "EUR"}.'), {}, 4)
+    args = _json(gettext_lazy("Arguments by position"), gettext_lazy("A JSON list, for example [4711]."), [], 3)
+    kwargs = _json(
+        gettext_lazy("Arguments by name"), gettext_lazy('A JSON object, for example {"currency": "EUR"}.'), {}, 4
+    )
     options = _json(
         gettext_lazy("Options"),
-        gettext_lazy('Of its jobs, as using() takes them: a JSON object, as {"priority": 5, "tenant_id": "acme"}.'),
+        gettext_lazy(
+            'Options of its jobs, as for using(): a JSON object, for example {"priority": 5, "tenant_id": "acme"}.'
+        ),
         {},
         4,
     )
@@ -97,7 +101,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
             )
         value = restored(given, self._stored(field))
         if HIDDEN in json.dumps(value, ensure_ascii=False):
-            raise forms.ValidationError(_("A value that is hidden (●●●) must be typed anew here."))
+            raise forms.ValidationError(_("Enter hidden values (●●●) again here."))
         return value
 
     def clean_args(self) -> Any:
@@ -111,7 +115,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         if self.tenants is not None and options.get(COLUMN, "") not in self.tenants:
             raise forms.ValidationError(_('Its "tenant_id" must be one of your tenants.'))
         if self.tenants is not None and (across := sorted(_ACROSS_TENANTS & options.keys())):
-            text = _("These options reach jobs of other tenants: %(options)s.")
+            text = _("These options affect jobs of other tenants: %(options)s.")
             raise forms.ValidationError(text % {"options": ", ".join(across)})
         return options
 
@@ -138,7 +142,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def _check_times(self, expression: str, timezone: str) -> None:
         if not upcoming(expression, 1, timezone=timezone):
-            raise InvalidSchedule(_("It never fires again: all its times are over."))
+            raise InvalidSchedule(_("The schedule would never fire: all its times have passed."))
 
 
 def restored(given: Any, stored: Any) -> Any:

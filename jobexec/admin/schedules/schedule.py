@@ -39,7 +39,7 @@ class OriginFilter(admin.SimpleListFilter):
     parameter_name = "origin"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("code", gettext_lazy("From the code")), ("person", gettext_lazy("Made by a person"))]
+        return [("code", gettext_lazy("From the code")), ("person", gettext_lazy("Created by an operator"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "code":
@@ -57,7 +57,7 @@ class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
     list_filter = ("enabled", OriginFilter, "misfire")
     deferred = ("handler_configuration", "options")
     search_fields = ("name__startswith", "handler_type__startswith")
-    search_help_text = gettext_lazy("How the name begins, or that of the handler.")
+    search_help_text = gettext_lazy("The beginning of the schedule's or the handler's name.")
     sortable_by = ("name", "next", "last", "fired")
     ordering = ("name",)
     audit_name = "name"

@@ -107,14 +107,14 @@ def _rotate(screen: Screen, options: dict[str, Any]) -> None:
 
 def _retire(screen: Screen, options: dict[str, Any]) -> None:
     gateway_clients.retire_secret(screen.using, options["name"])
-    _tell(screen, options["name"], _("%(name)s has one secret now."))
+    _tell(screen, options["name"], _("The old secret of %(name)s is retired."))
 
 
 def _tell_secret(screen: Screen, name: str, secret: str) -> None:
     if screen.json:
         screen.tell({"name": name, "secret": secret})
     else:
-        screen.say(_("The secret of %(name)s; it is shown once and kept nowhere:") % {"name": name})
+        screen.say(_("The secret of %(name)s; it is shown only once and cannot be retrieved later:") % {"name": name})
         screen.say(secret)
 
 
@@ -125,7 +125,7 @@ def _enable(screen: Screen, options: dict[str, Any]) -> None:
 
 def _disable(screen: Screen, options: dict[str, Any]) -> None:
     gateway_clients.set_client_enabled(screen.using, options["name"], False)
-    _tell(screen, options["name"], _("%(name)s is disabled; gateways may still let it in for a few seconds."))
+    _tell(screen, options["name"], _("%(name)s is disabled; gateways may still accept it for a few seconds."))
 
 
 def _delete(screen: Screen, options: dict[str, Any]) -> None:

@@ -37,13 +37,13 @@ class Command(BaseCommand):
         for name in ("limit", "batch_size"):
             if options[name] is not None and options[name] < 1:
                 option = f"--{name.replace('_', '-')}"
-                raise usage(_("%(option)s: expected a number from 1 on.") % {"option": option})
+                raise usage(_("%(option)s: expected a number of at least 1.") % {"option": option})
         try:
             left = self._run(source, options)
         except (JobExecError, ImproperlyConfigured, DatabaseError) as error:
             raise CommandError(str(error), returncode=Exit.ERROR) from error
         except KeyboardInterrupt:
-            raise CommandError(_("Interrupted; run it again to go on."), returncode=130) from None
+            raise CommandError(_("Interrupted; run the command again to continue."), returncode=130) from None
         if left:
             sys.exit(Exit.LEFT_ALONE)
 
@@ -71,7 +71,7 @@ class Command(BaseCommand):
 
     def _tell(self, report: Any, options: dict[str, Any]) -> None:
         if options["dry_run"]:
-            self.stdout.write(_("Nothing is moved; without --dry-run would be:"))
+            self.stdout.write(_("Nothing is moved. Without --dry-run:"))
         self._count(
             ngettext("%(count)d task has become a job.", "%(count)d tasks have become jobs.", report.jobs), report.jobs
         )
@@ -79,17 +79,17 @@ class Command(BaseCommand):
             text = ngettext("%(count)d result was moved.", "%(count)d results were moved.", report.results)
             self._count(text, report.results)
         if report.there:
-            text = ngettext("%(count)d was here already.", "%(count)d were here already.", report.there)
+            text = ngettext("%(count)d was already here.", "%(count)d were already here.", report.there)
             self._count(text, report.there)
         if report.running:
             text = ngettext(
-                "%(count)d is running and left to its worker.",
-                "%(count)d are running and left to their workers.",
+                "%(count)d is running and stays with its worker.",
+                "%(count)d are running and stay with their workers.",
                 report.running,
             )
             self._count(text, report.running)
         for reason, count in report.left.most_common():
-            self.stdout.write(_("%(count)d left where they are: %(reason)s") % {"count": count, "reason": reason})
+            self.stdout.write(_("%(count)d not moved: %(reason)s") % {"count": count, "reason": reason})
 
     def _count(self, text: str, count: int) -> None:
         self.stdout.write(text % {"count": count})

@@ -137,7 +137,9 @@ class Importer:
             create(using, ones)
         deleted = rows.filter(pk__in=page.ids).order_by()._raw_delete(self.source) if page.ids else 0
         if deleted != len(page.ids):  # only where rows cannot be locked
-            raise CommandError(_("Rows have changed while they were moved; nothing of this page was. Run it again."))
+            raise CommandError(
+                _("Rows changed while they were being moved; this page was not moved. Run the command again.")
+            )
 
 
 def _there(using: str, ids: Iterable[UUID]) -> set[UUID]:

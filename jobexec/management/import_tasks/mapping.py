@@ -32,9 +32,9 @@ class Mapping:
         try:
             backend = task_backends[alias]
         except InvalidTaskBackend:
-            raise Left(_("TASKS has no alias %(alias)r; another one: --backend") % {"alias": alias}) from None
+            raise Left(_("TASKS has no alias %(alias)r; choose one with --backend") % {"alias": alias}) from None
         if not isinstance(backend, JobExecutorBackend):
-            raise Left(_("TASKS[%(alias)r] is no JobExecutorBackend; another one: --backend") % {"alias": alias})
+            raise Left(_("TASKS[%(alias)r] is not a JobExecutorBackend; choose one with --backend") % {"alias": alias})
         return backend
 
     def job(self, row: StoredTask) -> tuple[str, dict[str, Any]]:
@@ -58,7 +58,7 @@ class Mapping:
     def _columns(self, row: StoredTask, backend: JobExecutorBackend) -> dict[str, Any]:
         task = find_task(row.task_path)
         if task is None:
-            text = _("%(path)s: this process knows no such task (setting IMPORTS names modules of tasks)")
+            text = _("%(path)s: this process does not know this task (the setting IMPORTS names modules of tasks)")
             raise Left(text % {"path": row.task_path})
         call = task.using(priority=row.priority, queue_name=row.queue_name, backend=backend.alias)
         backend.validate_task(call)

@@ -62,13 +62,16 @@ def check_table(using: str) -> None:
     with connection.cursor() as cursor:
         if name not in connection.introspection.table_names(cursor):
             text = _(
-                "The database %(using)r has no table %(table)s of django-tasks-db. Name the one that has it: --source."
+                "The database %(using)r has no table %(table)s of django-tasks-db. Name the right database with "
+                "--source."
             )
             raise CommandError(text % {"using": using, "table": name})
         there = {column.name for column in connection.introspection.get_table_description(cursor, name)}
     missing = sorted({field.name for field in StoredTask._meta.concrete_fields} - there)
     if missing:
-        text = _("The table %(table)s has no %(columns)s: migrate it to django-tasks-db 0.12 or later first.")
+        text = _(
+            "The table %(table)s lacks the columns %(columns)s: migrate it to django-tasks-db 0.12 or later first."
+        )
         raise CommandError(text % {"table": name, "columns": ", ".join(missing)})
 
 

@@ -30,4 +30,6 @@ def id_of(named: UUID | int, using: str) -> UUID:
     try:
         return find_external_job(using, named).pk
     except JobNotFound:
-        raise usage(_("No job has the key %(key)s: it is done, deleted, or never was.") % {"key": named}) from None
+        raise usage(
+            _("No job has the key %(key)s: the job is done or deleted, or never existed.") % {"key": named}
+        ) from None

@@ -48,7 +48,7 @@ class ChangeBatch:
                 screen.say(_("Nothing has been changed."))
             return Exit.DONE if len(found) == len(ids) else Exit.LEFT_ALONE
         if self.warning and not options["yes"]:
-            text = ngettext("This is about %(count)s batch.", "This is about %(count)s batches.", len(ids))
+            text = ngettext("This affects %(count)s batch.", "This affects %(count)s batches.", len(ids))
             if not ask(f"{text % {'count': len(ids)}} {self.warning} {_('Are you sure?')}"):
                 return Exit.LEFT_ALONE
         result = OperationResult()
@@ -71,8 +71,8 @@ CHANGES = (
         "Let none of its jobs begin any more; what it has in hand is finished.",
         operations.suspend_batch,
         lambda count: ngettext(
-            "%(count)d batch suspended. What it has in hand is finished.",
-            "%(count)d batches suspended. What they have in hand is finished.",
+            "%(count)d batch suspended. Its running jobs finish.",
+            "%(count)d batches suspended. Their running jobs finish.",
             count,
         ),
     ),
@@ -80,14 +80,14 @@ CHANGES = (
         "activate",
         "Let it go on; a job that it needs for that and that is gone is made again.",
         operations.activate_batch,
-        lambda count: ngettext("%(count)d batch goes on.", "%(count)d batches go on.", count),
+        lambda count: ngettext("%(count)d batch continues.", "%(count)d batches continue.", count),
     ),
     ChangeBatch(
         "cancel",
         "Do nothing more; what it has done stays done.",
         operations.cancel_batch,
         lambda count: ngettext("%(count)d batch cancelled.", "%(count)d batches cancelled.", count),
-        gettext_lazy("Nothing more is done. What a batch has done stays done."),
+        gettext_lazy("Nothing more is changed. Completed changes remain."),
     ),
     ChangeBatch(
         "delete",
@@ -95,8 +95,8 @@ CHANGES = (
         operations.delete_batch,
         lambda count: ngettext("%(count)d batch deleted.", "%(count)d batches deleted.", count),
         gettext_lazy(
-            "A batch that is not over is cancelled first. What it has done stays done; what it left alone, and why, is "
-            "forgotten."
+            "An unfinished batch is cancelled first. Completed changes remain; the record of what it left alone, and "
+            "why, is deleted."
         ),
     ),
 )

@@ -56,6 +56,6 @@ def _cells(batch: Batch, so_far: BatchProgress, screen: Screen) -> list[Cell | s
     failed = Cell(number(so_far.failed_jobs), screen.style.ERROR if so_far.failed_jobs else str)
     numbers = [number(count) for count in (so_far.total, so_far.changed, so_far.skipped)]
     started = distance(batch.create_time, clock.now(screen.using))
-    state = Cell(_("stands still"), screen.style.ERROR) if so_far.stalled else str(batch.get_state_display())
+    state = Cell(_("stalled"), screen.style.ERROR) if so_far.stalled else str(batch.get_state_display())
     named: list[Cell | str] = [str(batch.pk), batch.type, state]
     return [*named, *numbers, failed, started, batch.create_user]

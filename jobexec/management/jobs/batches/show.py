@@ -80,14 +80,14 @@ def _say(
         for id, reason in failures:
             screen.say(f"  {id}  {clean(_(reason))}")
     if jobs:
-        _head(screen, _("jobs of its own"))
+        _head(screen, _("its own jobs"))
         show_rows(screen, jobs, clock.now(screen.using), indent=2)
 
 
 def _stalled() -> str:
     return _(
-        "It stands still: the job that carries it on is missing or a dead letter. Activate it, and that job is made "
-        "again, or cancel it."
+        "The batch has stalled: the job that continues it is missing or a dead letter. Activate the batch to restore "
+        "that job, or cancel the batch."
     )
 
 

@@ -58,7 +58,7 @@ class Change:
         if options["all_matching"]:
             return self._matching(self.verb.narrowed(query), arguments, options, screen)
         if not options["ids"]:
-            raise usage(_("Name jobs by their ids, or say --all-matching for all that the options describe."))
+            raise usage(_("Give the ids of jobs, or --all-matching for all jobs that match the options."))
         if query.given:
             raise usage(_("Give ids or conditions, not both: %(names)s.") % {"names": ", ".join(query.given)})
         ids = [named.id_of(each, screen.using) for each in options["ids"]]
@@ -93,13 +93,13 @@ class Change:
 
     def _scope(self, scope: Sequence[str], arguments: Any, options: Mapping[str, Any], screen: Screen) -> int:
         if options["ids"] or options["all_matching"] or options["batch"] or options["dry_run"]:
-            raise usage(_("--scope stands alone: it means no ids, no conditions, no batch."))
+            raise usage(_("--scope cannot be combined with ids, --all-matching, --batch or --dry-run."))
         assert self.verb.scoped is not None
         moved = self.verb.scoped(scope[0], scope[1], screen.using, arguments)
         if screen.json:
             screen.tell({"operation": self.name, "scope": scope[0], "value": scope[1], "moved": moved})
         else:
-            text = ngettext("Done: %(count)d job moved now.", "Done: %(count)d jobs moved now.", moved)
+            text = ngettext("Done: %(count)d job moved.", "Done: %(count)d jobs moved.", moved)
             screen.say(text % {"count": moved}, screen.style.SUCCESS)
         return Exit.DONE
 
@@ -109,7 +109,7 @@ class Change:
     def _sure(self, count: int, options: Mapping[str, Any]) -> bool:
         if not self.verb.warning or options["yes"]:
             return True
-        number = ngettext("This is about %(count)s job.", "This is about %(count)s jobs.", int(count))
+        number = ngettext("This affects %(count)s job.", "This affects %(count)s jobs.", int(count))
         question = _("Are you sure?")
         return ask(f"{number % {'count': str(count)}} {self.verb.warning} {question}")
 

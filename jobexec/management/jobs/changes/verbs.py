@@ -98,7 +98,7 @@ def _suspend_arguments(options: Options) -> dict[str, Any]:
     arguments = _given("at", "until")(options) | _of_tenant(options)
     if options["new_jobs_only"]:
         if options["scope"] is None:
-            raise usage(_("--new-jobs-only needs a --scope: jobs that are named are there already."))
+            raise usage(_("--new-jobs-only needs --scope: jobs that you name already exist."))
         arguments["include_jobs"] = False
     return arguments
 
@@ -218,7 +218,7 @@ VERBS = (
         operations.cancel,
         WAITING,
         lambda count: ngettext("%(count)d job cancelled.", "%(count)d jobs cancelled.", count),
-        warning=gettext_lazy("Jobs that wait are removed and never run; those that run are asked to stop."),
+        warning=gettext_lazy("Waiting jobs are removed and never run; running jobs are asked to stop."),
     ),
     Verb(
         "delete",
@@ -227,7 +227,7 @@ VERBS = (
         operations.delete_jobs,
         ALL,
         lambda count: ngettext("%(count)d job deleted.", "%(count)d jobs deleted.", count),
-        warning=gettext_lazy("Jobs that are deleted never run and cannot be restored."),
+        warning=gettext_lazy("Deleted jobs never run and cannot be restored."),
     ),
     Verb(
         "reschedule",
@@ -255,7 +255,7 @@ VERBS = (
         "recalculate_due_date",
         operations.recalculate_due_date,
         (TimerJob, SuspendedJob),
-        lambda count: ngettext("%(count)d job waits anew.", "%(count)d jobs wait anew.", count),
+        lambda count: ngettext("%(count)d job has a new due date.", "%(count)d jobs have a new due date.", count),
         usual=(TimerJob,),
         add_options=_recalculate_options,
         arguments=_given("from_creation"),
@@ -278,9 +278,9 @@ VERBS = (
         "move_to_dead_letter",
         operations.move_to_dead_letter,
         WAITING,
-        lambda count: ngettext("%(count)d job is a dead letter now.", "%(count)d jobs are dead letters now.", count),
+        lambda count: ngettext("%(count)d job is now a dead letter.", "%(count)d jobs are now dead letters.", count),
         add_options=_bury_options,
         arguments=_given("reason"),
-        warning=gettext_lazy("They are not tried again until somebody requeues them, and each has an incident."),
+        warning=gettext_lazy("The jobs are not retried until an operator requeues them, and each gets an incident."),
     ),
 )

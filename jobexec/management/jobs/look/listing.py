@@ -76,4 +76,4 @@ class List:
             return
         show_rows(screen, jobs, clock.now(screen.using))
         if len(found) > limit:
-            screen.say(_("And more: --limit N shows them, --count says how many there are."))
+            screen.say(_("There are more: --limit N shows them, --count counts them."))

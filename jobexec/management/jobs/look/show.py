@@ -94,7 +94,7 @@ def _progress(job: AbstractJob, using: str) -> JobProgress | None:
 
 def _say(id: UUID, job: AbstractJob | None, entries: list[JobLog], screen: Screen) -> None:
     if job is None:
-        known = _("It is in no table any more; the log knows this of it.") if entries else _("There is no such job.")
+        known = _("The job is gone; these are its log entries.") if entries else _("There is no such job.")
         screen.say(f"{id}  {known}", screen.style.WARNING)
     else:
         word, paint = standing(job, screen.style)

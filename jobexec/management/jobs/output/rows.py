@@ -92,7 +92,7 @@ def _of_external(job: ExternalWorkerJob, style: Any) -> tuple[str, Any]:
     if job.locked:
         return _("with worker"), style.SUCCESS
     if job.available_at is not None and job.available_at > clock.now(job._state.db or "default"):
-        return (_("backs off"), style.WARNING) if job.exception_message else (_("not yet"), str)
+        return (_("backing off"), style.WARNING) if job.exception_message else (_("waiting"), str)
     return (_("deadline missed"), style.WARNING) if job.lock_owner is not None else (_("external"), str)
 
 

@@ -59,9 +59,9 @@ class AddSchedule:
 
     def _there(self, name: str, screen: Screen) -> int:
         if screen.json:
-            screen.tell({"operation": self.name, "changed": [], "skipped": {name: _("it is there already")}})
+            screen.tell({"operation": self.name, "changed": [], "skipped": {name: _("it already exists")}})
         else:
-            text = _("There is a schedule %(name)s already; --replace changes it.") % {"name": name}
+            text = _("The schedule %(name)s already exists; --replace changes it.") % {"name": name}
             screen.say(text, screen.style.WARNING)
         return Exit.LEFT_ALONE
 
@@ -69,7 +69,7 @@ class AddSchedule:
         if screen.json:
             screen.tell({"operation": self.name, "dry_run": dry_run, **as_object(row), "upcoming": times})
             return
-        text = _("The schedule %(name)s fires:") if row.enabled else _("The schedule %(name)s, when enabled, fires:")
+        text = _("The schedule %(name)s fires:") if row.enabled else _("When enabled, the schedule %(name)s fires:")
         screen.say(text % {"name": row.name}, screen.style.SUCCESS)
         say_times(times, screen)
         if dry_run:

@@ -42,7 +42,7 @@ class ChangeSchedule:
         if options["dry_run"]:
             return self._dry(names, screen)
         if self.warning and not options["yes"]:
-            text = ngettext("This is about %(count)s schedule.", "This is about %(count)s schedules.", len(names))
+            text = ngettext("This affects %(count)s schedule.", "This affects %(count)s schedules.", len(names))
             if not ask(f"{text % {'count': len(names)}} {self.warning} {_('Are you sure?')}"):
                 return Exit.LEFT_ALONE
         changed: dict[str, UUID | None] = {}
@@ -117,8 +117,8 @@ CHANGES = (
         schedules.delete_schedule,
         lambda count: ngettext("%(count)d schedule deleted.", "%(count)d schedules deleted.", count),
         gettext_lazy(
-            "What has been fired is left alone. A schedule that the code declares comes back when the next executor "
-            "starts; disable that instead."
+            "Existing jobs are left alone. A schedule that the code declares is created again when the next executor "
+            "starts; disable it instead."
         ),
     ),
 )

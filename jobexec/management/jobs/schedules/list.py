@@ -80,13 +80,13 @@ def _show(row: Schedule, count: int, screen: Screen) -> None:
     tell_schedules([row], screen)
     _say_jobs(as_object(row), screen)
     if problem:
-        text = _("This process could not fire it: %(problem)s") % {"problem": clean(problem)}
+        text = _("This process could not fire the schedule: %(problem)s") % {"problem": clean(problem)}
         screen.say(text, screen.style.WARNING)
     if times:
         _head(_("Next times"), screen)
         say_times(times, screen)
     if firings:
-        _head(_("Fired last"), screen)
+        _head(_("Last firings"), screen)
         now = clock.now(screen.using)
         for time, id in firings:
             screen.say(f"  {both(time, now)}  {id}")

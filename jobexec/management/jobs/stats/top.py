@@ -64,7 +64,7 @@ def _refresh(options: Mapping[str, Any], screen: Screen, draw: Draw, keyboard: K
         if key == "p":
             paused = not paused
             if paused:
-                draw([*shown, "", screen.style.MIGRATE_LABEL(_("paused: q ends, p goes on"))])
+                draw([*shown, "", screen.style.MIGRATE_LABEL(_("paused: q ends, p continues"))])
 
 
 def _lines(screen: Screen, period: timedelta) -> list[str]:
