@@ -160,7 +160,7 @@ class TestVerbs:
     def test_bury(self, alias):
         job, other = make_job(alias), make_row(TimerJob, alias, due_date=NOW + DAY)
         code, text = jobs("bury", job.pk, alias=alias)
-        assert code == 2 and "say --yes" in text
+        assert code == 2 and "use --yes" in text
         told = jobs("bury", "--yes", "--reason", "obsolete", job.pk, alias=alias)
         assert told == (0, "1 job is now a dead letter.\n")
         assert reload(alias, job).exception_message == "obsolete"
@@ -283,7 +283,7 @@ class TestAsking:
     def test_refuses_where_there_is_no_terminal(self, alias, verb):
         job = make_job(alias)
         code, text = jobs(verb, job.pk, alias=alias)
-        assert code == 2 and "say --yes if you mean it" in text
+        assert code == 2 and "use --yes" in text
         code, text = jobs(verb, "--all-matching", alias=alias)
         assert code == 2 and table_of(alias, job) is Job
 

@@ -236,7 +236,7 @@ def test_an_id_that_is_none_is_usage(capsys):
             Command().run_from_argv(["manage.py", "jobs", action, "x"])
         assert ended.value.code == 2
         told = capsys.readouterr().err
-        assert "expected the id of a job, a UUID, or the key of an external one; got 'x'" in told
+        assert "expected the id of a job, a UUID, or the key of an external job; got 'x'" in told
         assert f"usage: manage.py jobs {action} [options]" in told
 
 

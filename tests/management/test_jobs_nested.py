@@ -60,7 +60,7 @@ class TestBatches:
     def test_cancel_and_delete_ask(self, alias, batch):
         for verb in ("cancel", "delete"):
             code, text = jobs("batches", verb, batch.pk, alias=alias)
-            assert code == 2 and "say --yes" in text
+            assert code == 2 and "use --yes" in text
         assert jobs("batches", "cancel", "--yes", batch.pk, alias=alias) == (0, "1 batch cancelled.\n")
         assert Batch.objects.using(alias).get().state == "cancelled"
         assert jobs("batches", "delete", "--yes", batch.pk, alias=alias) == (0, "1 batch deleted.\n")

@@ -76,7 +76,7 @@ class TestMoments:
 
     @pytest.mark.parametrize("text", ["", "2h", "+2h ago", "yesterday", "2026-02-30", "2026-13-01T00:00", "+9999999d"])
     def test_what_is_not(self, text):
-        with pytest.raises(ArgumentTypeError, match=r"expected a date as 2026-03-01T12:00, .*; got"):
+        with pytest.raises(ArgumentTypeError, match=r"expected a date such as 2026-03-01T12:00, .*; got"):
             values.moment(text)
 
     def test_lengths(self):
@@ -87,7 +87,7 @@ class TestMoments:
             timedelta(days=7),
         ]
         for text in ("", "0s", "2", "-2h", "PT2H"):
-            with pytest.raises(ArgumentTypeError, match="expected a length of time as 90s"):
+            with pytest.raises(ArgumentTypeError, match="expected a duration such as 90s"):
                 values.length(text)
 
     def test_counts(self):

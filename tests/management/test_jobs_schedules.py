@@ -181,7 +181,7 @@ def test_without_consequences(alias, schedule, verb):
 def test_delete_asks(alias, schedule):
     jobs("schedules", "fire", "report", alias=alias)
     code, text = jobs("schedules", "delete", "report", alias=alias)
-    assert code == 2 and "say --yes" in text and names(alias) == ["report"]
+    assert code == 2 and "use --yes" in text and names(alias) == ["report"]
     assert jobs("schedules", "delete", "--yes", "report", alias=alias) == (0, "1 schedule deleted.\n")
     assert names(alias) == [] and not ScheduleFiring.objects.using(alias).exists()
     assert Job.objects.using(alias).count() == 1

@@ -139,7 +139,7 @@ def test_top_says_that_the_database_is_away_and_goes_on(alias, monkeypatch):
 
 @pytest.mark.parametrize("period", ["", "x", "0s", "-1h"])
 def test_a_bad_period_is_usage(alias, period, capsys):
-    with pytest.raises(Exception, match="expected a length of time"):
+    with pytest.raises(Exception, match="expected a duration"):
         jobs("stats", f"--period={period}", alias=alias)
 
 

@@ -79,7 +79,7 @@ def project(tmp_path, run, alias, trace):
 @pytest.mark.databases("postgresql")
 def test_all_processes_start_afresh_after_what_runs_has_ended(alias, project, trace):
     supervisor = project.start("--processes", "2", "--threads", "1", "--queue-size", "1")
-    supervisor.said("Watching for changes of source files")
+    supervisor.said("Watching source files")
     until(lambda: len(project.pids()) == 2, 60)
     before = project.pids()
     project.enqueue(str(trace.go))

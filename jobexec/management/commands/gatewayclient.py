@@ -27,39 +27,39 @@ from jobexec.operations.values.humanize import NONE, distance
 NO_TENANT = "<default>"
 _COLUMNS = ("name", "enabled", "types", "tenants", "permissions", "max_requests_per_second", "expiration_time")
 _CHANGES = {
-    "rotate": "give one a new secret, and write it, once",
-    "retire": "end the secret that one had before",
-    "enable": "let one in",
-    "disable": "let one in no more",
-    "delete": "delete one",
+    "rotate": "give a client a new secret, and print it once",
+    "retire": "retire the old secret of a client",
+    "enable": "enable a client",
+    "disable": "disable a client",
+    "delete": "delete a client",
 }
 
 
 class Command(BaseCommand):
-    help = "Clients of the gateways: add, list, rotate, retire, enable, disable, delete. A secret is written once."
+    help = "Manage gateway clients: add, list, rotate, retire, enable, disable, delete. A secret is printed only once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         groups = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-        add = groups.add_parser("add", help="make one, and write its secret, once")
+        add = groups.add_parser("add", help="create a client, and print its secret once")
         many: dict[str, Any] = {"action": "append", "default": []}
-        add.add_argument("--type", **many, metavar="TYPE", help="of job that it may work on, as mail.*; repeatable")
-        add.add_argument("--tenant", **many, metavar="ID", help=f"whose jobs it may see, or {NO_TENANT}; repeatable")
+        add.add_argument("--type", **many, metavar="TYPE", help="type of jobs it may execute, like mail.*; repeatable")
+        add.add_argument("--tenant", **many, metavar="ID", help=f"tenant that it may see, or {NO_TENANT}; repeatable")
         permissions = ", ".join(gateway_clients.PERMISSIONS)
-        add.add_argument("--permission", **many, metavar="NAME", help=f"of {permissions}; default work; repeatable")
+        add.add_argument("--permission", **many, metavar="NAME", help=f"one of {permissions}; default work; repeatable")
         add.add_argument("--rate", type=count, metavar="N", help="requests per second; 0: no limit")
-        add.add_argument("--expires", type=moment, metavar="TIME", help="as 2027-01-01 or +90d; default never")
-        add.add_argument("--disabled", action="store_true", help="let it in only when it is enabled")
+        add.add_argument("--expires", type=moment, metavar="TIME", help="such as 2027-01-01 or +90d; default never")
+        add.add_argument("--disabled", action="store_true", help="create the client disabled")
         for name, text in _CHANGES.items():
             groups.add_parser(name, help=text)
         old = groups.choices["rotate"].add_mutually_exclusive_group()
-        old.add_argument("--keep-old", action="store_true", help="the old secret stays good until it is retired")
-        old.add_argument("--old-until", type=moment, metavar="TIME", help="... until then, as 2027-01-01 or +7d")
-        groups.add_parser("list", help="all of them")
+        old.add_argument("--keep-old", action="store_true", help="the old secret stays valid until it is retired")
+        old.add_argument("--old-until", type=moment, metavar="TIME", help="... until then, such as 2027-01-01 or +7d")
+        groups.add_parser("list", help="list all clients")
         for name, group in groups.choices.items():
             if name != "list":
-                group.add_argument("name", type=_text, help="of the client")
-            group.add_argument("--database", metavar="ALIAS", help="the engine; default GATEWAY_DATABASE")
-            group.add_argument("--json", action="store_true", help="for programs")
+                group.add_argument("name", type=_text, help="name of the client")
+            group.add_argument("--database", metavar="ALIAS", help="the engine; default: setting GATEWAY_DATABASE")
+            group.add_argument("--json", action="store_true", help="write JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         using = options["database"] or get_settings().gateway_database
@@ -85,7 +85,7 @@ def _text(text: str) -> str:
 
 def _add(screen: Screen, options: dict[str, Any]) -> None:
     if options["expires"] is not None and options["expires"] <= clock.now(screen.using):
-        raise InvalidClient(f"--expires: expected a time that lies ahead, got {options['expires']}.")
+        raise InvalidClient(f"--expires: expected a time in the future, got {options['expires']}.")
     row, secret = gateway_clients.create_client(
         screen.using,
         name=options["name"],

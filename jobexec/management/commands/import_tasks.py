@@ -22,13 +22,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
-        add("--dry-run", action="store_true", help="say what would be moved, and move nothing")
+        add("--dry-run", action="store_true", help="only show what would be moved")
         add("--results", action="store_true", help="also move the results of tasks that have ended")
         add("--queue", action="append", metavar="NAME", help="only tasks of this queue; repeatable")
-        add("--backend", metavar="ALIAS", help="of TASKS, for all tasks; default: the one that each task names")
-        add("--limit", type=int, metavar="N", help="at most so many")
-        add("--batch-size", type=int, default=100, metavar="N", help="in one transaction; default 100")
-        add("--source", metavar="DATABASE", help="where the tables of django-tasks-db are; default: as routers say")
+        add("--backend", metavar="ALIAS", help="alias in TASKS for all tasks; default: the one that each task names")
+        add("--limit", type=int, metavar="N", help="move at most N rows")
+        add("--batch-size", type=int, default=100, metavar="N", help="rows per transaction; default 100")
+        add("--source", metavar="DATABASE", help="database of django-tasks-db; default: chosen by the database routers")
 
     def handle(self, *args: Any, **options: Any) -> None:
         source = options["source"] or router.db_for_write(StoredTask)

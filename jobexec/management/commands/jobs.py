@@ -21,7 +21,7 @@ from jobexec.operations.audit import acting
 
 
 class Command(BaseCommand):
-    help = "Look at jobs and change them: list, show, why, retry, requeue, suspend, and more."
+    help = "Inspect and change jobs: list, show, why, retry, requeue, suspend, and more."
     requires_system_checks: list[str] = []  # it must also work where something is wrong
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -29,8 +29,8 @@ class Command(BaseCommand):
         for action in ACTIONS.values():
             group = groups.add_parser(action.name, help=action.help, description=action.help)
             group.usage = f"{group.prog} [options]{action.positionals}"
-            group.add_argument("--database", metavar="ALIAS", help="the engine; default that of the models")
-            group.add_argument("--json", action="store_true", help="for programs")
+            group.add_argument("--database", metavar="ALIAS", help="the engine; default: the database of the models")
+            group.add_argument("--json", action="store_true", help="write JSON")
             action.add_options(group)
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -30,27 +30,27 @@ _LAST_PORT = 65535  # what is more is cut by gRPC, which then listens elsewhere
 
 
 class Command(BaseCommand):
-    help = "Let workers outside of Django fetch and finish jobs over gRPC, with the clients that there are for Zeebe."
+    help = "Let external workers fetch and finish jobs over gRPC, with existing Zeebe clients."
     requires_system_checks = [checks.Tags.database, "jobexec"]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add, number = parser.add_argument, _at_least(1)
         add("--address", default="127.0.0.1", help="Where to listen; 0.0.0.0 or :: for other machines.")
-        add("--port", type=_at_least(0, _LAST_PORT), default=26500, help="Default 26500; 0: a free one.")
-        add("--share-port", action="store_true", help="Other gateways on this machine may have the same port.")
+        add("--port", type=_at_least(0, _LAST_PORT), default=26500, help="Default 26500; 0: a free port.")
+        add("--share-port", action="store_true", help="Let other gateways on this machine use the same port.")
         add("--database", help="The engine to serve, a database alias (setting GATEWAY_DATABASE).")
-        add("--threads", type=number, default=8, help="That fetch jobs, and as many that finish them; default 8.")
-        add("--max-streams", type=number, default=5000, help="Calls that may wait for jobs at a time; default 5000.")
+        add("--threads", type=number, default=8, help="Threads to fetch jobs, and as many to finish them; default 8.")
+        add("--max-streams", type=number, default=5000, help="Calls that may wait for jobs at once; default 5000.")
         add("--tls-cert", type=Path, help="A file with the certificate chain, PEM.")
         add("--tls-key", type=Path, help="A file with its private key, PEM.")
         add("--client-ca", type=Path, help="Clients must show a certificate that was signed by one in this file.")
         add(
             "--metrics-port",
             type=_at_least(0, _LAST_PORT),
-            help="Serve /metrics and /actuator/jobstreams there; 0: a free one.",
+            help="Serve /metrics and /actuator/jobstreams on this port; 0: a free port.",
         )
-        add("--metrics-host", default="127.0.0.1", help="Address of --metrics-port; nobody is asked who he is.")
-        add("--grace", type=_at_least(0), default=10, help="Seconds for calls that run when it ends; default 10.")
+        add("--metrics-host", default="127.0.0.1", help="Address of --metrics-port, which has no authentication.")
+        add("--grace", type=_at_least(0), default=10, help="Seconds for running calls when it stops; default 10.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         configure_logging(options["verbosity"], self.stderr)
@@ -114,7 +114,7 @@ def _say_nothing(line: str) -> None:
 def _leave() -> None:
     """Not even waiting for calls; the jobs in the hands of workers are not touched by it."""
     with suppress(OSError):
-        os.write(2, b"Leaving at once; jobs that were just being sent wait for their deadline.\n")
+        os.write(2, b"Leaving immediately; jobs that were being sent wait for their deadline.\n")
     os._exit(EXIT_LEFT)
 
 

@@ -49,23 +49,23 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
         add("--threads", type=int, help="Worker threads (setting THREADS).")
-        add("--queue-size", type=int, help="Jobs that may wait for a thread here (setting QUEUE_SIZE).")
+        add("--queue-size", type=int, help="Jobs that may wait for a thread in each process (setting QUEUE_SIZE).")
         add("--processes", type=int, default=1, help="Executor processes, supervised and restarted if they die.")
         add("--engine", action="append", help="Serve only this engine, a database alias. Repeatable.")
         add("--category", action="append", help="Serve only this category. Repeatable.")
         add("--node", help="This node's name (setting NODE_NAME, else the host name).")
         add("--deployment-aware", action="store_true", default=None, help="Take only jobs of registered deployments.")
-        add("--from-broker", action="store_true", help="Be told of jobs by the broker (setting DISPATCH), not polling.")
-        add("--max-jobs", type=_typed(parse_count), help="Start a process afresh after so many jobs.")
-        add("--max-lifetime", type=_typed(parse_duration), help="... after so long: seconds, or ISO 8601 as PT6H.")
-        add("--max-rss", type=_typed(parse_size), help="... when it takes so much memory, as 512M or 1.5G.")
-        add("--health-port", type=_typed(parse_port), help="Answer /startup, /ready and /live there; 0: a free port.")
+        add("--from-broker", action="store_true", help="Get jobs from the broker (setting DISPATCH), not by polling.")
+        add("--max-jobs", type=_typed(parse_count), help="Restart a process after this many jobs.")
+        add("--max-lifetime", type=_typed(parse_duration), help="... after this time: seconds, or ISO 8601 like PT6H.")
+        add("--max-rss", type=_typed(parse_size), help="... when it uses this much memory, like 512M or 1.5G.")
+        add("--health-port", type=_typed(parse_port), help="Serve /startup, /ready and /live on this port; 0: any.")
         add("--health-host", default="127.0.0.1", help="Address of --health-port; in a container 0.0.0.0 or ::.")
-        add("--until-empty", action="store_true", help="End when nothing is due, nothing runs and no retry waits.")
+        add("--until-empty", action="store_true", help="End when no job is due, none runs and no retry waits.")
         add("--check", action="store_true", help="Validate settings, databases and migrations, and exit.")
         add("--reload", action="store_true", default=None, help="Restart when source files change; default DEBUG.")
         add("--solitary", type=_typed(Held.parse), help=SUPPRESS)
-        add("--noreload", "--no-reload", action="store_false", dest="reload", help="Do not, also with DEBUG.")
+        add("--noreload", "--no-reload", action="store_false", dest="reload", help="Do not restart, even with DEBUG.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         configure_logging(options["verbosity"], self.stderr)
@@ -170,7 +170,7 @@ class Command(BaseCommand):
         children = [Child(name, [*arguments, "--node", name], options["until_empty"]) for name in names]
         changed, say = SourceWatcher(source_files) if options["reload"] else None, self._sayer(options)
         if changed is not None:
-            say("Watching for changes of source files, upon which all starts afresh (--noreload: not).")
+            say("Watching source files; a change restarts everything (--noreload: off).")
         notifier = Notifier.from_environment()
         told = Supervisor(children, shutdown, changed, [notifier.tell] if notifier else [], say)
         server = self._health_server(options, told.report)

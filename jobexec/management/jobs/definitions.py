@@ -25,13 +25,13 @@ class Override:
     """Another priority than the one of the code."""
 
     name = "override"
-    help = "Let the jobs that are created from now on have this priority, whatever their code says."
+    help = "Give this priority to jobs that are created from now on, whatever their code says."
     positionals = " ID PRIORITY"
 
     def add_options(self, parser: ArgumentParser) -> None:
         parser.add_argument("id", help="the definition")
-        parser.add_argument("priority", type=int, metavar="PRIORITY", help="higher runs sooner")
-        parser.add_argument("--cascade", action="store_true", help="also those that exist")
+        parser.add_argument("priority", type=int, metavar="PRIORITY", help="higher values run sooner")
+        parser.add_argument("--cascade", action="store_true", help="also change existing jobs")
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
         id, priority = options["id"], options["priority"]
@@ -54,7 +54,7 @@ class Clear:
     """The priority of the code again."""
 
     name = "clear"
-    help = "Let the jobs that are created from now on have the priority of their code again."
+    help = "Restore the priority of the code for jobs that are created from now on."
     positionals = " ID"
 
     def add_options(self, parser: ArgumentParser) -> None:
@@ -79,13 +79,13 @@ class Retries:
     """New attempts for all dead letters."""
 
     name = "retries"
-    help = "Give all dead letters so many attempts, which requeues them; if they are many, by a batch."
+    help = "Requeue all dead letters with N attempts, by a batch if there are many."
     positionals = " ID N"
 
     def add_options(self, parser: ArgumentParser) -> None:
         parser.add_argument("id", help="the definition")
-        parser.add_argument("retries", type=values.count, metavar="N", help="attempts that they get")
-        parser.add_argument("--dry-run", action="store_true", help="only say how many dead letters it has")
+        parser.add_argument("retries", type=values.count, metavar="N", help="number of new attempts")
+        parser.add_argument("--dry-run", action="store_true", help="only show how many dead letters it has")
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
         id, using = options["id"], screen.using
@@ -131,7 +131,7 @@ class Definitions:
     """Job definitions, by id."""
 
     name = "definitions"
-    help = "List handlers as registered, with their priorities; override them, retry all dead letters of one."
+    help = "List registered handlers with their priorities; or override one, requeue all dead letters of a handler."
     positionals = " [override ID PRIORITY|clear ID|retries ID N]"
 
     def add_options(self, parser: ArgumentParser) -> None:

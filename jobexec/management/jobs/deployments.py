@@ -32,8 +32,8 @@ class Retire:
     def add_options(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
         add("ids", nargs="*", metavar="ID", help="the deployments, name:version")
-        add("--superseded-for", type=values.length, metavar="LENGTH", help="all that have been superseded for so long")
-        add("--node", metavar="NAME", help="the registrations of this node, which is gone; of the IDs, or of all")
+        add("--superseded-for", type=values.length, metavar="LENGTH", help="all superseded for this long")
+        add("--node", metavar="NAME", help="the registrations of this node, which is gone: of the IDs, or all")
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
         ids, age, node = options["ids"], options["superseded_for"], options["node"]
@@ -67,7 +67,7 @@ class Deployments:
     """Deployments, the newest first."""
 
     name = "deployments"
-    help = "List versions of the code, the newest first; retire those that nobody needs."
+    help = "List versions of the code, the newest first; or retire those that are no longer needed."
     positionals = " [retire [ID ...]]"
 
     def add_options(self, parser: ArgumentParser) -> None:

@@ -28,7 +28,7 @@ class Annotate:
     """Write a note to an incident, in place of the one it has."""
 
     name = "annotate"
-    help = "Write a note to an incident, in place of the one it has; '' takes it away."
+    help = "Write a note to an incident, replacing the existing one; '' removes it."
     positionals = " ID TEXT"
 
     def add_options(self, parser: ArgumentParser) -> None:
@@ -60,7 +60,7 @@ class Incidents:
     """Incidents, the latest first; or a note to one of them."""
 
     name = "incidents"
-    help = "List incidents, the latest first: jobs without attempts left, which wait for a person; annotate them."
+    help = "List incidents, the latest first: jobs without attempts left that wait for an operator; or annotate them."
     positionals = " [annotate ID TEXT]"
 
     def add_options(self, parser: ArgumentParser) -> None:

@@ -18,9 +18,9 @@ def add_nested(parser: ArgumentParser, actions: Iterable[Action]) -> None:
         group.usage = f"{group.prog} [options]{action.positionals}"
         # Also behind the inner name; what is not said there must not undo what stands before it.
         group.add_argument(
-            "--database", metavar="ALIAS", default=SUPPRESS, help="the engine; default that of the models"
+            "--database", metavar="ALIAS", default=SUPPRESS, help="the engine; default: the database of the models"
         )
-        group.add_argument("--json", action="store_true", default=SUPPRESS, help="for programs")
+        group.add_argument("--json", action="store_true", default=SUPPRESS, help="write JSON")
         action.add_options(group)
 
 

@@ -13,23 +13,23 @@ from jobexec.operations.query.job_query import STATES, JobQuery
 from . import values
 
 _TEXTS = {
-    "handler": "the handler's name, or the type of an external job; TEXT* for those that begin so",
-    "category": "the category; TEXT* for those that begin so",
+    "handler": "the handler's name, or the type of an external job; TEXT* matches a prefix",
+    "category": "the category; TEXT* matches a prefix",
     "process-instance": "the process instance",
-    "root-process-instance": "the process instance at the root",
+    "root-process-instance": "the root process instance",
     "execution": "the execution",
     "process-definition": "the process definition, by key",
     "process-definition-version": "the process definition, by id",
     "job-definition": "the job definition",
     "deployment": "the deployment, name:version",
     "correlation": "the correlation id",
-    "exception": "a part of the exception's message",
-    "fingerprint": "the group of failures, of dead letters",
-    "failed-activity": "the activity in which it failed",
-    "lock-owner": "who holds it, name:boot",
+    "exception": "part of the exception's message",
+    "fingerprint": "the group of failures; only dead letters have one",
+    "failed-activity": "the activity that failed",
+    "lock-owner": "the lock owner, name:boot",
     "node": "the name of the node that holds it",
-    "worker": "the worker outside that had it last",
-    "text": "an id, a key, a process instance, a correlation id, or how a handler's name begins",
+    "worker": "the external worker that had it last",
+    "text": "an id, a key, a process instance, a correlation id, or the beginning of a handler's name",
 }
 _COLUMNS = {
     "process-instance": "process_instance_id",
@@ -45,24 +45,24 @@ _COLUMNS = {
 }
 _MOMENTS = {
     "due-before": "due before this moment",
-    "due-after": "due after it",
+    "due-after": "due after this moment",
     "created-before": "created until this moment",
-    "created-after": "created after it",
+    "created-after": "created after this moment",
 }
 _EITHER = {
-    "retries_left": (("retries-left", "with attempts left"), ("no-retries-left", "with none")),
+    "retries_left": (("retries-left", "with attempts left"), ("no-retries-left", "with no attempts left")),
     "attempted": (
         ("attempted", "with an attempt made; a timer then waits for a retry"),
-        ("not-attempted", "with none"),
+        ("not-attempted", "with no attempt made"),
     ),
-    "with_exception": (("with-exception", "with an exception"), ("without-exception", "with none")),
-    "locked": (("locked", "in the hands of a node or a worker"), ("unlocked", "of none")),
+    "with_exception": (("with-exception", "with an exception"), ("without-exception", "without an exception")),
+    "locked": (("locked", "held by a node or a worker"), ("unlocked", "held by neither")),
     "suspended": (
-        ("suspended", "suspended, or to be as soon as its run has ended"),
+        ("suspended", "suspended, or going to be when its run has ended"),
         ("not-suspended", "neither"),
     ),
     "without_tenant": (
-        ("without-tenant", "of no tenant; with --tenant, these besides"),
+        ("without-tenant", "of no tenant; with --tenant, in addition to it"),
         ("with-tenant", "of any tenant"),
     ),
 }
@@ -77,10 +77,10 @@ def add_filters(parser: ArgumentParser) -> None:
     add(
         "--state", dest="states", action="append", type=_state, metavar="STATE", help=f"{', '.join(STATES)}; repeatable"
     )
-    add("--type", choices=JobType.values, help="where it came from")
+    add("--type", choices=JobType.values, help="the type it was created with")
     for name, help in _TEXTS.items():
         add(f"--{name}", dest=_COLUMNS.get(name, name.replace("-", "_")), metavar="TEXT", help=help)
-    add("--key", dest="job_key", type=int, metavar="N", help="by which workers outside name it")
+    add("--key", dest="job_key", type=int, metavar="N", help="the key by which external workers know it")
     add("--tenant", dest="tenant_ids", action="append", metavar="TEXT", help="the tenant; repeatable")
     add("--min-priority", dest="priority_min", type=int, metavar="N", help="a priority of at least N")
     add("--max-priority", dest="priority_max", type=int, metavar="N", help="a priority of at most N")

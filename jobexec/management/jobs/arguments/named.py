@@ -19,7 +19,7 @@ def job(text: str) -> UUID | int:
     """An id, or a key."""
     named = as_id(text) or as_key(text)
     if named is None:
-        raise ArgumentTypeError(f"expected the id of a job, a UUID, or the key of an external one; got {text!r}")
+        raise ArgumentTypeError(f"expected the id of a job, a UUID, or the key of an external job; got {text!r}")
     return named
 
 

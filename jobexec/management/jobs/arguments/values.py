@@ -16,7 +16,7 @@ from jobexec.operations.targets.lookup import as_id
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?) ?([smhd])")
 _FROM_NOW = re.compile(rf"(?P<sign>[+-]|in )?(?P<length>{_LENGTH.pattern})(?P<ago> ago)?")
-_EXPECTED = "expected a date as 2026-03-01T12:00, 'now', or a time from now as +2h, -30m, '2h ago'"
+_EXPECTED = "expected a date such as 2026-03-01T12:00, 'now', or a time from now such as +2h, -30m, '2h ago'"
 
 
 def job_id(text: str) -> UUID:
@@ -39,7 +39,7 @@ def length(text: str) -> timedelta:
     found = _LENGTH.fullmatch(text)
     span = _span(*found.groups()) if found else None
     if not span:
-        raise ArgumentTypeError(f"expected a length of time as 90s, 15m, 2h or 7d, got {text!r}")
+        raise ArgumentTypeError(f"expected a duration such as 90s, 15m, 2h or 7d, got {text!r}")
     return span
 
 

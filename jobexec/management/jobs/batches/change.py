@@ -35,9 +35,9 @@ class ChangeBatch:
     def add_options(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
         add("ids", nargs="+", type=values.job_id, metavar="ID", help="the batches")
-        add("--dry-run", action="store_true", help="only say which batches would be meant")
+        add("--dry-run", action="store_true", help="only show which batches would be affected")
         if self.warning:
-            add("--yes", action="store_true", help="do not ask")
+            add("--yes", action="store_true", help="do not ask for confirmation")
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
         ids = list(dict.fromkeys(options["ids"]))
@@ -68,7 +68,7 @@ def _left(count: int) -> str:
 CHANGES = (
     ChangeBatch(
         "suspend",
-        "Let none of its jobs begin any more; what it has in hand is finished.",
+        "Start no more jobs of batches; running ones finish.",
         operations.suspend_batch,
         lambda count: ngettext(
             "%(count)d batch suspended. Its running jobs finish.",
@@ -78,20 +78,20 @@ CHANGES = (
     ),
     ChangeBatch(
         "activate",
-        "Let it go on; a job that it needs for that and that is gone is made again.",
+        "Continue batches; a missing job that a batch needs for that is created again.",
         operations.activate_batch,
         lambda count: ngettext("%(count)d batch continues.", "%(count)d batches continue.", count),
     ),
     ChangeBatch(
         "cancel",
-        "Do nothing more; what it has done stays done.",
+        "End batches where they are; completed changes remain.",
         operations.cancel_batch,
         lambda count: ngettext("%(count)d batch cancelled.", "%(count)d batches cancelled.", count),
         gettext_lazy("Nothing more is changed. Completed changes remain."),
     ),
     ChangeBatch(
         "delete",
-        "Delete it with the record of what it left alone; one that is not over is cancelled first.",
+        "Delete batches with the record of what they left alone; an unfinished batch is cancelled first.",
         operations.delete_batch,
         lambda count: ngettext("%(count)d batch deleted.", "%(count)d batches deleted.", count),
         gettext_lazy(

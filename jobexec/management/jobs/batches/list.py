@@ -27,7 +27,7 @@ class Batches:
     """Batches, the latest first; or what is done with single ones."""
 
     name = "batches"
-    help = "List batches, the latest first, with their progress; show, suspend, activate, cancel, delete them."
+    help = "List batches, the latest first, with their progress; or show, suspend, activate, cancel, delete them."
     positionals = f" [{'|'.join(each.name for each in _NESTED)} ID]"
 
     def add_options(self, parser: ArgumentParser) -> None:

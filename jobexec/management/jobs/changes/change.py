@@ -40,13 +40,13 @@ class Change:
 
     def add_options(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
-        add("ids", nargs="*", type=named.job, metavar="ID", help="the jobs, by their ids or by their keys")
-        add("--all-matching", action="store_true", help="instead of ids: all jobs that the options below describe")
+        add("ids", nargs="*", type=named.job, metavar="ID", help="the ids or keys of the jobs")
+        add("--all-matching", action="store_true", help="instead of ids: all jobs that match the options below")
         if self.verb.operation:
-            add("--batch", action="store_true", help=f"by a batch, also for fewer than {AT_ONCE} jobs")
-        add("--dry-run", action="store_true", help="only say which jobs would be meant")
+            add("--batch", action="store_true", help=f"use a batch even for {AT_ONCE} jobs or fewer")
+        add("--dry-run", action="store_true", help="only show which jobs would be affected")
         if self.verb.warning:
-            add("--yes", action="store_true", help="do not ask")
+            add("--yes", action="store_true", help="do not ask for confirmation")
         self.verb.add_options(parser)
         add_filters(parser)
 

@@ -27,7 +27,7 @@ class Execute:
     positionals = " ID"
 
     def add_options(self, parser: ArgumentParser) -> None:
-        parser.add_argument("id", type=named.job, help="the job, by its id")
+        parser.add_argument("id", type=named.job, help="the id of the job")
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
         id, result, failure = named.id_of(options["id"], screen.using), OperationResult(), None

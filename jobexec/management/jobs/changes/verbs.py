@@ -82,15 +82,15 @@ class Verb:
 
 def _requeue_options(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--retries", type=values.count, default=3, metavar="N", help="attempts that they get; default 3"
+        "--retries", type=values.count, default=3, metavar="N", help="number of new attempts; default 3"
     )
 
 
 def _suspend_options(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    _scope_option(parser, "suspend all of this, also jobs that are created later")
-    add("--at", type=values.moment, metavar="MOMENT", help="from then on; default now")
-    add("--until", type=values.moment, metavar="MOMENT", help="until then; default without an end")
+    _scope_option(parser, "suspend the whole scope, including jobs that are created later")
+    add("--at", type=values.moment, metavar="MOMENT", help="when the suspension begins; default now")
+    add("--until", type=values.moment, metavar="MOMENT", help="when it ends; default: no end")
     add("--new-jobs-only", action="store_true", help="with --scope: only jobs that are created from then on")
 
 
@@ -104,8 +104,8 @@ def _suspend_arguments(options: Options) -> dict[str, Any]:
 
 
 def _activate_options(parser: ArgumentParser) -> None:
-    _scope_option(parser, "activate all of this")
-    parser.add_argument("--at", type=values.moment, metavar="MOMENT", help="then; default now")
+    _scope_option(parser, "activate the whole scope")
+    parser.add_argument("--at", type=values.moment, metavar="MOMENT", help="when; default now")
 
 
 def _activate_arguments(options: Options) -> dict[str, Any]:
@@ -148,19 +148,19 @@ def _activate_scope(scope: str, value: str, using: str, arguments: dict[str, Any
 
 
 def _reschedule_options(parser: ArgumentParser) -> None:
-    parser.add_argument("--to", required=True, type=values.moment, metavar="MOMENT", help="when they are due")
+    parser.add_argument("--to", required=True, type=values.moment, metavar="MOMENT", help="the new due date")
 
 
 def _prioritize_options(parser: ArgumentParser) -> None:
-    parser.add_argument("--priority", required=True, type=int, metavar="N", help="higher runs sooner")
+    parser.add_argument("--priority", required=True, type=int, metavar="N", help="higher values run sooner")
 
 
 def _bury_options(parser: ArgumentParser) -> None:
-    parser.add_argument("--reason", metavar="TEXT", help="in place of the message of the last failure")
+    parser.add_argument("--reason", metavar="TEXT", help="replaces the message of the last failure")
 
 
 def _recalculate_options(parser: ArgumentParser) -> None:
-    parser.add_argument("--from-creation", action="store_true", help="from when they were created; default from now")
+    parser.add_argument("--from-creation", action="store_true", help="from the creation of the jobs; default: from now")
 
 
 def _given(*names: str) -> Callable[[Options], dict[str, Any]]:
@@ -170,7 +170,7 @@ def _given(*names: str) -> Callable[[Options], dict[str, Any]]:
 VERBS = (
     Verb(
         "retry",
-        "Make waiting retries and timers due at once; their retries stay.",
+        "Make waiting retries and timers due immediately; their number of retries does not change.",
         "retry_now",
         operations.retry_now,
         WAITING,
@@ -213,7 +213,7 @@ VERBS = (
     ),
     Verb(
         "cancel",
-        "Remove jobs that wait, and ask those that run to stop.",
+        "Remove waiting jobs, and ask running jobs to stop.",
         "cancel",
         operations.cancel,
         WAITING,
@@ -222,7 +222,7 @@ VERBS = (
     ),
     Verb(
         "delete",
-        "Delete jobs for good, in any state; running ones are left alone.",
+        "Delete jobs in any state for good; running ones are left alone.",
         "delete",
         operations.delete_jobs,
         ALL,
@@ -231,7 +231,7 @@ VERBS = (
     ),
     Verb(
         "reschedule",
-        "Choose when jobs are due.",
+        "Set the due date of jobs.",
         "set_due_date",
         operations.set_due_date,
         WAITING,
@@ -241,7 +241,7 @@ VERBS = (
     ),
     Verb(
         "prioritize",
-        "Choose who goes first.",
+        "Set the priority of jobs.",
         "set_priority",
         operations.set_priority,
         ALL,
@@ -251,7 +251,7 @@ VERBS = (
     ),
     Verb(
         "recalculate",
-        "Let waiting retries wait anew, for as long as their retry plan says.",
+        "Restart the wait of waiting retries, for as long as their retry plan specifies.",
         "recalculate_due_date",
         operations.recalculate_due_date,
         (TimerJob, SuspendedJob),
@@ -263,8 +263,8 @@ VERBS = (
     ),
     Verb(
         "unlock",
-        "Take jobs from owners that are gone; while the owner lives they are left alone. From workers outside if they"
-        " are named, or by --state external_worker.",
+        "Take jobs from owners that are gone; jobs of a living owner are left alone. From external workers if the jobs"
+        " are named, or with --state external_worker.",
         "",
         operations.unlock,
         ALL,
@@ -274,7 +274,7 @@ VERBS = (
     ),
     Verb(
         "bury",
-        "Give jobs up: make them dead letters, whatever retries they have left.",
+        "Turn jobs into dead letters, whatever retries they have left.",
         "move_to_dead_letter",
         operations.move_to_dead_letter,
         WAITING,

@@ -18,11 +18,11 @@ class Why:
     """Every reason that holds, the decisive one first."""
 
     name = "why"
-    help = "Say why a job is not running, or where it runs: every reason that holds, the decisive one first."
+    help = "Explain why a job is not running, or where it runs: all current reasons, the decisive one first."
     positionals = " ID"
 
     def add_options(self, parser: ArgumentParser) -> None:
-        parser.add_argument("id", type=named.job, help="the job, by its id or by its key")
+        parser.add_argument("id", type=named.job, help="the id or key of the job")
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
         found = why(named.id_of(options["id"], screen.using), using=screen.using)

@@ -33,8 +33,8 @@ class List:
     def add_options(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
         add("--limit", type=values.count, metavar="N", help=f"at most N; default {LIMIT}, with --json all")
-        add("--order", default="id", metavar="COLUMN", help=f"{', '.join(ORDERS)}; -COLUMN: downwards (--order=-id)")
-        add("--count", action="store_true", help="only how many there are, counted up to 10,000 of each state")
+        add("--order", default="id", metavar="COLUMN", help=f"{', '.join(ORDERS)}; -COLUMN: descending (--order=-id)")
+        add("--count", action="store_true", help="only count the jobs, up to 10,000 of each state")
         add_filters(parser)
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:

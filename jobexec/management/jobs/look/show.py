@@ -37,11 +37,11 @@ class Show:
     """Its columns, its arguments without what is sensitive, the log of its attempts and its last stack trace."""
 
     name = "show"
-    help = "Show everything about a job; also what the log knows of one that is gone."
+    help = "Show everything about a job, or what the log contains about a job that is gone."
     positionals = " ID"
 
     def add_options(self, parser: ArgumentParser) -> None:
-        parser.add_argument("id", type=named.job, help="the job, by its id or by its key")
+        parser.add_argument("id", type=named.job, help="the id or key of the job")
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
         id, using = named.id_of(options["id"], screen.using), screen.using

@@ -82,7 +82,7 @@ def plain(value: Any) -> Any:
 def ask(question: str) -> bool:
     """Whether the person at the terminal says yes. Refuses where there is none."""
     if not sys.stdin.isatty():
-        raise usage("There is no terminal to ask at: say --yes if you mean it.")
+        raise usage("There is no terminal to ask for confirmation: use --yes.")
     try:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:

@@ -23,7 +23,7 @@ class AddSchedule:
     """Insert one, or change all of it."""
 
     name = "add"
-    help = "Add a schedule; EXPRESSION is cron, as '0 3 * * *', or an ISO 8601 cycle, as R/PT1H."
+    help = "Add a schedule; EXPRESSION is cron, such as '0 3 * * *', or an ISO 8601 cycle, such as R/PT1H."
     positionals = " NAME HANDLER EXPRESSION"
 
     def add_options(self, parser: ArgumentParser) -> None:
@@ -31,16 +31,16 @@ class AddSchedule:
         add("schedule", metavar="NAME", help="the schedule")
         add("handler", metavar="HANDLER", help="the handler of its jobs")
         add("expression", metavar="EXPRESSION", help="when it fires")
-        add("--timezone", metavar="ZONE", help="of a cron expression, as Europe/Berlin; default TIME_ZONE")
+        add("--timezone", metavar="ZONE", help="of a cron expression, such as Europe/Berlin; default TIME_ZONE")
         add("--misfire", choices=Misfire.values, default=Misfire.ONCE.value, help="for missed times; default once")
         # Django takes "args" out of the options of every command, so they have another name here.
-        by_position = "arguments by position: a list"
+        by_position = "positional arguments: a list"
         add("--args", dest="positional", type=_json(list, "list"), default=[], metavar="JSON", help=by_position)
-        add("--kwargs", type=_json(dict, "object"), default={}, metavar="JSON", help="arguments by name: an object")
+        add("--kwargs", type=_json(dict, "object"), default={}, metavar="JSON", help="keyword arguments: an object")
         add("--options", type=_json(dict, "object"), default={}, metavar="JSON", help="options of its jobs: an object")
-        add("--disabled", action="store_true", help="it fires only when it is enabled")
-        add("--replace", action="store_true", help="change all of the one of this name, if there is one")
-        add("--dry-run", action="store_true", help="only check it and say when it would fire")
+        add("--disabled", action="store_true", help="create the schedule disabled")
+        add("--replace", action="store_true", help="change an existing schedule as a whole")
+        add("--dry-run", action="store_true", help="only check it and show when it would fire")
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
         table = Schedule.objects.using(screen.using)

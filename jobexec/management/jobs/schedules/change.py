@@ -33,9 +33,9 @@ class ChangeSchedule:
     def add_options(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
         add("schedules", nargs="+", metavar="NAME", help="the schedules")
-        add("--dry-run", action="store_true", help="only say which schedules would be meant")
+        add("--dry-run", action="store_true", help="only show which schedules would be affected")
         if self.warning:
-            add("--yes", action="store_true", help="do not ask")
+            add("--yes", action="store_true", help="do not ask for confirmation")
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
         names = list(dict.fromkeys(options["schedules"]))
@@ -95,25 +95,25 @@ def _fire(using: str, name: str) -> _Made:
 CHANGES = (
     ChangeSchedule(
         "enable",
-        "Let it fire again, with the first of its times from now on.",
+        "Enable schedules; each fires at its first time from now on.",
         lambda using, name: schedules.set_enabled(using, name, True),
         lambda count: ngettext("%(count)d schedule enabled.", "%(count)d schedules enabled.", count),
     ),
     ChangeSchedule(
         "disable",
-        "Let it fire no more until it is enabled; the times that pass are not made up for.",
+        "Disable schedules; times that pass until they are enabled are skipped.",
         lambda using, name: schedules.set_enabled(using, name, False),
         lambda count: ngettext("%(count)d schedule disabled.", "%(count)d schedules disabled.", count),
     ),
     ChangeSchedule(
         "fire",
-        "Make a job of it now, beside its times, which stay; also of one that is disabled.",
+        "Create an additional job now, also for a disabled schedule; the times do not change.",
         _fire,
         lambda count: ngettext("%(count)d schedule fired:", "%(count)d schedules fired:", count),
     ),
     ChangeSchedule(
         "delete",
-        "Delete it; what it has fired is left alone.",
+        "Delete schedules; existing jobs are left alone.",
         schedules.delete_schedule,
         lambda count: ngettext("%(count)d schedule deleted.", "%(count)d schedules deleted.", count),
         gettext_lazy(

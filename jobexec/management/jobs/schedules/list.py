@@ -30,7 +30,7 @@ class ListSchedules:
     """All of them, by name."""
 
     name = "list"
-    help = "List schedules by name; as without any action."
+    help = "List schedules by name; the default action."
     positionals = ""
 
     def add_options(self, parser: ArgumentParser) -> None:
@@ -47,12 +47,12 @@ class ShowSchedule:
     """One of them: its next times, its arguments, what it made, and why it might not fire."""
 
     name = "show"
-    help = "Show everything about a schedule: its next times, its arguments, the jobs that it made last."
+    help = "Show everything about a schedule: its next times, its arguments, its latest jobs."
     positionals = " NAME"
 
     def add_options(self, parser: ArgumentParser) -> None:
         parser.add_argument("schedule", metavar="NAME", help="the schedule")
-        most = f"so many of the next times; default {TIMES}"
+        most = f"number of next times; default {TIMES}"
         parser.add_argument("--times", type=values.count, default=TIMES, metavar="N", help=most)
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
@@ -109,7 +109,7 @@ class Schedules:
     """Schedules by name; or what is done with single ones."""
 
     name = "schedules"
-    help = "List schedules with their next times; show, add, enable, disable, fire, delete them."
+    help = "List schedules with their next times; or show, add, enable, disable, fire, delete them."
     positionals = " [list|show NAME|add NAME HANDLER EXPRESSION|enable|disable|fire|delete NAME ...]"
 
     def add_options(self, parser: ArgumentParser) -> None:

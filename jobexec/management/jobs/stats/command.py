@@ -21,7 +21,7 @@ class Stats:
     """What an operator wants to know first."""
 
     name = "stats"
-    help = "Numbers of jobs, what is wrong, throughput, nodes, next timers, suspensions, batches, groups of failures."
+    help = "Show problems, numbers of jobs, throughput, nodes, next timers, suspensions, batches, groups of failures."
     positionals = ""
 
     def add_options(self, parser: ArgumentParser) -> None:

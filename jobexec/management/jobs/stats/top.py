@@ -31,14 +31,14 @@ class Top:
     """Refreshes in the terminal until q or Ctrl-C; p pauses. Elsewhere one plain snapshot."""
 
     name = "top"
-    help = "Show the same as stats and refresh it: q or Ctrl-C ends, p pauses. One plain snapshot where no terminal is."
+    help = "Show the same as stats and refresh it: q or Ctrl-C ends, p pauses. Without a terminal, one plain snapshot."
     positionals = ""
 
     def add_options(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
         add("--interval", type=values.length, default=timedelta(seconds=2), metavar="TIME", help="default 2s")
         add("--once", action="store_true", help="one snapshot")
-        add("--plain", action="store_true", help="draw without rich, also where it is installed")
+        add("--plain", action="store_true", help="draw without rich, even if it is installed")
         add_period(parser)
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
