@@ -1,6 +1,6 @@
 """Django system checks of jobexec. ``docs/reference/checks.md`` explains each id.
 
-They look at settings only and open no connection, so that ``manage.py check`` works without a database.
+The checks read settings only and open no connection, so that ``manage.py check`` works without a database.
 Nothing runs at import; the app's ``ready()`` calls :func:`register_checks`.
 """
 
@@ -29,8 +29,9 @@ from jobexec.runtime.connection_count import ordinary_connections, pool_size
 TAG = "jobexec"
 SUPPORTED = {"postgresql": "PostgreSQL", "mysql": "MariaDB or MySQL", "sqlite": "SQLite"}
 
-#: What makes a client notice a network that is gone, with values for the hint; seconds, ``tcp_user_timeout`` in
-#: milliseconds. MySQL's two limit every query, too.
+#: The options by which a client notices that the network is gone, with values for the hint: seconds,
+#: ``tcp_user_timeout`` in milliseconds. On MySQL, read_timeout and write_timeout also
+#: limit every query.
 _PATIENCE: dict[str, dict[str, int]] = {
     "postgresql": {"connect_timeout": 5, "keepalives_idle": 10, "tcp_user_timeout": 20_000},
     "mysql": {"connect_timeout": 5, "read_timeout": 120, "write_timeout": 30},
@@ -54,7 +55,7 @@ def register_checks() -> None:
 def check_settings(**kwargs: Any) -> list[CheckMessage]:
     """E001 and E003 (each problem of JOBEXEC), E006 (the default retry plan)."""
     problems = conf.problems(conf.raw_settings())
-    hint = "The settings reference of jobexec lists the keys and what they may be."
+    hint = "See the settings reference of jobexec for the keys and their values."
     found: list[CheckMessage] = [Error(str(problem), hint=hint, id=problem.check_id) for problem in problems]
     if not problems:
         found.extend(_default_retry_plan(conf.get_settings()))
@@ -65,12 +66,12 @@ def check_project(**kwargs: Any) -> list[CheckMessage]:
     """E002 (USE_TZ), E005 (django-admin-rangefilter)."""
     found: list[CheckMessage] = []
     if not django_settings.USE_TZ:
-        found.append(Error("jobexec needs USE_TZ = True; got False.", hint=_HINT_USE_TZ, id="jobexec.E002"))
+        found.append(Error("jobexec requires USE_TZ = True; got False.", hint=_HINT_USE_TZ, id="jobexec.E002"))
     if apps.is_installed("django.contrib.admin") and not apps.is_installed("rangefilter"):
         found.append(
             Error(
                 "The admin pages of jobexec need the app 'rangefilter', which is not in INSTALLED_APPS.",
-                hint="Add 'rangefilter' (it comes with jobexec: django-admin-rangefilter).",
+                hint="Add 'rangefilter' to INSTALLED_APPS; it is installed with jobexec (django-admin-rangefilter).",
                 id="jobexec.E005",
             )
         )
@@ -78,15 +79,15 @@ def check_project(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_handlers(**kwargs: Any) -> list[CheckMessage]:
-    """W006: every job's default category is one of the setting CATEGORIES."""
+    """W006: every job's default category is in the setting CATEGORIES."""
     if conf.problems(conf.raw_settings()):
-        return []  # said by check_settings
+        return []  # reported by check_settings
     known = conf.get_settings().categories
-    # jobexec's own are put into a category when they are made.
+    # jobexec's own jobs get their category when they are created.
     definitions = [handler.definition() for handler in all_handlers() if not handler.name.startswith(OWN)]
     return [
         Warning(
-            f"The job {definition['id']!r} stands in the category {definition['category']!r}, which does not exist.",
+            f"The job {definition['id']!r} is in the category {definition['category']!r}, which does not exist.",
             hint=f"Add it to JOBEXEC['CATEGORIES'], which names {', '.join(map(repr, known))}.",
             id="jobexec.W006",
         )
@@ -96,14 +97,14 @@ def check_handlers(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_schedules(**kwargs: Any) -> list[CheckMessage]:
-    """W013: what the code schedules belongs to an engine, whose executors will fire it."""
+    """W013: every schedule in the code belongs to an engine, whose executors fire it."""
     if conf.problems(conf.raw_settings()):
-        return []  # said by check_settings
+        return []  # reported by check_settings
     engines = conf.get_settings().engines
     return [
         Warning(
-            f"The schedule of the job {name!r} is never fired: its database {database!r} is no engine.",
-            hint=f"JOBEXEC['ENGINES'] names {', '.join(map(repr, engines))}; the option database says another.",
+            f"The schedule of the job {name!r} is never fired: its database {database!r} is not an engine.",
+            hint=f"JOBEXEC['ENGINES'] names {', '.join(map(repr, engines))}; the job's option database is another.",
             id="jobexec.W013",
         )
         for name, database in databases().items()
@@ -112,14 +113,14 @@ def check_schedules(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_hooks(**kwargs: Any) -> list[CheckMessage]:
-    """E008: what ADMIN_TENANTS names can be imported and called."""
+    """E008: the function that ADMIN_TENANTS names can be imported and is callable."""
     if conf.problems(conf.raw_settings()):
-        return []  # said by check_settings
+        return []  # reported by check_settings
     path = conf.get_settings().admin_tenants
     if path is None:
         return []
     try:
-        problem = "" if callable(import_string(path)) else "cannot be called"
+        problem = "" if callable(import_string(path)) else "is not callable"
     except ImportError as error:
         problem = f"cannot be imported: {error}"
     if not problem:
@@ -128,7 +129,7 @@ def check_hooks(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_broker(**kwargs: Any) -> list[CheckMessage]:
-    """E013: with DISPATCH "broker" there is a library that speaks to brokers."""
+    """E013: with DISPATCH "broker", kombu is installed."""
     if conf.problems(conf.raw_settings()) or conf.get_settings().dispatch != "broker":
         return []
     try:
@@ -139,31 +140,31 @@ def check_broker(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_gateways(**kwargs: Any) -> list[CheckMessage]:
-    """W015: gateways ask nobody who he is. E014: they let users in, and there are none. E015: they serve no engine."""
+    """W015: no authentication. E014: users may log in, but there are none. E015: GATEWAY_DATABASE is not an engine."""
     if conf.problems(conf.raw_settings()):
-        return []  # said by check_settings
+        return []  # reported by check_settings
     settings = conf.get_settings()
     found: list[CheckMessage] = []
     if settings.gateway_auth == "none":
-        text = "JOBEXEC['GATEWAY_AUTH'] is 'none': whoever reaches a gateway may fetch and finish every job."
+        text = "JOBEXEC['GATEWAY_AUTH'] is 'none': every client that reaches a gateway may fetch and finish every job."
         if not django_settings.DEBUG:
             text += " DEBUG IS OFF: THIS LOOKS LIKE PRODUCTION."
         found.append(Warning(text, hint=_HINT_AUTH, id="jobexec.W015"))
     alias = settings.gateway_database
     if "GATEWAY_DATABASE" in settings.source and alias not in settings.engines:
         known = ", ".join(map(repr, settings.engines))
-        text = f"JOBEXEC['GATEWAY_DATABASE'] is {alias!r}, which is no engine: expected one of {known}."
-        found.append(Error(text, hint="Name it in ENGINES, too.", id="jobexec.E015"))
+        text = f"JOBEXEC['GATEWAY_DATABASE'] is {alias!r}, which is not an engine: expected one of {known}."
+        found.append(Error(text, hint="Add it to ENGINES.", id="jobexec.E015"))
     if settings.gateway_users and not apps.is_installed("django.contrib.auth"):
-        text = "JOBEXEC['GATEWAY_USERS'] is True, and 'django.contrib.auth' is not in INSTALLED_APPS."
-        found.append(Error(text, hint="Leave it at False: clients have secrets.", id="jobexec.E014"))
+        text = "JOBEXEC['GATEWAY_USERS'] is True, but 'django.contrib.auth' is not in INSTALLED_APPS."
+        found.append(Error(text, hint="Set it to False: gateway clients have secrets.", id="jobexec.E014"))
     return found
 
 
 def check_engines(**kwargs: Any) -> list[CheckMessage]:
-    """E004, E007 and all warnings: does each engine's database suit its settings?"""
+    """E004, E007 and the warnings about engines: does each engine's database suit its settings?"""
     if conf.problems(conf.raw_settings()):
-        return []  # said by check_settings
+        return []  # reported by check_settings
     settings = conf.get_settings()
     found: list[CheckMessage] = [*_acquisitions(settings)]
     for engine in settings.engines.values():
@@ -177,26 +178,26 @@ def check_engines(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_deployment(**kwargs: Any) -> list[CheckMessage]:
-    """W007, for ``check --deploy``: does a connection to another host give up when the network dies without a word?"""
+    """W007, for ``check --deploy``: do connections to other hosts time out when the network dies silently?"""
     if conf.problems(conf.raw_settings()):
-        return []  # said by check_settings
+        return []  # reported by check_settings
     engines = conf.get_settings().engines
     return [message for alias in engines if not list(_vendor(engines[alias])) for message in _patience(alias)]
 
 
-_HINT_AUTH = "Leave GATEWAY_AUTH at 'required', and make clients with manage.py gatewayclient or in the admin."
-_HINT_BROKER = "The extra 'broker' brings it; without a broker leave DISPATCH at 'database'."
-_HINT_HOOK = "Name a function of the request that returns tenant ids, or None for all."
-_HINT_USE_TZ = "With naive datetimes, a due date would mean another moment on a node in another time zone."
+_HINT_AUTH = "Leave GATEWAY_AUTH at 'required', and create clients with manage.py gatewayclient or in the admin."
+_HINT_BROKER = "Install jobexec with the extra 'broker', or leave DISPATCH at 'database'."
+_HINT_HOOK = "Name a function that takes the request and returns tenant ids, or None for all."
+_HINT_USE_TZ = "With naive datetimes, a due date would be a different moment on a node in another time zone."
 
 
 def _acquisitions(settings: Settings) -> Iterator[CheckMessage]:
-    """W016: what ACQUISITIONS names is used, and leaves no category out."""
+    """W016: every acquisition in ACQUISITIONS is used, and together they serve every category."""
     engines = settings.engines.values()
     used = {each.name for engine in engines for each in engine.acquisitions}
     for name in settings.source.get("ACQUISITIONS", {}):
         if name not in used:
-            text = f"The acquisition {name!r} in JOBEXEC['ACQUISITIONS'] is used by no engine."
+            text = f"The acquisition {name!r} in JOBEXEC['ACQUISITIONS'] is not used by any engine."
             yield Warning(text, hint="Name it in ACQUISITIONS of an engine.", id="jobexec.W016")
     for engine in engines:
         for category in settings.categories:
@@ -244,8 +245,8 @@ def _sqlite_options(settings: Settings, engine: EngineSettings) -> Iterator[Chec
         missing["init_command"] = "PRAGMA journal_mode=WAL;"
     if missing:
         yield Warning(
-            f"The SQLite database of the job engine {engine.alias!r} is not set up for writers beside each other: "
-            f"threads and views will meet 'database is locked'.",
+            f"The SQLite database of the job engine {engine.alias!r} is not set up for concurrent writers: "
+            f"threads and views will fail with 'database is locked'.",
             hint=f"Set DATABASES[{engine.alias!r}]['OPTIONS'] = { {**options, **missing}!r}",
             id="jobexec.W001",
         )
@@ -283,7 +284,7 @@ def _patience(alias: str) -> Iterator[CheckMessage]:
         return
     yield Warning(
         f"The database of the job engine {alias!r} is on another host, and its OPTIONS lack {', '.join(missing)}: when "
-        "the network dies without a word, the executor's threads wait for it for minutes or hours.",
+        "the network dies silently, the executor's threads wait for it for minutes or hours.",
         hint=f"For example DATABASES[{alias!r}]['OPTIONS'] |= {missing!r}",
         id="jobexec.W007",
     )
@@ -294,7 +295,7 @@ def _pgbouncer(settings: Settings, engine: EngineSettings) -> Iterator[CheckMess
     if engine.notify and engine.listen_database is None and database.get("DISABLE_SERVER_SIDE_CURSORS"):
         yield Warning(
             f"The job engine {engine.alias!r} seems to be behind a pooler in transaction mode "
-            "(DISABLE_SERVER_SIDE_CURSORS is True), where LISTEN hears nothing: jobs wait for the next poll.",
+            "(DISABLE_SERVER_SIDE_CURSORS is True), where LISTEN receives nothing: jobs wait for the next poll.",
             hint="Name an alias with a direct connection in LISTEN_DATABASE, or set NOTIFY to False.",
             id="jobexec.W005",
         )
@@ -306,7 +307,7 @@ def _listen_database(engine: EngineSettings) -> Iterator[CheckMessage]:
     reason = _why_not_listening(engine)
     if reason:
         yield Warning(
-            f"LISTEN_DATABASE {engine.listen_database!r} of the job engine {engine.alias!r} is of no use: {reason}.",
+            f"LISTEN_DATABASE {engine.listen_database!r} of the job engine {engine.alias!r} has no effect: {reason}.",
             hint="Name an alias with a direct connection to the same PostgreSQL database, or leave it out.",
             id="jobexec.W004",
         )

@@ -125,7 +125,7 @@ def test_e007_for_skip_locked_on_sqlite(site, acquisition, expected):
         ("jobexec.conf.get_settings", None),
         ("jobexec.nowhere.tenants_of", "cannot be imported: No module named 'jobexec.nowhere'"),
         ("jobexec.conf.tenants_of", "cannot be imported"),
-        ("jobexec.conf.MAX_NAME_LENGTH", "cannot be called"),
+        ("jobexec.conf.MAX_NAME_LENGTH", "is not callable"),
         (None, None),
     ],
 )
@@ -291,7 +291,7 @@ def test_a_schedule_that_no_executor_fires(site):
 def test_an_acquisition_that_no_engine_uses(site):
     raw = {"ACQUISITIONS": {"quick": {}, "slow": {}}, "ENGINES": {"default": {"ACQUISITIONS": ["quick"]}}}
     message = site(**raw)["jobexec.W016"]
-    assert "'slow'" in message.msg and "used by no engine" in message.msg
+    assert "'slow'" in message.msg and "not used by any engine" in message.msg
     raw["ENGINES"] = {"default": {"ACQUISITIONS": ["quick", "slow"]}}
     assert site(**raw) == {}
 
