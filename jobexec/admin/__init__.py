@@ -1,6 +1,6 @@
-"""The tables in Django's admin: found by its autodiscovery, one file a table.
+"""The tables in Django's admin, found by its autodiscovery: one module per table.
 
-An entrance like any other: nothing here changes a job row, every action calls a verb of ``jobexec.operations``.
+Nothing here changes a job row directly: every action calls a verb of ``jobexec.operations``.
 """
 
 from .batches import batch

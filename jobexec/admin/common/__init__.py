@@ -1,1 +1,1 @@
-"""What the pages of all tables share."""
+"""Shared by the pages of all tables."""

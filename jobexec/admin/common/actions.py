@@ -1,4 +1,4 @@
-"""How an action runs: ask, do, tell. What it does is one verb of ``jobexec.operations``, which notes who did it."""
+"""How an action runs: ask, perform, report. It calls one verb of ``jobexec.operations``, which writes the audit log."""
 
 from __future__ import annotations
 
@@ -30,80 +30,80 @@ ROWS_SHOWN = 10
 
 @dataclass(slots=True)
 class Outcome:
-    """What an action did: the keys of the rows that it changed, and those it left alone with the reason."""
+    """The result of an action: keys of changed rows, and of rows left alone, with the reason for each."""
 
     changed: list[Any] = field(default_factory=list)
     skipped: dict[Any, str] = field(default_factory=dict)
     failed: dict[Any, str] = field(default_factory=dict)
-    """What it tried and what did not succeed, with the reason."""
+    """Rows for which the attempt failed, with the reason."""
 
 
 class Action:
-    """An action of the admin, on a list and as a button on a row's page.
+    """An action of the admin, in a list and as a button on a row's page.
 
-    ``permission`` is the name in ``has_<permission>_permission``. There is none without: Django runs an action that
-    names no permission for staff who may only look.
+    ``permission`` is the name in ``has_<permission>_permission``. Every action needs one: Django runs an action
+    without a permission for staff who only have ``view`` permissions.
     """
 
     name: ClassVar[str]
     permission: ClassVar[str]
     description: Any
-    """In the list's menu; may hold %(verbose_name_plural)s."""
+    """The text in the list's menu; may contain %(verbose_name_plural)s."""
     label: Any
-    """On the button of the row's page."""
+    """The text on the button of a row's page."""
     form_class: type[forms.Form] | None = None
-    """What to ask first; None runs at once."""
+    """The form to show first; None runs the action immediately."""
     warning: Any = ""
     dangerous = False
     do_not_call_in_templates = True
     operation: ClassVar[str | None] = None
-    """Its name in ``jobexec.operations.batches.operations``; None for what only runs in the request."""
+    """Its name in ``jobexec.operations.batches.operations``; None if it only runs within the request."""
     name_column = "pk"
-    """The column besides the key that the text of a row needs."""
+    """The column that a row's ``str()`` needs besides the key."""
 
     def __init__(self) -> None:
-        # What Django reads from the functions that it expects as actions.
+        # The attributes that Django reads from action functions.
         self.__name__ = self.name
         self.allowed_permissions = (self.permission,)
         self.short_description = self.description
 
     @property
     def title(self) -> str:
-        """The label without the dots that announce a question."""
+        """The label without the trailing dots that announce a form."""
         return str(self.label).rstrip("…").rstrip()
 
     def perform_for(
         self, request: HttpRequest, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]
     ) -> Outcome:
-        """The same for an operation that wants to know who asks for it."""
+        """Like :meth:`perform`, for operations that need the request, such as its user."""
         return self.perform(queryset, using, data)
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
-        """Call the operation. ``data`` is what the form asked for."""
+        """Call the operation. ``data`` is the cleaned data of the form."""
         raise NotImplementedError
 
     def batch_arguments(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of the operation, out of what the form asked for."""
+        """Convert the cleaned data of the form to the arguments of the operation."""
         return dict(data)
 
     def initial(self, queryset: QuerySet[Any]) -> dict[str, Any]:
-        """What the form proposes, out of the rows."""
+        """Initial values of the form for these rows."""
         return {}
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
-        """A sentence on what was done to ``count`` rows."""
+        """The success message for ``count`` rows."""
         raise NotImplementedError
 
     def whereabouts(self, request: HttpRequest, keys: Iterable[str], using: str) -> dict[str, str]:
-        """Why rows that were chosen are no longer in the list."""
+        """The reason, by key, why selected rows are no longer in the list."""
         return dict.fromkeys(keys, _("it is no longer in the list"))
 
     def choices(self, using: str) -> list[str]:
-        """Values that the form offers for its text field."""
+        """Suggestions for the text field of the form."""
         return []
 
     def respond(self, modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
-        """Where to go afterwards: back to the row's page, or (None) to the list."""
+        """Redirect to the row's page after the action; None returns to the list."""
         if FROM_PAGE not in request.POST:
             return None
         return HttpResponseRedirect(modeladmin.page_url(request.POST[ACTION_CHECKBOX_NAME]))
@@ -178,7 +178,7 @@ class Action:
 
 
 class DeletingAction(Action):
-    """Asks, and then the rows are gone. Named as Django's own action, in whose place it stands."""
+    """An action that asks and then deletes rows. It has the name of Django's own action and replaces it."""
 
     name, permission = "delete_selected", "delete"
     description = gettext_lazy("Delete selected %(verbose_name_plural)s…")
@@ -191,7 +191,7 @@ class DeletingAction(Action):
 
 
 def left_alone(modeladmin: TableAdmin, count: int, reason: str, keys: list[str]) -> str:
-    """A sentence on rows that were not changed, with the first of them by name."""
+    """The message about rows that were left alone, with the first keys."""
     name = modeladmin.opts.verbose_name if count == 1 else modeladmin.opts.verbose_name_plural
     text = ngettext("%(count)d %(name)s left alone: %(reason)s", "%(count)d %(name)s left alone: %(reason)s", count)
     text %= {"count": count, "name": name, "reason": reason}
@@ -201,7 +201,7 @@ def left_alone(modeladmin: TableAdmin, count: int, reason: str, keys: list[str])
 
 
 def _vanished(request: HttpRequest, found: Iterable[Any]) -> list[str]:
-    """Rows that the user chose one by one and that are not in the list any more."""
+    """Individually selected rows that are no longer in the list."""
     if select_across(request):
         return []
     known = {str(key) for key in found}

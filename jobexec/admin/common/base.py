@@ -1,4 +1,4 @@
-"""What all pages share: read-only, light queries, our style sheet, the bridge for content security policies."""
+"""The base of all pages: read-only, light queries, the style sheet, and nonces for content security policies."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ else:
 
 logger = logging.getLogger("jobexec.admin")
 
-#: Columns about which an address may ask nothing: secrets, and what leads to them.
+#: Columns that no query string may filter by: secrets, and digests of secrets.
 SECRET = frozenset({"lease_token", "token_digest", "previous_token_digest"})
 _EQUAL = frozenset({"", "exact", "in", "isnull"})
-#: With those of the ranges of django-admin-rangefilter.
+#: Includes the parameters of the range filters of django-admin-rangefilter.
 _ORDERED = _EQUAL | {f"{prefix}{name}" for prefix in ("", "range__") for name in ("lt", "lte", "gt", "gte")}
 _ORDERED |= {f"range__{name}_{part}" for name in ("gte", "lte") for part in (0, 1)}
 FROM_PAGE = "_from_page"
-"""The hidden field by which a row's own page says that it ran an action."""
+"""The hidden field that marks an action as run from a row's own page."""
 
 
-#: Columns that are masked when they are shown, or too long to be compared.
+#: Columns whose values are masked when they are shown, or are too long to compare.
 _UNREADABLE = (JSONField, TextField, BinaryField)
 
 
 def _parameters(page: ModelAdmin) -> set[str]:
-    """What the filters of a list read from its query string under names of their own."""
+    """The query string parameters that the filters of a list define themselves."""
     filters = [each for each in page.list_filter if isinstance(each, type)]
     return {name for each in filters if (name := getattr(each, "parameter_name", None))}
 
 
 class TableAdmin(ModelAdmin):
-    """A table to look at. Rows are neither added nor edited by hand: actions change them."""
+    """A read-only table. Users do not add or edit rows: actions change them."""
 
     deferred: ClassVar[tuple[str, ...]] = ()
     """Columns that the list does not load."""
     tenant_column: ClassVar[str | None] = None
-    """The column that holds a row's tenant. Who may see only some tenants does not see a table without one."""
+    """The column with a row's tenant. Users limited to some tenants do not see a table without one."""
     audit_name: ClassVar[str] = "pk"
-    """The attribute of a row by which the audit log knows it."""
+    """The attribute by which the audit log identifies a row."""
 
     actions: Any = ()
     list_per_page = 50
@@ -84,7 +84,7 @@ class TableAdmin(ModelAdmin):
                 setattr(self, name, marking(method))
 
     def all_rows(self, request: HttpRequest) -> QuerySet[Any]:
-        """The rows of the table, of whichever tenant, also those that cannot be read in full."""
+        """The rows of all tenants, including rows that cannot be read in full."""
         return surviving(super().get_queryset(request))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -94,23 +94,23 @@ class TableAdmin(ModelAdmin):
         return of_tenants(queryset, request, self.tenant_column)
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        """What the query string of a list may ask of its rows: an allow-list.
+        """Allow a query string only the lookups that cannot reveal masked values.
 
-        Django lets it ask anything of a table's own columns, and so read letter by letter what the page masks:
-        ``?handler_configuration__kwargs__password__startswith=a``. Here texts can be compared as a whole and numbers
-        and dates be ordered; JSON, long texts, secrets, related tables and patterns are out of reach.
+        Django allows any lookup on a table's own columns, so that a user could read masked values letter by letter:
+        ``?handler_configuration__kwargs__password__startswith=a``. Here, texts can only be compared as a whole, and
+        numbers and dates by order. JSON, long texts, secrets, related tables and patterns are not allowed.
         """
         name, _rest, condition = lookup.partition("__")
         columns = {column: field for field in self.opts.concrete_fields for column in (field.name, field.attname)}
         field = columns.get(self.opts.pk.attname if name == "pk" else name)
         if field is None:
-            return name not in {relation.name for relation in self.opts.get_fields()}  # it means nothing, or a filter
+            return name not in {relation.name for relation in self.opts.get_fields()}  # unknown, or a filter
         if field.name in SECRET or isinstance(field, _UNREADABLE):
             return False
         return condition in (_EQUAL if isinstance(field, CharField) else _ORDERED) or lookup in _parameters(self)
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        if "\0" in object_id:  # PostgreSQL refuses to compare it with a text
+        if "\0" in object_id:  # PostgreSQL refuses NUL in a text
             return None
         row = super().get_object(request, object_id, from_field)
         if row is not None:
@@ -123,7 +123,7 @@ class TableAdmin(ModelAdmin):
 
     def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
         if is_restricted(request):
-            raise Http404  # the same for what never was and for what is another tenant's
+            raise Http404  # the same answer for rows that never existed and for rows of other tenants
         redirect: HttpResponse = super()._get_obj_does_not_exist_redirect(request, opts, object_id)  # type: ignore[misc]
         return redirect
 
@@ -152,7 +152,7 @@ class TableAdmin(ModelAdmin):
         return super().changelist_view(request, {"title": title, **(extra_context or {})})
 
     def complete_shown(self, request: HttpRequest, rows: Sequence[Any]) -> None:
-        """Complete rows that are about to be shown, and say which of them cannot be read."""
+        """Complete rows that are about to be shown, and warn about those that cannot be read."""
         self._guarded_complete(rows)
         if text := sentence(rows):
             self.message_user(request, text, messages.WARNING)
@@ -165,7 +165,7 @@ class TableAdmin(ModelAdmin):
                 self._guarded_complete([row])
 
     def complete(self, rows: Sequence[Any]) -> None:
-        """Read what rows that are about to be shown need from other tables, for all of them at once."""
+        """Read the data that the shown rows need from other tables, for all rows at once."""
 
     def render_change_form(
         self,
@@ -196,31 +196,31 @@ class TableAdmin(ModelAdmin):
             return {}
 
     def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
-        """What the template of a row's page needs besides."""
+        """Additional context for the template of a row's page."""
         return {}
 
     def permitted_actions(self, request: HttpRequest) -> list[Action]:
-        """Our actions that this user may run here."""
+        """The actions that this user may run on this table."""
         return [action for action in self.actions if getattr(self, f"has_{action.permission}_permission")(request)]
 
     def response_action(  # type: ignore[override]  # action_location is new in Django 6.1
         self, request: HttpRequest, queryset: QuerySet[Any], **location: Any
     ) -> HttpResponse | None:
-        if any("\0" in key for key in request.POST.getlist(ACTION_CHECKBOX_NAME)):  # PostgreSQL would not even look
+        if any("\0" in key for key in request.POST.getlist(ACTION_CHECKBOX_NAME)):  # PostgreSQL refuses NUL in a text
             self.message_user(request, _("Nothing was changed: no row matches any more."), messages.ERROR)
             return None
         try:
             return super().response_action(request, queryset, **location)
-        except ValidationError as error:  # keys that nobody could choose on the page
+        except ValidationError as error:  # keys that the page did not offer
             self.message_user(request, " ".join(error.messages), messages.ERROR)
             return None
 
     def write_alias(self, queryset: QuerySet[Any]) -> str:
-        """The database to change these rows in: the queryset's own if it names one, else what the routers say."""
+        """The database in which to change these rows: the queryset's own if it has one, else the routers' choice."""
         named: str | None = queryset._db  # type: ignore[attr-defined]
         return named or router.db_for_write(self.model)
 
-    # What is changed is noted by the operations, in our audit log and in the same transaction; not by Django as well.
+    # The operations record each change in our audit log, in the same transaction; Django's log gets no entries.
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         return None
@@ -232,19 +232,19 @@ class TableAdmin(ModelAdmin):
         return None
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """The audit log, with what is about this row."""
+        """Redirect to the audit log, filtered by this row."""
         row = self.get_object(request, unquote(object_id))
         if row is None:
             raise Http404
         return HttpResponseRedirect(f"{self.list_url(AuditLog)}?{urlencode({'q': getattr(row, self.audit_name)})}")
 
     def page_url(self, key: Any) -> str:
-        """The address of a row's page."""
+        """The URL of a row's page."""
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_change"
         return reverse(name, args=[quote(key)], current_app=self.admin_site.name)
 
     def list_url(self, model: type[Model] | None = None) -> str:
-        """The address of this table's list, or of another's."""
+        """The URL of the list of this table or of another one."""
         opts = (model or self.model)._meta
         return reverse(f"admin:{opts.app_label}_{opts.model_name}_changelist", current_app=self.admin_site.name)
 
@@ -263,10 +263,10 @@ def _in_the_name_of_its_user(pattern: Any) -> Any:
 
 
 def bridge_nonce(request: HttpRequest) -> None:
-    """Let django-admin-rangefilter find the nonce of Django's own content security policy.
+    """Copy the nonce of Django's own content security policy to where django-admin-rangefilter looks for it.
 
-    It looks where django-csp puts the nonce; without one the browser blocks its inline style and script, and its
-    form then drops the other filters. Django has a policy of its own since 6.0.
+    It looks where django-csp puts the nonce. Without a nonce the browser blocks its inline style and script, and its
+    form then drops the other filters. Django has its own policy since 6.0.
     """
     try:
         from django.middleware.csp import get_nonce

@@ -1,4 +1,4 @@
-"""Actions on very many rows: a batch does them in the background, and the request ends at once."""
+"""Actions on very many rows: a batch does them in the background, and the request ends immediately."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from .base import TableAdmin
 
 BATCH_ABOVE = 500
-"""Of so many rows at most an action changes each within the request, if all rows of a list are meant."""
+"""The maximum number of rows that an action on all rows of a list changes within the request."""
 
 
 def is_large(request: HttpRequest, queryset: QuerySet[Any]) -> bool:
-    """Whether all rows that a filter shows are meant, and they are many."""
+    """Whether the action is on all rows of the list, and they are more than ``BATCH_ABOVE``."""
     if not select_across(request):
         return False
     return bool(queryset.order_by().values("pk")[: BATCH_ABOVE + 1].count() > BATCH_ABOVE)
 
 
 def select_across(request: HttpRequest) -> bool:
-    """Whether the user chose all rows of the list, and not only those of the page."""
+    """Whether the user selected all rows of the list, not only rows of the page."""
     return bool(forms.BooleanField(required=False).to_python(request.POST.get("select_across")))
 
 
 def start(
     modeladmin: TableAdmin, request: HttpRequest, action: Action, queryset: QuerySet[Any], data: Mapping[str, Any]
 ) -> HttpResponse | None:
-    """Make the action a batch over the conditions of the queryset, the user's tenants among them; leads to its page."""
+    """Start a batch over the queryset's conditions, which include the user's tenants; redirect to its page."""
     assert action.operation is not None
     count, using = CappedCount.of(queryset), queryset.db
     selection = queryset.order_by().defer(None)

@@ -1,4 +1,4 @@
-"""How values look in the admin: HTML without inline script or style, text that fits into a cell."""
+"""Formatting of values in the admin: HTML without inline script or style, and text that fits into a cell."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ MAX_TEXT = 100_000
 
 
 def now(row: Model) -> datetime:
-    """The time by which the row's times are to be judged."""
+    """The current time of the row's database, to compare the row's times with."""
     return clock.now(row._state.db or "default")
 
 
 def relative(moment: datetime | None, reference: datetime) -> str | SafeString:
-    """A moment as seen from another: "in 3 min", "2 h ago"; the exact time is the tooltip."""
+    """A moment relative to a reference: "in 3 min", "2 h ago"; the tooltip has the exact time."""
     if moment is None:
         return NONE
     return _time(moment, distance(moment, reference))
 
 
 def age(moment: datetime, reference: datetime) -> SafeString:
-    """How long ago it was, without saying "ago"."""
+    """How long ago a moment was, without the word "ago"."""
     return _time(moment, duration((reference - moment).total_seconds()))
 
 
 def handler(name: str) -> SafeString:
-    """A handler's name, which may be long, with places to break it."""
+    """A handler's name, which may be long, with line break opportunities."""
     return format_html_join(SafeString("<wbr>."), "{}", ((part,) for part in name.split(".")))
 
 
 def exact(moment: datetime | None, reference: datetime) -> str | SafeString:
-    """A moment with seconds, and how far away it is."""
+    """A moment with seconds, and its distance from the reference."""
     if moment is None:
         return NONE
     return format_html("{} ({})", absolute(moment), relative(moment, reference))
@@ -61,12 +61,12 @@ def _time(moment: datetime, text: str) -> SafeString:
 
 
 def badge(kind: str, text: Any) -> SafeString:
-    """A word in colour. ``kind``: ok, work, wait, warn, bad, off."""
+    """A coloured label. ``kind``: ok, work, wait, warn, bad, off."""
     return format_html('<span class="jobexec-badge jobexec-{}">{}</span>', kind, text)
 
 
 def shortened(text: str, length: int = 80) -> str | SafeString:
-    """The beginning of the first line; more of the text is the tooltip."""
+    """The first line, cut to ``length``; the tooltip has up to 500 characters of the text."""
     if not text:
         return NONE
     line = text.strip().split("\n", 1)[0]
@@ -77,24 +77,24 @@ def shortened(text: str, length: int = 80) -> str | SafeString:
 
 
 def lock_owner(owner: str | None) -> str | SafeString:
-    """The node's name out of a lock owner (name:boot), which is the tooltip; "free" for none."""
+    """The node name of a lock owner (name:boot), which is the tooltip; "free" for None."""
     if owner is None:
         return format_html('<span class="jobexec-quiet">{}</span>', _("free"))
     return format_html('<span title="{}">{}</span>', owner, owner.rpartition(":")[0] or owner)
 
 
 def pre(text: str) -> str | SafeString:
-    """Text of many lines as it stands, in a box that scrolls."""
+    """Preformatted text in a box that scrolls, cut to ``MAX_TEXT`` characters."""
     if not text:
         return NONE
     if len(text) > MAX_TEXT:
         text = text[:MAX_TEXT] + "\n…"
-    # Focusable, so that a keyboard can scroll it.
+    # Focusable, so that keyboard users can scroll it.
     return format_html('<pre class="jobexec-pre" tabindex="0">{}</pre>', text)
 
 
 def json_text(value: Any) -> str | SafeString:
-    """JSON over several lines; numbers of any size exactly as they are."""
+    """Indented JSON; numbers of any size are shown exactly."""
     if value in (None, "", {}, []):
         return NONE
     return pre(
@@ -103,30 +103,30 @@ def json_text(value: Any) -> str | SafeString:
 
 
 def lines(values: Any) -> str | SafeString:
-    """A list, one value a line."""
+    """A list with one value per line."""
     if not values:
         return NONE
     return format_html_join(SafeString("<br>"), "{}", ((value,) for value in values))
 
 
 def row(parts: Sequence[Any]) -> str | SafeString:
-    """Several things side by side."""
+    """Several values side by side."""
     return format_html_join(" ", "{}", ((part,) for part in parts)) or NONE
 
 
 def link(url: str, text: Any, **query: str) -> SafeString:
-    """A link, with parameters if given."""
+    """A link with query parameters."""
     return format_html('<a href="{}{}">{}</a>', url, f"?{urlencode(query)}" if query else "", text)
 
 
 def job_link(id: UUID, site: str) -> SafeString:
-    """To a job, wherever it is by then: the end of its id, which tells it from others of the same moment."""
+    """A link to a job in any table. It shows the end of the id, which differs even for jobs of the same moment."""
     url = reverse("admin:jobexec_job_locate", args=[id], current_app=site)
     return format_html('<a class="jobexec-line" href="{}" title="{}">…{}</a>', url, id, str(id)[-12:])
 
 
 def load(used: int, total: int) -> SafeString:
-    """A bar with its numbers."""
+    """A bar with its numbers: ``used / total``."""
     return format_html(
         '<span class="jobexec-load"><meter min="0" max="{}" value="{}"></meter> {} / {}</span>',
         max(total, 1),

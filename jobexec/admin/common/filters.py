@@ -1,4 +1,4 @@
-"""List filters. None of them reads all distinct values of a large table to offer its choices."""
+"""List filters. None of them reads all distinct values of a large table to build its choices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIMESTAMP = ("timestamp", DateTimeRangeFilterBuilder(title=_("timestamp")))
 
 
 class HandlerFilter(admin.SimpleListFilter):
-    """By handler: those that executors have registered."""
+    """Filter by handler; offers the handlers that executors have registered."""
 
     title = _("handler")
     parameter_name = "handler"
@@ -43,7 +43,7 @@ class HandlerFilter(admin.SimpleListFilter):
 
 
 class CategoryFilter(admin.SimpleListFilter):
-    """By category: those of the settings."""
+    """Filter by category; offers the categories of the settings."""
 
     title = _("category")
     parameter_name = "in_category"
@@ -56,7 +56,7 @@ class CategoryFilter(admin.SimpleListFilter):
 
 
 class YesNoFilter(admin.SimpleListFilter):
-    """Two choices, each a condition."""
+    """A filter with two choices, each with its own condition."""
 
     choice_labels: tuple[tuple[str, Any], ...] = ()
     conditions: dict[str, dict[str, Any]] = {}
@@ -69,7 +69,7 @@ class YesNoFilter(admin.SimpleListFilter):
 
 
 class LockFilter(YesNoFilter):
-    """Free, or in the hands of a node."""
+    """Whether a job is free or held by a node."""
 
     title = _("lock")
     parameter_name = "lock"
@@ -78,7 +78,7 @@ class LockFilter(YesNoFilter):
 
 
 class WaitingFilter(YesNoFilter):
-    """What a timer job waits for."""
+    """Whether a timer job waits for its first attempt or for a retry."""
 
     title = _("waiting for")
     parameter_name = "waiting"
@@ -87,7 +87,7 @@ class WaitingFilter(YesNoFilter):
 
 
 class IncidentStateFilter(admin.SimpleListFilter):
-    """What became of incidents; without a choice those that need a person."""
+    """Filter incidents by state; without a choice, only open ones."""
 
     title = _("state")
     parameter_name = "state__exact"

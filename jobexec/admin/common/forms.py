@@ -1,4 +1,4 @@
-"""What actions ask before they run."""
+"""Forms that actions show before they run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MAX_RETRIES = 1_000
 
 
 class ConfirmForm(forms.Form):
-    """Only "are you sure"."""
+    """A confirmation without fields."""
 
 
 class RetriesForm(forms.Form):
-    """How many attempts."""
+    """The number of attempts."""
 
     retries = forms.IntegerField(
         label=_("Retries"),
@@ -33,7 +33,7 @@ class RetriesForm(forms.Form):
 
 
 class PriorityForm(forms.Form):
-    """Which priority."""
+    """The priority."""
 
     priority = forms.IntegerField(
         label=_("Priority"),
@@ -45,12 +45,12 @@ class PriorityForm(forms.Form):
 
 
 def _picker() -> forms.DateTimeInput:
-    """The browser's own date picker: it needs no script."""
+    """The browser's own date picker, which needs no script."""
     return forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}, format="%Y-%m-%dT%H:%M:%S")
 
 
 class DueDateForm(forms.Form):
-    """When."""
+    """The due date."""
 
     due_date = forms.DateTimeField(label=_("Due date"), widget=_picker())
 
@@ -64,7 +64,7 @@ class DueDateForm(forms.Form):
 
 
 class RotateForm(forms.Form):
-    """What becomes of the old secret."""
+    """Whether, and until when, the old secret stays valid."""
 
     keep_old = forms.BooleanField(
         label=_("Keep the old secret"),
@@ -88,7 +88,7 @@ class RotateForm(forms.Form):
 
 
 class SuspendForm(forms.Form):
-    """From when until when, if not at once and for good."""
+    """The beginning and the end of a suspension; without them, now and without an end."""
 
     at = forms.DateTimeField(label=_("From"), required=False, widget=_picker())
     until = forms.DateTimeField(label=_("Until"), required=False, widget=_picker())
@@ -108,7 +108,7 @@ class SuspendForm(forms.Form):
 
 
 class SuspendScopeForm(SuspendForm):
-    """The same for all jobs of something."""
+    """The same for all jobs of a scope."""
 
     include_jobs = forms.BooleanField(
         label=_("Include existing jobs"),
@@ -119,7 +119,7 @@ class SuspendScopeForm(SuspendForm):
 
 
 class OverrideForm(PriorityForm):
-    """Which priority, and for whom."""
+    """The priority, and whether existing jobs get it too."""
 
     cascade = forms.BooleanField(
         label=_("Include existing jobs"),
@@ -129,7 +129,7 @@ class OverrideForm(PriorityForm):
 
 
 class RecalculateForm(forms.Form):
-    """From when on the retry plan counts."""
+    """The moment from which the retry plan counts."""
 
     from_creation = forms.BooleanField(
         label=_("From the creation of the job"), required=False, help_text=_("Otherwise from now.")
@@ -137,7 +137,7 @@ class RecalculateForm(forms.Form):
 
 
 class ReasonForm(forms.Form):
-    """Why."""
+    """The reason."""
 
     reason = forms.CharField(
         label=_("Reason"),
@@ -149,7 +149,7 @@ class ReasonForm(forms.Form):
 
 
 class LiftForm(forms.Form):
-    """When, if not at once."""
+    """The moment; without it, now."""
 
     at = forms.DateTimeField(label=_("When"), required=False, widget=_picker())
 
@@ -161,7 +161,7 @@ class LiftForm(forms.Form):
 
 
 class AnnotationForm(forms.Form):
-    """A note for whoever looks at it next."""
+    """A note for other operators."""
 
     annotation = forms.CharField(
         label=_("Annotation"),
@@ -173,7 +173,7 @@ class AnnotationForm(forms.Form):
 
 
 class NodeNameForm(forms.Form):
-    """Which node, by name. Names that are known are offered; others may start later."""
+    """The name of a node. Known names are suggested; a node with another name may start later."""
 
     node_name = forms.CharField(
         label=_("Node name"),

@@ -1,4 +1,4 @@
-"""How an incident looks, in its list and on the page of its job."""
+"""The badge of an incident, in its list and on the page of its job."""
 
 from __future__ import annotations
 
@@ -12,5 +12,4 @@ _KINDS = {IncidentState.OPEN: "bad", IncidentState.RESOLVED: "ok", IncidentState
 
 
 def incident_badge(incident: Incident) -> SafeString:
-    """What became of it, in colour."""
     return display.badge(_KINDS.get(IncidentState(incident.state), "off"), incident.get_state_display())

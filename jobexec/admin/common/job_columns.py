@@ -31,7 +31,6 @@ class JobColumns:
 
     @admin.display(description=gettext_lazy("category"))
     def standing(self, job: AbstractJob) -> SafeString:
-        """Where it stands in which queue."""
         if not job.priority:
             return format_html("{}", job.category)
         quiet = _("priority %(priority)d") % {"priority": job.priority}
@@ -55,7 +54,7 @@ class JobColumns:
         left = _("%(left)d left") % {"left": job.retries}
         return format_html('<span class="jobexec-line">{}</span><br><span class="jobexec-quiet">{}</span>', left, made)
 
-    # Ids are made in the order of time, so the primary key sorts by age.
+    # Ids are ordered by time, so the primary key sorts by age.
     @admin.display(description=gettext_lazy("age"), ordering="-id")
     def age(self, job: AbstractJob) -> SafeString:
         return display.age(job.create_time, display.now(job))
@@ -98,7 +97,7 @@ class JobColumns:
 
 
 def state_badge(job: AbstractJob) -> SafeString:
-    """What a glance at the row should tell."""
+    """The most important fact about the state of a job, as a badge."""
     if isinstance(job, DeadLetterJob):
         return display.badge("bad", _("dead letter"))
     if isinstance(job, SuspendedJob):
@@ -136,7 +135,7 @@ def _badge_of_executable(job: Job) -> SafeString:
 
 
 def progress_of(job: AbstractJob) -> SafeString | None:
-    """How far the running job says that it has come; None if it has said nothing."""
+    """The progress that the running job has reported; None if it has reported none."""
     done, total = getattr(job, "progress_done", None), getattr(job, "progress_total", None)
     if done is None or not job.locked:
         return None
@@ -144,12 +143,12 @@ def progress_of(job: AbstractJob) -> SafeString | None:
 
 
 def instance_link(process_instance: str) -> SafeString | None:
-    """A link to what else belongs to the process instance, within the current list."""
+    """A link to all rows of the process instance in the current list."""
     if not process_instance:
         return None
     return format_html('<a href="?{}">{}</a>', urlencode({"q": process_instance}), process_instance)
 
 
 def arguments_of(job: AbstractJob) -> Any:
-    """The arguments as they are to be shown: without what is sensitive in them."""
+    """The arguments to show, without sensitive values."""
     return redact_job(job)

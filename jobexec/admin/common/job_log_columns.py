@@ -1,4 +1,4 @@
-"""How an entry of the job log looks, in its list and on the page of its job."""
+"""The badge of a job log entry, in its list and on the page of its job."""
 
 from __future__ import annotations
 
@@ -18,5 +18,4 @@ _KINDS = {
 
 
 def log_badge(entry: JobLog) -> SafeString:
-    """The event in colour."""
     return display.badge(_KINDS.get(LogState(entry.state), "off"), entry.get_state_display())

@@ -1,4 +1,4 @@
-"""How the state of an executor looks, in its list and on the dashboard."""
+"""Badges for the state of an executor node, in its list and on the dashboard."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ _KINDS = {NodeState.ACTIVE: "ok", NodeState.DRAINING: "warn", NodeState.DEAD: "b
 
 
 def state_badge(state: str) -> SafeString:
-    """Where the node is in its life."""
     return display.badge(_KINDS.get(NodeState(state), "off"), NodeState(state).label)
 
 
 def lease_badge(left: timedelta) -> SafeString:
-    """For how long the node's locks are good, or since when they no longer are."""
+    """How long the node's lease is still valid, or how long ago it expired."""
     seconds = left.total_seconds()
     if seconds > 0:
         return display.badge("ok", _("valid for %s") % display.duration(seconds))
@@ -29,7 +28,7 @@ def lease_badge(left: timedelta) -> SafeString:
 
 
 def stuck_badge(threads: int) -> SafeString | None:
-    """Threads whose job goes on after its timeout; None without any."""
+    """A badge for threads whose job continues after its timeout; None if there are none."""
     if not threads:
         return None
     return display.badge("bad", ngettext("%d thread is stuck", "%d threads are stuck", threads) % threads)

@@ -1,6 +1,6 @@
-"""Rows that cannot be read in full: a page shows what can be, and says what cannot.
+"""Rows that cannot be read in full: a page shows the readable columns and names the others.
 
-No code of ours writes such rows; see :mod:`jobexec.operations.rows.bury_unreadable`.
+jobexec itself never writes such rows; see :mod:`jobexec.operations.rows.bury_unreadable`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOLD = 5
 
 
 class _Rows(QuerySet[Any]):
-    """Rows whose odd columns are None, and named in ``unreadable`` of the row."""
+    """A queryset whose rows have None in unreadable columns, and name these in their attribute ``unreadable``."""
 
     _iterable_class: Any
 
@@ -48,7 +48,7 @@ def _like(kind: type[QuerySet[Any]]) -> type[QuerySet[Any]]:
 
 
 def surviving(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """The same rows; those that cannot be read are read column by column, and none stops the others."""
+    """The same rows; a row that cannot be read is read column by column, so that it does not affect the others."""
     copy = rows.all()
     copy.__class__ = _like(type(copy))
     return copy
@@ -56,7 +56,7 @@ def surviving(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 def _one_by_one(rows: QuerySet[Any]) -> Iterator[Model]:
     key = rows.model._meta.pk
-    # As texts: on SQLite the key itself may be no key. Nothing leads to such a row.
+    # As texts: on SQLite even the key may be invalid. Such a row has no page and is skipped.
     for text in rows.annotate(key_as_text=Cast("pk", TextField())).values_list("key_as_text", flat=True):
         try:
             pk = key.to_python(text)
@@ -70,7 +70,7 @@ def _one_by_one(rows: QuerySet[Any]) -> Iterator[Model]:
 
 
 def _read(rows: QuerySet[Any], pk: Any) -> Model | None:
-    rows.__class__ = QuerySet  # or it would come here again
+    rows.__class__ = QuerySet  # otherwise this would recurse
     try:
         return rows.first()
     except UNREADABLE:
@@ -81,7 +81,7 @@ def _read(rows: QuerySet[Any], pk: Any) -> Model | None:
     for name in [field.attname for field in fields if not field.primary_key] + [*rows.query.annotations]:
         try:
             values[name] = rows.values_list(name, flat=True)[0]
-        except IndexError:  # it has gone meanwhile
+        except IndexError:  # the row has been deleted meanwhile
             return None
         except UNREADABLE:
             values[name] = None
@@ -95,7 +95,7 @@ def _read(rows: QuerySet[Any], pk: Any) -> Model | None:
 
 
 def _look_at_dates(row: Model) -> None:
-    """A moment at the end of all calendars can be read, and not be told in another time zone."""
+    """Mark datetimes that can be read but not converted to the current time zone (the end of the calendar)."""
     for field in row._meta.concrete_fields:
         if not isinstance(field, DateTimeField) or field.attname not in row.__dict__:
             continue
@@ -109,12 +109,12 @@ def _look_at_dates(row: Model) -> None:
 
 
 def unreadable(row: Any) -> list[str]:
-    """The columns of a row that cannot be read."""
+    """The unreadable columns of a row."""
     return getattr(row, "unreadable", [])
 
 
 def sentence(rows: Iterable[Any]) -> str:
-    """What to say of rows that cannot be read in full; empty if all can."""
+    """The warning about rows that cannot be read in full; empty if there are none."""
     told = [f"{row.pk} ({', '.join(unreadable(row))})" for row in rows if unreadable(row)]
     if not told:
         return ""
@@ -123,14 +123,14 @@ def sentence(rows: Iterable[Any]) -> str:
 
 
 def marking(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same column or field; a mark where the row's values are not what it expects."""
+    """Wrap a column or field so that it shows a mark if the row's values are invalid."""
 
     @wraps(method)
     def marked(row: Any) -> Any:
         try:
             return method(row)
         except UNREADABLE as error:
-            # Without the message: it may quote what is masked.
+            # Without the message: it may quote masked values.
             logger.warning("%s %s: %s: %s", row._meta.label, row.pk, method.__name__, type(error).__name__)
             return display.badge("bad", _("unreadable"))
 

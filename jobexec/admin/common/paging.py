@@ -1,4 +1,4 @@
-"""Pages over tables of millions of rows: nothing here counts further than a fixed number of rows."""
+"""Pagination of tables with millions of rows: nothing here counts beyond a fixed number of rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobexec.operations.reports.counts import CappedCount
 
 __all__ = ["CappedCount", "CappedPaginator", "LightChangeList"]
 
-#: Of a search.
+#: The maximum number of words in a search.
 MOST_WORDS = 50
 
 
@@ -27,9 +27,9 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]
         return CappedCount.of(self.object_list)  # type: ignore[arg-type]
 
     def page(self, number: int | str) -> Page[Any]:
-        """A page behind the first one: its keys by the index of the order alone, and then its rows.
+        """For pages after the first, read the keys from the index of the order alone, and then the rows.
 
-        MariaDB would read and sort the whole table rather than look up the rows of all pages before this one.
+        Otherwise MariaDB reads and sorts the whole table rather than look up the rows of all previous pages.
         """
         page = super().page(number)
         rows = self.object_list
@@ -41,26 +41,26 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]
 
 
 class LightChangeList(ChangeList):
-    """A list that leaves the large columns, which it does not show, in the database."""
+    """A list that does not load the large columns, which it does not show."""
 
     def get_queryset(self, request: Any, exclude_parameters: Any = None) -> QuerySet[Any]:
-        # PostgreSQL has no NUL in a text, and not all of our filters are forms that would refuse it.
+        # PostgreSQL refuses NUL in a text, and not all of our filters are forms that reject it.
         if any("\0" in value for values in request.GET.lists() for value in values[1]):
             raise IncorrectLookupParameters("NUL characters are not allowed.")
-        # Each word is a condition of its own, and a database takes only so many.
+        # Each word is a condition of its own, and databases limit the number of conditions.
         if len(request.GET.get(SEARCH_VAR, "").split()) > MOST_WORDS:
             raise IncorrectLookupParameters(f"{SEARCH_VAR}: expected at most {MOST_WORDS} words.")
         queryset: QuerySet[Any] = super().get_queryset(request, exclude_parameters)
         return queryset.defer(*self.model_admin.deferred)  # type: ignore[attr-defined]
 
     def get_ordering_field(self, field_name: Any) -> Any:
-        """Only what the list offers to sort by: an address could ask for any column, and no index serves those."""
+        """Sort only by columns that the list offers: a URL could name any column, and the others have no index."""
         return super().get_ordering_field(field_name) if field_name in (self.sortable_by or ()) else None
 
     def get_results(self, request: Any) -> None:
         try:
             super().get_results(request)
             len(self.result_list)
-        except (OverflowError, DataError) as error:  # a number or a date of the address that no column takes
+        except (OverflowError, DataError) as error:  # a number or date in the URL that is out of range for the column
             raise IncorrectLookupParameters(type(error).__name__) from error
         self.model_admin.complete_shown(request, list(self.result_list))  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Who may call which operation: the permissions of the models, under the names that actions ask for."""
+"""Permissions for operations: those of the models, under the names that actions use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.http import HttpRequest
 class OperationPermissions:
     """``has_<name>_permission`` for every operation on jobs; mixed into the admin of each table that has actions.
 
-    Those of the model Job count for all job tables, because a job keeps nothing of them when it moves.
+    The permissions of the model Job apply to all job tables, because jobs move between them.
     """
 
     def has_retry_permission(self, request: HttpRequest) -> bool:

@@ -1,4 +1,4 @@
-"""Search by what the indexes of the job tables serve."""
+"""Search that uses the indexes of the job tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEYS = {ExternalWorkerJob: "job_key", SuspendedJob: "job_key", DeadLetterJob: "
 
 
 def as_uuid(term: str) -> UUID | None:
-    """The term as an id, None if it is no UUID."""
+    """The term as an id; None if it is not a UUID."""
     try:
         return UUID(term)
     except ValueError:
@@ -25,15 +25,15 @@ def as_uuid(term: str) -> UUID | None:
 
 
 def search(queryset: QuerySet[Any], term: str, id_column: str = "pk") -> QuerySet[Any]:
-    """Rows with this id or process instance; if there are none, those whose handler's name begins so.
+    """Rows with this id, key or process instance; if there are none, rows whose handler name begins with the term.
 
-    Ids, keys and process instances are looked up in their indexes and exactly. Handler names have no index in the job
-    tables, so they are compared only when nothing else fits.
+    Ids, keys and process instances are looked up exactly, in their indexes. Handler names have no index in the job
+    tables, so they are compared only if nothing else matches.
     """
     term = term.strip()
     if not term:
         return queryset
-    if "\0" in term:  # in no text of PostgreSQL
+    if "\0" in term:  # PostgreSQL has no NUL in a text
         return queryset.none()
     id = as_uuid(term)
     if id is not None:
@@ -45,6 +45,6 @@ def search(queryset: QuerySet[Any], term: str, id_column: str = "pk") -> QuerySe
 
 
 def _by_key(queryset: QuerySet[Any], term: str) -> Q:
-    """By the number by which workers outside name the row."""
+    """A condition on the numeric key by which external workers know the row."""
     column, key = _KEYS.get(queryset.model), as_key(term)
     return Q(pk__in=[]) if column is None or key is None else Q(**{column: key})

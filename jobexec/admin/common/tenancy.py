@@ -1,4 +1,4 @@
-"""Whose rows the admin shows; see :mod:`jobexec.tenancy`."""
+"""Which tenants' rows the admin shows; see :mod:`jobexec.tenancy`."""
 
 from jobexec.tenancy import COLUMN, is_restricted, of_tenants, tenants_of
 

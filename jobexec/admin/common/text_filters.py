@@ -1,4 +1,4 @@
-"""List filters that take a text: no table is read to find what could be chosen."""
+"""List filters with a text field: no table is read to find choices."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ CHOICES = 100
 
 
 class TextFilter(admin.SimpleListFilter):
-    """A column that equals a text; a field to type it into, and the choices that are known without looking."""
+    """Filter a column by an exact text: a text field, with suggestions that are known without a query."""
 
     template = "admin/jobexec/text_filter.html"
     column: str
     when_given = False
-    """Whether it shows itself only when the address has it: other pages lead to it."""
+    """Whether the filter appears only if the URL contains it, because other pages link to it."""
 
     def known(self, request: HttpRequest) -> list[str]:
-        """What can be offered."""
         return []
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
@@ -37,7 +36,7 @@ class TextFilter(admin.SimpleListFilter):
         return queryset.filter(**{self.column: self.value()}) if self.value() else queryset
 
     def choices(self, changelist: Any) -> Iterator[Any]:
-        """One choice: the form, with what else the address says."""
+        """One choice: the form, with the other parameters of the URL."""
         others = {name: value for name, value in changelist.get_filters_params().items() if name != self.parameter_name}
         if changelist.query:
             others["q"] = [changelist.query]
@@ -48,7 +47,7 @@ class TextFilter(admin.SimpleListFilter):
 
 
 class TenantFilter(TextFilter):
-    """By tenant; who may see some only chooses among those."""
+    """Filter by tenant; suggests the tenants of users who are limited to some."""
 
     title = _("tenant")
     parameter_name = "tenant"
@@ -59,7 +58,7 @@ class TenantFilter(TextFilter):
 
 
 class DefinitionKeyFilter(TextFilter):
-    """By process definition, for pages that lead here."""
+    """Filter by process definition, for pages that link here."""
 
     title = _("process definition")
     parameter_name = "process_definition"
@@ -68,7 +67,7 @@ class DefinitionKeyFilter(TextFilter):
 
 
 class FingerprintFilter(TextFilter):
-    """Failures that look alike, for the page of their group."""
+    """Filter by group of failures, for the page of the group."""
 
     title = _("group of failures")
     parameter_name = "fingerprint"
