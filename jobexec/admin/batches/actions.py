@@ -1,4 +1,4 @@
-"""What a person can do to batches."""
+"""Actions on batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..common.forms import ConfirmForm
 
 
 class BatchAction(Action):
-    """An operation on batches, each for itself."""
+    """An operation on batches, one at a time."""
 
     permission = "manage"
     name_column = "type"
@@ -38,7 +38,7 @@ class BatchAction(Action):
 
 
 class SuspendBatch(BatchAction):
-    """Let none of its jobs begin any more."""
+    """Start no more jobs of a batch."""
 
     name = "suspend"
     description = gettext_lazy("Suspend selected %(verbose_name_plural)s")
@@ -57,7 +57,7 @@ class SuspendBatch(BatchAction):
 
 
 class ActivateBatch(BatchAction):
-    """Let it go on."""
+    """Continue a batch."""
 
     name = "activate"
     description = gettext_lazy("Activate selected %(verbose_name_plural)s")
@@ -71,7 +71,7 @@ class ActivateBatch(BatchAction):
 
 
 class CancelBatch(BatchAction):
-    """End it where it is."""
+    """End a batch where it is."""
 
     name = "cancel"
     description = gettext_lazy("Cancel selected %(verbose_name_plural)s…")
@@ -88,7 +88,7 @@ class CancelBatch(BatchAction):
 
 
 class DeleteBatch(DeletingAction, BatchAction):
-    """Delete it with the record of what it left alone."""
+    """Delete a batch with the record of what it left alone."""
 
     warning = gettext_lazy(
         "An unfinished batch is cancelled first. Completed changes remain; the record of what it left alone, and why, "

@@ -1,4 +1,4 @@
-"""Operations on very many jobs, and how far they have come."""
+"""Operations on very many jobs, and their progress."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _KINDS = {
 
 @admin.register(Batch)
 class BatchAdmin(OperationPermissions, TableAdmin):
-    """Batches, the newest first, with their progress; they can be held up, let go and ended."""
+    """Batches, the newest first, with their progress; users can suspend, activate and cancel them."""
 
     list_display = ("operation", "state_badge", "progress", "left_alone", "started_by", "began", "ended")
     list_display_links = ("operation",)
@@ -81,7 +81,7 @@ class BatchAdmin(OperationPermissions, TableAdmin):
         return request.user.has_perm("jobexec.delete_batch")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Batch]:
-        """Of a batch without a tenant nobody knows whose jobs it changed, except who started it."""
+        """A batch without a tenant is visible to the user who started it: it is unknown whose jobs it changed."""
         tenants = tenants_of(request)
         rows: QuerySet[Batch] = self.all_rows(request)
         if tenants is None:
@@ -90,7 +90,7 @@ class BatchAdmin(OperationPermissions, TableAdmin):
         return rows.filter(Q(tenant_id__in=sorted(tenants - {""})) | own)
 
     def complete(self, rows: Sequence[Batch]) -> None:
-        """What the parts have done that is not yet in the batch, and which are held up: one look-up each."""
+        """Add the progress of parts that is not yet in the batch, and whether it is suspended: one query each."""
         going = {row.pk: row for row in rows if not row.over}
         if not going:
             return
@@ -127,7 +127,7 @@ class BatchAdmin(OperationPermissions, TableAdmin):
         }
 
     def _failed_jobs(self, request: HttpRequest, batch: Batch, count: int) -> SafeString | None:
-        """Jobs of its own that have failed for good: it does not go on without them."""
+        """A link to its own jobs that are dead letters: the batch does not continue without them."""
         dead = self.admin_site._registry.get(DeadLetterJob)
         if not count or dead is None or not dead.has_view_permission(request):
             return None
@@ -193,5 +193,5 @@ class BatchAdmin(OperationPermissions, TableAdmin):
 
 
 def _makes_sense(action: Action, batch: Batch) -> bool:
-    """Whether to offer it on the page: what is over can only be deleted."""
+    """Whether to offer the action on the page: finished batches can only be deleted."""
     return isinstance(action, DeleteBatch) or not batch.over

@@ -1,4 +1,4 @@
-"""Which jobs a batch means, in words: the description that ``jobexec.operations.query.stored_filter`` writes."""
+"""The selection of a batch in words: describes what ``jobexec.operations.query.stored_filter`` stores."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What an operator sees first: the overview of an engine above the list of tables, drawn on the server."""
+"""The dashboard: the overview of an engine above the list of tables, rendered on the server."""

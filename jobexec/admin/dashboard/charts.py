@@ -1,6 +1,6 @@
-"""Charts as inline SVG: shapes only, coloured by the style sheet, with their meaning in words.
+"""Charts as inline SVG: only shapes, coloured by the style sheet, with a description in words.
 
-They are stretched to the width that there is, so text is not in them but in the HTML around.
+They are stretched to the available width, so all text is in the HTML around them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 HEIGHT = 100
-#: What is there, however little, can be seen.
+#: The minimum height of a value above 0, so that it is visible.
 _LEAST = 2.0
 _NICE = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
 
 def nice_top(value: float) -> float:
-    """A round number that is not less, for the top of a scale of numbers."""
+    """The next round number, for the top of a scale."""
     size = 1.0
     while size * 10 < value:
         size *= 10
@@ -27,9 +27,9 @@ def nice_top(value: float) -> float:
 def stacked_bars(
     name: str, title: str, description: str, layers: Sequence[tuple[str, Sequence[float]]], tips: Sequence[str]
 ) -> SafeString:
-    """One bar a step, of several layers from below; ``layers`` are pairs of a CSS class and the heights of its parts.
+    """One bar per step, stacked from the bottom; ``layers`` are pairs of a CSS class and the values of its steps.
 
-    The tallest bar is as high as :func:`nice_top` allows. ``tips`` say in words what each bar means.
+    :func:`nice_top` of the largest sum is the top of the scale. ``tips`` describe each bar in words.
     """
     steps = len(tips)
     top = nice_top(max((sum(values) for values in zip(*(values for _, values in layers), strict=True)), default=0))
@@ -44,7 +44,7 @@ def _bar(position: int, parts: Iterable[tuple[str, float]], tip: str, top: float
             height = max(_LEAST, value / top * HEIGHT)
             floor = max(0.0, floor - height)
             shapes.append((kind, f"{position + 0.1:.1f}", f"{floor:.2f}", f"{height:.2f}"))
-    # The empty space above belongs to the bar, too: it shows what it means wherever one points.
+    # The empty space above belongs to the bar, so that the whole column shows the tooltip.
     return format_html(
         '<g><title>{}</title><rect class="jobexec-space" x="{}" y="0" width="1" height="{}"/>{}</g>',
         tip,
@@ -57,7 +57,7 @@ def _bar(position: int, parts: Iterable[tuple[str, float]], tip: str, top: float
 def lines(
     name: str, title: str, description: str, curves: Sequence[tuple[str, Sequence[float | None]]], top: float
 ) -> SafeString:
-    """Curves over the steps, broken where there is nothing; pairs of a CSS class and the heights up to ``top``."""
+    """Curves over the steps, with gaps for None; ``curves`` are pairs of a CSS class and values up to ``top``."""
     steps = max((len(values) for _, values in curves), default=0)
     drawn = ((kind, _path(values, top)) for kind, values in curves)
     return _svg(
@@ -70,7 +70,7 @@ def lines(
 
 
 def _path(values: Sequence[float | None], top: float) -> str:
-    """A path through the middles of the steps; a value between two gaps is a point, drawn by the line's round ends."""
+    """A path through the middles of the steps; a value between two gaps is a dot, drawn by the round line caps."""
     path, pen_down = [], False
     for position, value in enumerate(values):
         if value is None:

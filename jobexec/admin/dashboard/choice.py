@@ -1,4 +1,4 @@
-"""Which engine and which period are looked at: ``?engine=`` and ``?period=``."""
+"""The engine and the period that the dashboard shows: ``?engine=`` and ``?period=``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Choice:
 
     @classmethod
     def of(cls, request: HttpRequest) -> Choice:
-        """What the address says; what it does not say, or says wrongly, is the engine of the lists and an hour."""
+        """Read the URL; missing or invalid values become the engine of the lists and one hour."""
         engine, period = request.GET.get("engine", ""), request.GET.get("period", "")
         return cls(
             engine if engine in get_settings().engines else engine_of_lists(),
@@ -35,21 +35,18 @@ class Choice:
 
     @property
     def length(self) -> timedelta:
-        """How long the period is."""
         return PERIODS[self.period][0]
 
     @property
     def query(self) -> str:
-        """The parameters that say so."""
         return urlencode({"engine": self.engine, "period": self.period})
 
     def engines(self) -> list[dict[str, Any]]:
-        """All engines to choose from; none if there is one only."""
+        """The engines to choose from; empty if there is only one."""
         names = list(get_settings().engines)
         return [] if len(names) < 2 else [self._offer(name, Choice(name, self.period)) for name in names]
 
     def periods(self) -> list[dict[str, Any]]:
-        """All periods to choose from."""
         return [self._offer(text, Choice(self.engine, name)) for name, (_length, text) in PERIODS.items()]
 
     def _offer(self, text: Any, choice: Choice) -> dict[str, Any]:
@@ -57,7 +54,7 @@ class Choice:
 
 
 def engine_of_lists() -> str:
-    """The engine whose rows the lists of the admin show: where the routers send the models."""
+    """The engine whose rows the admin's lists show, as the database routers choose."""
     alias = router.db_for_read(Job)
     engines = get_settings().engines
     return alias if alias in engines else next(iter(engines))

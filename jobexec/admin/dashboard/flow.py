@@ -1,4 +1,4 @@
-"""The charts: what went through the engine, how long jobs waited and ran."""
+"""The charts: throughput of the engine, waiting and running times of jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobexec.operations.values.humanize import NONE, duration
 
 from . import charts
 
-#: Round lengths of time in seconds, for the top of a scale.
+#: Round durations in seconds, for the top of a scale.
 _ROUND = (
     *(size * step for size in (0.001, 0.01, 0.1) for step in (1, 2, 5)),
     *(size * step for size in (1, 60) for step in (1, 2, 5, 10, 20, 30)),
@@ -25,7 +25,6 @@ _ROUND = (
 
 
 def flow(traffic: Traffic, now: datetime) -> dict[str, Any]:
-    """What the template needs to show the charts."""
     return {
         "succeeded": _number(traffic.all_succeeded),
         "failed": _number(traffic.all_failed),
@@ -103,7 +102,7 @@ def _span(since: datetime, step: timedelta, at: int) -> dict[str, str]:
 
 
 def _axis(since: datetime, now: datetime) -> list[str]:
-    """The beginning, the middle and the end of a chart."""
+    """The labels of a chart: its beginning, middle and end."""
     return [_time(since), _time(since + (now - since) / 2), _("now")]
 
 

@@ -1,4 +1,4 @@
-"""The lists of the dashboard as the template shows them: plain rows with their links."""
+"""The lists of the dashboard for the template: plain rows with links."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LEADS_TO: dict[str, tuple[type[Any], dict[str, str]]] = {
 
 
 def wrong(seen: Overview, sight: Sight) -> list[dict[str, str]]:
-    """What is wrong now, each with the list to look at."""
+    """Current problems, each with a link to the list to look at."""
     found = []
     for problem in problems(seen):
         table, query = _LEADS_TO[problem.code]
@@ -46,7 +46,7 @@ def wrong(seen: Overview, sight: Sight) -> list[dict[str, str]]:
 
 
 def nodes(seen: Overview, sight: Sight) -> dict[str, Any] | None:
-    """The executors; what to do if there is none."""
+    """The executors, and the command to start one if there are none."""
     if seen.nodes is None:
         return None
     rows = [_node(node, seen, sight) for node in seen.nodes]
@@ -67,7 +67,7 @@ def _node(node: NodeStatus, seen: Overview, sight: Sight) -> dict[str, Any]:
 
 
 def failures(seen: Overview, sight: Sight) -> dict[str, Any] | None:
-    """The groups of failures of the period, each with the dead letters that it left."""
+    """The groups of failures of the period, each with the number of its dead letters."""
     if seen.failure_groups is None:
         return None
     rows = [
@@ -88,7 +88,7 @@ def failures(seen: Overview, sight: Sight) -> dict[str, Any] | None:
 
 
 def timers(seen: Overview, sight: Sight) -> dict[str, Any] | None:
-    """What is due next."""
+    """The next timers."""
     if seen.timers is None:
         return None
     rows = [
@@ -104,7 +104,7 @@ def timers(seen: Overview, sight: Sight) -> dict[str, Any] | None:
 
 
 def schedules(seen: Overview, sight: Sight) -> dict[str, Any] | None:
-    """Which schedules fire next; None also if none does: not every project has some."""
+    """The next schedules; None also if there are none, because not every project has schedules."""
     if not seen.schedules:
         return None
     rows = [
@@ -120,7 +120,7 @@ def schedules(seen: Overview, sight: Sight) -> dict[str, Any] | None:
 
 
 def suspensions(seen: Overview, sight: Sight) -> dict[str, Any] | None:
-    """What is suspended now, and what will be."""
+    """Suspensions that are in force or planned."""
     if seen.suspensions is None or seen.planned is None:
         return None
     rows = [
@@ -139,7 +139,7 @@ def suspensions(seen: Overview, sight: Sight) -> dict[str, Any] | None:
 
 
 def batches(seen: Overview, sight: Sight) -> dict[str, Any] | None:
-    """The batches that are not over, with their progress."""
+    """Unfinished batches with their progress."""
     if seen.batches is None:
         return None
     rows = [

@@ -1,4 +1,4 @@
-"""What a user may see, and where it leads."""
+"""The tables that a user may view, and links to their pages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from jobexec.models import (
     TimerJob,
 )
 
-#: Which tables make which part of the overview; to see it one needs to see one of them.
+#: The tables of each part of the overview; a user who may view one of them sees the part.
 _TABLES: dict[str, tuple[type[Model], ...]] = {
     "counts": (*JOB_TABLES, HistoryJob),
     "incidents": (Incident,),
@@ -41,9 +41,9 @@ _TABLES: dict[str, tuple[type[Model], ...]] = {
 
 
 class Sight:
-    """The tables that a user may view in one site, by the list that Django's admin makes of them.
+    """The tables that a user may view in one site, from the app list of Django's admin.
 
-    A table that the site has no page for, such as the meter log, is visible with its permission, and leads nowhere.
+    A table without a page in the site, such as the meter log, is visible with its permission, but has no link.
     """
 
     def __init__(self, request: HttpRequest, app_list: Iterable[Mapping[str, Any]]) -> None:
@@ -55,24 +55,23 @@ class Sight:
             for entry in app["models"]
         }
         self.linked = True
-        """Whether pages show the engine that is looked at."""
+        """Whether the admin's pages show the engine of the dashboard."""
 
     def may(self, table: type[Model]) -> bool:
-        """Whether the user may view this table."""
         if table in self._listed:
             return self._listed[table]
         return self._request.user.has_perm(f"jobexec.view_{table._meta.model_name}")
 
     def parts(self) -> frozenset[str]:
-        """What of the overview the user may see."""
+        """The parts of the overview that the user may see."""
         return frozenset(part for part, tables in _TABLES.items() if any(map(self.may, tables)))
 
     def list(self, table: type[Model], **query: str) -> str:
-        """The address of a table's list; empty if there is none for this user."""
+        """The URL of a table's list; empty if the user has none."""
         return self._address(table, "changelist", (), query)
 
     def page(self, table: type[Model], key: Any) -> str:
-        """The address of a row's page; empty if there is none for this user."""
+        """The URL of a row's page; empty if the user has none."""
         return self._address(table, "change", (quote(key),), {})
 
     def _address(self, table: type[Model], page: str, arguments: tuple[Any, ...], query: Mapping[str, str]) -> str:
@@ -84,7 +83,7 @@ class Sight:
 
 
 def address_of_dashboard(request: HttpRequest) -> str:
-    """Where the dashboard alone is fetched from; empty if the site has no page of executor nodes, which gives it."""
+    """The URL of the dashboard fragment; empty if the site lacks the admin of executor nodes, which serves it."""
     try:
         return reverse("admin:jobexec_dashboard", current_app=getattr(request, "current_app", None))
     except NoReverseMatch:

@@ -1,4 +1,4 @@
-"""The numbers at the top of the dashboard: how many jobs are in which state."""
+"""The tiles at the top of the dashboard: the number of jobs in each state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .sight import Sight
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One number. ``kind`` is its colour: ok, work, wait, warn, bad, off; ``url`` may be empty."""
+    """A number with its name. ``kind`` is its colour: ok, work, wait, warn, bad, off; ``url`` may be empty."""
 
     name: str
     count: CappedCount

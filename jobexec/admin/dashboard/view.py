@@ -1,4 +1,4 @@
-"""The dashboard of one request: what is looked at, for whom, and as HTML."""
+"""The dashboard of one request, rendered to HTML."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ logger = logging.getLogger("jobexec.admin")
 AppList = Iterable[Mapping[str, Any]]
 
 REFRESH_SECONDS = 10
-"""How often the page asks for the dashboard anew."""
+"""The interval at which the page fetches the dashboard again."""
 
 
 def dashboard(request: HttpRequest, app_list: AppList) -> str:
-    """The dashboard with what chooses and refreshes it; empty for who may see nothing of it.
+    """The dashboard with its controls; empty if the user may see no part of it.
 
-    ``app_list`` is what Django's admin shows to this user (``AdminSite.get_app_list``).
+    ``app_list`` is the list of apps for this user (``AdminSite.get_app_list``).
     """
     sight, choice = Sight(request, app_list), Choice.of(request)
     if not sight.parts():
@@ -55,7 +55,7 @@ def dashboard(request: HttpRequest, app_list: AppList) -> str:
 
 
 def dashboard_view(request: HttpRequest, site: AdminSite) -> HttpResponse:
-    """The part of the dashboard that changes, for the script that refreshes it."""
+    """The changing part of the dashboard, for the script that refreshes it."""
     request.current_app = site.name
     sight = Sight(request, site.get_app_list(request, "jobexec"))
     if not sight.parts():
@@ -70,13 +70,13 @@ def _body(request: HttpRequest, sight: Sight, choice: Choice) -> str:
     context = {"choice": choice, "lists": "" if sight.linked else lists, "time": f"{now:%H:%M:%S}", "now": now}
     try:
         context |= _readable(request, sight, choice)
-    except Error as error:  # the page of an operator must not break together with what he looks at
+    except Error as error:  # the page must still work when the database of an engine does not
         context["error"] = str(error)
     return render_to_string("admin/jobexec/dashboard/body.html", context, request)
 
 
 def _readable(request: HttpRequest, sight: Sight, choice: Choice) -> dict[str, Any]:
-    """All that the user may see; without the parts in which rows cannot be read, which are named."""
+    """Everything that the user may see, except parts with unreadable rows, which are named."""
 
     def look(parts: frozenset[str]) -> dict[str, Any]:
         return _content(overview(choice.engine, tenants=tenants_of(request), period=choice.length, parts=parts), sight)

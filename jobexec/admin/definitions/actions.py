@@ -1,4 +1,4 @@
-"""What a person says of all jobs of a definition."""
+"""Actions on all jobs of a definition."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..jobs.actions import dates
 
 
 class DefinitionAction(Action):
-    """An operation on the jobs of definitions, each for itself."""
+    """An operation on the jobs of definitions, one definition at a time."""
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         outcome = Outcome()
@@ -42,12 +42,12 @@ class DefinitionAction(Action):
         return outcome
 
     def operate(self, id: str, using: str, data: Mapping[str, Any]) -> str | None:
-        """Call the operation; returns why it did nothing, None if it did."""
+        """Call the operation. Return the reason if it did nothing, otherwise None."""
         raise NotImplementedError
 
 
 class SuspendDefinition(DefinitionAction):
-    """Keep all jobs of a handler from running, also those that are still to come."""
+    """Suspend all jobs of a handler, including jobs that are created later."""
 
     name, permission = "suspend", "suspend"
     description = gettext_lazy("Suspend the jobs of selected %(verbose_name_plural)s…")
@@ -65,7 +65,7 @@ class SuspendDefinition(DefinitionAction):
 
 
 class ActivateDefinition(DefinitionAction):
-    """Let all jobs of a handler run again, at once or at a date."""
+    """Activate all jobs of a handler, now or at a date."""
 
     name, permission = "activate", "activate"
     description = gettext_lazy("Activate the jobs of selected %(verbose_name_plural)s…")
@@ -92,7 +92,7 @@ class ActivateDefinition(DefinitionAction):
 
 
 class OverridePriority(DefinitionAction):
-    """Another priority than that of the code."""
+    """Override the priority of the code."""
 
     name, permission = "override_priority", "prioritize"
     description = gettext_lazy("Override the priority of selected %(verbose_name_plural)s…")
@@ -118,7 +118,7 @@ class OverridePriority(DefinitionAction):
 
 
 class ClearPriority(DefinitionAction):
-    """Back to the priority of the code."""
+    """Restore the priority of the code."""
 
     name, permission = "clear_priority", "prioritize"
     description = gettext_lazy("Clear the overriding priority of selected %(verbose_name_plural)s")
@@ -140,7 +140,7 @@ class ClearPriority(DefinitionAction):
 
 
 class RetryDeadLetters(DefinitionAction):
-    """Give all dead letters of a handler new attempts."""
+    """Requeue all dead letters of a handler."""
 
     name, permission = "set_retries", "requeue"
     description = gettext_lazy("Set retries of the dead letters of selected %(verbose_name_plural)s…")

@@ -1,4 +1,4 @@
-"""Suspending a customer, a process instance, a definition: asked twice, since it holds what is still to come, too."""
+"""Suspend a tenant, a process instance or a definition: asks twice, because later jobs are suspended, too."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TABLES = (Job, TimerJob, ExternalWorkerJob)
 
 
 class AddSuspensionForm(SuspendScopeForm):
-    """What is to be suspended. Who may see only some tenants may suspend those."""
+    """The scope to suspend. Users limited to some tenants may only suspend these."""
 
     scope = forms.ChoiceField(label=gettext_lazy("Suspend"), choices=_SCOPES, initial=SuspensionScope.TENANT)
     value = forms.CharField(
@@ -68,14 +68,14 @@ class AddSuspensionForm(SuspendScopeForm):
 
 
 def _columns(data: dict[str, Any]) -> dict[str, Any]:
-    """What was chosen, as the operation and the tables of jobs call it."""
+    """The chosen scope, as keyword arguments of the operation and as columns of the job tables."""
     if data["scope"] == SuspensionScope.TENANT_PROCESS_DEFINITION:
         return {"process_definition_key": data["value"], "tenant_id": data["tenant"]}
     return {data["scope"]: data["value"]}
 
 
 class AddSuspension(TableAdmin):
-    """The pages that ask; mixed into the admin of suspensions."""
+    """The pages that add a suspension; mixed into the admin of suspensions."""
 
     def has_suspend_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.suspend_job")
@@ -84,7 +84,7 @@ class AddSuspension(TableAdmin):
         return self.has_view_permission(request) and self.has_suspend_permission(request)
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        """Ask what, then show how much that is, then do it."""
+        """Ask for the scope, then show the number of its jobs, then suspend it."""
         if not self.has_add_permission(request):
             raise PermissionDenied
         tenants, using = tenants_of(request), router.db_for_write(Suspension)
@@ -113,7 +113,7 @@ class AddSuspension(TableAdmin):
         return TemplateResponse(request, "admin/jobexec/suspend_scope.html", context)
 
     def _affected(self, data: dict[str, Any], using: str) -> list[dict[str, Any]]:
-        """How many jobs there are now, up to where counting ends."""
+        """Count the current jobs of the scope, up to the limit of counting."""
         rows = _columns(data)
         return [
             {

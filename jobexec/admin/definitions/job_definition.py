@@ -1,4 +1,4 @@
-"""The handlers that executors have registered."""
+"""Handlers that executors have registered."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class JobDefinitionAdmin(OperationPermissions, TableAdmin):
     actions = (SuspendDefinition(), ActivateDefinition(), OverridePriority(), ClearPriority(), RetryDeadLetters())
 
     def complete(self, rows: Sequence[JobDefinition]) -> None:
-        """Which of them are suspended, or are going to be."""
+        """Look up which definitions are suspended, or going to be."""
         by_id = {row.pk: row for row in rows}
         if not by_id:
             return

@@ -1,4 +1,4 @@
-"""What is suspended beyond single jobs, and what has dates."""
+"""Suspensions of whole scopes, and suspensions of single jobs with dates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .add_suspension import AddSuspension
 
 
 class Lift(Action):
-    """Activate everything in the scope, at once or at a date."""
+    """Activate everything in the scope, now or at a date."""
 
     name, permission = "lift", "activate"
     description = gettext_lazy("Lift selected %(verbose_name_plural)s…")

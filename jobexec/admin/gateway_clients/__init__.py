@@ -1,1 +1,1 @@
-"""Clients of the gateways, and the workers that were seen."""
+"""Clients of the gateways, and the external workers that gateways have seen."""

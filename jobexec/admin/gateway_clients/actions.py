@@ -1,4 +1,4 @@
-"""What a person can do to clients of the gateways."""
+"""Actions on clients of the gateways."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SECRETS = "_jobexec_secrets"
 
 
 class ClientAction(Action):
-    """An operation on clients, each for itself."""
+    """An operation on clients, one at a time."""
 
     permission = "enable"
     name_column = "name"
@@ -45,7 +45,7 @@ class ClientAction(Action):
 
 
 class RotateSecret(ClientAction):
-    """A new secret, shown once."""
+    """Give a client a new secret, which is shown once."""
 
     name = "rotate_secret"
     permission = "rotate"
@@ -70,7 +70,7 @@ class RotateSecret(ClientAction):
 
 
 class RetireSecret(ClientAction):
-    """The old secret ends."""
+    """End the validity of the old secret."""
 
     name = "retire_secret"
     permission = "rotate"
@@ -91,7 +91,7 @@ class RetireSecret(ClientAction):
 
 
 class EnableClient(ClientAction):
-    """Let it in."""
+    """Enable a client."""
 
     name = "enable"
     description = gettext_lazy("Enable selected %(verbose_name_plural)s")
@@ -105,7 +105,7 @@ class EnableClient(ClientAction):
 
 
 class DisableClient(ClientAction):
-    """Let it in no more."""
+    """Disable a client."""
 
     name = "disable"
     description = gettext_lazy("Disable selected %(verbose_name_plural)s")
@@ -124,7 +124,7 @@ class DisableClient(ClientAction):
 
 
 class DeleteClients(DeletingAction, ClientAction):
-    """For good."""
+    """Delete clients for good."""
 
     warning = gettext_lazy("Other workers can fetch the jobs that these clients hold when the timeouts have expired.")
 
@@ -136,12 +136,12 @@ class DeleteClients(DeletingAction, ClientAction):
 
 
 def remember_secret(request: HttpRequest, name: str, secret: str) -> None:
-    """For the page that answers this request, and for nothing else: neither a session nor a cookie may hold it."""
+    """Keep the secret on the request, for the page that answers it. It must not be stored in a session or a cookie."""
     setattr(request, _SECRETS, [*getattr(request, _SECRETS, ()), (name, secret)])
 
 
 def secrets_page(modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
-    """The page that shows secrets which were made in this request; None if none were."""
+    """The page with the secrets that this request has created; None if there are none."""
     secrets = getattr(request, _SECRETS, ())
     if not secrets:
         return None

@@ -1,4 +1,4 @@
-"""The workers outside of Django that gateways have seen."""
+"""External workers that gateways have seen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..common.base import TableAdmin
 
 
 class PresenceFilter(admin.SimpleListFilter):
-    """Whether it is there."""
+    """Whether the worker was seen lately."""
 
     title = gettext_lazy("state")
     parameter_name = "state"
@@ -41,7 +41,7 @@ class PresenceFilter(admin.SimpleListFilter):
 
 
 class TypeFilter(text_filters.TextFilter):
-    """By the type of job that it asks for."""
+    """Filter by the type of jobs that the worker asks for."""
 
     title = gettext_lazy("type")
     parameter_name = "handler"
@@ -49,7 +49,7 @@ class TypeFilter(text_filters.TextFilter):
 
 
 class ProtocolFilter(text_filters.TextFilter):
-    """By protocol."""
+    """Filter by protocol."""
 
     title = gettext_lazy("protocol")
     parameter_name = "protocol"
@@ -58,7 +58,7 @@ class ProtocolFilter(text_filters.TextFilter):
 
 @admin.register(ExternalWorker)
 class ExternalWorkerAdmin(TableAdmin):
-    """Who asks for jobs, and when it did last. A row stands for a worker, a type and a process of a gateway."""
+    """Workers and the time of their last request. A row is a worker, a job type and a process of a gateway."""
 
     list_display = ("name", "kind", "state", "asks", "held", "given", "seen", "where")
     list_filter = (PresenceFilter, ProtocolFilter, TypeFilter)
@@ -75,7 +75,7 @@ class ExternalWorkerAdmin(TableAdmin):
     )
 
     def complete(self, rows: Sequence[ExternalWorker]) -> None:
-        """The jobs that they hold, in one statement for all."""
+        """Count the jobs that the workers hold, in one statement for all."""
         if not rows:
             return
         held = jobs_held(rows[0]._state.db or "default", {(row.worker, row.type) for row in rows})
@@ -110,7 +110,7 @@ class ExternalWorkerAdmin(TableAdmin):
 
     @admin.display(description=gettext_lazy("jobs held"))
     def held(self, row: ExternalWorker) -> SafeString:
-        """By all workers of this name, wherever they ask."""
+        """Jobs held by all workers of this name, on any gateway."""
         query = {"lock": "held", "worker": row.worker, "handler": row.type}
         return display.link(self.list_url(ExternalWorkerJob), getattr(row, "held", 0), **query)
 

@@ -1,4 +1,4 @@
-"""What a person says of a client of the gateways."""
+"""The form for gateway clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jobexec.exceptions import InvalidClient
 from jobexec.models import GatewayClient
 from jobexec.operations.gateway_clients import PERMISSIONS, checked_client, checked_name
 
-#: How jobs without a tenant are written, as on the wire.
+#: The name for jobs without a tenant, as in the gateways' protocols.
 NO_TENANT = "<default>"
 
 _LABELS = {
@@ -33,7 +33,7 @@ _ERRORS = {
 
 
 class LinesField(forms.CharField):
-    """A list of texts, written one a line or with commas between them."""
+    """A list of texts, entered one per line or separated by commas."""
 
     widget = forms.Textarea
 
@@ -45,7 +45,7 @@ class LinesField(forms.CharField):
     def prepare_value(self, value: Any) -> Any:
         if not isinstance(value, list):
             return value
-        # What is no text has no line: no code of ours has written it, and saving leaves it out.
+        # Values that are not texts get no line: jobexec never writes them, and saving drops them.
         return "\n".join(text or self.empty_as for text in value if isinstance(text, str))
 
     def to_python(self, value: Any) -> Any:
@@ -59,9 +59,9 @@ class LinesField(forms.CharField):
 
 
 class GatewayClientForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A client; saved by :mod:`jobexec.operations.gateway_clients`, which checks the same."""
+    """A client, saved by :mod:`jobexec.operations.gateway_clients`, which makes the same checks."""
 
-    #: Set by the admin for each request: where it is saved, and the tenants that its user is kept to.
+    #: Set by the admin for each request: the database to save in, and the tenants that its user is limited to.
     using: ClassVar[str] = "default"
     user_tenants: ClassVar[frozenset[str] | None] = None
 
@@ -104,7 +104,7 @@ class GatewayClientForm(forms.ModelForm):  # type: ignore[type-arg]
             self.fields["expiration_time"].help_text = _("In the time zone %(zone)s. If empty: never.") % zone
 
     def validate_unique(self) -> None:
-        """Not by Django, which would look into the database of the models."""
+        """Disabled: Django would check uniqueness in the database of the models."""
 
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
@@ -133,7 +133,7 @@ class GatewayClientForm(forms.ModelForm):  # type: ignore[type-arg]
         return found
 
     def values(self) -> dict[str, Any]:
-        """What change_client and create_client take, without the name."""
+        """The arguments of change_client and create_client, without the name."""
         return {name: value for name, value in self.cleaned_data.items() if name != "name"}
 
 

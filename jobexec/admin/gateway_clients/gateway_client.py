@@ -1,4 +1,4 @@
-"""Who may use the gateways."""
+"""Clients that may use the gateways."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SHOWN = ("standing", "old_secret", "used_exactly", "create_time")
 
 @admin.register(GatewayClient)
 class GatewayClientAdmin(TableAdmin):
-    """Clients by name. They are added and edited here; the operations save them, and secrets are shown once."""
+    """Clients by name. Users add and edit them here; the operations save them, and each secret is shown once."""
 
     form = GatewayClientForm
     list_display = ("name", "standing", "its_types", "its_tenants", "its_permissions", "expires", "old_secret", "used")
@@ -51,15 +51,15 @@ class GatewayClientAdmin(TableAdmin):
     actions = (RotateSecret(), RetireSecret(), EnableClient(), DisableClient(), DeleteClients())
     change_form_template = "admin/jobexec/gateway_client_page.html"
 
-    # Who may do what.
+    # Permissions.
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[GatewayClient]:
-        """Those in the database of the gateways. A client that is kept to tenants belongs to them."""
+        """The clients in the database of the gateways. A client that is limited to tenants belongs to these."""
         rows: QuerySet[GatewayClient] = self.all_rows(request)
         rows, tenants = rows.using(self.using()), tenants_of(request)
         if tenants is None:
             return rows
-        # Databases compare JSON lists in their own ways; of clients there are few.
+        # Databases compare JSON lists differently, and there are few clients.
         owned = [id for id, own in rows.values_list("pk", "tenants") if own and set(own) <= tenants]
         return rows.filter(pk__in=owned)
 
@@ -85,7 +85,7 @@ class GatewayClientAdmin(TableAdmin):
         return request.user.has_perm("jobexec.enable_gatewayclient")
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """The action on the client's page deletes it."""
+        """Redirect to the client's page, whose action deletes it."""
         row = self.get_object(request, unquote(object_id))
         if row is None:
             raise Http404
@@ -117,7 +117,7 @@ class GatewayClientAdmin(TableAdmin):
         hidden = dict.fromkeys(("show_delete", "show_save_and_add_another", "show_save_and_continue"), False)
         try:
             return super().changeform_view(request, object_id, form_url, {**hidden, **(extra_context or {})})
-        except InvalidClient as error:  # what the form could not know
+        except InvalidClient as error:  # what the form could not check
             self.message_user(request, str(error), messages.ERROR)
             return HttpResponseRedirect(request.get_full_path())
 
@@ -130,7 +130,7 @@ class GatewayClientAdmin(TableAdmin):
         remember_secret(request, saved.name, secret)
 
     def response_add(self, request: HttpRequest, obj: GatewayClient, post_url_continue: str | None = None) -> Any:
-        """The page with its secret, instead of a message, which would be kept in a cookie or a session."""
+        """Show the page with the secret. A message would be stored in a cookie or a session."""
         return secrets_page(self, request)
 
     def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class GatewayClientAdmin(TableAdmin):
         actions = self.permitted_actions(request)
         return {"row_actions": [action for action in actions if not isinstance(action, needless)]}
 
-    # What is shown.
+    # Columns and fields.
 
     @admin.display(description=gettext_lazy("state"))
     def standing(self, row: GatewayClient) -> SafeString:

@@ -1,1 +1,1 @@
-"""What is kept of jobs: log, incidents, results, failure groups, the audit log."""
+"""The history of jobs: log, incidents, results, failure groups, the audit log."""

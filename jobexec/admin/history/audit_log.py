@@ -1,4 +1,4 @@
-"""Who changed what."""
+"""The audit log."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from ..common.base import TableAdmin
 from ..common.search import as_uuid
 from ..common.tenancy import COLUMN
 
-#: On the page of what was changed.
+#: The number of entries on the page of a changed object.
 SHOWN = 50
 
 
 class OperatorFilter(text_filters.TextFilter):
-    """By the name of who did it."""
+    """Filter by the name of the operator."""
 
     title = _("operator")
     parameter_name = column = "operator"
 
 
 class VerbFilter(text_filters.TextFilter):
-    """By what was done."""
+    """Filter by verb."""
 
     title = _("verb")
     parameter_name = column = "verb"
@@ -105,7 +105,7 @@ def who(entry: AuditLog) -> SafeString:
 
 
 def changed(entry: AuditLog) -> str:
-    """What was done, on one line: retries 0 → 3."""
+    """The change on one line: retries 0 → 3."""
     old = entry.old_value if isinstance(entry.old_value, Mapping) else {}
     new = entry.new_value if isinstance(entry.new_value, Mapping) else {}
     before = {name: f"{_plain(old[name])} → " for name in old if name in new}
@@ -113,13 +113,13 @@ def changed(entry: AuditLog) -> str:
 
 
 def sentence(entry: AuditLog) -> str:
-    """The verb, and what was done."""
+    """The verb and the change."""
     verb, change = entry.verb.replace("_", " "), changed(entry)
     return f"{verb}: {change}" if change else verb
 
 
 def interventions(row: Any) -> QuerySet[AuditLog]:
-    """What operators did to a job, in whichever table it was then, alone or among others; or to a row with a UUID."""
+    """Operators' changes to a job, in any table, alone or among others; or to another row with a UUID."""
     entries = AuditLog.objects.using(row._state.db)
     alone = entries.filter(object_id=str(row.pk))
     if isinstance(row, AbstractJob):
@@ -128,7 +128,7 @@ def interventions(row: Any) -> QuerySet[AuditLog]:
 
 
 def among_several(entries: QuerySet[AuditLog], id: str) -> QuerySet[AuditLog]:
-    """Changes of several objects, of which this is one: they say which in their scope."""
+    """Changes of several objects including this one: their scope contains the ids."""
     return entries.alias(_scope=Cast("scope", TextField())).filter(object_id="", _scope__contains=id)
 
 

@@ -1,4 +1,4 @@
-"""Failures that look alike."""
+"""Groups of similar failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..common.permissions import OperationPermissions
 
 
 class RequeueGroup(Action):
-    """Give all dead letters of a group new attempts, by a batch for each group."""
+    """Requeue all dead letters of groups, with one batch per group."""
 
     name, permission = "requeue", "requeue"
     description = gettext_lazy("Requeue the dead letters of selected %(verbose_name_plural)s…")
@@ -65,7 +65,7 @@ class RequeueGroup(Action):
 
 @admin.register(FailureGroup)
 class FailureGroupAdmin(OperationPermissions, TableAdmin):
-    """Groups, those that failed last first, with the way to their dead letters."""
+    """Groups, the latest failures first, with links to their dead letters."""
 
     list_display = ("handler", "exception", "text", "count", "last", "first", "dead_letters")
     list_display_links = ("handler",)
@@ -79,7 +79,7 @@ class FailureGroupAdmin(OperationPermissions, TableAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         registered = self.admin_site._registry
         sources = [registered[table] for table in (JobLog, DeadLetterJob) if table in registered]
-        # The stack is a job's: to see it one needs to see where it comes from.
+        # The stack trace belongs to a job: users need the permission to view its source.
         stack = ("stack",) if sources and all(source.has_view_permission(request) for source in sources) else ()
         return [
             (None, {"fields": ("handler_type", "exception", ("count", "first", "last"), "dead_letter_count")}),
@@ -126,7 +126,7 @@ class FailureGroupAdmin(OperationPermissions, TableAdmin):
 
     @admin.display(description=gettext_lazy("stack trace"))
     def stack(self, group: FailureGroup) -> str | SafeString:
-        """Out of the log of the latest job, or out of a dead letter where there is no log."""
+        """From the log of the latest job, or from a dead letter if there is no log."""
         if group.job_id is None:
             return display.NONE
         log = JobLog.objects.using(group._state.db).filter(job_id=group.job_id, fingerprint=group.fingerprint)

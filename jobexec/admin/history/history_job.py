@@ -24,7 +24,7 @@ from ..common.tenancy import COLUMN
 
 
 class WriteNow(Action):
-    """Do not wait any longer."""
+    """Make history jobs due now."""
 
     name, permission = "retry_now", "retry"
     description = gettext_lazy("Write selected %(verbose_name_plural)s now")
@@ -40,7 +40,7 @@ class WriteNow(Action):
 
 
 class DeleteHistory(DeletingAction):
-    """The history is never written."""
+    """Delete history jobs; their history is never written."""
 
     warning = gettext_lazy("The history that these jobs contain is lost for good.")
     name_column = "handler_type"
@@ -55,7 +55,7 @@ class DeleteHistory(DeletingAction):
 
 @admin.register(HistoryJob)
 class HistoryJobAdmin(JobColumns, OperationPermissions, TableAdmin):
-    """History jobs, what is due next first."""
+    """History jobs, the next due first."""
 
     list_display = ("standing_badge", "handler", "instance_link", "due", "tries", "age", "exception")
     list_display_links = ("handler",)

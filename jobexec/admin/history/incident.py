@@ -1,4 +1,4 @@
-"""What needs a person."""
+"""Incidents: problems that need an operator."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class RequeueJob(Action):
 
 @admin.register(Incident)
 class IncidentAdmin(OperationPermissions, TableAdmin):
-    """Incidents, the latest first; without a filter those that are open."""
+    """Incidents, the latest first; without a filter only open ones."""
 
     list_display = ("state_badge", "handler", "job_link", "instance", "since", "text", "note")
     list_display_links = ("handler",)
@@ -114,7 +114,7 @@ class IncidentAdmin(OperationPermissions, TableAdmin):
     )
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
-        # The index is by state and time. Over all states the ids are in the order of time.
+        # The index is by state and time. Over all states, ids are ordered by time.
         if request.GET.get("state__exact") == filters.IncidentStateFilter.ALL:
             return ("-id",)
         return ("-timestamp", "-id")

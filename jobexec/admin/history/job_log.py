@@ -1,4 +1,4 @@
-"""What happened to jobs."""
+"""The job log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..common.tenancy import COLUMN
 
 @admin.register(JobLog)
 class JobLogAdmin(TableAdmin):
-    """The log, newest first; each entry leads to its job, wherever that is now."""
+    """The log, newest first; each entry links to its job in whichever table it is now."""
 
     list_display = (
         "time",

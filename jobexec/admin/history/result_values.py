@@ -1,4 +1,4 @@
-"""What may be shown of the result of a task."""
+"""Task results without sensitive values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS = {ResultStatus.READY.value: "warn", ResultStatus.FAILED.value: "bad", Re
 
 
 def status_badge(row: TaskResult) -> SafeString:
-    """Its status, and where its job is if it has one."""
+    """The status, and the state of its job if the job still exists."""
     badge = display.badge(_KINDS.get(row.status, "off"), row.get_status_display())
     living = getattr(row, "living", None)
     if living is None:
@@ -33,7 +33,7 @@ def status_badge(row: TaskResult) -> SafeString:
 
 
 def attempts_of(row: TaskResult) -> list[dict[str, Any]]:
-    """The attempts, the last first: a failed one has its error, without what is sensitive."""
+    """The attempts, the last first; failed ones with their error, without sensitive values."""
     errors, workers = list(row.errors or ()), list(row.workers or ())
     secrets = _secrets(row)
     count = max(len(errors), len(workers))
@@ -50,12 +50,12 @@ def attempts_of(row: TaskResult) -> list[dict[str, Any]]:
 
 
 def shown_value(row: TaskResult) -> Any:
-    """What it returned, without what is sensitive."""
+    """The return value, without sensitive values."""
     return hide(row.return_value, getattr(row, "hidden", ()))
 
 
 def sensitive_names(handler_types: set[str], using: str) -> dict[str, Sequence[str]]:
-    """What handlers call sensitive; of those that are not here, what executors recorded, in one statement."""
+    """The sensitive argument names by handler; executors recorded those of handlers unknown here (one statement)."""
     found: dict[str, Sequence[str]] = {}
     for name in handler_types:
         handler: object = _handler(name)

@@ -1,4 +1,4 @@
-"""What became of tasks of django.tasks."""
+"""Results of tasks of django.tasks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .result_values import attempts_of, sensitive_names, shown_value, status_bad
 
 
 class BackendFilter(admin.SimpleListFilter):
-    """By backend: those of the setting TASKS."""
+    """Filter by backend; offers the aliases of the setting TASKS."""
 
     title = gettext_lazy("task backend")
     parameter_name = "of_backend"
@@ -42,7 +42,7 @@ class BackendFilter(admin.SimpleListFilter):
 
 
 class DeleteResults(DeletingAction):
-    """Forget them."""
+    """Delete task results."""
 
     warning = gettext_lazy("Code that asks for these results no longer finds them. Waiting jobs are left alone.")
     name_column = "handler_type"
@@ -57,7 +57,7 @@ class DeleteResults(DeletingAction):
 
 @admin.register(TaskResult)
 class TaskResultAdmin(TableAdmin):
-    """Results of tasks, what was enqueued last first."""
+    """Results of tasks, the latest enqueued first."""
 
     list_display = ("status_badge", "task", "backend", "enqueued", "ended", "tries", "returned")
     list_display_links = ("task",)
@@ -74,7 +74,7 @@ class TaskResultAdmin(TableAdmin):
     search_fields = ("id",)
     search_help_text = gettext_lazy("An id, or the beginning of a task's name.")
     sortable_by = ()
-    ordering = ("-id",)  # ids are made in the order of time
+    ordering = ("-id",)  # ids are ordered by time
     actions = (DeleteResults(),)
     change_form_template = "admin/jobexec/task_result_page.html"
     readonly_fields = (
@@ -119,7 +119,7 @@ class TaskResultAdmin(TableAdmin):
         return found if term else queryset, False
 
     def complete(self, rows: Sequence[TaskResult]) -> None:
-        """Where their jobs are, of those that may have one; and what is hidden in what they returned."""
+        """Look up the jobs of results that may have one, and the sensitive names in return values."""
         hidden = sensitive_names({row.handler_type for row in rows}, rows[0]._state.db or "default") if rows else {}
         for row in rows:
             row.hidden = hidden.get(row.handler_type, ())  # type: ignore[attr-defined]

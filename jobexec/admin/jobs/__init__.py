@@ -1,1 +1,1 @@
-"""Jobs in each of their tables, their keys and locks."""
+"""Jobs in all their tables, their keys and locks."""

@@ -1,4 +1,4 @@
-"""What a person can do to jobs. The permissions are those of the model Job, for all job tables."""
+"""Actions on jobs. The permissions of the model Job apply to all job tables."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class JobAction(Action):
 
     def whereabouts(self, request: HttpRequest, keys: Iterable[str], using: str) -> dict[str, str]:
         ids = {key: as_uuid(key) for key in keys}
-        # Who may see only some tenants' jobs is told no more of another's than of one that never was.
+        # Users limited to some tenants get the same answer for other tenants' jobs as for jobs that never existed.
         tell = ids and not is_restricted(request)
         states = operations.find_states([id for id in ids.values() if id is not None], using) if tell else {}
         reasons = {}
@@ -48,7 +48,7 @@ class JobAction(Action):
 
 
 class ResetRetries(JobAction):
-    """Set how many attempts are left."""
+    """Set the number of attempts left."""
 
     name, permission = "reset_retries", "retry"
     operation = "set_retries"
@@ -65,7 +65,7 @@ class ResetRetries(JobAction):
 
 
 class RetryNow(JobAction):
-    """Do not wait any longer."""
+    """Make waiting jobs due now."""
 
     name, permission = "retry_now", "retry"
     operation = "retry_now"
@@ -101,7 +101,7 @@ class Requeue(JobAction):
 
 
 class Cancel(JobAction):
-    """Remove what waits, and ask what runs to stop."""
+    """Remove waiting jobs, and ask running jobs to stop."""
 
     name, permission = "cancel", "cancel"
     operation = "cancel"
@@ -127,7 +127,7 @@ class Cancel(JobAction):
 
 
 class Suspend(JobAction):
-    """Keep jobs from running, at once or from a date on, for good or until a date."""
+    """Suspend jobs, now or from a date on, until a date or without an end."""
 
     name, permission = "suspend", "suspend"
     operation = "suspend"
@@ -150,7 +150,7 @@ class Suspend(JobAction):
 
 
 def dates(data: Mapping[str, Any]) -> str:
-    """What a person said of the time, to follow a word: " from … until …"; empty for at once and for good."""
+    """The chosen period, to append to a word: " from … until …"; empty for now and without an end."""
     begin = _(" from %(moment)s") % {"moment": display.absolute(data["at"])} if data.get("at") else ""
     end = _(" until %(moment)s") % {"moment": display.absolute(data["until"])} if data.get("until") else ""
     return begin + end
@@ -174,7 +174,7 @@ class Activate(JobAction):
 
 
 class Reschedule(JobAction):
-    """Choose when jobs run."""
+    """Set the due date of jobs."""
 
     name, permission = "reschedule", "reschedule"
     operation = "set_due_date"
@@ -196,7 +196,7 @@ def _moment(data: Mapping[str, Any]) -> str:
 
 
 class SetPriority(JobAction):
-    """Choose who goes first."""
+    """Set the priority of jobs."""
 
     name, permission = "set_priority", "prioritize"
     operation = "set_priority"
@@ -213,7 +213,7 @@ class SetPriority(JobAction):
 
 
 class Delete(JobAction):
-    """Delete for good. Named as Django's own action, in whose place it stands."""
+    """Delete jobs for good. It has the name of Django's own action and replaces it."""
 
     name, permission = "delete_selected", "delete"
     operation = "delete"

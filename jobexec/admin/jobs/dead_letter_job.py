@@ -1,4 +1,4 @@
-"""The jobs that wait for a person."""
+"""Jobs that wait for an operator."""
 
 from __future__ import annotations
 

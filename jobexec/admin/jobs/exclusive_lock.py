@@ -1,4 +1,4 @@
-"""Which process instances are locked, by whom and since when."""
+"""Locked process instances, their owners and times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..common.base import TableAdmin
 
 @admin.register(ExclusiveLock)
 class ExclusiveLockAdmin(TableAdmin):
-    """Locks of process instances. They come and go with the jobs that hold them; nobody lifts them by hand."""
+    """Locks of process instances. They come and go with the jobs that hold them; operators cannot remove them."""
 
     list_display = ("instance", "tenant_id", "owner", "held_for", "jobs")
     list_display_links = ("instance",)

@@ -1,4 +1,4 @@
-"""List filters of jobs for workers outside."""
+"""List filters for jobs of external workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..common.text_filters import CHOICES, TextFilter
 
 
 class HoldFilter(admin.SimpleListFilter):
-    """Whether a worker has it, may have it now, or has to wait."""
+    """Whether the job is free, held by a worker, not yet available, or past its deadline."""
 
     title = _("lock")
     parameter_name = "lock"
@@ -47,7 +47,7 @@ class HoldFilter(admin.SimpleListFilter):
 
 
 class TypeFilter(TextFilter):
-    """By type of job; offers those that workers have asked for."""
+    """Filter by job type; suggests types that workers have asked for."""
 
     title = _("type")
     parameter_name = "handler"
@@ -61,7 +61,7 @@ class TypeFilter(TextFilter):
 
 
 class WorkerFilter(TextFilter):
-    """By the worker that had it last."""
+    """Filter by the worker that had the job last."""
 
     title = _("worker")
     parameter_name = "worker"

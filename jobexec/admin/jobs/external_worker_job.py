@@ -1,4 +1,4 @@
-"""The jobs of workers outside of Django."""
+"""Jobs for external workers."""
 
 from __future__ import annotations
 
@@ -93,5 +93,5 @@ class ExternalWorkerJobAdmin(JobTableAdmin):
 
     @admin.display(description=gettext_lazy("leased"), boolean=True)
     def leased(self, job: ExternalWorkerJob) -> bool:
-        """Whether a completion must show a token, which is shown to nobody else."""
+        """Whether a completion needs a lease token; the token itself is not shown."""
         return bool(job.lease_token)

@@ -1,4 +1,4 @@
-"""The executable jobs."""
+"""Executable jobs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class JobAdmin(JobTableAdmin):
     )
 
     def complete(self, rows: Sequence[Job]) -> None:
-        """With what running jobs say of their progress; beside the query, which actions take as it is."""
+        """Add the progress of running jobs. A join would be part of the queryset that actions receive."""
         held = {row.pk: row for row in rows if row.locked}
         if not held:
             return

@@ -1,4 +1,4 @@
-"""Who holds a unique key."""
+"""Unique keys and the jobs that hold them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..common.base import TableAdmin
 
 
 class ReleaseKeys(DeletingAction):
-    """Let the next job have the key."""
+    """Make the key available to the next job."""
 
     description = gettext_lazy("Release selected %(verbose_name_plural)s…")
     label = gettext_lazy("Release…")
@@ -42,7 +42,7 @@ class ReleaseKeys(DeletingAction):
 
 @admin.register(JobKey)
 class JobKeyAdmin(TableAdmin):
-    """Unique keys, what was taken last first."""
+    """Unique keys, the latest taken first."""
 
     tenant_column = "tenant_id"
     list_display = ("key", "tenant_id", "state", "handler", "job", "since", "until")
@@ -79,7 +79,7 @@ class JobKeyAdmin(TableAdmin):
         return queryset.filter(key__startswith=term) if term else queryset, False
 
     def complete(self, rows: Sequence[JobKey]) -> None:
-        """Where the jobs are that hold them."""
+        """Look up the tables of the jobs that hold the keys."""
         if rows:
             states = find_states({row.job_id for row in rows}, rows[0]._state.db or "default")
             for row in rows:
@@ -87,7 +87,7 @@ class JobKeyAdmin(TableAdmin):
 
     @admin.display(description=gettext_lazy("state"))
     def state(self, row: JobKey) -> SafeString:
-        """Which jobs it keeps away depends on the job that wants it: what is said here is of the one that has it."""
+        """The state of the holding job; which other jobs the key blocks depends on their own options."""
         living = getattr(row, "living", None)
         if row.expiration_time is not None and row.expiration_time > display.now(row):
             return display.badge("work", pgettext("state of a unique key", "taken"))

@@ -1,4 +1,4 @@
-"""A job by its id: an address that stays good through every move."""
+"""A URL for a job's id that stays valid when the job moves to another table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..common.tenancy import tenants_of
 
 
 def found_job(request: HttpRequest, id: UUID, using: str) -> AbstractJob | None:
-    """The job's row, in whichever table; None if it is done, deleted, or another tenant's."""
+    """The job's row in any table; None if it is done, deleted, or another tenant's."""
     try:
         row = find_job(id, using)
     except JobNotFound:
@@ -34,7 +34,7 @@ def found_job(request: HttpRequest, id: UUID, using: str) -> AbstractJob | None:
 
 
 class LocatedAdmin(TableAdmin):
-    """The pages of rows that move from table to table: each leads to where the row is."""
+    """Pages of rows that move between tables: each redirects to the row's current table."""
 
     def get_urls(self) -> list[Any]:
         view = self.admin_site.admin_view(self.locate_view)
@@ -42,7 +42,7 @@ class LocatedAdmin(TableAdmin):
         return [path("locate/<uuid:id>/", view, name=name), *super().get_urls()]
 
     def page_url(self, key: Any) -> str:
-        """The address that leads to the job in whichever table it is by then."""
+        """The URL that redirects to the job in whichever table it is then."""
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_locate"
         return reverse(name, args=[key], current_app=self.admin_site.name)
 
@@ -70,7 +70,7 @@ class LocatedAdmin(TableAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        """The page; a job that has moved to another table meanwhile is shown there."""
+        """Show the page; redirect if the job has moved to another table meanwhile."""
         id = search.as_uuid(unquote(object_id))
         if (
             id
@@ -82,14 +82,14 @@ class LocatedAdmin(TableAdmin):
         return super().change_view(request, object_id, form_url, extra_context)
 
     def _elsewhere(self, request: HttpRequest, id: UUID) -> bool:
-        # In our own table it is hidden from this user: Django then says that it does not exist.
+        # In this table it is only hidden from the user: Django then answers that it does not exist.
         try:
             return type(find_job(id, router.db_for_read(self.model))) is not self.model
         except JobNotFound:
             return True
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """Django's own delete page would not ask whether the job runs; the action on the job's page does."""
+        """Redirect to the job's page: Django's delete page would not check whether the job runs; its action does."""
         id = search.as_uuid(unquote(object_id))
         if id is None:
             raise Http404

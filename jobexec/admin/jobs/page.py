@@ -1,4 +1,4 @@
-"""The admin that the job tables share: the list with its tabs, and the page of one job."""
+"""The base of the job tables' admins: the list with its tabs, and the page of one job."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .surroundings import Surroundings
 
 
 class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
-    """A job table: tabs over the list, buttons and history on the page of a job."""
+    """A job table: tabs above the list, buttons and history on the page of a job."""
 
     own_columns: ClassVar[tuple[str, ...]] = ()
-    """The columns of this table alone."""
+    """Columns that only this table has."""
 
     tenant_column = COLUMN
     deferred = ("handler_configuration", "custom_headers", "exception_stack")
@@ -50,7 +50,7 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         queryset = super().get_queryset(request)
-        # Jobs of batches have no tenant, and name in their arguments jobs of any.
+        # Jobs of batches have no tenant, and their arguments may name jobs of any tenant.
         return queryset.filter(batch_id=None) if is_restricted(request) else queryset
 
     # The list.
@@ -65,7 +65,7 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
         return super().changelist_view(request, {"tabs": tabs, **(extra_context or {})})
 
     def _tabs(self, request: HttpRequest) -> list[dict[str, Any]]:
-        """One per job table that the user may see, with what the search finds in it: a job may be in any."""
+        """One tab per job table that the user may see, with the number of matches: a job may be in any table."""
         term, tabs = request.GET.get("q", ""), []
         for table in JOB_TABLES:
             table_admin = self.admin_site._registry.get(table)
@@ -79,7 +79,7 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
 
     # The page of one job.
 
-    #: What is shown of its attempts.
+    #: The fields about attempts.
     attempts_fields: ClassVar[Any] = (
         ("retries", "attempts", "retry_plan"),
         ("lost_runs", "conflicts"),
@@ -113,7 +113,7 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
 
 
 _BELOW = "jobexec-below"
-"""The class of what the template shows after the timeline."""
+"""The CSS class of fieldsets that the template shows below the timeline."""
 _OVERVIEW = (
     ("handler_type", "id", "job_key"),
     ("category", "priority", "process_instance_id"),

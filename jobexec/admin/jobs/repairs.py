@@ -1,4 +1,4 @@
-"""What a person does to single jobs that stand where they should not: free, give up, let wait anew."""
+"""Actions that repair single jobs: unlock, execute, move to the dead letters, recalculate due dates."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ..common.actions import Outcome
 from ..common.forms import ConfirmForm, ReasonForm, RecalculateForm
 from .actions import JobAction
 
-#: Each takes its time in the request.
+#: The request waits for each of them.
 MOST_EXECUTED = 10
 
 
 class RecalculateDueDate(JobAction):
-    """Let waiting retries wait anew."""
+    """Recalculate the due dates of waiting retries."""
 
     name, permission = "recalculate_due_date", "reschedule"
     description = gettext_lazy("Recalculate the due date of selected %(verbose_name_plural)s…")
@@ -45,7 +45,7 @@ class RecalculateDueDate(JobAction):
 
 
 class Unlock(JobAction):
-    """Take jobs from owners that are gone."""
+    """Unlock jobs whose owner is gone."""
 
     name, permission = "unlock", "unlock"
     description = gettext_lazy("Unlock selected %(verbose_name_plural)s…")
@@ -64,7 +64,7 @@ class Unlock(JobAction):
 
 
 class GiveBack(Unlock):
-    """Take jobs from workers outside."""
+    """Unlock jobs that external workers hold."""
 
     warning = gettext_lazy(
         "Other workers may fetch the jobs immediately, whatever the workers that hold them do: a job may be executed "
@@ -107,7 +107,7 @@ class ExecuteNow(JobAction):
 
 
 class MoveToDeadLetters(JobAction):
-    """Give jobs up, and leave them for a person."""
+    """Turn jobs into dead letters."""
 
     name, permission = "move_to_dead_letters", "bury"
     description = gettext_lazy("Move selected %(verbose_name_plural)s to the dead letters…")

@@ -1,4 +1,4 @@
-"""The timeline of a job: its attempts out of the log, and what people did to it, in the order of time."""
+"""The timeline of a job: its attempts from the log, and the actions of operators, ordered by time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN = 50
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of the timeline; ``details`` are folded away."""
+    """One entry of the timeline; ``details`` are folded."""
 
     moment: datetime
     badge: SafeString
@@ -31,22 +31,21 @@ class Event:
 
     @property
     def time(self) -> str:
-        """When it was."""
         return display.absolute(self.moment)
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The latest events, newest first. ``log_url`` leads to the rest of the log if there is more than is shown."""
+    """The latest events, newest first. ``log_url`` leads to the whole log if there are more events."""
 
     events: list[Event]
     log_url: str = ""
 
 
 def story_of(job: AbstractJob, log: QuerySet[JobLog] | None, log_url: str, *, audited: bool) -> Story:
-    """What is known of the job's life. ``log`` is None for users who may not see the log.
+    """Build the timeline. ``log`` is None for users who may not see the log.
 
-    ``audited``: also what operators did, for users who may see the audit log.
+    ``audited`` includes the actions of operators, for users who may see the audit log.
     """
     entries = [] if log is None else list(log.filter(job_id=job.pk).order_by("-timestamp", "-pk")[: SHOWN + 1])
     more = len(entries) > SHOWN
@@ -54,7 +53,7 @@ def story_of(job: AbstractJob, log: QuerySet[JobLog] | None, log_url: str, *, au
     if not more and not any(entry.state == LogState.CREATED for entry in entries):
         events.append(Event(job.create_time, display.badge("wait", _("created"))))
     events += (_done_by(entry) for entry in (interventions(job) if audited else ()))
-    # The sort is stable: of two events at one time, the log's own order stays.
+    # The sort is stable: events at the same time keep the order of the log.
     return Story(sorted(events, key=lambda event: event.moment, reverse=True), log_url if more else "")
 
 

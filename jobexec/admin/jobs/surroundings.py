@@ -1,4 +1,4 @@
-"""What stands around a job on its page: its siblings, its lock, its incidents, its batch, failures like its own."""
+"""The data around a job on its page: its siblings, lock, incidents, batch, and similar failures."""
 
 from __future__ import annotations
 
@@ -51,22 +51,21 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """Who holds the job, since when, and how long that holds."""
+    """The owner of the job, since when it holds the job, and how long the lock is valid."""
 
     owner: str | SafeString
     since: SafeString | None
-    """None where it is not known."""
+    """None if unknown."""
     good: SafeString
 
 
 class Surroundings:
-    """Looks at other tables through their own admins: what the user may not see there is not seen from here."""
+    """Reads other tables through their own admins, so that it shows only what the user may see there."""
 
     def __init__(self, page: TableAdmin, request: HttpRequest, job: AbstractJob) -> None:
         self._page, self._request, self._job = page, request, job
 
     def context(self) -> dict[str, Any]:
-        """For the template."""
         siblings = self.siblings()
         return {
             "reasons": self.reasons(),
@@ -95,7 +94,7 @@ class Surroundings:
         return reason.text
 
     def lock(self) -> Lock | None:
-        """None for a job that nobody holds."""
+        """The lock of the job; None if it is free."""
         job = self._job
         if job.lock_owner is None:
             return None
@@ -115,7 +114,7 @@ class Surroundings:
         moment = self._instance_locked_at(using, job.lock_owner)
         if moment is not None:
             return moment
-        # A lock is written as its expiration.
+        # The row has only the expiration of the lock.
         lock_time = get_settings().engines.get(using)
         if job.lock_expiration_time is None or lock_time is None:
             return None
@@ -129,7 +128,7 @@ class Surroundings:
         return locks.values_list("lock_time", flat=True).first()
 
     def siblings(self) -> list[dict[str, Any]]:
-        """The first jobs of the process instance besides this one, those that may run before those that wait."""
+        """The first other jobs of the process instance: those that may run before those that wait."""
         admins = [(table, self._admin(table)) for table in JOB_TABLES] if self._job.process_instance_id else []
         parts = [
             admin.get_queryset(self._request)
@@ -144,7 +143,7 @@ class Surroundings:
         ]
         if not parts:
             return []
-        # One statement, and no order over the whole: an instance may have very many jobs.
+        # One statement, and no ORDER BY over all: an instance may have very many jobs.
         first, *others = parts
         found = list((first.union(*others, all=True) if others else first)[: SIBLINGS_SHOWN + 1])
         return [self._sibling(*row) for row in found]
@@ -166,7 +165,7 @@ class Surroundings:
         }
 
     def sibling_lists(self) -> list[dict[str, Any]]:
-        """Links to all of the process instance, table by table."""
+        """Links to all rows of the process instance, one per table."""
         if not self._job.process_instance_id:
             return []
         query = urlencode({"q": self._job.process_instance_id})
@@ -194,7 +193,7 @@ class Surroundings:
         ]
 
     def links(self) -> list[SafeString]:
-        """To what it came from, to what is kept beside it, and to the failures that look like its own."""
+        """Links to the job's batch, schedule, unique key, task result, and similar failures."""
         found: list[SafeString] = []
         batches, groups = self._admin(Batch), self._admin(FailureGroup)
         if self._job.batch_id is not None and batches is not None:
@@ -226,7 +225,7 @@ class Surroundings:
         return display.link(keys.page_url(held[0]), _("The unique key %s") % held[1]) if held else None
 
     def _result(self) -> SafeString | None:
-        """What the earlier attempts of a task came to; there is none before the first has ended."""
+        """A link to the result of the task's earlier attempts; None before the first attempt has ended."""
         results = self._admin(TaskResult) if self._job.task_backend else None
         if results is None:
             return None
@@ -235,7 +234,7 @@ class Surroundings:
 
 
 def _deadline(job: ExternalWorkerJob, now: datetime) -> SafeString:
-    """Until when nobody else is given the job."""
+    """How long other workers do not get the job."""
     left = (job.lock_expiration_time - now).total_seconds() if job.lock_expiration_time else 0.0
     if left > 0:
         return display.badge("ok", _("valid for %s, then other workers may fetch the job") % display.duration(left))
@@ -243,7 +242,7 @@ def _deadline(job: ExternalWorkerJob, now: datetime) -> SafeString:
 
 
 def _good(job: AbstractJob, node: ExecutorNode | None, now: datetime) -> SafeString:
-    """Until when the lock is good: as long as the lease of the node, or, of another owner, until it expires."""
+    """How long the lock is valid: as long as the lease of the node, or until it expires if the owner is not a node."""
     until = node.lease_expiration_time if node is not None else job.lock_expiration_time
     if until is None:
         return display.badge("warn", _("does not expire"))

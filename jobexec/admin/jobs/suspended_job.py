@@ -1,4 +1,4 @@
-"""The jobs that nobody may run until somebody activates them."""
+"""Jobs that do not run until they are activated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs that wait for a time."""
+"""Jobs that wait for a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .repairs import ExecuteNow, MoveToDeadLetters, RecalculateDueDate
 
 @admin.register(TimerJob)
 class TimerJobAdmin(JobTableAdmin):
-    """Timers and waiting retries, what is due next first."""
+    """Timers and waiting retries, the next due first."""
 
     list_display = (
         "state_badge",

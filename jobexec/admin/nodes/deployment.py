@@ -92,7 +92,7 @@ class Unregister(RegistrationAction):
 
 
 class RetireRegistrations(RegistrationAction):
-    """Forget what is registered for a node that is gone."""
+    """Delete the registrations of a node that is gone."""
 
     name = "retire_registrations"
     description = gettext_lazy("Retire the registrations of selected %(verbose_name_plural)s for a node…")

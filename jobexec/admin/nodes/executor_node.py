@@ -1,4 +1,4 @@
-"""The running executors."""
+"""Running executors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..dashboard.view import dashboard_view
 
 @admin.register(ExecutorNode)
 class ExecutorNodeAdmin(TableAdmin):
-    """Nodes with their leases and their load. A node that stops in order takes its row along."""
+    """Nodes with their leases and their load. A node deletes its row when it shuts down gracefully."""
 
     list_display = ("name", "state_badge", "signs_of_life", "busy", "queued", "serves", "process", "up")
     list_filter = ("state",)

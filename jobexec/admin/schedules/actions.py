@@ -1,4 +1,4 @@
-"""What a person can do to schedules."""
+"""Actions on schedules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..common.actions import Action, DeletingAction, Outcome
 
 
 class ScheduleAction(Action):
-    """An operation on schedules, each for itself."""
+    """An operation on schedules, one at a time."""
 
     permission = "fire"
     name_column = "name"
@@ -37,7 +37,7 @@ class ScheduleAction(Action):
 
 
 class FireNow(ScheduleAction):
-    """A job of it at once, beside its times."""
+    """Create an additional job now."""
 
     name = "fire_now"
     description = gettext_lazy("Fire selected %(verbose_name_plural)s now")
@@ -57,7 +57,7 @@ class FireNow(ScheduleAction):
 
 
 class Enable(ScheduleAction):
-    """Let it fire."""
+    """Enable a schedule."""
 
     name = "enable"
     description = gettext_lazy("Enable selected %(verbose_name_plural)s")
@@ -72,7 +72,7 @@ class Enable(ScheduleAction):
 
 
 class Disable(ScheduleAction):
-    """Let it fire no more until somebody enables it."""
+    """Disable a schedule until an operator enables it."""
 
     name = "disable"
     description = gettext_lazy("Disable selected %(verbose_name_plural)s")
@@ -91,7 +91,7 @@ class Disable(ScheduleAction):
 
 
 class DeleteSchedules(DeletingAction, ScheduleAction):
-    """For good."""
+    """Delete schedules for good."""
 
     warning = gettext_lazy(
         "Existing jobs are left alone. A schedule that the code declares is created again when the next executor "

@@ -34,7 +34,7 @@ SHOWN = (
     "arguments",
     "shown_options",
 )
-"""What is shown and not asked on a page."""
+"""The read-only fields of a page."""
 
 
 class ScheduleColumns:
@@ -91,7 +91,7 @@ class ScheduleColumns:
 
     @admin.display(description=gettext_lazy("next five times"))
     def next_times(self, row: Schedule) -> str | SafeString:
-        """Of what is saved; a disabled one would fire then."""
+        """The next times of the saved schedule; if it is disabled, the times at which it would fire."""
         now = display.now(row)
         try:
             times, zone = upcoming(row, TIMES_SHOWN, now), find_zone(row.timezone)
@@ -115,6 +115,6 @@ class ScheduleColumns:
 
 
 def _on_the_clock(moment: datetime) -> str:
-    """As clocks show it where the schedule counts, with the day of the week, which often matters."""
+    """Local time in the schedule's time zone, with the day of the week, which often matters."""
     day = formats.date_format(moment, "D"), formats.date_format(moment, "SHORT_DATE_FORMAT")
     return f"{' '.join(day)} {moment:%H:%M:%S %Z}"

@@ -1,4 +1,4 @@
-"""What a person says of a schedule."""
+"""The form for schedules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jobexec.sensitive import HIDDEN, hide
 
 from ..common.tenancy import COLUMN
 
-#: What keys and process instances mean does not depend on the tenant: a job may replace another's, or hold it up.
+#: Options that users limited to some tenants may not set: keys and process instances.
 _ACROSS_TENANTS = {
     *("unique", "unique_while", "unique_for", "on_conflict"),
     *("process_instance_id", "root_process_instance_id"),
@@ -30,7 +30,7 @@ _ACROSS_TENANTS = {
 
 
 class IndentedJSONField(forms.JSONField):
-    """JSON over several lines."""
+    """Indented JSON."""
 
     def prepare_value(self, value: Any) -> Any:
         if isinstance(value, forms.fields.InvalidJSONInput):
@@ -44,9 +44,9 @@ def _json(label: Any, help_text: Any, initial: Any, rows: int) -> IndentedJSONFi
 
 
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A schedule; saved by :func:`jobexec.operations.schedules.manage.save_schedule`, which checks the same."""
+    """A schedule, saved by :func:`jobexec.operations.schedules.manage.save_schedule`, which makes the same checks."""
 
-    #: Set by the admin for each request: where it is saved, and the tenants that its user is kept to.
+    #: Set by the admin for each request: the database to save in, and the tenants that its user is limited to.
     using: ClassVar[str] = "default"
     tenants: ClassVar[frozenset[str] | None] = None
 
@@ -84,10 +84,10 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         self.initial.update(args=shown.get("args", []), kwargs=shown.get("kwargs", {}), options=hide(row.options))
 
     def _stored(self, field: str) -> Any:
-        """What is saved now, with what is hidden in the form."""
+        """The saved value, including what the form hides."""
         row = self.instance
         if row.pk is None or ("handler_type" in self.changed_data and field != "options"):
-            return None  # what one handler hides another might show
+            return None  # the new handler might show what the old one hides
         return row.options if field == "options" else row.handler_configuration.get(field)
 
     def _clean_json(self, field: str) -> Any:
@@ -146,7 +146,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def restored(given: Any, stored: Any) -> Any:
-    """What a person has sent, with the values that were hidden from him as they are stored at the same place."""
+    """Replace hidden values in the submitted data by the stored values at the same place."""
     if given == HIDDEN:
         return HIDDEN if stored is None else stored
     if isinstance(given, dict):
@@ -159,12 +159,12 @@ def restored(given: Any, stored: Any) -> Any:
 
 
 def zones() -> list[str]:
-    """The time zones that can be chosen."""
+    """The time zones to suggest."""
     return sorted(available_timezones() - {"localtime"})
 
 
 def _placed(error: InvalidSchedule) -> tuple[str, str]:
-    """The field of the form that is wrong, and the message without its name."""
+    """The form field that the error is about, and the message without the name of the field."""
     text = str(error)
     first, colon, rest = text.partition(": ")
     field = "kwargs" if first == "kwargs" else error.field

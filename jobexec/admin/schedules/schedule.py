@@ -1,4 +1,4 @@
-"""What is done again and again, and when next."""
+"""Schedules and their next times."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _JSON = ("args", "kwargs", "options")
 
 
 class OriginFilter(admin.SimpleListFilter):
-    """Who has made it."""
+    """Whether the code or an operator has created the schedule."""
 
     title = gettext_lazy("origin")
     parameter_name = "origin"
@@ -49,7 +49,7 @@ class OriginFilter(admin.SimpleListFilter):
 
 @admin.register(Schedule)
 class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
-    """Schedules by name. Unlike other rows they are added and edited here; the operations save them."""
+    """Schedules by name. Unlike other rows, users add and edit them here; the operations save them."""
 
     form = ScheduleForm
     list_display = ("name", "standing", "handler", "recurrence", "next", "last", "fired", "misfire", "origin")
@@ -64,7 +64,7 @@ class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
     actions = (FireNow(), Enable(), Disable(), DeleteSchedules())
     change_form_template = "admin/jobexec/schedule_page.html"
 
-    # Who may do what.
+    # Permissions.
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Schedule]:
         """A schedule belongs to the tenant of its jobs."""
@@ -90,7 +90,7 @@ class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
         return request.user.has_perm("jobexec.delete_schedule")
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """Django's own page would load every firing; the action on the schedule's page does not."""
+        """Redirect to the schedule's page: Django's delete page would load every firing; its action does not."""
         row = self.get_object(request, unquote(object_id))
         if row is None:
             raise Http404
@@ -130,7 +130,7 @@ class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
         context = {"show_delete": False, "show_save_and_add_another": False, **(extra_context or {})}
         try:
             return super().changeform_view(request, object_id, form_url, context)
-        except InvalidSchedule as error:  # what the form could not know
+        except InvalidSchedule as error:  # what the form could not check
             self.message_user(request, str(error), messages.ERROR)
             return HttpResponseRedirect(request.get_full_path())
 
@@ -160,7 +160,7 @@ class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
         return context
 
     def _handlers(self, request: HttpRequest) -> list[str]:
-        """What can be chosen: what this process and what executors know."""
+        """Handlers to suggest: those of this process, and those that executors have registered."""
         if tenants_of(request) is not None:
             return []  # handlers belong to no tenant
         known = {handler.name for handler in all_handlers() if not handler.name.startswith(OWN)}
@@ -169,7 +169,7 @@ class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
         return sorted(known.union(name for name in recorded if not name.startswith(OWN)))
 
     def _by_hand(self, row: Schedule) -> str:
-        """What the code says, if a person has changed it; '' if not."""
+        """The expression that the code declares, if an operator has changed the schedule; '' if not."""
         expression, *rest = row.declared.removeprefix(WITHDRAWN).split("\n") if row.declared else ("",)
         if not row.declared or [row.expression, row.timezone, row.misfire] == [expression, *rest]:
             return ""
@@ -187,10 +187,10 @@ class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
             for firing in found[:FIRINGS_SHOWN]
         ]
 
-    # What is shown.
+    # Columns and fields.
 
     def complete(self, rows: Sequence[Schedule]) -> None:
-        """Whether anybody knows their handlers: this process, or executors, which record theirs."""
+        """Set ``known``: whether this process knows the handler, or an executor has registered it."""
         here = set(scheduled_jobs().names()) if rows else set()
         elsewhere = {row.handler_type for row in rows} - here
         if elsewhere:
