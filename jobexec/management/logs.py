@@ -1,4 +1,4 @@
-"""Log lines of a command for people, unless the project configures its own."""
+"""Logging of commands, unless the project configures its own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO, 3: logging.DEB
 def configure_logging(verbosity: int, stream: IO[str] | Any) -> None:
     """Send the logger ``jobexec`` to ``stream`` at the level of ``-v``: 1 failures, 2 each job, 3 everything.
 
-    A project that gives the logger handlers of its own keeps them, and its level. One whose root logger has handlers
-    gets the lines there, and not twice.
+    If the project gives the logger its own handlers, they and its level are kept. If the root logger has handlers,
+    only these get the lines, so that no line appears twice.
     """
     logger = logging.getLogger("jobexec")
     if logger.handlers:
@@ -21,6 +21,6 @@ def configure_logging(verbosity: int, stream: IO[str] | Any) -> None:
     if logger.hasHandlers():
         return
     handler = logging.StreamHandler(stream)
-    handler.terminator = ""  # Django's OutputWrapper ends its lines itself
+    handler.terminator = ""  # Django's OutputWrapper appends line ends itself
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
     logger.addHandler(handler)

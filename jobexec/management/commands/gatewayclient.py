@@ -1,4 +1,4 @@
-"""``manage.py gatewayclient``: who may use the gateways, a thin door to :mod:`jobexec.operations.gateway_clients`."""
+"""``manage.py gatewayclient``: clients of the gateways, a thin wrapper of :mod:`jobexec.operations.gateway_clients`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``manage.py import_tasks``: a thin door to :mod:`jobexec.management.import_tasks`."""
+"""``manage.py import_tasks``: a thin wrapper of :mod:`jobexec.management.import_tasks`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Command(BaseCommand):
             sys.exit(Exit.LEFT_ALONE)
 
     def _run(self, source: str, options: dict[str, Any]) -> bool:
-        # They need django.tasks or its backport, and say so.
+        # These modules need django.tasks or its backport, and raise an error that says so.
         from jobexec.management.import_tasks.importer import Importer
         from jobexec.management.import_tasks.mapping import Mapping
 

@@ -1,4 +1,4 @@
-"""``manage.py jobs``: a thin door to :mod:`jobexec.management.jobs`."""
+"""``manage.py jobs``: a thin wrapper of :mod:`jobexec.management.jobs`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jobexec.operations.audit import acting
 
 class Command(BaseCommand):
     help = "Inspect and change jobs: list, show, why, retry, requeue, suspend, and more."
-    requires_system_checks: list[str] = []  # it must also work where something is wrong
+    requires_system_checks: list[str] = []  # it must also work when a check fails
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         groups = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -38,7 +38,7 @@ class Command(BaseCommand):
             code = self._run(options)
             self.stdout.flush()
         except BrokenPipeError:
-            # Whoever read has seen enough, as with "| head"; nor may Python complain when it ends.
+            # The reader has closed the pipe, as with "| head". Python must not complain about it at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = Exit.DONE
         except (InvalidJob, InvalidQuery) as error:

@@ -1,4 +1,4 @@
-"""``manage.py rungrpcgateway``: a thin door to :class:`~jobexec.gateways.grpc.gateway.GrpcGateway`."""
+"""``manage.py rungrpcgateway``: a thin wrapper of :class:`~jobexec.gateways.grpc.gateway.GrpcGateway`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from jobexec.runtime.connections import leave_connections
 _TURN = 0.5
 _OPTIONS = "address", "port", "share_port", "threads", "max_streams", "tls_cert", "tls_key", "client_ca", "grace"
 
-_LAST_PORT = 65535  # what is more is cut by gRPC, which then listens elsewhere
+_LAST_PORT = 65535  # gRPC truncates larger numbers and listens on another port
 
 
 class Command(BaseCommand):
@@ -69,7 +69,7 @@ class Command(BaseCommand):
             raise CommandError(f'{error}. The gateway needs the extra: pip install "jobexec[grpc]"') from error
         using = self._database(options["database"])
         connections[using].ensure_connection()
-        leave_connections()  # this thread only waits from now on
+        leave_connections()  # from now on this thread only waits
         server = gateway.GrpcGateway(told.Options(using=using, **{name: options[name] for name in _OPTIONS}))
         shutdown = Shutdown(_leave)
         shutdown.install()
@@ -83,7 +83,7 @@ class Command(BaseCommand):
         sys.exit(self._until_end(server, shutdown, say))
 
     def _database(self, chosen: str | None) -> str:
-        """The alias of the engine; the option stands for the setting, which others than us read."""
+        """The alias of the engine. The option replaces the setting, because other modules read the setting."""
         if chosen:
             django_settings.JOBEXEC = {**raw_settings(), "GATEWAY_DATABASE": chosen}
             reset()
@@ -104,22 +104,22 @@ class Command(BaseCommand):
 
     def _say(self, line: str) -> None:
         self.stdout.write(line)
-        self.stdout.flush()  # who reads a pipe wants to know now
+        self.stdout.flush()  # a reader of a pipe gets the line immediately
 
 
 def _say_nothing(line: str) -> None:
-    """What -v 0 asks for."""
+    """Discard output (``-v 0``)."""
 
 
 def _leave() -> None:
-    """Not even waiting for calls; the jobs in the hands of workers are not touched by it."""
+    """Leave without waiting for calls; jobs that workers hold are not affected."""
     with suppress(OSError):
         os.write(2, b"Leaving immediately; jobs that were being sent wait for their deadline.\n")
     os._exit(EXIT_LEFT)
 
 
 def _at_least(least: int, most: int | None = None) -> Callable[[str], int]:
-    """A type of argparse that says what was expected."""
+    """An argparse type whose error message names the expected range."""
     range_ = f"of at least {least}" if most is None else f"from {least} to {most}"
 
     def parsed(text: str) -> int:

@@ -1,4 +1,4 @@
-"""``manage.py runjobexecutor``: a thin door to :class:`~jobexec.executor.job_executor.JobExecutor`."""
+"""``manage.py runjobexecutor``: a thin wrapper of :class:`~jobexec.executor.job_executor.JobExecutor`."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ class Command(BaseCommand):
             check_engines(settings)
             check_processes(settings, options["processes"])
             check_memory(options["max_rss"])
-            if supervisor() is None:  # which has said it for all
+            if supervisor() is None:  # it has warned for all its processes
                 warn_of_connections(settings, options["processes"])
         except JobExecError as error:
             raise CommandError(str(error)) from error
-        leave_connections()  # this thread only waits from now on
+        leave_connections()  # from now on this thread only waits
         if options["solitary"] is not None:
             sys.exit(self._solitary(settings, options["solitary"]))
         if options["check"]:
@@ -100,7 +100,7 @@ class Command(BaseCommand):
         return self._serve(settings, options, limits)
 
     def _command(self) -> list[str]:
-        """What has started this process; empty if nothing has that could be repeated."""
+        """The command line of this process; empty if it cannot be run again."""
         if not getattr(self, "_called_from_command_line", False):
             return []
         try:
@@ -109,7 +109,7 @@ class Command(BaseCommand):
             return []
 
     def _solitary(self, settings: Settings, held: Held) -> int:
-        """For one job, that another process hands over; without what there is once for a service."""
+        """Execute one job that another process hands over, without the parts that a service has only once."""
         name = f"{settings.node_name}-solitary"
         shutdown, settings = Shutdown(), settings.replace(threads=1, engines=[held.using], node_name=name)
         shutdown.install()
@@ -137,7 +137,7 @@ class Command(BaseCommand):
         server = None if above else self._health_server(options, health.report)
         listeners = [each.tell for each in (above, notifier) if each]
         reporter = Reporter(health, listeners, notifier.interval if notifier else 1.0)
-        reporter.run_once()  # the supervisor must know that we hear its orders before we hold any job
+        reporter.run_once()  # the supervisor must know that this process receives its orders before it holds any job
         reporter.start()
         try:
             executor.start()
@@ -193,15 +193,15 @@ class Command(BaseCommand):
 
     def _say(self, line: str) -> None:
         self.stdout.write(line)
-        self.stdout.flush()  # who reads a pipe wants to know now
+        self.stdout.flush()  # a reader of a pipe gets the line immediately
 
 
 def _say_nothing(line: str) -> None:
-    """What -v 0 asks for."""
+    """Discard output (``-v 0``)."""
 
 
 def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A type of argparse that says what was expected."""
+    """An argparse type that keeps the error message of ``parse``."""
 
     def parsed(text: str) -> Any:
         try:

@@ -1,1 +1,1 @@
-"""What ``manage.py import_tasks`` does: waiting tasks of django-tasks-db become jobs."""
+"""The implementation of ``manage.py import_tasks``: turn waiting tasks of django-tasks-db into jobs."""

@@ -1,4 +1,4 @@
-"""Moving rows, page by page: what is inserted here is deleted there in the same transaction."""
+"""Move rows page by page: insert jobs and delete their source rows in the same transaction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READY, RUNNING = "READY", "RUNNING"
 
 @dataclass
 class Report:
-    """What came of the rows. ``left`` counts them by the reason; ``there`` are those that had come before."""
+    """The result. ``left`` counts rows that were not moved, by reason; ``there`` counts rows moved earlier."""
 
     jobs: int = 0
     results: int = 0
@@ -39,7 +39,7 @@ class Report:
 
 @dataclass
 class _Page(Generic[T]):
-    """Rows that go together: what each becomes, by database."""
+    """The rows of one page: what each becomes, by database."""
 
     moved: dict[str, list[T]] = field(default_factory=dict)
     ids: list[UUID] = field(default_factory=list)
@@ -48,7 +48,7 @@ class _Page(Generic[T]):
 
 
 class Importer:
-    """Moves the rows of one database. ``limit``: so many at most; ``dry_run``: says what would be moved."""
+    """Move the rows of one database. ``limit``: at most this many; ``dry_run``: only report what would be moved."""
 
     def __init__(
         self,
@@ -65,13 +65,13 @@ class Importer:
         self.report = Report()
 
     def waiting(self) -> None:
-        """Move what waits; what runs is counted and left to the worker that runs it."""
+        """Move waiting tasks. Running tasks are counted and stay with their worker."""
         rows = stored(self.source, self.queues, READY)
         self.report.jobs += self._all(rows, self.mapping.job, create_jobs)
         self.report.running = stored(self.source, self.queues, RUNNING).count()
 
     def ended(self) -> None:
-        """Move the results of what has ended, but not those that are older than RESULT_TTL."""
+        """Move the results of ended tasks, except those that are older than RESULT_TTL."""
         rows = stored(self.source, self.queues, ResultStatus.SUCCESSFUL, ResultStatus.FAILED)
         if (kept := get_settings().result_ttl) is not None:
             rows = rows.filter(finished_at__gt=clock.now() - kept)
@@ -86,8 +86,8 @@ class Importer:
         count, last = 0, None
         while size := self._size(count):
             after = rows if last is None else rows.filter(pk__gt=last)
-            # The source is the outer transaction: should the database be another one, a row may for a moment be in
-            # both, and is found there next time, but is never in none.
+            # The source is the outer transaction: if the target is another database, a row may be in both for a
+            # moment, and the next run finds it there, but it is never in neither.
             with ExitStack() as transactions:
                 if not self.dry_run:
                     transactions.enter_context(transaction.atomic(self.source))
@@ -136,14 +136,14 @@ class Importer:
                 transactions.enter_context(transaction.atomic(using))
             create(using, ones)
         deleted = rows.filter(pk__in=page.ids).order_by()._raw_delete(self.source) if page.ids else 0
-        if deleted != len(page.ids):  # only where rows cannot be locked
+        if deleted != len(page.ids):  # possible only where rows cannot be locked
             raise CommandError(
                 _("Rows changed while they were being moved; this page was not moved. Run the command again.")
             )
 
 
 def _there(using: str, ids: Iterable[UUID]) -> set[UUID]:
-    """Those that have come before: as a job, or over meanwhile."""
+    """The ids that were moved earlier: as jobs, or as results if the jobs have ended meanwhile."""
     wanted = list(ids)
     results = TaskResult.objects.using(using).filter(pk__in=wanted).values_list("pk", flat=True)
     return {*find_states(wanted, using), *results}

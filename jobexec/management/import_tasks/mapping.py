@@ -1,4 +1,4 @@
-"""What a row of django-tasks-db becomes here: by the rules by which the backend itself enqueues."""
+"""Map rows of django-tasks-db to jobs and results, by the same rules as the backend's enqueue."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .source import StoredTask
 
 
 class Left(Exception):
-    """A row that stays where it is; the message says why."""
+    """The row is not moved; the message is the reason."""
 
 
 class Mapping:
-    """Rows as jobs and as results. ``alias``: of TASKS, for all of them; else each row's own."""
+    """Map rows to jobs and results. ``alias``: an alias in TASKS for all rows; None: each row's own."""
 
     def __init__(self, alias: str | None) -> None:
         self.alias = alias
 
     def backend(self, row: StoredTask) -> JobExecutorBackend:
-        """The backend through which the row comes in. Raises Left."""
+        """The backend for the row. Raises Left."""
         alias = self.alias or row.backend_name
         try:
             backend = task_backends[alias]
@@ -40,12 +40,13 @@ class Mapping:
     def job(self, row: StoredTask) -> tuple[str, dict[str, Any]]:
         """The database and the columns of the job that a waiting row becomes. Raises Left.
 
-        It has the id of the row. One that was to run at once is due since it was enqueued, so that it keeps its place.
+        The job has the id of the row. If the task was to run immediately, the job is due since the task was enqueued,
+        so that it keeps its place.
         """
         return self._mapped(row, self._job)
 
     def result(self, row: StoredTask) -> tuple[str, TaskResult]:
-        """The database and the result of a row that has ended. Raises Left."""
+        """The database and the task result of an ended row. Raises Left."""
         return self._mapped(row, self._result)
 
     def _mapped(self, row: StoredTask, of: Callable[[StoredTask, JobExecutorBackend], Any]) -> tuple[str, Any]:

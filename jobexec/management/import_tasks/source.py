@@ -1,4 +1,4 @@
-"""The table of django-tasks-db, read without that package: it need not be installed any more."""
+"""The table of django-tasks-db, read without that package, which may already be uninstalled."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from django.db import connections, models
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
-#: The first year that means "no time" (django-tasks-db writes 9999-01-01, because NULLs sort differently).
+#: Years from this one on mean "no time" (django-tasks-db writes 9999-01-01, because NULLs sort differently).
 NO_TIME = 9999
 
 
 class StoredTask(models.Model):
-    """A row of django-tasks-db, as it has been since version 0.12. Of no app, so no migration ever sees it."""
+    """A row of django-tasks-db since version 0.12. The model is in no installed app, so it has no migrations."""
 
     id = models.UUIDField(primary_key=True)
     status = models.CharField(max_length=10)
@@ -50,14 +50,14 @@ class StoredTask(models.Model):
 
     @property
     def errors(self) -> list[dict[str, str]]:
-        """Its failure, as results have it."""
+        """The failure in the format of task results."""
         if not self.exception_class_path:
             return []
         return [{"exception_class_path": self.exception_class_path, "traceback": self.traceback}]
 
 
 def check_table(using: str) -> None:
-    """Raise CommandError if the table is not there, or is that of another version."""
+    """Raise CommandError if the table does not exist, or has the columns of another version."""
     connection, name = connections[using], StoredTask._meta.db_table
     with connection.cursor() as cursor:
         if name not in connection.introspection.table_names(cursor):
@@ -76,13 +76,13 @@ def check_table(using: str) -> None:
 
 
 def stored(using: str, queues: list[str] | None, *statuses: str) -> QuerySet[StoredTask]:
-    """The rows of these statuses, by their keys."""
+    """The rows with these statuses, ordered by primary key."""
     rows: QuerySet[StoredTask] = StoredTask._base_manager.using(using).filter(status__in=statuses).order_by("pk")
     return rows.filter(queue_name__in=queues) if queues else rows
 
 
 def locked(rows: QuerySet[StoredTask]) -> QuerySet[StoredTask]:
-    """The rows that no worker is about to claim, so that none can; on SQLite the transaction does that."""
+    """Lock the rows so that no worker can claim them, skipping locked ones; on SQLite the transaction does this."""
     features: Any = connections[rows.db].features
     if not features.has_select_for_update:
         return rows

@@ -1,1 +1,1 @@
-"""``manage.py jobs``: what an operator does at a terminal or in a script. One small file for each group of actions."""
+"""``manage.py jobs``, for operators at a terminal and for scripts: one module per group of actions."""

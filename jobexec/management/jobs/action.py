@@ -1,4 +1,4 @@
-"""What every action of ``manage.py jobs`` has."""
+"""The interface of the actions of ``manage.py jobs``."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from .output.screen import Screen
 
 
 class Action(Protocol):
-    """One word after ``manage.py jobs``."""
+    """An action: one word after ``manage.py jobs``."""
 
     name: str
     help: str
     positionals: str
-    """What follows the options, for the line that says how it is used."""
+    """The arguments after the options, for the usage line."""
 
     def add_options(self, parser: ArgumentParser) -> None:
-        """Add what it understands besides the options of all actions."""
+        """Add the options of this action; those of all actions are added elsewhere."""
         ...
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        """Do it; returns the exit code."""
+        """Run the action; return the exit code."""
         ...

@@ -1,4 +1,4 @@
-"""``jobs definitions``: handlers as registered, and what a person says of all jobs of one."""
+"""``jobs definitions``: registered handlers, and changes to all jobs of one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .output.table import Cell, Column
 
 
 class Override:
-    """Another priority than the one of the code."""
+    """Override the priority of the code."""
 
     name = "override"
     help = "Give this priority to jobs that are created from now on, whatever their code says."
@@ -51,7 +51,7 @@ class Override:
 
 
 class Clear:
-    """The priority of the code again."""
+    """Restore the priority of the code."""
 
     name = "clear"
     help = "Restore the priority of the code for jobs that are created from now on."
@@ -76,7 +76,7 @@ class Clear:
 
 
 class Retries:
-    """New attempts for all dead letters."""
+    """Requeue all dead letters of a definition."""
 
     name = "retries"
     help = "Requeue all dead letters with N attempts, by a batch if there are many."
@@ -128,7 +128,7 @@ _NESTED = (Override(), Clear(), Retries())
 
 
 class Definitions:
-    """Job definitions, by id."""
+    """List job definitions by id, or run a nested action."""
 
     name = "definitions"
     help = "List registered handlers with their priorities; or override one, requeue all dead letters of a handler."

@@ -1,4 +1,4 @@
-"""``jobs deployments``: versions of the code, and what is kept of them."""
+"""``jobs deployments``: versions of the code and their registrations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .output.table import Cell, Column
 
 
 class Retire:
-    """Delete what nobody needs any more."""
+    """Delete deployments or registrations that are no longer needed."""
 
     name = "retire"
     help = "Delete deployments that no job and no living node needs, or the registrations of nodes that are gone."
@@ -64,7 +64,7 @@ _NESTED = (Retire(),)
 
 
 class Deployments:
-    """Deployments, the newest first."""
+    """List deployments, the newest first, or run a nested action."""
 
     name = "deployments"
     help = "List versions of the code, the newest first; or retire those that are no longer needed."

@@ -1,4 +1,4 @@
-"""``jobs incidents``: what needs a person."""
+"""``jobs incidents``: problems that need an operator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMIT = 50
 
 
 class Annotate:
-    """Write a note to an incident, in place of the one it has."""
+    """Write a note to an incident, replacing the existing one."""
 
     name = "annotate"
     help = "Write a note to an incident, replacing the existing one; '' removes it."
@@ -57,7 +57,7 @@ _NESTED = (Annotate(),)
 
 
 class Incidents:
-    """Incidents, the latest first; or a note to one of them."""
+    """List incidents, the latest first, or run a nested action."""
 
     name = "incidents"
     help = "List incidents, the latest first: jobs without attempts left that wait for an operator; or annotate them."
@@ -74,7 +74,7 @@ class Incidents:
         return self._list(options, screen) if code is None else code
 
     def _list(self, options: Mapping[str, Any], screen: Screen) -> int:
-        # By state and time: that is what the index of the table is for.
+        # By state and time: the table has an index for this.
         rows = Incident.objects.using(screen.using).filter(state=options["state"]).order_by("-timestamp")
         found = list(rows[: options["limit"]])
         if screen.json:

@@ -1,4 +1,4 @@
-"""Actions that have actions of their own: ``jobs batches show ID``."""
+"""Nested actions: ``jobs batches show ID``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .output.screen import Screen
 
 
 def add_nested(parser: ArgumentParser, actions: Iterable[Action]) -> None:
-    """Add them; one may be named, and none need be."""
+    """Add the nested actions as optional subcommands."""
     groups = parser.add_subparsers(dest="nested", metavar="ACTION", prog=parser.prog)
     for action in actions:
         group = groups.add_parser(action.name, help=action.help, description=action.help)
         group.usage = f"{group.prog} [options]{action.positionals}"
-        # Also behind the inner name; what is not said there must not undo what stands before it.
+        # Also accepted after the nested action. Its default must not override a value before it.
         group.add_argument(
             "--database", metavar="ALIAS", default=SUPPRESS, help="the engine; default: the database of the models"
         )
@@ -25,6 +25,6 @@ def add_nested(parser: ArgumentParser, actions: Iterable[Action]) -> None:
 
 
 def run_nested(actions: Iterable[Action], options: Mapping[str, Any], screen: Screen) -> int | None:
-    """Do the one that was named; None if none was."""
+    """Run the named action; None if none was named."""
     named = {action.name: action for action in actions}.get(options["nested"])
     return None if named is None else named.run(options, screen)

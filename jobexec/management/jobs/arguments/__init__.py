@@ -1,1 +1,1 @@
-"""What is read from the command line."""
+"""Arguments of the command line."""

@@ -1,4 +1,4 @@
-"""The options that say which jobs are meant: those of :class:`~jobexec.operations.query.job_query.JobQuery`."""
+"""The options that select jobs: the conditions of :class:`~jobexec.operations.query.job_query.JobQuery`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _WHICH = "A job must meet all of these. A MOMENT is 2026-03-01T12:00, now, +2h o
 
 
 def add_filters(parser: ArgumentParser) -> None:
-    """Add one option for each condition; together a job must meet them all."""
+    """Add one option for each condition; a job must meet all of them."""
     group = parser.add_argument_group("which jobs", _WHICH)
     add = group.add_argument
     add(
@@ -98,6 +98,6 @@ def _state(text: str) -> str:
 
 
 def query_of(options: Mapping[str, Any]) -> JobQuery:
-    """The query that the options ask for. Raises :class:`~jobexec.exceptions.InvalidQuery`."""
+    """Build the query from the options. Raises :class:`~jobexec.exceptions.InvalidQuery`."""
     names = {each.name for each in fields(JobQuery)} - {"ids"}
     return JobQuery(**{name: options.get(name) for name in names})

@@ -1,4 +1,4 @@
-"""Jobs as they are named on the command line: by their ids, or by the keys by which workers outside know them."""
+"""Jobs on the command line: named by id, or by the key by which external workers know them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..output.screen import usage
 
 
 def job(text: str) -> UUID | int:
-    """An id, or a key."""
+    """An argparse type: the id or the key of a job."""
     named = as_id(text) or as_key(text)
     if named is None:
         raise ArgumentTypeError(f"expected the id of a job, a UUID, or the key of an external job; got {text!r}")
@@ -24,7 +24,7 @@ def job(text: str) -> UUID | int:
 
 
 def id_of(named: UUID | int, using: str) -> UUID:
-    """The id of the job that is named so. Raises CommandError for a key that no job has."""
+    """The id of the named job. Raises CommandError for a key that no job has."""
     if isinstance(named, UUID):
         return named
     try:

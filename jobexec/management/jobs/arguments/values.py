@@ -1,4 +1,4 @@
-"""What people write on the command line, as values; each raises ArgumentTypeError that says what was expected."""
+"""Argparse types; each raises ArgumentTypeError with a message that names the expected format."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def job_id(text: str) -> UUID:
 
 
 def count(text: str) -> int:
-    """A number of at least 0."""
+    """A whole number of at least 0."""
     if not text.isdecimal():
         raise ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
     return int(text)
 
 
 def length(text: str) -> timedelta:
-    """A length of time: 90s, 15m, 2h, 7d."""
+    """A duration: 90s, 15m, 2h, 7d."""
     found = _LENGTH.fullmatch(text)
     span = _span(*found.groups()) if found else None
     if not span:
@@ -44,14 +44,14 @@ def length(text: str) -> timedelta:
 
 
 def moment(text: str) -> datetime:
-    """A date, with or without a time and a zone (else the current one); ``now``; or a time from now."""
+    """A date, optionally with a time and a time zone (default: the current one); ``now``; or a time from now."""
     if text == "now":
         return clock.now()
     try:
         found = parse_datetime(text) or _date(text) or _from_now(text)
         if found is not None:
             return found if found.tzinfo else timezone.make_aware(found)
-    except (ValueError, OverflowError):  # well formed, and no moment
+    except (ValueError, OverflowError):  # well formed, but not a valid moment
         pass
     raise ArgumentTypeError(f"{_EXPECTED}; got {text!r}")
 
@@ -63,7 +63,7 @@ def _date(text: str) -> datetime | None:
 
 def _from_now(text: str) -> datetime | None:
     found = _FROM_NOW.fullmatch(text)
-    if found is None or bool(found["sign"]) == bool(found["ago"]):  # 2h alone may mean both
+    if found is None or bool(found["sign"]) == bool(found["ago"]):  # 2h alone is ambiguous
         return None
     number, unit = _LENGTH.fullmatch(found["length"]).groups()  # type: ignore[union-attr]
     back = found["ago"] or found["sign"] == "-"

@@ -1,1 +1,1 @@
-"""jobs batches."""
+"""``jobs batches``."""

@@ -23,7 +23,7 @@ from .rows import tell_batches
 
 @dataclass
 class ChangeBatch:
-    """One verb on batches that are named; ``warning`` makes it ask first."""
+    """A verb on named batches. With a ``warning`` it asks first."""
 
     name: str
     help: str

@@ -1,4 +1,4 @@
-"""``jobs batches``: operations on many jobs, and how far they are."""
+"""``jobs batches``: operations on many jobs, and their progress."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NESTED = (ShowBatch(), *CHANGES)
 
 
 class Batches:
-    """Batches, the latest first; or what is done with single ones."""
+    """List batches, the latest first, or run a nested action."""
 
     name = "batches"
     help = "List batches, the latest first, with their progress; or show, suspend, activate, cancel, delete them."

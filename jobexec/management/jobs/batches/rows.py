@@ -1,4 +1,4 @@
-"""Batches as rows of a table, and as objects for programs."""
+"""Batches as rows of a table, and as JSON objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..stats.as_text import number
 
 
 def tell_batches(batches: Sequence[Batch], screen: Screen) -> bool:
-    """Write them, with their progress; whether that were any, or a program asks, to whom nothing is an answer."""
+    """Write batches with their progress. Return True if there are any, or with ``--json``."""
     found = [(batch, batch_progress(batch)) for batch in batches]
     if screen.json:
         for batch, so_far in found:
@@ -29,7 +29,7 @@ def tell_batches(batches: Sequence[Batch], screen: Screen) -> bool:
 
 
 def say_batches(found: Sequence[tuple[Batch, BatchProgress]], screen: Screen) -> None:
-    """A table of them for people."""
+    """Write a table of batches."""
     screen.table(_columns(), [_cells(batch, so_far, screen) for batch, so_far in found])
 
 

@@ -27,7 +27,7 @@ LIMIT = 20
 
 
 class ShowBatch:
-    """Its progress, its arguments, whether it stands still, what it left alone and why, and its own jobs."""
+    """Write the progress and arguments of a batch, whether it has stalled, what it left alone and why, and its jobs."""
 
     name = "show"
     help = "Show everything about a batch: its progress, what it left alone and why, its own jobs."

@@ -1,1 +1,1 @@
-"""What changes jobs."""
+"""Actions that change jobs."""

@@ -1,4 +1,4 @@
-"""The actions that change jobs: by id, or all that meet conditions; many of them by a batch."""
+"""Actions that change jobs: by id, or all jobs that meet conditions; many jobs by a batch."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from ..output.rows import show_rows
 from ..output.screen import Exit, Screen, ask, usage
 from .verbs import Verb
 
-#: So many jobs are done at once; more become a batch.
+#: Up to this many jobs are changed directly; more become a batch.
 AT_ONCE = 1000
 _SHOWN = 10
 
 
 class Change:
-    """One verb on the jobs that are meant."""
+    """One verb on the selected jobs."""
 
     positionals = " [ID ...]"
 
@@ -86,7 +86,7 @@ class Change:
             return Exit.LEFT_ALONE
         if self._by_batch(count, options):
             return self._batches([rows[table] for table in tables if counts[table]], arguments, screen)
-        # All ids first: what moves to another table must not be met there again.
+        # Read all ids first: a job that moves to another table must not be selected there again.
         most = AT_ONCE if self.verb.operation else None
         ids = [pk for each in rows.values() for pk in each.values_list("pk", flat=True)[:most]]
         return tell(self.name, self.verb.done, self.verb.act(ids, screen.using, arguments), screen)

@@ -1,4 +1,4 @@
-"""``jobs execute``: one job in this process."""
+"""``jobs execute``: run one job in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command can do to jobs: verbs of ``jobexec.operations`` with the options that they need."""
+"""The verbs of the command on jobs: verbs of ``jobexec.operations`` with their options."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ SCOPES = {
     "job-definition": SuspensionScope.JOB_DEFINITION.value,
     "tenant": SuspensionScope.TENANT.value,
 }
-"""What can be suspended as a whole, as it is written on the command line: the column."""
+"""The scopes that can be suspended as a whole: name on the command line to column."""
 
 
 def _no_options(parser: ArgumentParser) -> None:
-    """It needs none."""
+    """Add no options."""
 
 
 def _no_arguments(options: Options) -> dict[str, Any]:
@@ -45,9 +45,9 @@ def _no_arguments(options: Options) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Verb:
-    """One of them. ``operation`` is its name as a batch, "" if there is none; ``tables`` are those in which it means
-    something, and ``usual`` those that are meant where the options name no state; ``among`` is a condition that its
-    jobs meet besides those of the options; ``warning`` makes it ask first."""
+    """A verb. ``operation`` is its name as a batch operation, "" if it has none. ``tables`` are the tables in which it
+    is valid, and ``usual`` the default tables if the options name no state. ``among`` are conditions that its jobs
+    must meet in addition to the options. With a ``warning`` it asks first."""
 
     name: str
     help: str
@@ -63,20 +63,20 @@ class Verb:
     among: Mapping[str, Any] = field(default_factory=dict)
 
     def tables_of(self, query: JobQuery) -> Tables:
-        """Where the jobs can be that are meant."""
+        """The tables that the verb searches for this query."""
         return self.tables if query.states is not None or not self.usual else self.usual
 
     def narrowed(self, query: JobQuery) -> JobQuery:
-        """The query among the jobs to which it can be done at all; what the options say themselves stays."""
+        """Add the conditions of ``among`` to the query; conditions from the options take precedence."""
         return JobQuery(**{**self.among, **query.given})
 
     def act(self, ids: Sequence[UUID], using: str, arguments: Mapping[str, Any]) -> OperationResult:
-        """Do it to these jobs now."""
+        """Change these jobs now."""
         result: OperationResult = self.function(list(ids), using=using, **arguments)
         return result
 
     def done(self, count: int) -> str:
-        """What has been done, in words."""
+        """The message about ``count`` changed jobs."""
         return self.counted(count) % {"count": count}
 
 

@@ -1,1 +1,1 @@
-"""jobs list, show and why."""
+"""``jobs list``, ``show`` and ``why``."""

@@ -15,7 +15,7 @@ from ..output.text import bulleted, clean
 
 
 class Why:
-    """Every reason that holds, the decisive one first."""
+    """Write all current reasons, the decisive one first."""
 
     name = "why"
     help = "Explain why a job is not running, or where it runs: all current reasons, the decisive one first."

@@ -1,4 +1,4 @@
-"""``jobs list``: which jobs there are."""
+"""``jobs list``: list or count jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMIT = 50
 
 
 class List:
-    """Jobs of all states, oldest first."""
+    """List jobs of all states, oldest first."""
 
     name = "list"
     help = "List jobs, oldest first."
@@ -58,7 +58,7 @@ class List:
             screen.say(f"{count!s:>7} {table._meta.verbose_name_plural}")
 
     def _stream(self, query: JobQuery, limit: int | None, screen: Screen) -> None:
-        """One object a line, read in pages: any number of jobs needs no memory."""
+        """Write one JSON object per line, read in pages, so that memory does not grow with the number of jobs."""
         jobs = walk([query.queryset(table, screen.using) for table in query.tables], HEAVY)
         for job in islice(jobs, limit):
             screen.tell(as_object(job))

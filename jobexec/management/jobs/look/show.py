@@ -34,7 +34,7 @@ MOST_ENTRIES = 100
 
 
 class Show:
-    """Its columns, its arguments without what is sensitive, the log of its attempts and its last stack trace."""
+    """Write columns, arguments without sensitive values, the log of attempts and the last stack trace of a job."""
 
     name = "show"
     help = "Show everything about a job, or what the log contains about a job that is gone."

@@ -1,1 +1,1 @@
-"""What is written: lines, tables, objects, outcomes."""
+"""Output: lines, tables, JSON objects, outcomes."""

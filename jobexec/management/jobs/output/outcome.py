@@ -1,4 +1,4 @@
-"""What the command says when it has changed something."""
+"""The report of the command about changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def tell(
     screen: Screen,
     left: Callable[[int], str] = _jobs_left,
 ) -> int:
-    """Say what was done, what was left alone and why; the exit code. ``done`` and ``left`` put a number in words."""
+    """Report changed jobs, and jobs left alone with the reasons; return the exit code.
+
+    ``done`` and ``left`` build the message for a number of rows.
+    """
     if screen.json:
         skipped = {str(id): reason for id, reason in result.skipped.items()}
         screen.tell({"operation": operation, "changed": result.changed, "skipped": skipped})
@@ -42,12 +45,12 @@ def tell(
 
 
 def operator(command: str, action: str) -> Operator:
-    """Who changes something by ``manage.py COMMAND ACTION``."""
+    """The operator for the audit log of ``manage.py COMMAND ACTION``."""
     return Operator(OperatorType.COMMAND, user(), f"{command} {action}".rstrip(), socket.gethostname())
 
 
 def user() -> str:
-    """Who asks for it, as far as the system knows."""
+    """The user name according to the operating system; '' if unknown."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):

@@ -1,4 +1,4 @@
-"""Jobs as rows of a table, and as objects for programs."""
+"""Jobs as rows of a table, and as JSON objects."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from jobexec.operations.why.facts import HEAVY, node_of
 from .screen import Screen
 from .table import Cell, Column
 
-#: What shows that a worker has fetched the job last is for that worker alone.
+#: The lease token proves that a worker was the last to fetch the job, so only that worker may know it.
 SECRET = ("lease_token",)
 
 
 def columns() -> list[Column]:
-    """Those of a list of jobs: retries left, attempts made, ...; a narrow terminal shows the most important ones."""
+    """The columns of a list of jobs (retries left, attempts made, ...); a narrow terminal shows the important ones."""
     return [
         Column(_("id")),
         Column(_("state")),
@@ -39,7 +39,6 @@ def columns() -> list[Column]:
 
 
 def cells(job: AbstractJob, now: datetime, style: Any) -> list[Cell | str]:
-    """The row of a job."""
     word, paint = standing(job, style)
     return [
         str(job.pk),
@@ -58,19 +57,18 @@ def cells(job: AbstractJob, now: datetime, style: Any) -> list[Cell | str]:
 
 
 def _holder(job: AbstractJob) -> str:
-    """The node or the worker that has it in hand."""
+    """The node or worker that holds the job."""
     if not job.lock_owner or not job.locked:
         return NONE
     return job.lock_owner if isinstance(job, ExternalWorkerJob) else node_of(job.lock_owner)
 
 
 def show_rows(screen: Screen, jobs: Sequence[AbstractJob], now: datetime, indent: int = 0) -> None:
-    """Write a table of jobs."""
     screen.table(columns(), [cells(job, now, screen.style) for job in jobs], indent)
 
 
 def standing(job: AbstractJob, style: Any) -> tuple[str, Any]:
-    """What a glance at the job should tell, and its colour."""
+    """The most important fact about the state of a job, and its colour."""
     if isinstance(job, DeadLetterJob):
         return _("dead letter"), style.ERROR
     if isinstance(job, SuspendedJob):
@@ -105,7 +103,7 @@ def _of_executable(job: AbstractJob, style: Any) -> tuple[str, Any]:
 
 
 def as_object(job: AbstractJob) -> dict[str, Any]:
-    """All columns of a job but the large ones, and its state."""
+    """All columns of a job except the large ones and secrets, and its state."""
     return {"id": job.pk, "state": job.state.replace(" ", "_"), **dict(_columns(job))}
 
 

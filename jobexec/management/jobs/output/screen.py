@@ -1,4 +1,4 @@
-"""Where the command writes: for people in words and columns, for programs in JSON."""
+"""The output of the command: text and tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .table import Cell, Column, table
 
 
 class Exit(IntEnum):
-    """What the command's exit code means."""
+    """The exit codes of the command."""
 
     DONE = 0
     ERROR = 1
@@ -27,13 +27,13 @@ class Exit(IntEnum):
 
 
 def usage(text: str) -> CommandError:
-    """Wrong usage, found after the command line was parsed."""
+    """The error for wrong usage that is found after the command line was parsed."""
     return CommandError(text, returncode=Exit.USAGE)
 
 
 @dataclass(frozen=True)
 class Screen:
-    """Writes what an action has to say. ``width`` is that of the terminal, None where nobody looks."""
+    """Writes the output of an action. ``width`` is that of the terminal, None if the output is not a terminal."""
 
     out: Any
     style: Any
@@ -43,31 +43,31 @@ class Screen:
 
     @classmethod
     def of(cls, out: Any, style: Any, using: str, *, json: bool) -> Screen:
-        """For this stream: as wide as the terminal, if it is one."""
+        """Create a screen for this stream, with the width of the terminal if it is one."""
         return cls(out, style, using, json, shutil.get_terminal_size().columns if out.isatty() else None)
 
     def say(self, text: str = "", paint: Callable[[str], str] = str) -> None:
-        """A line for people."""
+        """Write a line of text."""
         self.out.write(paint(text))
 
     def table(self, columns: Iterable[Column], rows: Iterable[Iterable[Cell | str]], indent: int = 0) -> None:
-        """A table for people."""
+        """Write a table."""
         for line in self.lines(columns, rows, indent):
             self.say(line)
 
     def lines(self, columns: Iterable[Column], rows: Iterable[Iterable[Cell | str]], indent: int = 0) -> Iterator[str]:
-        """The same, not yet written."""
+        """The lines of a table, without writing them."""
         width = None if self.width is None else self.width - indent
         for line in table(list(columns), [list(row) for row in rows], width, self.style.MIGRATE_LABEL):
             yield " " * indent + line
 
     def tell(self, value: Any) -> None:
-        """An object for programs, on one line."""
+        """Write a JSON object on one line."""
         self.out.write(json.dumps(value, default=plain, ensure_ascii=False))
 
 
 def plain(value: Any) -> Any:
-    """What JSON has no word for: moments in ISO 8601 to the microsecond, lengths of time in seconds."""
+    """Serialise types that JSON lacks: datetimes in ISO 8601 to the microsecond, durations in seconds."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, timedelta):
@@ -80,7 +80,7 @@ def plain(value: Any) -> Any:
 
 
 def ask(question: str) -> bool:
-    """Whether the person at the terminal says yes. Refuses where there is none."""
+    """Ask at the terminal; True for yes. Raises CommandError if there is no terminal."""
     if not sys.stdin.isatty():
         raise usage("There is no terminal to ask for confirmation: use --yes.")
     try:

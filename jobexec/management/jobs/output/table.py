@@ -1,4 +1,4 @@
-"""Tables for people: numbers to the right, and no line longer than the terminal."""
+"""Text tables: numbers aligned right, and no line longer than the terminal."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Paint: TypeAlias = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``least``: it may be cut to so many characters, from its beginning if ``keep_end``; 0 is not at all.
+    """A column. ``least``: it may be cut to this many characters, at its beginning if ``keep_end``; 0: never cut.
 
-    ``extra``: the column is left out where there is no room, the highest number first; 0 stays.
+    ``extra``: the column is left out if there is no room, the highest number first; 0: always shown.
     """
 
     title: str
@@ -37,7 +37,7 @@ class Cell(NamedTuple):
 def table(
     columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]], width: int | None, head: Paint = str
 ) -> Iterator[str]:
-    """The lines of a table, not wider than ``width`` if that can be; None is as wide as it gets."""
+    """The lines of a table, not wider than ``width`` if possible; None means unlimited."""
     cells = [[_cell(cell) for cell in row] for row in rows]
     natural = [
         max([width_of(column.title), *(width_of(row[at].text) for row in cells)]) for at, column in enumerate(columns)
@@ -54,7 +54,7 @@ def _cell(cell: Cell | str) -> Cell:
 
 
 def _fitting(columns: Sequence[Column], natural: Sequence[int], width: int | None) -> list[int]:
-    """Which columns there is room for."""
+    """The indexes of the columns that fit."""
     shown = list(range(len(columns)))
     while width is not None:
         needed = sum(min(natural[at], columns[at].least or natural[at]) for at in shown) + len(_GAP) * (len(shown) - 1)
@@ -66,7 +66,7 @@ def _fitting(columns: Sequence[Column], natural: Sequence[int], width: int | Non
 
 
 def _widths(columns: Sequence[Column], natural: Sequence[int], width: int | None) -> list[int]:
-    """Cut down the widest of those that may be cut, until all fit."""
+    """Cut the widest columns that may be cut, until all fit."""
     widths = list(natural)
     if width is None:
         return widths
@@ -83,7 +83,7 @@ def _line(cells: Sequence[tuple[str, Column]], widths: Sequence[int]) -> str:
 
 
 def _painted(cells: Sequence[tuple[Cell, Column]], widths: Sequence[int]) -> str:
-    # Painted after padding: escape codes have no width.
+    # Paint after padding, because escape codes have no width.
     parts = [cell.paint(_padded(cell.text, column, width)) for (cell, column), width in zip(cells, widths, strict=True)]
     return _GAP.join(parts).rstrip()
 

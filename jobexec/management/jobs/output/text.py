@@ -10,26 +10,26 @@ MORE = "…"
 
 
 def clean(text: str) -> str:
-    """On one line, and without what would steer the terminal."""
+    """The text on one line, without control characters."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else " " for each in text)
 
 
 def clean_lines(text: str) -> list[str]:
-    """The lines of a text of many, each without what would steer the terminal; tabs are spaces."""
+    """The lines of a text without control characters; tabs become spaces."""
     return [clean(line) for line in text.expandtabs(4).splitlines()]
 
 
 def bulleted(text: str, bullet: str, width: int | None) -> list[str]:
-    """The text in lines of at most ``width`` columns, behind a bullet; None is a hundred."""
+    """Wrap the text to ``width`` columns after a bullet; None means 100 columns."""
     rest = " " * len(bullet)
     options: dict[str, Any] = {"initial_indent": bullet, "subsequent_indent": rest, "break_on_hyphens": False}
     return textwrap.wrap(clean(text), max(40, width or 100), **options) or [bullet]
 
 
 def width_of(text: str) -> int:
-    """How many columns the text takes: some signs take two, some none."""
+    """The number of columns that the text takes: some characters take two, some none."""
     if text.isascii():
         return len(text)
     return sum(_width(each) for each in text)
@@ -42,7 +42,7 @@ def _width(sign: str) -> int:
 
 
 def cut(text: str, width: int, *, keep_end: bool = False) -> str:
-    """The text in at most ``width`` columns; "…" stands for the rest."""
+    """The text cut to ``width`` columns; "…" replaces the rest."""
     if width_of(text) <= width:
         return text
     signs = text[::-1] if keep_end else text

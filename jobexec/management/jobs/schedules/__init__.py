@@ -1,1 +1,1 @@
-"""jobs schedules."""
+"""``jobs schedules``."""

@@ -1,4 +1,4 @@
-"""``jobs schedules add``: a schedule by hand."""
+"""``jobs schedules add``: add a schedule."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMES = 5
 
 
 class AddSchedule:
-    """Insert one, or change all of it."""
+    """Insert a schedule, or replace all its values."""
 
     name = "add"
     help = "Add a schedule; EXPRESSION is cron, such as '0 3 * * *', or an ISO 8601 cycle, such as R/PT1H."
@@ -33,7 +33,7 @@ class AddSchedule:
         add("expression", metavar="EXPRESSION", help="when it fires")
         add("--timezone", metavar="ZONE", help="of a cron expression, such as Europe/Berlin; default TIME_ZONE")
         add("--misfire", choices=Misfire.values, default=Misfire.ONCE.value, help="for missed times; default once")
-        # Django takes "args" out of the options of every command, so they have another name here.
+        # Django removes "args" from the options of every command, so the destination has another name.
         by_position = "positional arguments: a list"
         add("--args", dest="positional", type=_json(list, "list"), default=[], metavar="JSON", help=by_position)
         add("--kwargs", type=_json(dict, "object"), default={}, metavar="JSON", help="keyword arguments: an object")
@@ -77,7 +77,7 @@ class AddSchedule:
 
 
 def _json(kind: type, name: str) -> Callable[[str], Any]:
-    """A type of argparse: JSON of this kind."""
+    """An argparse type for JSON of this Python type."""
 
     def parsed(text: str) -> Any:
         try:

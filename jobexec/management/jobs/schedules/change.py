@@ -21,7 +21,7 @@ from .rows import tell_schedules
 
 @dataclass
 class ChangeSchedule:
-    """One verb on schedules that are named; ``warning`` makes it ask first. ``function`` may return a job."""
+    """A verb on named schedules. With a ``warning`` it asks first. The result of ``function`` may have a ``job``."""
 
     name: str
     help: str

@@ -1,4 +1,4 @@
-"""``jobs schedules``: what is done again and again."""
+"""``jobs schedules``: list and show schedules."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ LIMIT, TIMES, FIRINGS = 100, 5, 5
 
 
 class ListSchedules:
-    """All of them, by name."""
+    """List all schedules by name."""
 
     name = "list"
     help = "List schedules by name; the default action."
     positionals = ""
 
     def add_options(self, parser: ArgumentParser) -> None:
-        """None of its own."""
+        """Add no options."""
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
         rows = Schedule.objects.using(screen.using).order_by("name")[: options["limit"]]
@@ -44,7 +44,7 @@ class ListSchedules:
 
 
 class ShowSchedule:
-    """One of them: its next times, its arguments, what it made, and why it might not fire."""
+    """Show one schedule: its next times, its arguments, its latest jobs, and why it might not fire."""
 
     name = "show"
     help = "Show everything about a schedule: its next times, its arguments, its latest jobs."
@@ -70,7 +70,7 @@ def _show(row: Schedule, count: int, screen: Screen) -> None:
     firings = list(found.values_list("fire_time", "job_id")[:FIRINGS])
     try:
         times = upcoming(row, count, clock.now(screen.using))
-    except InvalidSchedule:  # which the problem says
+    except InvalidSchedule:  # schedule_problem reports it
         times = []
     problem = schedule_problem(row)
     if screen.json:
@@ -106,7 +106,7 @@ _NESTED = (ListSchedules(), ShowSchedule(), AddSchedule(), *CHANGES)
 
 
 class Schedules:
-    """Schedules by name; or what is done with single ones."""
+    """List schedules by name, or run a nested action."""
 
     name = "schedules"
     help = "List schedules with their next times; or show, add, enable, disable, fire, delete them."

@@ -1,4 +1,4 @@
-"""Schedules as ``jobs schedules`` shows them."""
+"""Schedules as rows of a table, and as JSON objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..output.table import Cell, Column
 
 
 def tell_schedules(rows: Sequence[Schedule], screen: Screen) -> bool:
-    """All of them, a line or an object each; whether there is any."""
+    """Write one line or JSON object per schedule. Return True if there are any, or with ``--json``."""
     if screen.json:
         for row in rows:
             screen.tell(as_object(row))
@@ -31,14 +31,14 @@ def tell_schedules(rows: Sequence[Schedule], screen: Screen) -> bool:
 
 
 def as_object(row: Schedule) -> dict[str, Any]:
-    """Every column, without what is sensitive."""
+    """All columns, without sensitive values."""
     told = {field.name: getattr(row, field.attname) for field in row._meta.concrete_fields if field.name != "id"}
     configuration = redact(row.handler_type, row.handler_configuration, row._state.db)
     return {**told, "handler_configuration": configuration, "options": hide(row.options), "from_code": row.from_code}
 
 
 def say_times(times: Sequence[datetime], screen: Screen) -> None:
-    """When it fires next, one time a line."""
+    """Write the next times, one per line."""
     now = clock.now(screen.using)
     for time in times:
         screen.say(f"  {both(time, now)}")

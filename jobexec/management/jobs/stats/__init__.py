@@ -1,1 +1,1 @@
-"""jobs stats and top."""
+"""``jobs stats`` and ``jobs top``."""

@@ -1,4 +1,4 @@
-"""The overview of an engine as an object for programs."""
+"""The overview of an engine as a JSON object."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobexec.operations.reports.throughput import Traffic
 
 
 def as_object(seen: Overview) -> dict[str, Any]:
-    """Everything in an overview; lengths of time in seconds. ``at_least`` names the counts that were ended."""
+    """The whole overview; durations in seconds. ``at_least`` names the counts that reached the limit of counting."""
     return {
         "database": seen.using,
         "now": seen.now,

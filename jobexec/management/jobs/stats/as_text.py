@@ -1,4 +1,4 @@
-"""The overview of an engine for people: what is wrong first, then numbers, then lists."""
+"""The overview of an engine as text: first problems, then numbers, then lists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from ..output.text import bulleted
 
 
 def lines(seen: Overview, screen: Screen) -> Iterator[str]:
-    """All of it."""
     title = _("Engine %(database)s on %(moment)s") % {"database": seen.using, "moment": absolute(seen.now)}
     yield screen.style.MIGRATE_HEADING(title)
     for problem in problems(seen):
@@ -32,7 +31,7 @@ def lines(seen: Overview, screen: Screen) -> Iterator[str]:
 
 
 def number(count: int) -> str:
-    """A number in groups of digits; with a plus where counting was ended."""
+    """A number with grouped digits, and a plus if it reached the limit of counting."""
     return number_format(int(count), force_grouping=True) + ("+" if getattr(count, "capped", False) else "")
 
 
@@ -52,14 +51,14 @@ def _counts(seen: Overview, screen: Screen) -> Iterator[str]:
         _("incidents"): seen.incidents or 0,
     }
     oldest = NONE if seen.oldest_due is None else duration((seen.now - seen.oldest_due).total_seconds())
-    # What the first lines tell anyway is what a narrow terminal leaves out first.
+    # A narrow terminal first leaves out what the problems above report anyway.
     extra = {_("incidents"): 2, _("history"): 1, _("external"): 3, _("with workers"): 4}
     columns = [Column(title, right=True, extra=extra.get(title, 0)) for title in (*cells, _("oldest due"))]
     yield from _part(screen, _("Jobs"), columns, [[*map(number, cells.values()), oldest]])
 
 
 def _outside(counts: JobCounts) -> dict[str, CappedCount]:
-    """Those of workers outside, where there are such jobs."""
+    """The counts of external jobs, if there are any."""
     if not (counts.external or counts.with_workers):
         return {}
     return {_("external"): counts.external, _("with workers"): counts.with_workers}

@@ -1,4 +1,4 @@
-"""``jobs stats``: how an engine is, once."""
+"""``jobs stats``: the overview of an engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOUR = timedelta(hours=1)
 
 
 class Stats:
-    """What an operator wants to know first."""
+    """Write the overview of an engine once."""
 
     name = "stats"
     help = "Show problems, numbers of jobs, throughput, nodes, next timers, suspensions, batches, groups of failures."
@@ -33,7 +33,7 @@ class Stats:
 
 
 def add_period(parser: ArgumentParser) -> None:
-    """Add the option for how far back the meters are read."""
+    """Add the option ``--period``."""
     parser.add_argument(
         "--period",
         type=values.length,
@@ -44,7 +44,7 @@ def add_period(parser: ArgumentParser) -> None:
 
 
 def show(period: timedelta, screen: Screen) -> None:
-    """Write it once."""
+    """Write the overview, as text or JSON."""
     seen = overview(screen.using, period=period)
     if screen.json:
         screen.tell(as_object(seen))

@@ -1,4 +1,4 @@
-"""A page that is drawn again and again, on the other screen of the terminal: with rich where it is installed."""
+"""A page that is redrawn on the alternate screen of the terminal, with rich where it is installed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ..output.screen import Screen
 
 Draw: TypeAlias = Callable[[Sequence[str]], None]
 
-# The other screen, without a cursor; and back.
+# Switch to the alternate screen without a cursor, and back.
 _BEGIN, _END = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _REST_OF_LINE, _REST = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def display(screen: Screen, *, plain: bool = False) -> AbstractContextManager[Draw]:
-    """What draws lines, as many as fit; when the context ends, the terminal is as it was.
+    """A context with a function that draws as many lines as fit; at its end the terminal is restored.
 
-    rich (the extra ``top``) writes a page in one piece and knows more terminals; ``plain`` does without.
+    rich (the extra ``top``) writes a page in one piece and supports more terminals; ``plain`` does not use it.
     """
     if not plain:
         try:
@@ -42,7 +42,7 @@ def _with_rich(screen: Screen, live: Any) -> Iterator[Draw]:
 
 
 class _Raw:
-    """The stream as it is: that of Django ends each text with a line."""
+    """The stream for rich: Django's wrapper would append a line end to each text."""
 
     def __init__(self, screen: Screen) -> None:
         self._out = screen.out
@@ -61,7 +61,7 @@ def _with_escape_codes(screen: Screen) -> Iterator[Draw]:
         screen.out.flush()
 
     def draw(lines: Sequence[str]) -> None:
-        # One more than fits would scroll.
+        # One line more would scroll.
         shown = lines[: shutil.get_terminal_size().lines - 1]
         write(_HOME + "".join(f"{line}{_REST_OF_LINE}\r\n" for line in shown) + _REST)
 

@@ -1,4 +1,4 @@
-"""Single keys from the terminal, without Enter."""
+"""Read single keys from the terminal, without Enter."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from contextlib import contextmanager
 try:
     import termios
     import tty
-except ImportError:  # Windows: no keys there, only Ctrl-C
+except ImportError:  # Windows: no keys, only Ctrl-C
     termios = None  # type: ignore[assignment]
 
 
 @contextmanager
 def keys() -> Iterator[Keyboard]:
-    """A keyboard as long as the context lasts; afterwards the terminal is as it was."""
+    """A keyboard for the duration of the context; afterwards the terminal is restored."""
     if termios is None or not sys.stdin.isatty():
         yield Keyboard(None)
         return
@@ -32,16 +32,16 @@ def keys() -> Iterator[Keyboard]:
 
 
 class Keyboard:
-    """Waits for a key; with no terminal it only waits."""
+    """Waits for a key; without a terminal it only sleeps."""
 
     def __init__(self, number: int | None) -> None:
         self._number = number
 
     def wait(self, seconds: float) -> str:
-        """The key that is pressed within so many seconds; '' for none."""
+        """Return the key that is pressed within ``seconds``; '' for none."""
         if self._number is None:
             time.sleep(seconds)
             return ""
         ready, _, _ = select.select([self._number], [], [], seconds)
-        # Read past Python's buffer, of which select knows nothing.
+        # Bypass Python's buffer, which select does not see.
         return os.read(self._number, 1).decode("ascii", "ignore") if ready else ""

@@ -1,4 +1,4 @@
-"""``jobs top``: the same as ``jobs stats``, again and again."""
+"""``jobs top``: ``jobs stats``, refreshed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEAST = timedelta(milliseconds=200)
 
 
 class Top:
-    """Refreshes in the terminal until q or Ctrl-C; p pauses. Elsewhere one plain snapshot."""
+    """Refresh in the terminal until q or Ctrl-C; p pauses. Without a terminal, write one plain snapshot."""
 
     name = "top"
     help = "Show the same as stats and refresh it: q or Ctrl-C ends, p pauses. Without a terminal, one plain snapshot."
@@ -55,7 +55,7 @@ def _refresh(options: Mapping[str, Any], screen: Screen, draw: Draw, keyboard: K
     shown: list[str] = []
     while True:
         if not paused:
-            size = shutil.get_terminal_size()  # it may have changed
+            size = shutil.get_terminal_size()  # the terminal may have been resized
             shown = _lines(replace(screen, width=size.columns), options["period"])[: size.lines - 3]
             draw([*shown, "", screen.style.MIGRATE_LABEL(_("q ends, p pauses"))])
         key = keyboard.wait(interval)
@@ -68,7 +68,7 @@ def _refresh(options: Mapping[str, Any], screen: Screen, draw: Draw, keyboard: K
 
 
 def _lines(screen: Screen, period: timedelta) -> list[str]:
-    """What is to be seen; a database that is away just now is no reason to end."""
+    """The lines to draw; a database that does not answer does not end the command."""
     try:
         return list(lines(overview(screen.using, period=period), screen))
     except DatabaseError as error:
