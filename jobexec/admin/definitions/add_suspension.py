@@ -33,7 +33,7 @@ class AddSuspensionForm(SuspendScopeForm):
 
     scope = forms.ChoiceField(label=gettext_lazy("Suspend"), choices=_SCOPES, initial=SuspensionScope.TENANT)
     value = forms.CharField(
-        label=gettext_lazy("Which"),
+        label=gettext_lazy("Id"),
         max_length=255,
         widget=forms.TextInput(attrs={"list": "jobexec-choices", "autocomplete": "off", "size": "40"}),
         help_text=gettext_lazy("The exact id."),
