@@ -142,7 +142,7 @@ def test_suspend_a_customer(page, live_server):
     page.click("#jobexec-ask input[type=submit]")
     page.wait_for_selector("text=1 jobs")
     page.click("#jobexec-ask input[type=submit]")
-    page.wait_for_selector("text=Tenant acme suspended; 1 job has moved")
+    page.wait_for_selector("text=Tenant acme suspended; 1 job moved")
     assert Suspension.objects.get().value == "acme"
 
 
