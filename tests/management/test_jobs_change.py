@@ -294,9 +294,7 @@ class TestAsking:
         found, _ = jobs("delete", job.pk, alias=alias)
         assert (found, table_of(alias, job)) == (code, None if code == 0 else Job)
         asked = capsys.readouterr().out
-        assert (
-            "This affects 1 job. Deleted jobs never run and cannot be restored. Are you sure? [y/N]" in asked
-        )
+        assert "This affects 1 job. Deleted jobs never run and cannot be restored. Are you sure? [y/N]" in asked
 
     def test_the_end_of_input_is_a_no(self, monkeypatch):
         monkeypatch.setattr(sys, "stdin", Keyboard(""))
