@@ -51,7 +51,7 @@ def _import_others() -> None:
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise  # the module is there, and something else is not
-            raise InvalidSettings(f"JOBEXEC['IMPORTS'] names {name!r}, and there is no such module.") from error
+            raise InvalidSettings(f"JOBEXEC['IMPORTS'] names {name!r}, but there is no such module.") from error
 
 
 def _connect_tasks() -> None:

@@ -68,7 +68,7 @@ def _problems(using: str, health: EngineHealth, max_due_age: timedelta | None) -
     leases = ExecutorNode.objects.using(using).filter(lease_expiration_time__gt=now).exclude(state=NodeState.DEAD)
     health.living_nodes = leases.count()
     if not health.living_nodes:
-        yield "no executor has a lease that holds"
+        yield "no executor holds a valid lease"
     due = oldest_due(using, now)
     health.oldest_due_age = None if due is None else round(max(0.0, (now - due).total_seconds()), 1)
     if max_due_age is not None and (health.oldest_due_age or 0) > max_due_age.total_seconds():

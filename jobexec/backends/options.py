@@ -14,9 +14,9 @@ from jobexec.retry import RetryPlan
 #: What a task says otherwise, and how.
 ELSEWHERE = {
     "priority": "a task has it of its own: @task(priority=...) or using(priority=...)",
-    "run_after": "it is said for a call: using(run_after=...)",
-    "delay": "it is said for a call: using(delay=...)",
-    "category": "a task stands in a queue: @task(queue_name=...), which OPTIONS['CATEGORIES'] may map",
+    "run_after": "give it for a call: using(run_after=...)",
+    "delay": "give it for a call: using(delay=...)",
+    "category": "a task belongs to a queue: @task(queue_name=...), which OPTIONS['CATEGORIES'] may map",
     "database": "it is OPTIONS['DATABASE'] of the task's backend in TASKS",
     "transaction": "to enqueue after a commit, transaction.on_commit(partial(task.enqueue, ...), using=...)",
 }
@@ -84,7 +84,7 @@ def check_task_options(options: Mapping[str, Any], *, handler: bool = True) -> N
     known = (*task_options(), *(OF_HANDLER if handler else ()))
     for name in options:
         if name in ELSEWHERE:
-            raise InvalidJob(f"{name}: no option of a task; {ELSEWHERE[name]}.")
+            raise InvalidJob(f"{name}: not an option of a task; {ELSEWHERE[name]}.")
         if name not in known:
             close = get_close_matches(str(name), known, n=1)
             raise InvalidJob(f"Unknown option {name!r}." + (f" Did you mean {close[0]!r}?" if close else ""))
@@ -108,7 +108,7 @@ def check_call_options(options: Mapping[str, Any]) -> None:
     """Of options for a call: what only a declaration may say is refused. Raises InvalidJob."""
     for name in OF_HANDLER:
         if name in options:
-            raise InvalidJob(f"{name}: it is said where the task is declared, and not for a call.")
+            raise InvalidJob(f"{name}: set it where the task is declared, not for a call.")
     if "retries" not in options:
         return
     check_options({"retries": options["retries"]})

@@ -55,14 +55,14 @@ def encode(announcement: Announcement) -> str:
 def decode(text: str | bytes, engine: str) -> list[UUID]:
     """The ids in a message for this engine. Raises UnknownMessage for anything else than :func:`encode` makes."""
     if len(text) > _MOST_BYTES:
-        raise UnknownMessage(f"a message of {len(text)} bytes, and {_MOST_BYTES} is the most")
+        raise UnknownMessage(f"a message of {len(text)} bytes; at most {_MOST_BYTES} are read")
     try:
         body = json.loads(text)
         version, addressee, ids = body["v"], body["engine"], body["ids"]
         if version == VERSION and addressee == engine and isinstance(ids, list) and len(ids) <= _MOST_READ:
             return [UUID(hex=id) for id in ids]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise UnknownMessage(f"no announcement: {error}") from error
+        raise UnknownMessage(f"not an announcement: {error}") from error
     many = f" with {len(ids)} ids" if isinstance(ids, list) else ""
     raise UnknownMessage(f"an announcement{many} of version {version!r} for engine {addressee!r}")
 

@@ -78,7 +78,7 @@ class Publisher:
 
     def _drop(self, count: int) -> None:
         if not self.dropped:
-            logger.warning("The broker does not take announcements fast enough; jobs are found by polling")
+            logger.warning("The broker accepts announcements too slowly; jobs are found by polling")
         self.dropped += count
 
     # The thread.

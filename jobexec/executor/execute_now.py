@@ -112,7 +112,7 @@ def _check(row: AbstractJob) -> None:
     if isinstance(row, SuspendedJob):
         raise JobStateError(_("Job %(id)s is suspended. Activate it first.") % {"id": row.pk})
     if is_external(row):
-        raise JobStateError(_("Job %(id)s is for workers outside, which fetch it.") % {"id": row.pk})
+        raise JobStateError(_("Job %(id)s is for external workers, which fetch it.") % {"id": row.pk})
     get_handler(row.handler_type)
 
 
@@ -170,7 +170,7 @@ def _count(outcome: Outcome) -> None:
             write_counted(using, REPORTER, meters.take(), clock.now(using))
     except DatabaseError as error:
         work = outcome.work
-        logger.warning("Job %s could not be counted: %s", work.id, error, extra=log_fields(work))
+        logger.warning("Job %s could not be counted in the meters: %s", work.id, error, extra=log_fields(work))
 
 
 def _lock(
@@ -185,7 +185,7 @@ def _lock(
             lock_siblings(using, row.serial_key)
         table, job = type(row), _executable(row, check)
         if not lock_for(using, job, owner, get_settings().engine(using).lock_time):
-            raise JobLocked(f"Job {job.pk} has just been acquired by somebody else.")
+            raise JobLocked(f"Job {job.pk} has just been acquired by another node.")
         if job.serial_key and not lock_instances(using, owner, [job.serial_key]):
             raise JobLocked(f"Another exclusive job of process instance {job.process_instance_id!r} is running.")
         note_jobs(using, table, [job.pk], [job.tenant_id])
@@ -197,7 +197,7 @@ def _executable(row: AbstractJob, check: Callable[[AbstractJob], None]) -> Job:
     if row.locked:
         raise JobLocked(f"Job {row.pk} is running or queued on {row.lock_owner}.")
     if row.type == JobType.HISTORY:
-        raise InvalidJob(f"Job {row.pk} is history, which only the history loop of an executor writes.")
+        raise InvalidJob(f"Job {row.pk} is a history job, which only the history loop of an executor runs.")
     check(row)
     if isinstance(row, Job):
         return row

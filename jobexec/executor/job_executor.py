@@ -158,7 +158,7 @@ class JobExecutor(Service):
         # With a job still running the node's row must stay: its lease keeps others from running the job too.
         for engine in engines:
             engine.heartbeat.abandon(_LOOP_STOP)
-        logger.warning("The executor stopped with work in hand; its locks end with its lease")
+        logger.warning("The executor stopped with jobs in hand; their locks expire with its lease")
         return False
 
     def wake(self) -> None:
@@ -204,7 +204,7 @@ class JobExecutor(Service):
         try:
             call_in_thread("jobexec-give-back", lambda: self._release(batches), _GIVE_BACK)
         except TimeoutError as error:
-            logger.warning("Jobs could not be given back (%s); recovery will", error)
+            logger.warning("Jobs could not be released (%s); recovery will release them", error)
 
     def _release(self, batches: Sequence[Batch]) -> None:
         jobs = sorted((work for batch in batches for work in batch), key=lambda work: work.using)
@@ -212,7 +212,7 @@ class JobExecutor(Service):
             try:
                 release_jobs(using, list(group))
             except Exception as error:
-                logger.warning("Jobs on %s could not be given back (%s); recovery will", using, error)
+                logger.warning("Jobs on %s could not be released (%s); recovery will release them", using, error)
 
     def _flush(self) -> None:
         """Nothing runs or waits: outcomes need not wait for company."""

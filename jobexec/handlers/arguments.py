@@ -56,7 +56,7 @@ class Arguments:
                 value = json.loads(configuration)  # white space, or an error that says where
             args, kwargs = value["args"], value["kwargs"]
             if not isinstance(args, list) or not isinstance(kwargs, dict):
-                raise TypeError("args is no list or kwargs is no object")
+                raise TypeError("args is not a list or kwargs is not an object")
             if kwargs or not self._least <= len(args) <= self._most:
                 self.signature.bind(*args, **kwargs)
         except (ValueError, TypeError, KeyError) as error:

@@ -104,7 +104,7 @@ class JobContext:
         """
         for name, value in (("done", done), ("total", 0 if total is None else total)):
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
-                raise ValueError(f"progress: expected a whole number from 0 on as {name}, got {value!r}.")
+                raise ValueError(f"progress: expected a whole number of at least 0 as {name}, got {value!r}.")
         self._progress = (done, total)
 
     def take_progress(self) -> tuple[int, int | None] | None:
@@ -119,7 +119,7 @@ class JobContext:
         if the job's timeout is over, which has the same consequence.
         """
         if self.timed_out:
-            raise JobTimeout(f"The timeout of {self.timeout} is over.")
+            raise JobTimeout(f"The timeout of {self.timeout} has expired.")
         if not self._host.owns(self.work.lock_owner, self.work.using):
             raise LockLost()
 

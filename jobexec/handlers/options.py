@@ -84,7 +84,7 @@ def check_together(options: Mapping[str, Any]) -> None:
         return
     for name in ("unique_while", "unique_for", "on_conflict"):
         if name in options:
-            raise InvalidJob(f"{name}: it says something about the option unique, which is not given.")
+            raise InvalidJob(f"{name}: only valid with the option unique, which is not given.")
 
 
 def _check(name: str, value: Any) -> None:

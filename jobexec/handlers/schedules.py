@@ -91,7 +91,7 @@ def declarations(using: str) -> list[tuple[str, str, str, str]]:
     """What is declared of handlers whose jobs belong to the engine ``using``: name, expression, time zone, misfire."""
     known = databases()
     for name in sorted(registry.schedules.keys() - known):
-        logger.warning("The schedule that is declared for %s is not written: this process does not know it", name)
+        logger.warning("The schedule declared for %s is not saved: this process does not know that handler", name)
     mine = [registry.schedules[name] for name, database in known.items() if database == using]
     return [(each.handler_name, each.expression, zone_named(each.timezone), each.misfire) for each in mine]
 
@@ -141,7 +141,7 @@ class HandlerJobs:
 def _callable(name: str) -> JobFunction[..., Any]:
     handler = registry.get_handler(name)
     if not isinstance(handler, JobFunction):
-        raise InvalidSchedule(f"handler_type: {name!r} is no function, and cannot be scheduled.", "handler_type")
+        raise InvalidSchedule(f"handler_type: {name!r} is not a function and cannot be scheduled.", "handler_type")
     _refuse_own(handler.name)
     return handler
 
@@ -149,7 +149,9 @@ def _callable(name: str) -> JobFunction[..., Any]:
 def _refuse_own(name: str) -> None:
     # Whoever may add schedules could have a batch do to any job what the batch may do to its own.
     if name.startswith(registry.OWN):
-        raise InvalidSchedule(f"handler_type: {name!r} is jobexec's own, and cannot be scheduled.", "handler_type")
+        raise InvalidSchedule(
+            f"handler_type: {name!r} is an internal job of jobexec and cannot be scheduled.", "handler_type"
+        )
 
 
 def _with(handler: JobFunction[..., Any], options: Any) -> JobFunction[..., Any]:

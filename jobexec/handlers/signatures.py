@@ -35,5 +35,5 @@ def checked_names(handler: str, names: Sequence[str], signature: inspect.Signatu
     unknown = [] if takes_any else [name for name in names if name not in signature.parameters]
     if unknown:
         known = ", ".join(signature.parameters) or "none"
-        raise InvalidJob(f"{handler}: sensitive: {unknown[0]!r} is no argument of the function (it has {known}).")
+        raise InvalidJob(f"{handler}: sensitive: {unknown[0]!r} is not an argument of the function (it has {known}).")
     return tuple(names)

@@ -82,7 +82,7 @@ def _fields(text: str) -> list[str]:
     if len(fields) not in (5, 6):
         raise ValueError(
             "expected five fields (minute, hour, day of the month, month, day of the week), or six with the seconds "
-            f"first, and there are {len(fields)}"
+            f"first, got {len(fields)}"
         )
     for place in (-3, -1):  # Quartz: the day that is not looked at
         fields[place] = "*" if fields[place] == "?" else fields[place]

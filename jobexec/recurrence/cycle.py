@@ -80,7 +80,7 @@ def parse_cycle(text: str, zone: tzinfo, anchor: datetime) -> Cycle:
             return Cycle(_whole(anchor), step, count, zone, first=1)
         return Cycle(_moment(other, zone), step, count, zone, backward=True)
     if not other:
-        raise ValueError(f"{one!r} is no duration; expected one as PT1H (an hour) or P1D (a day)")
+        raise ValueError(f"{one!r} is not a duration; expected for example PT1H (an hour) or P1D (a day)")
     start = _moment(one, zone)
     if _is_duration(other):
         return Cycle(start, _step(other), count, zone)
@@ -136,7 +136,7 @@ def _moment(text: str, zone: tzinfo) -> datetime:
             return at_wall_clock(_whole(moment), zone)
         return _whole(moment).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise ValueError(f"{text!r} is neither a duration nor a moment as 2026-01-01T00:00:00Z") from None
+        raise ValueError(f"{text!r} is neither a duration nor a time such as 2026-01-01T00:00:00Z") from None
 
 
 def _whole(moment: datetime) -> datetime:

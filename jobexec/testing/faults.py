@@ -37,7 +37,7 @@ class Fault(ABC):
 
     def __init__(self, name: str, which: Target | AbstractJob | UUID | None, moment: Moment, times: int = 1) -> None:
         if times < 1:
-            raise ValueError(f"{name}: times: expected a whole number from 1 on, got {times!r}.")
+            raise ValueError(f"{name}: times: expected a whole number of at least 1, got {times!r}.")
         self.name, self.moment, self.left = name, moment, times
         self.id = which.pk if isinstance(which, AbstractJob) else which if isinstance(which, UUID) else None
         self.handler = None if which is None or self.id is not None else handler_name(which)  # type: ignore[arg-type]
@@ -65,7 +65,9 @@ class Fault(ABC):
             _active.remove(self)
         if self.left:
             of = self.handler or self.id
-            raise AssertionError(f"{self.name}: no job{f' {of}' if of else ''} came to that; {self.left} times left.")
+            raise AssertionError(
+                f"{self.name}: no job{f' {of}' if of else ''} reached that point; {self.left} times left."
+            )
 
 
 _active: list[Fault] = []

@@ -89,7 +89,7 @@ class Expectation:
         """Raises TypeError for a column that there is not, and for values that no job can have."""
         unknown = sorted(columns.keys() - _COLUMNS)
         if unknown:
-            raise TypeError(f"{unknown[0]!r} is no column of a job; arguments are given as args=... or kwargs=...")
+            raise TypeError(f"{unknown[0]!r} is not a column of a job; arguments are given as args=... or kwargs=...")
         if at is not None and at.utcoffset() is None:
             raise TypeError(f"at: expected an aware datetime, got {at!r}.")
         if isinstance(delay, int | float):

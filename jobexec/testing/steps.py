@@ -128,7 +128,7 @@ class Steps:
         work = ran.work
         if work.cancel_requested or cancelled_among(self.using, [work.id]):
             work.cancel_requested = True
-            raise JobCancelled("It was cancelled before it began.")
+            raise JobCancelled("It was cancelled before it started.")
         ran.handler = get_handler(work.handler_type)
         ran.value = run_handler(ran.handler, work, self.host, ran.outcome, started_at)
 

@@ -265,5 +265,5 @@ def test_defaults_about_unique_tasks_are_for_those_only(alias, shop, backend):
     shop.send.using(unique=True).enqueue(1)
     with pytest.raises(DuplicateJob):
         shop.send.using(unique=True).enqueue(1)
-    with pytest.raises(InvalidTask, match="send: on_conflict: it says something about the option unique"):
+    with pytest.raises(InvalidTask, match="send: on_conflict: only valid with the option unique"):
         shop.send.using(on_conflict="ignore").enqueue(1)

@@ -243,7 +243,7 @@ def test_tasks_of_apps_and_imports_are_known_at_start(tmp_path):
 @pytest.mark.slow
 def test_a_module_in_imports_that_does_not_exist(tmp_path):
     _, said = start(tmp_path, FILES, JOBEXEC={"IMPORTS": ["store.misspelt"]})
-    assert "InvalidSettings: JOBEXEC['IMPORTS'] names 'store.misspelt', and there is no such module." in said
+    assert "InvalidSettings: JOBEXEC['IMPORTS'] names 'store.misspelt', but there is no such module." in said
     broken = {**FILES, "store/broken.py": "import not_there_at_all"}
     _, said = start(tmp_path, broken, JOBEXEC={"IMPORTS": ["store.broken"]})
     assert said.strip().endswith("ModuleNotFoundError: No module named 'not_there_at_all'")

@@ -74,11 +74,11 @@ def test_strangers_are_told_yes_or_no(alias, ask, well):
 
 
 def test_without_a_living_node_it_is_not_well(alias, ask):
-    assert problems(ask, alias) == ["no executor has a lease that holds"]
+    assert problems(ask, alias) == ["no executor holds a valid lease"]
     make_node(alias, lease_time=timedelta(seconds=-1))
     dead = make_node(alias, "dead")
     ExecutorNode.objects.using(alias).filter(pk=dead.pk).update(state=NodeState.DEAD)
-    assert problems(ask, alias) == ["no executor has a lease that holds"]
+    assert problems(ask, alias) == ["no executor holds a valid lease"]
 
 
 def problems(ask, alias, **kwargs):

@@ -55,7 +55,7 @@ def test_a_database_that_is_away_is_no_reason_to_be_killed(alias, run):
         until(lambda: health.ask(executor, "ready").code == 503)
         assert codes(executor) == {"startup": 200, "ready": 503, "live": 200}
         answer = health.ask(executor, "ready").body
-        assert "no engine has a lease that holds" in answer["reasons"][0]
+        assert "no engine holds a valid lease" in answer["reasons"][0]
         assert answer["engines"]["default"] == {"lease_holds": False, "lease_seconds_left": 0.0}
         proxy.repair()
         until(lambda: health.ask(executor, "ready").code == 200)

@@ -215,7 +215,7 @@ def test_a_database_without_its_tables_or_that_does_not_answer(alias, run, tmp_p
 def test_two_nodes_of_one_name_are_warned_and_kept_apart(alias, run, enqueue, trace):
     first = run("--node", "twin").started()
     second = run("--node", "twin").started()
-    second.said("Another living node is called 'twin'")
+    second.said("Another live node is named 'twin'")
     for number in range(20):
         enqueue("note", str(number))
     until(lambda: len(trace.lines()) == 20)

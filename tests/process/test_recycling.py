@@ -39,8 +39,8 @@ def recycle(enqueue, trace, supervisor, limit):
         enqueue("note", f"later {number}", process_instance_id=f"order-{number % 5}")
     trace.go.touch()
     assert supervisor.ended() == 0, supervisor.text
-    assert "a fresh one takes its place" in supervisor.text
-    assert "it is restarted in" not in supervisor.text, "no failure, no pause"
+    assert "a new one replaces it" in supervisor.text
+    assert "restarting in" not in supervisor.text, "no failure, no pause"
     assert trace.lines().count("begun a") == trace.lines().count("ended a") == 1
 
 
@@ -83,12 +83,12 @@ def test_two_processes_are_recycled_one_after_the_other(alias, run, enqueue, tra
     until(lambda: all_gone(alias))
     supervisor.send(signal.SIGTERM)
     assert supervisor.ended() == 0, supervisor.text
-    said = [line.split(",")[0] for line in supervisor.out if line.startswith(("To be started afresh", "Drained."))]
-    assert said[:4] == ["To be started afresh", "Drained."] * 2, "the other one waited for its turn"
+    said = [line.split(",")[0] for line in supervisor.out if line.startswith(("Restarting", "Drained."))]
+    assert said[:4] == ["Restarting", "Drained."] * 2, "the other one waited for its turn"
     texts = [line.split()[0] for line in trace.lines()]
     assert (texts.count("begun"), texts.count("ended")) == (3, 3)
     assert not JobLog.objects.using(alias).exclude(state="successful").exists()
-    assert "it is restarted in" not in supervisor.text
+    assert "restarting in" not in supervisor.text
 
 
 @pytest.mark.databases("postgresql")
@@ -133,7 +133,7 @@ def test_a_grace_period_that_is_over_does_not_keep_the_fresh_one_away(alias, run
     until(lambda: all_gone(alias))
     supervisor.send(signal.SIGTERM)
     assert supervisor.ended() == 0, supervisor.text
-    assert "it is restarted in" not in supervisor.text
+    assert "restarting in" not in supervisor.text
     assert not JobLog.objects.using(alias).filter(state="failed").exists()
 
 
@@ -158,10 +158,10 @@ def test_too_many_stuck_threads(alias, run, enqueue, trace):
 def test_too_many_stuck_threads_in_one_of_two_processes(alias, run, enqueue, trace):
     enqueue("wait", "hangs", str(trace.go), timeout=timedelta(seconds=0.3), retries=1)
     supervisor = run("--processes", "2", "--threads", "1", "-v", "2", MAX_STUCK_THREADS=0)
-    supervisor.said("a fresh one takes its place")
+    supervisor.said("a new one replaces it")
     trace.go.touch()
     enqueue("note", "later")
     until(lambda: processes(trace, "later"))
     supervisor.send(signal.SIGTERM)
     assert supervisor.ended() == 0, supervisor.text
-    assert "it is restarted in" not in supervisor.text, "no failure, no pause"
+    assert "restarting in" not in supervisor.text, "no failure, no pause"

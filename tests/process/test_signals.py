@@ -41,7 +41,7 @@ def test_the_second_signal_leaves_at_once_and_recovery_gives_the_jobs_back(alias
     until(lambda: ExecutorNode.objects.using(alias).filter(state="draining").exists())
     executor.send(signal.SIGTERM)
     assert executor.ended() == 3, executor.text
-    assert executor.err == ["Leaving at once; jobs in hand are given back by recovery."]
+    assert executor.err == ["Leaving at once; recovery will release the jobs in hand."]
     assert Job.objects.using(alias).get().lock_owner is not None
     trace.go.touch()
     other = run("--node", "two", "--until-empty", **SHORT_LEASE)
@@ -59,7 +59,7 @@ def test_async_jobs_that_outlast_the_grace_period_are_given_back(alias, run, enq
     until(lambda: len(trace.lines()) == 2)
     executor.send(signal.SIGTERM)
     assert executor.ended() == 0, executor.text
-    assert any("2 async jobs have not ended in time" in line for line in executor.err)
+    assert any("2 async jobs did not finish in time" in line for line in executor.err)
     left = Job.objects.using(alias).values_list("lock_owner", "lost_runs", "retries")
     assert list(left) == [(None, 0, 3)] * 2
     assert not ExecutorNode.objects.using(alias).exists()
@@ -72,7 +72,7 @@ def test_a_grace_period_that_is_over_exits_with_4(alias, run, enqueue, trace):
     until(lambda: trace.lines() == ["begun a"])
     executor.send(signal.SIGTERM)
     assert executor.ended() == 4, executor.text
-    assert any("stopped with work in hand" in line for line in executor.err)
+    assert any("stopped with jobs in hand" in line for line in executor.err)
     assert Job.objects.using(alias).get().lock_owner is not None, "its lock ends with the lease"
 
 

@@ -58,7 +58,7 @@ def test_a_child_that_was_killed_is_restarted(alias, pair, enqueue, trace):
     supervisor = pair(**processes.SHORT_LEASE)
     before = nodes(alias)
     os.kill(before["pair-1"], signal.SIGKILL)
-    supervisor.said("it is restarted in 1 s")
+    supervisor.said("restarting in 1 s")
     until(lambda: nodes(alias).get("pair-1", before["pair-1"]) != before["pair-1"] and len(nodes(alias)) == 2, 60)
     assert nodes(alias)["pair-2"] == before["pair-2"]
     supervisor.send(signal.SIGTERM)
@@ -69,7 +69,7 @@ def test_a_child_that_somebody_else_ended_is_restarted(alias, pair):
     supervisor = pair()
     before = nodes(alias)
     os.kill(before["pair-2"], signal.SIGTERM)
-    supervisor.said("(pair-2) ended with 0; it is restarted in 1 s")
+    supervisor.said("(pair-2) ended with 0; restarting in 1 s")
     until(lambda: nodes(alias).get("pair-2", before["pair-2"]) != before["pair-2"])
     supervisor.send(signal.SIGTERM)
     assert supervisor.ended() == 0, supervisor.text
@@ -105,7 +105,7 @@ def test_a_child_that_dies_while_the_database_is_away_is_started_when_it_is_back
         before = nodes(alias)
         proxy.cut()
         os.kill(before["pair-1"], signal.SIGKILL)
-        supervisor.said("(pair-1) ended with 1; it is restarted in")  # "the database does not answer"
+        supervisor.said("(pair-1) ended with 1; restarting in")  # "the database does not answer"
         proxy.repair()
         until(lambda: nodes(alias).get("pair-1", before["pair-1"]) != before["pair-1"])
         supervisor.send(signal.SIGTERM)

@@ -109,4 +109,4 @@ def test_a_manager_that_cannot_be_reached_stops_nobody(alias, run, address):
     executor = run(env={"NOTIFY_SOCKET": address}).started()
     executor.send(signal.SIGTERM)
     assert executor.ended() == 0, executor.text
-    assert ("systemd is not told anything" in executor.text) == address.startswith("vsock")
+    assert ("systemd is not notified" in executor.text) == address.startswith("vsock")

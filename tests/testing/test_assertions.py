@@ -141,7 +141,7 @@ class TestNotFound:
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"colour": "red"}, "'colour' is no column of a job; arguments are given as args"),
+        ({"colour": "red"}, "'colour' is not a column of a job; arguments are given as args"),
         ({"at": datetime(2026, 1, 1)}, "at: expected an aware datetime"),
     ],
 )

@@ -47,7 +47,7 @@ class TestFail:
             assert [each.outcome for each in executor.run_due()] == ["successful", "failed"]
 
     def test_a_failure_that_never_comes_fails_the_test(self, alias, shop, executor):
-        told = pytest.raises(AssertionError, match=r"fail: no job shop.send came to that; 2 times left")
+        told = pytest.raises(AssertionError, match=r"fail: no job shop.send reached that point; 2 times left")
         with told, fail(shop.send, ValueError, times=2):
             executor.run_due()
         with pytest.raises(ValueError, match="times: expected a whole number from 1 on"), fail(None, ValueError, 0):
@@ -135,7 +135,7 @@ class TestKillNodeInATestCase(KillNode):
         assert "process died" in reload(alias, row).exception_message
 
     def test_nobody_who_dies_fails_the_test(self, executor):
-        with pytest.raises(AssertionError, match="kill_node: no job came to that"), kill_node():
+        with pytest.raises(AssertionError, match="kill_node: no job reached that point"), kill_node():
             executor.run_due()
 
 

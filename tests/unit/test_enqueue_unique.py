@@ -38,9 +38,9 @@ def isolated():
             "on_conflict: expected one of return, ignore, replace, raise, got",
         ),
         ({"unique": True, "unique_for": -1}, "unique_for: expected a timedelta or seconds, at least 0, got -1"),
-        ({"unique_while": "active"}, "unique_while: it says something about the option unique, which is not given"),
-        ({"unique_for": 5}, "unique_for: it says something about the option unique"),
-        ({"on_conflict": "raise"}, "on_conflict: it says something about the option unique"),
+        ({"unique_while": "active"}, "unique_while: only valid with the option unique, which is not given"),
+        ({"unique_for": 5}, "unique_for: only valid with the option unique"),
+        ({"on_conflict": "raise"}, "on_conflict: only valid with the option unique"),
         ({"transaction": 5}, "transaction: expected a text"),
     ],
 )

@@ -143,10 +143,10 @@ class TestCron:
             ("5-1 * * * *", "the field minute is wrong"),
             ("? * * * *", "the field minute is wrong"),
             ("* * * *", "expected five fields"),
-            ("0 0 12 * * ? 2026", "and there are 7"),
+            ("0 0 12 * * ? 2026", "got 7"),
             ("@fortnightly", "expected one of @hourly, @daily"),
             ("every day", "expected five fields"),
-            ("R/1H", "'1H' is no duration"),
+            ("R/1H", "'1H' is not a duration"),
         ],
     )
     def test_what_is_wrong_is_said(self, expression, said):
@@ -229,7 +229,7 @@ class TestCycles:
             ("R/P", "'P' is not an ISO 8601 duration"),
             ("R0/PT1H", "the number after R must be from 1 to 2147483647"),
             ("R99999999999/PT1H", "the number after R must be from 1"),
-            ("R/2026-01-01T00:00Z", "is no duration"),
+            ("R/2026-01-01T00:00Z", "is not a duration"),
             ("R/2026-13-01T00:00Z/PT1H", "is neither a duration nor a moment"),
             ("R/2026-01-02T00:00Z/2026-01-01T00:00Z", "its end must be later than its start"),
             ("R/2026-01-01T00:00Z/PT1H/2027-01-01T00:00Z", "expected R/<duration>"),

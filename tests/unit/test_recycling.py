@@ -137,5 +137,5 @@ def test_a_limit_that_cannot_be_kept_is_refused(monkeypatch):
     with pytest.raises(NodeRefused, match=r"^--max-rss 1M: a process of this project takes .*M before its first job"):
         check_memory(1024**2)
     monkeypatch.setitem(__import__("sys").modules, "resource", None)
-    with pytest.raises(NodeRefused, match=r"^--max-rss: this platform does not tell how much memory"):
+    with pytest.raises(NodeRefused, match=r"^--max-rss: this platform does not report how much memory"):
         check_memory(2**60)

@@ -131,7 +131,7 @@ class Track:
             await execute_batch_async(batch, self._host, self)
         except BaseException:  # whatever a project's logging filters or signals do
             with suppress(Exception):
-                logger.exception("A batch of %d async jobs could not be run to its end", len(batch))
+                logger.exception("Running a batch of %d async jobs failed", len(batch))
 
     def _end(self, task: asyncio.Task[None]) -> None:
         if not self._ended:
@@ -145,7 +145,7 @@ class Track:
     def _cancel_all(self) -> None:
         self.cancelling = True
         if self._tasks:
-            logger.warning("%d async jobs have not ended in time; they are cancelled and given back", len(self._tasks))
+            logger.warning("%d async jobs did not finish in time; they are cancelled and released", len(self._tasks))
         for task in self._tasks:
             task.cancel()
 

@@ -175,4 +175,4 @@ class JobAcquisition(Loop):
         self._in_doubt = False
         self._cursor = AcquisitionCursor()  # they may stand further in front
         if count:
-            logger.warning("%d jobs on %s were locked and in nobody's hands; they are released", count, using)
+            logger.warning("%d jobs on %s were locked by this node but not in hand; they are released", count, using)

@@ -169,7 +169,7 @@ class BrokerConsumer(Loop):
             level = broker.level(self._connection, message.properties.get("priority"))
         except UnknownMessage as error:
             # Another release says something; whatever it is, there may be jobs.
-            logger.warning("%s: %s; the table is looked at instead", self.name, one_line(error))
+            logger.warning("%s: %s; polling the table instead", self.name, one_line(error))
             self._missed()
         self.inbox.add(message, ids, level)
         self._heard()

@@ -70,7 +70,7 @@ class HistoryCleanup(Loop):
             return 0
         cleanup.end()
         if self._deleted:
-            logger.info("%d expired rows of history deleted on %s", self._deleted, self.node.using)
+            logger.info("Deleted %d expired history rows on %s", self._deleted, self.node.using)
         return self._deleted
 
     def _sleep(self, seconds: float) -> float:

@@ -35,6 +35,6 @@ class ExternalAlert:
         for type, each in found.items():
             if type not in self._told:
                 since = each.waiting_since.isoformat(timespec="seconds")
-                text = "Jobs of type %s on %s wait since %s, and no worker asks for them"
+                text = "Jobs of type %s on %s have waited since %s, and no worker polls for them"
                 logger.warning(text, one_line(type), using, since)
         self._told = set(found)

@@ -39,5 +39,5 @@ class Heartbeat(Loop):
         try:
             call_in_thread("jobexec-leave", self.node.leave, _LEAVE)
         except Exception as error:
-            logger.warning("Could not sign off from %s (%s); its lease will run out", self.node.using, error)
+            logger.warning("Could not deregister the node on %s (%s); its lease will expire", self.node.using, error)
         return stopped

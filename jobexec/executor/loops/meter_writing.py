@@ -75,5 +75,5 @@ class MeterWriting(Loop):
             try:
                 call_in_thread(f"{self.name}-last", self.write, min(timeout, _LAST))
             except Exception as error:
-                logger.warning("What was counted on %s since the last flush is lost: %s", self.node.using, error)
+                logger.warning("The counts on %s since the last flush are lost: %s", self.node.using, error)
         return stopped

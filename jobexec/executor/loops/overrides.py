@@ -41,5 +41,5 @@ class PriorityOverrides:
         if changed is None:
             return None
         if changed:
-            logger.info("%d jobs on %s have the overriding priority of their definition", changed, using)
+            logger.info("%d jobs on %s received the overriding priority of their definition", changed, using)
         return max(_EVERY, _SHARE * (clock.monotonic() - began))

@@ -219,7 +219,7 @@ class Settlement(Service):
                 outcome.in_doubt = True
             if unreachable(using, error):
                 return list(group), error
-            logger.warning("A group of outcomes could not be written on %s (%s); one by one now", using, error)
+            logger.warning("A group of outcomes could not be written on %s (%s); writing them one by one", using, error)
             return self._one_by_one(using, group)
         self._tell(group)
         return [], None
@@ -280,7 +280,7 @@ def _copy(outcomes: deque[Outcome]) -> list[Outcome]:
 def _log_uncounted(outcome: Outcome) -> None:
     extra = log_fields(outcome.work, outcome=outcome.name)
     if outcome.in_doubt:
-        text = "Job %s: an earlier try to settle it went through, or its lock was lost"
+        text = "Job %s: an earlier attempt to settle it succeeded, or its lock was lost"
         logger.info(text, outcome.work.id, extra=extra)
     else:
         logger.warning("Job %s: its lock was lost; this outcome does not count", outcome.work.id, extra=extra)

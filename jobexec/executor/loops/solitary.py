@@ -68,7 +68,7 @@ class SolitaryAcquisition(JobAcquisition):
         work = take_over(self.held, self.node.owner, clock.now(self.node.using) + self._engine.lock_time, scope.wide)
         self.over = True
         if work is None:
-            logger.warning("What was to run alone on %s is not there to be taken over any more", self.held.using)
+            logger.warning("The job to run alone on %s is no longer there to take over", self.held.using)
         return Acquisition([work] if work else [], found=1)
 
 
@@ -140,7 +140,7 @@ class Solitude(Service):
             release_jobs(work.using, [work])
             if code is not None and not self._closed:
                 self._broken_until = clock.monotonic() + _BROKEN
-                text = "Job %s could not be given to a process of its own (it ended with %s); nothing runs beside it"
+                text = "Job %s could not run in its own process (it ended with %s); no other job runs beside it"
                 logger.error(text, work.id, code, extra=log_fields(work))
         finally:
             with self._changed:
@@ -154,7 +154,7 @@ class Solitude(Service):
             if self._closed:
                 return None
             held = Held(work.using, work.id, work.revision, work.lock_owner)
-            text = "Job %s was lost twice while it ran; it runs in a process of its own"
+            text = "Job %s was lost twice while it ran; it now runs in its own process"
             logger.warning(text, work.id, extra=log_fields(work))
             try:
                 # In a session of its own: Ctrl-C of a terminal is passed on as a drain, and counts once.

@@ -123,8 +123,8 @@ class Node:
         self.scope = self._scope()
         if leases.live_namesakes(self.using, row):
             logger.warning(
-                "Another living node is called %r: their locks are kept apart, their deployment registrations are "
-                "shared. Give each node its own name (--node) to tell them apart.",
+                "Another live node is named %r: their locks are separate, but they share deployment "
+                "registrations. Give each node its own name (--node).",
                 row.name,
             )
         signals.node_started.send_robust(sender=ExecutorNode, using=self.using, node=row)
@@ -178,7 +178,7 @@ class Node:
         if renewal is None:
             if self._row is not row:
                 return False  # it has left meanwhile, and must not come back
-            logger.error("Node %s was declared dead on %s; it begins again.", self.owner, self.using)
+            logger.error("Node %s was declared dead on %s; it registers again.", self.owner, self.using)
             self.register()
             return False
         with self._decided:

@@ -227,7 +227,7 @@ class Pool(Service):
                     self._run(batch)
                 except BaseException:  # no worker dies, whatever a project's logging filters or signals do
                     with suppress(Exception):
-                        logger.exception("A batch of %d jobs could not be run to its end", len(batch))
+                        logger.exception("Running a batch of %d jobs failed", len(batch))
                 if self.on_left is not None:
                     chunk.leave()
                     self.on_left([batch])
@@ -280,4 +280,4 @@ def _call(waiting: Sequence[OnRoom]) -> None:
         try:
             on_room()
         except Exception:
-            logger.exception("An acquirer could not be told that there is room")
+            logger.exception("An acquirer could not be woken up after a thread became free")

@@ -91,13 +91,18 @@ class Child:
         if code == 0 and self._finite:
             self.exit_code = 0
         elif code == EXIT_RECYCLED or (self.recycling and code in (0, EXIT_UNFINISHED)):
-            logger.info("Executor process %d (%s) has ended with %d; a fresh one takes its place", pid, self.name, code)
+            logger.info("Executor process %d (%s) ended with %d; a new one replaces it", pid, self.name, code)
             self._failures, self.recycling = 0, False
             self.restarts += 1
             self._start()
         elif code in _HOPELESS and lasted < _STABLE and not self.proven:
             self.exit_code = code
-            logger.error("Executor process %d (%s) could not start (exit code %d); it is left so", pid, self.name, code)
+            logger.error(
+                "Executor process %d (%s) could not start (exit code %d) and will not be restarted",
+                pid,
+                self.name,
+                code,
+            )
         else:
             self._failures = 0 if lasted >= _STABLE else self._failures
             how = f"ended with {code}" if code >= 0 else f"was killed by signal {-code}"
@@ -108,7 +113,7 @@ class Child:
         self.restarts += 1
         self.recycling = False
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self._failures - 1, 10))
-        logger.error("%s; it is restarted in %.0f s", what, pause)
+        logger.error("%s; restarting in %.0f s", what, pause)
         self._restart_at = clock.monotonic() + pause
 
     def _forget_process(self) -> None:

@@ -68,7 +68,7 @@ class Health:
         elif not self.started:
             yield "the executor starts"
         elif not any(engine.node.good for engine in self._executor.engines.values()):
-            yield "no engine has a lease that holds; does its database answer?"
+            yield "no engine holds a valid lease; does its database answer?"
 
     def _against_live(self) -> Iterator[str]:
         if self._draining_since is not None:

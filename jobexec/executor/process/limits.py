@@ -78,7 +78,7 @@ def check_memory(limit: int | None) -> None:
         raise NodeRefused(f"--max-rss: {error}") from error
     if size >= limit:
         raise NodeRefused(
-            f"--max-rss {text_of(limit)}: a process of this project takes {text_of(size)} before its first job; "
+            f"--max-rss {text_of(limit)}: a process of this project uses {text_of(size)} before its first job; "
             "expected more than that."
         )
 
@@ -91,7 +91,7 @@ def resident_size() -> int:
     try:
         import resource
     except ImportError:
-        raise OSError("this platform does not tell how much memory a process takes") from None
+        raise OSError("this platform does not report how much memory a process uses") from None
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except (OSError, IndexError, ValueError):

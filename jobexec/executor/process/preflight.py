@@ -50,8 +50,8 @@ def check_broker(settings: Settings) -> None:
     """--from-broker makes sense with these settings. Whether the broker answers shows later. Raises JobExecError."""
     if settings.dispatch != "broker":
         raise NodeRefused(
-            "--from-broker: no job is announced on a broker, since JOBEXEC['DISPATCH'] is 'database'; "
-            "make it 'broker', in all processes that enqueue, too."
+            "--from-broker: jobs are not announced on a broker, because JOBEXEC['DISPATCH'] is 'database'; "
+            "set it to 'broker', also in every process that enqueues."
         )
     kombu()
     for engine in settings.engines.values():
@@ -91,9 +91,9 @@ def connection_warnings(settings: Settings, processes: int) -> Iterator[str]:
         capacity = _capacity(alias_of[server])
         if capacity is not None and count * processes > capacity:
             yield (
-                f"The database server of {alias_of[server]!r} takes {capacity} connections, but "
-                f"{_processes(processes)} may open {count * processes}, and others want some too. Use fewer threads, a "
-                "connection pool or PgBouncer, or raise the server's max_connections."
+                f"The database server of {alias_of[server]!r} accepts {capacity} connections, but "
+                f"{_processes(processes)} may open {count * processes}, and other clients need some too. Use fewer "
+                "threads, a connection pool or PgBouncer, or raise the server's max_connections."
             )
 
 

@@ -78,7 +78,7 @@ def leave_now() -> None:
     with suppress(RuntimeError, OSError, ValueError):
         sys.stdout.flush()
     with suppress(OSError):
-        os.write(2, b"Leaving at once; jobs in hand are given back by recovery.\n")
+        os.write(2, b"Leaving at once; recovery will release the jobs in hand.\n")
     os._exit(EXIT_LEFT)
 
 
@@ -101,14 +101,14 @@ def serve(
     why = _until_end(shutdown, done, health, reasons)
     health.drain()
     if shutdown.requested or why:
-        text = f"To be started afresh, because {why}. " if why else ""
+        text = f"Restarting, because {why}. " if why else ""
         say(f"{text}Draining: {executor.running_jobs} jobs are running.")
     shutdown.request()
     drained = executor.stop()
     say(
         "Drained."
         if drained
-        else "The grace period is over and some jobs still run or are not settled; their locks will expire."
+        else "The grace period has ended and some jobs still run or are not settled; their locks will expire."
     )
     code = EXIT_DRAINED if drained else EXIT_UNFINISHED
     if why and not shutdown.signalled:

@@ -88,7 +88,7 @@ class Supervisor:
             return True
         if not self._lamented:  # code that cannot start is repaired by the next change
             self._lamented = True
-            self._say("No process could start. They are tried again as soon as a source file changes.")
+            self._say("No process could start. They are started again when a source file changes.")
         return False
 
     def _changes(self) -> Sequence[Path]:
@@ -101,7 +101,7 @@ class Supervisor:
     def _reload(self, files: Sequence[Path]) -> None:
         assert self._changed is not None
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        self._say(f"{files[0]}{more} changed: draining, and starting afresh.")
+        self._say(f"{files[0]}{more} changed: draining and restarting.")
         self._stop_all()
         if self._shutdown.requested:
             return  # meanwhile: how they ended is what the command ends with
@@ -140,7 +140,7 @@ class Supervisor:
         still = clock.monotonic() - self._turned_at
         if still <= _STANDS_STILL:
             return self._report
-        return replace(self._report, live=[*self._report.live, f"the supervisor stands still for {still:.0f} s"])
+        return replace(self._report, live=[*self._report.live, f"the supervisor has been blocked for {still:.0f} s"])
 
     def _look(self) -> Report:
         startup = [f"{child.name} has not started yet" for child in self._children if not child.proven]

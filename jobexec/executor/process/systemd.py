@@ -41,7 +41,7 @@ class Notifier:
         if not address:
             return None
         if address[0] not in "/@" or not hasattr(socket, "AF_UNIX"):
-            logger.warning("NOTIFY_SOCKET=%s: expected a path or @name; systemd is not told anything", address)
+            logger.warning("NOTIFY_SOCKET=%s: expected a path or @name; systemd is not notified", address)
             return None
         return cls(address, _watchdog(given["WATCHDOG_USEC"], given["WATCHDOG_PID"]))
 

@@ -77,7 +77,7 @@ async def _execute(work: AcquiredJob, host: LaneHost, end: End) -> Outcome:
     handler: AsyncJobHandler | None = None
     try:
         if work.cancel_requested:
-            raise JobCancelled("It was cancelled before it began.")
+            raise JobCancelled("It was cancelled before it started.")
         handler = async_handlers().get(work.handler_type)
         if handler is None:
             raise HandlerNotFound(f"No async handler {work.handler_type!r} is registered in this process.")

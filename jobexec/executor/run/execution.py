@@ -137,7 +137,7 @@ def execute(work: AcquiredJob, host: Host) -> Outcome:
     try:
         prepare_connections()
         if work.cancel_requested:
-            raise JobCancelled("It was cancelled before it began.")
+            raise JobCancelled("It was cancelled before it started.")
         handler = get_handler(work.handler_type)
         run_handler(handler, work, host, outcome, started_at)
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: no thread dies of a job
@@ -166,7 +166,7 @@ def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None, d
     elif _could_not_begin(outcome, error):
         end_span(outcome)
         with suppress(Exception):
-            text = "Job %s could not begin (%s); it is given back"
+            text = "Job %s could not start (%s); it is released"
             logger.warning(text, work.id, error, extra=log_fields(work, outcome="returned"))
         return False
     else:
@@ -330,7 +330,7 @@ def _log(outcome: Outcome, run: Run) -> None:
     extra = log_fields(work, duration=run.duration, outcome=outcome.name)
     named = one_line(work.handler_type)
     if outcome.timed_out:
-        logger.warning("%s %s has ended at last, after %.3f s", named, work.id, run.duration, extra=extra)
+        logger.warning("%s %s finally ended after %.3f s", named, work.id, run.duration, extra=extra)
     elif failure is None:
         logger.info("%s %s done in %.3f s", named, work.id, run.duration, extra=extra)
     elif failure.kind == "cancelled":

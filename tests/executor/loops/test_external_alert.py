@@ -44,7 +44,7 @@ def test_a_type_is_told_once(alias, alert, frozen, caplog):  # noqa: F811
     frozen.tick(5 * MINUTE)
     alert.look()
     (line,) = told(caplog)
-    assert line.startswith(f"Jobs of type payment on {alias} wait since {since.isoformat(timespec='seconds')}")
+    assert line.startswith(f"Jobs of type payment on {alias} have waited since {since.isoformat(timespec='seconds')}")
     for _ in range(3):
         frozen.tick(5 * MINUTE)
         alert.look()

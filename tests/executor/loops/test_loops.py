@@ -236,7 +236,7 @@ def test_two_nodes_of_one_name_are_kept_apart_and_warned(alias, node, caplog):
     settings = get_settings()
     other = Node(settings, settings.engine(alias), dict)
     other.register()
-    assert "Another living node is called 'here'" in caplog.text
+    assert "Another live node is named 'here'" in caplog.text
     assert other.owner != node.owner
     make_job(alias)
     acquire(alias, node.owner)

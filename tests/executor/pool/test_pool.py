@@ -271,7 +271,7 @@ def test_no_worker_dies_of_what_it_runs(bench, caplog):
     b = bench(threads=1, queue_size=9)
     b.pool._run = lambda batch: (_ for _ in ()).throw(SystemExit(3))
     b.submit(b.batch())
-    until(lambda: "could not be run to its end" in caplog.text)
+    until(lambda: "Running a batch of 1 jobs failed" in caplog.text)
     b.pool._run = b.run
     fine = b.batch()
     b.submit(fine)
