@@ -1,1 +1,1 @@
-"""What runs: loops, threads, processes. Nothing here starts by itself."""
+"""The executor's loops, threads and processes. Importing it starts nothing."""

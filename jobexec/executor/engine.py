@@ -42,7 +42,7 @@ from .run.running import RunningJobs
 class Engine(Service):
     """Acquisition, timers, suspensions, recovery, history and, on PostgreSQL, the listener of one database.
 
-    Its heartbeat, settlement, meters and monitor are started and stopped apart, because they outlive the pool.
+    Its heartbeat, settlement, meters and monitor are started and stopped separately, because they outlive the pool.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class Engine(Service):
         acquiring = BrokerAcquisition if from_broker else JobAcquisition
         if held is not None:
             acquiring = SolitaryAcquisition
-        #: By the names of their shares of the pool.
+        #: Keyed by the name of their share of the pool.
         self.acquisitions: dict[str, JobAcquisition] = {}
         for settings_of_one in engine.acquirers:
-            # Word of SQLite's commits comes on one connection, that of the first; a listener can be asked by many.
+            # Notifications of SQLite's commits use one connection, the first acquisition's; a listener can be shared.
             source = self._listener if self.acquisitions else self._source
             acquisition = acquiring(self.node, pool, self._hears_of_jobs, self._in_hand, source, settings_of_one)
             self.acquisitions[settings_of_one.share] = acquisition
@@ -79,7 +79,7 @@ class Engine(Service):
             tenants = Tenants(self.using, settings.tenant_concurrency, pool.jobs_in_hand, self._look)
             for acquisition in self.acquisitions.values():
                 acquisition.tenants = tenants
-        #: What of this engine is in hand besides.
+        #: Jobs of this engine in hand outside the pool and the settlement.
         self.apart: Callable[[str], list[AcquiredJob]] = lambda using: []
         self.timers = TimerAcquisition(self.node, self._listening)
         self.recovery = Recovery(self.node, self._look)
@@ -96,13 +96,13 @@ class Engine(Service):
         return self._source is not None and self._source.listening
 
     def _hears_of_jobs(self) -> bool:
-        """Not from the database that notifies, if it is a broker that tells of jobs."""
+        """False for the database's notifications if a broker announces the jobs."""
         return self._listening() and not (self._listener and self.node.settings.dispatch == "broker")
 
     @property
     def _loops(self) -> list[Loop]:
         if self._held is not None:
-            return [*self.acquisitions.values()]  # one job, and nothing for which others are there
+            return [*self.acquisitions.values()]  # one job, and none of the work that other nodes do
         loops: list[Loop] = [self.recovery, self.suspensions, self.cleanup, self.history, self.timers]
         loops += [*([self.consumer] if self.consumer else ()), *self.acquisitions.values()]
         return [*loops, self._listener] if self._listener else loops
@@ -113,7 +113,7 @@ class Engine(Service):
             loop.start()
 
     def stop(self, timeout: float) -> bool:
-        """Acquisition first; says whether all loops have ended."""
+        """Stop acquisition first; returns whether all loops have ended."""
         remove_listener(self.hear)
         self.node.drain()
         loops, deadline = list(reversed(self._loops)), Deadline(timeout)
@@ -123,23 +123,23 @@ class Engine(Service):
         return all(stopped)
 
     def _in_hand(self) -> list[AcquiredJob]:
-        # The pool first: an outcome is handed to the settlement before its batch leaves the pool.
+        # The pool first: an outcome is submitted to the settlement before its batch leaves the pool.
         return self._pool.jobs_in_hand() + self.settlement.jobs_in_hand() + self.apart(self.using)
 
     def wake(self) -> None:
-        """There may be something to do now."""
+        """Look at all tables: there may be something to do now."""
         self.timers.schedules.ask()
         self._look()
         for loop in (self.timers, self.history):
             loop.wake()
 
     def _look(self) -> None:
-        """There may be jobs of which nobody tells."""
+        """Poll: there may be jobs without a notification."""
         for acquisition in self.acquisitions.values():
             acquisition.look()
 
     def looked(self, answers: frozenset[str]) -> None:
-        """A heartbeat has seen what loops that wait long are waiting for."""
+        """Wake up the loops whose work the last heartbeat has seen."""
         loops: dict[str, Loop] = {DEAD_NODES: self.recovery, SUSPENSIONS: self.suspensions, TIMERS_SOON: self.timers}
         loops |= {HISTORY_SOON: self.history, OVERRIDES: self.suspensions, SCHEDULES_SOON: self.timers}
         if SCHEDULES_SOON in answers:
@@ -148,12 +148,12 @@ class Engine(Service):
             loops[answer].wake()
 
     def hear(self, using: str, content: str = EVERYTHING) -> None:
-        """A commit in this process brought jobs on the database ``using``."""
+        """A commit in this process created jobs on the database ``using``."""
         if using == self.using:
             self.heard(content)
 
     def heard(self, content: str = EVERYTHING) -> None:
-        """Word of a commit has come: wake whom it concerns. What another release says is for everybody."""
+        """Wake up the loops that a notification concerns; all of them for content of another release."""
         if content not in (TIMERS, HISTORY, SCHEDULES):
             for acquisition in self.acquisitions.values():
                 acquisition.wake()

@@ -45,7 +45,7 @@ REPORTER = "execute now"
 
 
 class _Caller:
-    """The caller's thread as a runner: its lock is good for LOCK_TIME."""
+    """The caller's thread as a runner: its lock is valid for LOCK_TIME."""
 
     def __init__(self) -> None:
         self.node_name = REPORTER
@@ -54,10 +54,10 @@ class _Caller:
         self._start = clock.monotonic()
 
     def begin(self, context: JobContext, handler: JobHandler) -> None:
-        """The caller has his own time, and his own way to stop."""
+        """Nothing to do: the caller has its own timeout and its own way to stop."""
 
     def end(self, context: JobContext) -> None:
-        """Nobody watches."""
+        """Nothing to do: no thread watches this run."""
 
     def owns(self, lock_owner: str, using: str) -> bool:
         lock_time = get_settings().engine(using).lock_time.total_seconds()
@@ -65,36 +65,36 @@ class _Caller:
 
 
 def execute_now(id: UUID | str, *, using: str = "default") -> Any:
-    """Run a job at once, whatever its due date, retries or suspension, and return what its handler returns.
+    """Run a job at once, whatever its due date, retries or suspension, and return its handler's return value.
 
     Settled as by the executor: success deletes the job; a failure is recorded, costs a retry, and is raised again.
     Raises :class:`~jobexec.exceptions.JobNotFound`, :class:`~jobexec.exceptions.JobLocked` if the job runs elsewhere
     or an exclusive sibling holds its process instance, :class:`~jobexec.exceptions.LockLost` if it took longer than
-    LOCK_TIME and was given to somebody else, :class:`~jobexec.exceptions.DuplicateJob` for a dead letter whose unique
+    LOCK_TIME and another node acquired it, :class:`~jobexec.exceptions.DuplicateJob` for a dead letter whose unique
     key another job has taken, and :class:`~jobexec.exceptions.InvalidJob` for recorded history.
 
-    Inside a transaction of the caller, an exclusive job keeps the rows of its waiting siblings locked until that ends.
+    Inside the caller's transaction, an exclusive job keeps the rows of its waiting siblings locked until that ends.
     """
     caller = _Caller()
     return _execute(Outcome(_lock(id, using, caller.lock_owner)), caller)
 
 
 def execute_by_hand(id: UUID | str, *, using: str = "default") -> Failure | None:
-    """The same for an operator; returns why the job has failed, as recorded, or None.
+    """As :func:`execute_now`, for an operator; returns the failure as recorded, or None.
 
-    What was held back on purpose, and what cannot succeed in this process, is refused before anything changes: raises
-    besides :class:`~jobexec.exceptions.JobStateError` for a job that is suspended, a dead letter or for workers
-    outside, and :class:`~jobexec.exceptions.HandlerNotFound`.
+    Refuses, before anything changes, what was held back on purpose and what cannot succeed in this process: also raises
+    :class:`~jobexec.exceptions.JobStateError` for a job that is suspended, a dead letter or for external workers, and
+    :class:`~jobexec.exceptions.HandlerNotFound`.
     """
     caller = _Caller()
     outcome = Outcome(execute(id, using, caller.lock_owner))
     try:
-        with acting(None):  # what the handler changes is no operator's deed
+        with acting(None):  # the handler's changes are not the operator's
             _execute(outcome, caller)
     except (Exception, SystemExit) as error:
         if outcome.failure is None and not outcome.counted:
             raise
-        if outcome.failure is None:  # committed; then one of the handler's own hooks has failed
+        if outcome.failure is None:  # committed; then one of the handler's own hooks failed
             text = "Job %s is done, but a hook after its commit raised %s"
             logger.warning(text, outcome.work.id, type(error).__name__, extra=log_fields(outcome.work))
     return outcome.failure
@@ -102,7 +102,7 @@ def execute_by_hand(id: UUID | str, *, using: str = "default") -> Failure | None
 
 @audited
 def execute(target: UUID | str, using: str, owner: str) -> AcquiredJob:
-    """Lock a job that an operator may execute; written to the audit log under this name."""
+    """Lock a job that an operator may execute; the audit log contains this function's name."""
     return _lock(target, using, owner, check=_check)
 
 
@@ -147,8 +147,8 @@ def _record(outcome: Outcome, failure: Failure, run: Run) -> None:
     work, outcome.run = outcome.work, run
     try:
         moved = fail_job(work.using, work, failure, run)
-    except DatabaseError as error:  # also: the caller's transaction is broken; the handler's error is what he must see
-        # Without the stack trace: the handler's error is in it, as it is.
+    except DatabaseError as error:  # also for a broken transaction of the caller, which must see the handler's error
+        # Without the stack trace: it contains the handler's error unredacted.
         reason = without_secrets(str(error), work, outcome.arguments or work.configuration)
         text = "Job %s: its failure could not be recorded (%s); its lock will expire"
         logger.error(text, work.id, reason, extra=log_fields(work, outcome=outcome.name))
@@ -157,16 +157,16 @@ def _record(outcome: Outcome, failure: Failure, run: Run) -> None:
 
 
 def _count(outcome: Outcome) -> None:
-    """Write at once what this run adds to the meters: perhaps nobody in this process ever writes any.
+    """Write at once what this run adds to the meters: this process may never run an executor that does.
 
-    And tell its handler, once that is committed, which the caller may do later.
+    After the commit, which may be the caller's, tell the handler that the task is finished.
     """
     if outcome.keeper is not None:
         transaction.on_commit(partial(tell_finished, [outcome]), using=outcome.work.using)
     using, meters = outcome.work.using, Meters(outcome.work.using)
     meters.ended([outcome])
     try:
-        with transaction.atomic(using=using):  # a savepoint, for the job is done
+        with transaction.atomic(using=using):  # a savepoint: the job is settled already
             write_counted(using, REPORTER, meters.take(), clock.now(using))
     except DatabaseError as error:
         work = outcome.work
@@ -177,11 +177,11 @@ def _lock(
     id: UUID | str, using: str, owner: str, check: Callable[[AbstractJob], None] = lambda row: None
 ) -> AcquiredJob:
     in_transaction = connections[using].in_atomic_block
-    with transaction.atomic(using=using):  # with a savepoint: a refusal must not spoil the caller's transaction
+    with transaction.atomic(using=using):  # with a savepoint: a refusal must not break the caller's transaction
         row = find_job(id, using)
         if in_transaction and row.serial_key:
-            # Whoever acquires passes over them then. Else he would insert the lock row that we are about to insert,
-            # and wait for the end of the caller's transaction, with all the other jobs of his page.
+            # Makes acquisitions skip them. Otherwise an acquisition would insert the lock row that we are about to
+            # insert, and wait for the end of the caller's transaction, with all the other jobs of its page.
             lock_siblings(using, row.serial_key)
         table, job = type(row), _executable(row, check)
         if not lock_for(using, job, owner, get_settings().engine(using).lock_time):
@@ -193,7 +193,7 @@ def _lock(
 
 
 def _executable(row: AbstractJob, check: Callable[[AbstractJob], None]) -> Job:
-    """The row in the table of executable jobs, wherever it was."""
+    """Move the row to the table of executable jobs, unless it is there."""
     if row.locked:
         raise JobLocked(f"Job {row.pk} is running or queued on {row.lock_owner}.")
     if row.type == JobType.HISTORY:

@@ -1,4 +1,4 @@
-"""Builds the services from the settings, starts them in order and stops them in reverse."""
+"""Builds the services from the settings, starts them in order and stops them in reverse order."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class JobExecutor(Service):
     """The job executor: acquisition, timers, recovery and settlement for each engine, one pool for all.
 
     Can be embedded: ``executor = JobExecutor(); executor.start(); ...; executor.stop()``. Nothing starts by itself.
-    ``settings`` are those of the project by default; ``get_settings().replace(threads=2)`` makes others. With
-    ``from_broker`` it is told of jobs by the broker of the settings, and polls the tables for them but seldom.
-    ``command`` starts a process like this one, for jobs that were lost twice; without it they run here, with nothing
-    beside them. With ``held`` it takes over that one job, and does nothing else.
+    ``settings`` are the project's by default; ``get_settings().replace(threads=2)`` makes others. With ``from_broker``
+    the broker of the settings announces the jobs, and the tables are polled only rarely. ``command`` starts a process
+    like this one, for jobs that were lost twice; without it they run here, with nothing beside them. With ``held`` the
+    executor takes over that one job and does nothing else.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class JobExecutor(Service):
         self.settings = settings or get_settings()
         self.node_name = self.settings.node_name
         self.shutting_down = False
-        #: Why this process should drain and be started afresh; None as long as it need not. Whoever finds a reason
-        #: (a thread that cannot be used any more, say) writes it here; the command reads it (``recycling.reasons``).
+        #: Why this process should drain and be restarted; None while it need not be. Any part of the executor that
+        #: finds a reason (an unusable thread, for example) sets it; the command reads it (``recycling.reasons``).
         self.restart_reason: str | None = None
         self._started = False
         self._lifecycle = threading.RLock()
         settings, engines = self.settings, dict(self.settings.engines)
-        if held is not None:  # one acquisition takes it over, whatever others the engine names
+        if held is not None:  # one acquisition takes it over, however many the engine defines
             engines = {alias: replace(engine, acquisitions=()) for alias, engine in engines.items()}
         shares = [acquirer.share for engine in engines.values() for acquirer in engine.acquirers]
         self.async_worker = AsyncWorker(self, self._left_async, settings.async_threads)
@@ -88,7 +88,7 @@ class JobExecutor(Service):
         self.solitude = Solitude(command) if command else None
         if self.solitude is not None:
             for alias, engine in self.engines.items():
-                if not is_single_writer(alias):  # which has room for one executor
+                if not is_single_writer(alias):  # a single-writer database accepts one executor
                     engine.apart = self.solitude.jobs
                     for acquisition in engine.acquisitions.values():
                         acquisition.sift = self.solitude.sift
@@ -102,7 +102,7 @@ class JobExecutor(Service):
 
     @property
     def _services(self) -> list[Service]:
-        """In the order of starting; :meth:`stop` goes backwards: acquisition first, the lease last."""
+        """In starting order; :meth:`stop` goes backwards: acquisition first, the lease last."""
         engines = self.engines.values()
         heartbeats, settlements = [each.heartbeat for each in engines], [each.settlement for each in engines]
         meters, monitors = [each.meters for each in engines], [each.monitor for each in engines]
@@ -111,7 +111,7 @@ class JobExecutor(Service):
         return [*first, self.timeouts, self.async_worker, self.pool, *apart, *engines]
 
     def start(self) -> None:
-        """Start everything; if something cannot start, what has started is stopped and the reason raised."""
+        """Start everything; if something cannot start, stop what has started and raise the reason."""
         with self._lifecycle:
             if self._started:
                 return
@@ -124,10 +124,10 @@ class JobExecutor(Service):
                 raise
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Drain: acquire nothing more, let running jobs end for ``timeout`` seconds (default GRACE_PERIOD), settle.
+        """Drain: acquire no more jobs, let running jobs finish for ``timeout`` seconds (default GRACE_PERIOD), settle.
 
-        Jobs that have not begun are given back unlocked, at no cost. Returns whether everything ended in time; what
-        still runs is left to recovery.
+        Jobs that have not started are unlocked and lose no retry. Returns whether everything ended in time; recovery
+        releases the jobs that still run.
         """
         with self._lifecycle:
             if not self._started:
@@ -143,7 +143,7 @@ class JobExecutor(Service):
         if self.solitude is not None:
             self.solitude.ask_to_stop()
         drained = self.pool.stop(grace)
-        if self.solitude is not None:  # each child has a lease of its own: who does not end in time needs us no more
+        if self.solitude is not None:  # each child has its own lease: one that does not end in time needs us no more
             self.solitude.stop(deadline.left + _CHILD_STOP)
         drained = self.async_worker.stop(_LOOP_STOP if drained else _LANE_STOP) and drained
         self.timeouts.stop(_LOOP_STOP)
@@ -155,7 +155,7 @@ class JobExecutor(Service):
         if drained and all(settled):
             stopped = [engine.heartbeat.stop(_LOOP_STOP) for engine in engines]
             return all(stopped)
-        # With a job still running the node's row must stay: its lease keeps others from running the job too.
+        # The node's row must stay while a job runs: its lease keeps other nodes from running the job too.
         for engine in engines:
             engine.heartbeat.abandon(_LOOP_STOP)
         logger.warning("The executor stopped with jobs in hand; their locks expire with its lease")
@@ -168,16 +168,16 @@ class JobExecutor(Service):
 
     @property
     def idle(self) -> bool:
-        """Nothing is queued, runs or waits to be settled here."""
+        """Nothing is queued, running or waiting to be settled here."""
         apart = self.solitude is None or self.solitude.empty
         return apart and self.pool.empty and all(engine.settlement.empty for engine in self.engines.values())
 
     @property
     def running_jobs(self) -> int:
-        """How many jobs run on its threads and in processes of their own."""
+        """How many jobs run on its threads and in their own processes."""
         return self.pool.load()["busy_threads"] + (self.solitude.running if self.solitude else 0)
 
-    # What the pool asks.
+    # Called by the pool.
 
     def _run(self, batch: Batch) -> None:
         execute_batch(batch, self)
@@ -215,14 +215,14 @@ class JobExecutor(Service):
                 logger.warning("Jobs on %s could not be released (%s); recovery will release them", using, error)
 
     def _flush(self) -> None:
-        """Nothing runs or waits: outcomes need not wait for company."""
+        """Write the waiting outcomes now: nothing runs or is queued, so no others will join them."""
         for engine in self.engines.values():
             engine.settlement.flush()
 
     def _restart(self, reason: str) -> None:
         self.restart_reason = reason
 
-    # What execution asks (Host).
+    # Called by the execution (Host).
 
     def begin(self, context: JobContext, handler: JobHandler) -> None:
         self.running.begin(context, handler)
@@ -234,7 +234,7 @@ class JobExecutor(Service):
         return self.engines[using].node.owns(lock_owner)
 
     def may_start(self, work: AcquiredJob) -> bool:
-        """Whether this job may begin: we do not stop, and its lock is good."""
+        """Whether this job may start: the executor is not stopping, and the lock is valid."""
         node = self.engines[work.using].node
         if not self.shutting_down and node.owns(work.lock_owner):
             return True
@@ -246,7 +246,7 @@ class JobExecutor(Service):
         return False
 
     def verdict(self, work: AcquiredJob) -> bool | None:
-        """Whether this job may begin; None if a heartbeat has to find out first whether its lock is good."""
+        """Whether this job may start; None if a heartbeat must first find out whether its lock is valid."""
         node = self.engines[work.using].node
         if self.shutting_down or node.owner != work.lock_owner:
             return False
@@ -256,11 +256,11 @@ class JobExecutor(Service):
         self.engines[outcome.work.using].settlement.submit(outcome)
 
     def has_settled_itself(self, outcome: Outcome) -> None:
-        """An atomic job is done and committed."""
+        """Count an atomic job, which is already settled and committed."""
         self.engines[outcome.work.using].node.meters.ended([outcome])
 
     def settle_before(self, outcome: Outcome, siblings: Batch) -> None:
-        """Settle an outcome and let its siblings wait for a thread again when it is committed."""
+        """Settle an outcome and put its siblings back into the queue after its commit."""
         outcome.siblings = siblings
         self.pool.park(siblings)
         self.submit(outcome)

@@ -21,9 +21,9 @@ _IDLE_SECONDS = 5.0
 
 
 class DatabaseThread(Executor):
-    """One daemon thread that does one call after the other, from the first call on.
+    """A daemon thread that runs one call after another; the first call starts it.
 
-    Between two calls its connections are looked after as a worker's between two jobs. The next call may be another
+    Between two calls its connections are treated as a worker's are between two jobs. The next call may be another
     job's, so a transaction that a call leaves open is rolled back, and the call raises TransactionManagementError.
     """
 
@@ -35,7 +35,7 @@ class DatabaseThread(Executor):
         self._closed = False
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Let the thread call it. Raises RuntimeError after :meth:`shutdown`."""
+        """Run the function in the thread. Raises RuntimeError after :meth:`shutdown`."""
         future: Future[Any] = Future()
         with self._starting:
             if self._closed:
@@ -46,7 +46,7 @@ class DatabaseThread(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the thread after the calls it has been given, of which ``cancel_futures`` leaves the one that runs."""
+        """End the thread after the calls already submitted; ``cancel_futures`` cancels all but the running one."""
         with self._starting:
             self._closed = True
         if cancel_futures:
@@ -58,7 +58,7 @@ class DatabaseThread(Executor):
             self.join(None)
 
     def join(self, timeout: float | None) -> bool:
-        """Wait for the thread's end; whether it has ended."""
+        """Wait for the thread to end; returns whether it has."""
         if self._thread is not None:
             self._thread.join(timeout)
         return not is_alive(self._thread)
@@ -67,7 +67,7 @@ class DatabaseThread(Executor):
         watch_sessions()
         while (call := self._next()) is not None:
             _answer(*call)
-            del call  # what it holds is not needed while this thread waits
+            del call  # do not keep its arguments alive while this thread waits
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
         try:

@@ -1,4 +1,4 @@
-"""Notices handlers that hold up the event loop."""
+"""Detects handlers that block the event loop."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ...runtime.threads import Loop, logger
 
 _INTERVAL = 0.25
 _LONGEST = 60.0
-#: Seconds for which a loop that does not answer is held up, and between two warnings about the same handler.
+#: Seconds without an answer after which the loop counts as blocked, and between two warnings about the same handler.
 _HELD_UP, _SELDOM = 0.5, 60.0
 
 
 class LaneWatch(Loop):
-    """Asks the loop for a sign of life as long as it has work, and says which handler keeps it from giving one."""
+    """Pings the loop while it has work, and logs the handler that keeps it from answering."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread, busy: Callable[[], bool]) -> None:
         super().__init__("jobexec-async-watch")
@@ -29,7 +29,7 @@ class LaneWatch(Loop):
         self._warned: dict[str, float] = {}
 
     def wake(self) -> None:
-        """There is work, perhaps after a rest."""
+        """There is work, perhaps after a pause."""
         if self._rests:
             super().wake()
 
@@ -45,7 +45,7 @@ class LaneWatch(Loop):
         return _INTERVAL
 
     def _has_work(self) -> bool:
-        self._rests = True  # first: work that comes from here on wakes it
+        self._rests = True  # first: work that arrives after this line wakes it
         self._rests = not self._busy()
         return not self._rests
 

@@ -24,11 +24,11 @@ _FINISH = 1.0
 
 
 class AsyncWorker(Service):
-    """One event loop for the async handlers of a process; its thread begins with the first of them.
+    """One event loop for the async handlers of a process; the first handler starts its thread.
 
     A handler that waits costs a few KiB and no thread. What it calls through ``sync_to_async``, and so Django's ORM,
-    runs in one of ``threads`` threads with a connection each, always the same one for one job. The pool says how many
-    run at once, and is told by ``leave`` what has ended.
+    runs in one of ``threads`` threads with a connection each, always the same thread for one job. The pool limits how
+    many handlers run at once; ``leave`` reports to it the ones that have ended.
     """
 
     def __init__(self, host: LaneHost, leave: Callable[[Sequence[Batch]], None], threads: int) -> None:
@@ -36,27 +36,27 @@ class AsyncWorker(Service):
         self._track: Track | None = None
 
     def begin(self, batches: Sequence[Batch]) -> None:
-        """Run these; returns at once."""
+        """Run these batches; returns at once."""
         if self._track is None:
             self._track = Track(self._host, self._leave, self._threads)
         self._track.begin(batches)
 
     def cancel(self) -> None:
-        """The executor cannot wait any longer: end all handlers, and give their jobs back."""
+        """Cancel all handlers and release their jobs: the executor cannot wait any longer."""
         if self._track is not None:
             self._track.cancel()
 
     def start(self) -> None:
-        """Nothing is started before the first job."""
+        """Nothing to do before the first job."""
 
     def stop(self, timeout: float) -> bool:
-        """End the loop and its threads; what still runs is dropped where it is, and left to recovery."""
+        """End the loop and its threads; handlers that still run are dropped, and recovery releases their jobs."""
         track, self._track = self._track, None
         return track is None or track.stop(timeout)
 
 
 class Track:
-    """The async worker from its first job to its stop: a loop, its thread, and the threads for the ORM."""
+    """The async worker from its first job to its stop: a loop, its thread, and the ORM threads."""
 
     def __init__(self, host: LaneHost, leave: Callable[[Sequence[Batch]], None], threads: int) -> None:
         self._host, self._leave = host, leave
@@ -88,7 +88,7 @@ class Track:
     def stop(self, timeout: float) -> bool:
         deadline = Deadline(timeout)
         self._watch.ask_to_stop()
-        with suppress(RuntimeError):  # it is closed already
+        with suppress(RuntimeError):  # it is already closed
             self._loop.call_soon_threadsafe(self._loop.stop)
         for desk in self._desks:
             desk.shutdown(wait=False, cancel_futures=True)
@@ -107,20 +107,20 @@ class Track:
             self._leave([*self._ended, *self._tasks.values(), *self._new])
 
     def _finish(self) -> None:
-        """Let what can be ended end in order: handlers that were not cancelled before, asynchronous generators."""
+        """Give handlers that were not cancelled before, and asynchronous generators, a chance to end properly."""
         for task in self._tasks:
             task.cancel()
         with suppress(Exception):
             self._loop.run_until_complete(asyncio.wait_for(self._loop.shutdown_asyncgens(), _FINISH))
-        # What goes on all the same is dropped on purpose.
+        # Whatever still runs after this is dropped on purpose.
         self._loop.set_exception_handler(lambda loop, context: None)
         self._loop.close()
 
     def _begin_new(self) -> None:
-        self._called = False  # first: whoever comes from here on calls again
+        self._called = False  # first: a batch that arrives after this line schedules another call
         while self._new:
             batch = self._new.popleft()
-            # A fresh context for each: variables of one job are not seen by the next.
+            # A fresh context for each: no job sees the variables of another.
             context, name = next(self._contexts).copy(), batch[0].handler_type
             task = self._loop.create_task(self._execute(batch), name=name, context=context)
             self._tasks[task] = batch
@@ -129,13 +129,13 @@ class Track:
     async def _execute(self, batch: Batch) -> None:
         try:
             await execute_batch_async(batch, self._host, self)
-        except BaseException:  # whatever a project's logging filters or signals do
+        except BaseException:  # raised by a project's logging filters or signal receivers
             with suppress(Exception):
                 logger.exception("Running a batch of %d async jobs failed", len(batch))
 
     def _end(self, task: asyncio.Task[None]) -> None:
         if not self._ended:
-            self._loop.call_soon(self._leave_all)  # those that end in the same turn of the loop leave together
+            self._loop.call_soon(self._leave_all)  # jobs that end in the same turn of the loop leave together
         self._ended.append(self._tasks.pop(task))
 
     def _leave_all(self) -> None:

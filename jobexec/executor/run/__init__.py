@@ -1,1 +1,1 @@
-"""One run of a job, from the look at its lock to its outcome."""
+"""One run of a job, from checking its lock to its outcome."""

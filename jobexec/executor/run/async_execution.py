@@ -1,4 +1,4 @@
-"""The async worker's whole work on one batch: what ``execution`` does in a thread, without one."""
+"""Runs one batch in the async worker: the counterpart of ``execution``, without a thread."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _UNDECIDED = 0.1
 
 
 class LaneHost(Host, Protocol):
-    """What the async worker asks of the executor it runs in. Nothing here blocks."""
+    """The interface of the executor that the async worker uses. Nothing here blocks."""
 
     def verdict(self, work: AcquiredJob) -> bool | None:
-        """Whether this job may begin; None if a heartbeat has to find out first."""
+        """Whether this job may start; None if a heartbeat must find out first."""
         ...
 
 
 class End(Protocol):
-    """How it ends: ``cancelling``, handlers that are cancelled give their jobs back; ``dropped``, without."""
+    """How the worker ends. ``cancelling``: cancelled handlers release their jobs; ``dropped``: they do not."""
 
     cancelling: bool
     dropped: bool
@@ -41,7 +41,7 @@ class End(Protocol):
 async def execute_batch_async(batch: list[AcquiredJob], host: LaneHost, end: End) -> None:
     """Run a single job, or the first of exclusive siblings, as ``execute_batch`` does; never raises.
 
-    The siblings come back to the pool when its outcome is committed. What may not start any more is given back.
+    The siblings return to the pool after the commit of its outcome. Jobs that may no longer start are released.
     """
     left = batch
     try:
@@ -56,7 +56,7 @@ async def execute_batch_async(batch: list[AcquiredJob], host: LaneHost, end: End
 
 
 def _hand_on(outcome: Outcome, siblings: list[AcquiredJob], host: LaneHost) -> None:
-    """As in a thread, but nobody waits here for the commit of a suspect: none runs alone in the async worker."""
+    """As in a thread, but without waiting for the commit of a suspect: the async worker runs none alone."""
     if siblings:
         host.settle_before(outcome, siblings)
     else:
@@ -70,8 +70,10 @@ async def _may_start(work: AcquiredJob, host: LaneHost) -> bool:
 
 
 async def _execute(work: AcquiredJob, host: LaneHost, end: End) -> Outcome:
-    """One job from handler look-up to outcome; never raises. An outcome without a run gives back what did not begin,
-    or was cancelled because the executor ends."""
+    """Run one job, from the handler look-up to its outcome; never raises.
+
+    An outcome without a run releases a job that did not start, or was cancelled because the executor stops.
+    """
     started_at, start = clock.now(work.using), clock.monotonic()
     outcome = Outcome(work)
     handler: AsyncJobHandler | None = None
@@ -89,7 +91,7 @@ async def _execute(work: AcquiredJob, host: LaneHost, end: End) -> Outcome:
         if work.lost_runs and not await sync_to_async(mark_suspect_started)(work):
             raise LockLost()
         await _call(handler, JobContext(work, host, started_at), handler.read(text), host, outcome)
-    except BaseException as error:  # no loop dies of a job
+    except BaseException as error:  # no job may end the loop
         if end.cancelling and isinstance(error, asyncio.CancelledError) and not outcome.timed_out:
             end_span(outcome)
             return outcome
@@ -103,7 +105,7 @@ async def _call(handler: AsyncJobHandler, context: JobContext, arguments: object
     if context.work.traceparent is not None:
         outcome.span = begin_span(context.work, host.node_name)
         if outcome.span is not None:
-            tracing.enter(outcome.span)  # in the context of this task, which nobody else has
+            tracing.enter(outcome.span)  # in this task's own context
     outcome.began, process = True, generation()
     host.begin(context, handler)
     try:

@@ -1,4 +1,4 @@
-"""A worker thread's whole work on one batch."""
+"""Runs one batch in a worker thread."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ logger = logging.getLogger("jobexec.execution")
 
 
 class Runner(Protocol):
-    """What running one handler asks of whoever runs it."""
+    """The interface that running one handler needs from its runner."""
 
     node_name: str
 
@@ -63,7 +63,7 @@ class Runner(Protocol):
 
 
 class Host(Runner, Protocol):
-    """What execution asks of the executor it runs in."""
+    """The interface of the executor that execution uses."""
 
     def may_start(self, work: AcquiredJob) -> bool: ...
 
@@ -80,9 +80,9 @@ def execute_batch(batch: list[AcquiredJob], host: Host) -> None:
     """Run a single job, or the first of exclusive siblings; never raises.
 
     A sibling's outcome is committed before the next sibling starts, so a crash never runs A again after B: the thread
-    does not wait for that, the siblings come back to the queue when it is done. That of a job that runs alone is
-    committed before anything else starts, or a crash then would be charged to it. What may not start any more (the
-    executor stops, the lock is gone) is given back.
+    does not wait for the commit, the siblings return to the queue after it. The outcome of a job that runs alone is
+    committed before anything else starts, otherwise a crash would be charged to it. Jobs that may no longer start (the
+    executor stops, the lock is gone) are released.
     """
     left = batch
     try:
@@ -91,25 +91,25 @@ def execute_batch(batch: list[AcquiredJob], host: Host) -> None:
                 return
             outcome = execute(left[0], host)
             if outcome.run is None:
-                return  # it could not begin
+                return  # it could not start
             if outcome.timed_out:
-                return  # settled when its time was over; giving it back frees its process instance: it has ended now
+                return  # settled at its timeout; releasing it frees its process instance: it has ended now
             left = hand_on(outcome, left[1:], host)
-    finally:  # also after what nobody foresaw: jobs that nobody gives back stay locked as long as the process lives
+    finally:  # also after unforeseen errors: jobs that are not released stay locked as long as the process lives
         for unbegun in left:
             host.submit(Outcome(unbegun))
 
 
 def hand_on(outcome: Outcome, siblings: list[AcquiredJob], host: Host) -> list[AcquiredJob]:
-    """Hand on the outcome of the first job of a batch; returns its siblings if they are still this thread's."""
+    """Submit the outcome of the first job of a batch; returns its siblings if they still belong to this thread."""
     work = outcome.work
     if outcome.counted:
         host.has_settled_itself(outcome)
         _announce(outcome)
         return siblings
     if work.lost_runs >= ALONE_FROM:
-        # Not counted: taken over by somebody else, and with it the process instance; or settled by a commit that was
-        # in doubt, and then the others are still locked by us, and are given back.
+        # Not counted: another node took it over, and with it the process instance; or a commit in doubt settled it,
+        # and then the siblings are still locked by us and are released.
         if host.settle(outcome):
             return siblings
         for sibling in siblings:
@@ -122,7 +122,7 @@ def hand_on(outcome: Outcome, siblings: list[AcquiredJob], host: Host) -> list[A
 
 
 def _announce(outcome: Outcome) -> None:
-    """An atomic job has settled itself; the settlement announces all others."""
+    """Send the signals of an atomic job, which settled itself; the settlement announces all others."""
     work = outcome.work
     tell_finished([outcome])
     if signals.job_completed.has_listeners(Job):
@@ -130,7 +130,7 @@ def _announce(outcome: Outcome) -> None:
 
 
 def execute(work: AcquiredJob, host: Host) -> Outcome:
-    """One job from handler look-up to outcome; never raises. An outcome without a run gives back what did not begin."""
+    """Run one job, from the handler look-up to its outcome; never raises. Without a run, the outcome releases it."""
     started_at, start = clock.now(work.using), clock.monotonic()
     outcome = Outcome(work)
     handler: JobHandler | None = None
@@ -140,22 +140,22 @@ def execute(work: AcquiredJob, host: Host) -> Outcome:
             raise JobCancelled("It was cancelled before it started.")
         handler = get_handler(work.handler_type)
         run_handler(handler, work, host, outcome, started_at)
-    except BaseException as error:  # also SystemExit and KeyboardInterrupt: no thread dies of a job
+    except BaseException as error:  # also SystemExit and KeyboardInterrupt: no job may end the thread
         if not caught(outcome, error, handler, host.shutting_down):
             _clean_up()
             return outcome
     open_on = _clean_up()
     if open_on and not (outcome.counted or outcome.timed_out) and outcome.failure is None:
-        # Its work is undone: to call the job done would lose it.
+        # Its work was rolled back: completing the job would lose it.
         message = f"The handler left a transaction open on {', '.join(open_on)}; it was rolled back."
         outcome.run, outcome.failure = None, Failure(message, plan=handler.retry_plan if handler else None)
     return ended(outcome, host, started_at, start)
 
 
 def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None, draining: bool = False) -> bool:
-    """Write down what a run raised; False if the job could not begin, and is to be given back. Never raises.
+    """Record what a run raised; False if the job could not start and is to be released. Never raises.
 
-    ``draining``: the executor stops, and a handler that puts itself off does so for that reason.
+    ``draining``: the executor is stopping, and a handler that raises RetryIn or RetryAt does so for that reason.
     """
     work = outcome.work
     if outcome.counted:
@@ -181,15 +181,15 @@ def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None, d
 
 
 def _could_not_begin(outcome: Outcome, error: BaseException) -> bool:
-    """The database was away when a suspect was to be marked, the transaction of an atomic job to begin, or the handler
-    to prepare its call. What was settled meanwhile, because its time was over, is not given back."""
+    """Whether the database was away when a suspect was to be marked, an atomic job's transaction to begin, or the
+    handler to prepare its call. A job settled meanwhile, at its timeout, is not released."""
     if outcome.began:
         return isinstance(error, NotBegun) and not outcome.timed_out
     return is_of_connection(error)
 
 
 def ended(outcome: Outcome, host: Runner, started_at: datetime, start: float) -> Outcome:
-    """The run is over, well or not: how long it took, and a line in the log. Never raises."""
+    """Complete the outcome with the run's duration, end its span and log it. Never raises."""
     if outcome.run is None:
         outcome.run = Run(started_at, clock.monotonic() - start, host.node_name)
     if outcome.span is not None:
@@ -203,7 +203,7 @@ def ended(outcome: Outcome, host: Runner, started_at: datetime, start: float) ->
 def run_handler(
     handler: JobHandler, work: AcquiredJob, host: Runner, outcome: Outcome, started_at: datetime | None = None
 ) -> Any:
-    """Run the handler in a context of its own; an atomic job together with the deletion of its row.
+    """Run the handler in its own context; for an atomic job, in one transaction with the deletion of its row.
 
     Returns what the handler returns and raises what it raises.
     """
@@ -223,7 +223,7 @@ def run_handler(
         outcome.counted = True
 
     with transaction.atomic(using=work.using), _watching_connection(outcome):
-        # Registered before any hook of the handler, so that it runs first: an error in theirs comes after the commit.
+        # Registered before any hook of the handler, so that it runs first: errors in their hooks come after the commit.
         transaction.on_commit(committed, using=work.using)
         result = _call(handler, context, arguments, host, outcome)
         outcome.run = Run(started_at, clock.monotonic() - start, host.node_name)
@@ -234,10 +234,10 @@ def run_handler(
 
 @contextmanager
 def _watching_connection(outcome: Outcome) -> Iterator[None]:
-    """Within the transaction of an atomic job: note whether its connection was lost, and with it all that it did.
+    """Within the transaction of an atomic job: note whether its connection was lost, and with it all its changes.
 
-    An error of the commit itself comes later, and is a conflict, too, if it says that: if the commit went through
-    nevertheless, there is no row any more, and nothing is written.
+    An error of the commit itself comes later, and counts as a conflict too if it indicates a lost connection: if the
+    commit succeeded nevertheless, the row is gone, and nothing is written.
     """
     outcome.undone = True
     try:
@@ -248,7 +248,7 @@ def _watching_connection(outcome: Outcome) -> Iterator[None]:
 
 
 def _call(handler: JobHandler, context: JobContext, arguments: Any, host: Runner, outcome: Outcome) -> Any:
-    # A fresh context: time zone, language and context variables of one job are not seen by the next.
+    # A fresh context: no job sees the time zone, language and context variables of another.
     fresh = contextvars.Context()
     if context.work.traceparent is not None:
         outcome.span = begin_span(context.work, host.node_name)
@@ -269,7 +269,7 @@ def _call(handler: JobHandler, context: JobContext, arguments: Any, host: Runner
 
 
 def interruption(context: JobContext) -> Exception:
-    """Why a run does not count although its handler has returned."""
+    """Why a run does not count although its handler returned."""
     return JobTimeout() if context.timed_out else JobCancelled()
 
 
@@ -279,7 +279,7 @@ class _Planned(Protocol):
 
 
 def failure_of(error: BaseException, using: str, handler: _Planned | None) -> Failure:
-    """What an exception says about the job: see :class:`~jobexec.operations.settle.fail.Failure`. Never raises.
+    """Convert an exception to a :class:`~jobexec.operations.settle.fail.Failure`. Never raises.
 
     ``handler`` is None if it was not found.
     """
@@ -293,7 +293,7 @@ def failure_of(error: BaseException, using: str, handler: _Planned | None) -> Fa
 def _told(problem: BaseException) -> str:
     try:
         return f"{type(problem).__name__}: {problem}"
-    except BaseException:  # it fails with itself
+    except BaseException:  # its own __str__ fails too
         return type(problem).__name__
 
 
@@ -309,16 +309,16 @@ def _failure_of(error: BaseException, using: str, handler: _Planned | None, plan
     if isinstance(error, RetryIn):
         return Failure(message, stack, retry_at=clock.now(using) + error.delay, error=error)
     if isinstance(error, RetryAt):
-        # In UTC, so that a moment past the year 9999 fails here and not in the database, or never.
+        # In UTC, so that a time past the year 9999 fails here and not in the database, or never.
         return Failure(message, stack, retry_at=error.when.astimezone(UTC), error=error)
     kind = "conflict" if is_conflict(error) else "error"
     return Failure(message, stack, kind=kind, plan=plan, error=error)
 
 
 def _clean_up() -> list[str]:
-    """Leave the thread as a new one: no open transaction, no event loop, no record of queries. Never raises.
+    """Reset the thread: no open transaction, no event loop, no recorded queries. Never raises.
 
-    Returns the databases on which a transaction was open; it is rolled back.
+    Returns the databases on which a transaction was open and has been rolled back.
     """
     left = clean_connections()
     asyncio.set_event_loop(None)

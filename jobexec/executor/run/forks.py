@@ -1,4 +1,4 @@
-"""A handler that forks, and whose child comes back as if it were the executor."""
+"""Detects a forked child of a handler that returns into the executor's code."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if hasattr(os, "register_at_fork"):
 
 
 def generation() -> int:
-    """A number that is another one in a process that was forked since."""
+    """A number that differs in a process forked since."""
     return _generation
 
 
 def end_if_forked(before: int, work: AcquiredJob) -> None:
-    """End this process if it was forked since :func:`generation` said ``before``: a handler's child that should have.
+    """End this process if it was forked since :func:`generation` returned ``before``: the handler's child did not exit.
 
-    It has the executor's connections and its thread's place in the executor's code: it would settle the job, with the
-    words of the parent on the same socket, and take the next ones. Nothing is flushed or logged, as others may have
-    held those locks at the fork.
+    It has the executor's connections and its thread's place in the executor's code: it would settle the job, sending
+    the parent's commands on the same socket, and run the next ones. Nothing is flushed or logged, as other threads may
+    have held those locks at the fork.
     """
     if _generation != before:
         text = f"{work.handler_type!r} {work.id} has forked, and its child {os.getpid()} came back; it ends now\n"

@@ -1,4 +1,4 @@
-"""What became of a run, and how it is written."""
+"""The outcome of a run, and how it is written."""
 
 from __future__ import annotations
 
@@ -34,14 +34,13 @@ logger = logging.getLogger("jobexec.settlement")
 
 
 class Outcome:
-    """What became of a run: ``failure`` None is success; ``run`` None gives the job back unbegun.
+    """The outcome of a run: ``failure`` None is success; ``run`` None releases the job unstarted.
 
-    ``began``: the handler has been called. ``timed_out``: the job has been settled already when its time was over.
-    ``undone``: its transaction ended with its connection, and so did all that it had done.
-    ``siblings`` may start when this is committed.
+    ``began``: the handler was called. ``timed_out``: the job was already settled at its timeout. ``undone``: its
+    transaction ended with its connection, and so did all its changes. ``siblings`` may start when this is committed.
     """
 
-    # Defaults of the class: an object of one attribute is made faster than one of nine.
+    # Class-level defaults: an object with one attribute is created faster than one with nine.
     run: Run | None = None
     failure: Failure | None = None
     began: bool = False
@@ -51,14 +50,14 @@ class Outcome:
     undone: bool = False
     settled: threading.Event | None = None
     siblings: list[AcquiredJob] | None = None
-    #: The table in which its job now is, if the run did not succeed; that of executable jobs if it was cancelled.
+    #: The table in which its job now is, if the run did not succeed; Job if it was cancelled.
     became: type[AbstractJob] | None = None
-    #: Its span, while it runs and somebody traces.
+    #: Its span while it runs, if tracing is enabled.
     span: Any = None
-    #: Its handler, if that wants its return value kept, and that value as JSON.
+    #: Its handler, if its return value is to be kept, and that value as JSON.
     keeper: ResultHandler | None = None
     result: str | None = None
-    #: The JSON of its arguments, if that was too long to come with the job.
+    #: The JSON of its arguments, if they were too long to be loaded with the job.
     arguments: str | None = None
 
     def __init__(self, work: AcquiredJob, run: Run | None = None, failure: Failure | None = None) -> None:
@@ -69,12 +68,12 @@ class Outcome:
             self.failure = failure
 
     def keep_for(self, handler: JobHandler) -> None:
-        """Note its handler, if that wants its return value kept."""
+        """Remember the handler if its return value is to be kept."""
         if getattr(handler, "keeps_result", False):
             self.keeper = cast(ResultHandler, handler)
 
     def take(self, value: Any) -> None:
-        """What its handler has returned. Raises DoNotRetry if that is to be kept and cannot: its effects are there."""
+        """Keep the return value. Raises DoNotRetry if it must be kept and cannot: the run's effects are there."""
         if self.keeper is None:
             return
         try:
@@ -86,7 +85,7 @@ class Outcome:
 
     @property
     def name(self) -> str:
-        """One word for what became of it: successful, failed, cancelled, timeout or returned."""
+        """The outcome in one word: successful, failed, cancelled, timeout or returned."""
         if self.timed_out:
             return "timeout"
         if self.failure is not None:
@@ -95,12 +94,12 @@ class Outcome:
 
     @property
     def urgent(self) -> bool:
-        """Whether somebody waits for its commit."""
+        """Whether a thread or siblings wait for its commit."""
         return self.siblings is not None or self.settled is not None
 
 
 def unreachable(using: str, error: Exception) -> bool:
-    """Whether an error came from a database that is away, and not from what was to be written."""
+    """Whether an error means that the database is away, rather than a problem with the data to write."""
     if not is_of_connection(error):
         return False
     discard_broken_connections()
@@ -138,7 +137,7 @@ def _complete(using: str, outcomes: Sequence[Outcome]) -> None:
 
 
 def complete_alone(outcome: Outcome, run: Run) -> bool:
-    """Delete the job of one run that has succeeded, in the caller's transaction if there is one; whether it counts."""
+    """Delete the job of one successful run, in the caller's transaction if there is one; returns whether it counts."""
     work = outcome.work
     if outcome.keeper is None:
         return not complete_or_lose(work.using, [(work, run)])
@@ -147,7 +146,7 @@ def complete_alone(outcome: Outcome, run: Run) -> bool:
 
 def _count(using: str, outcomes: Sequence[Outcome], lost: set[UUID]) -> None:
     done = [each for each in outcomes if each.work.id not in lost] if lost else outcomes
-    for outcome in done:  # at once: an error further down makes us come again
+    for outcome in done:  # at once: after an error further down we are called again
         outcome.counted = True
     if done and signals.job_completed.has_listeners(Job):
         signals.job_completed.send_robust(sender=Job, using=using, jobs=[outcome.work for outcome in done])
@@ -166,7 +165,7 @@ def _fail(using: str, outcomes: Sequence[Outcome]) -> None:
 
 
 def tell_finished(outcomes: Iterable[Outcome]) -> None:
-    """Tell the handlers whose results are kept of what is committed and over: done, a dead letter, or cancelled."""
+    """Tell handlers that keep results which of their jobs are committed and over: done, dead letter or cancelled."""
     for each in outcomes:
         if each.keeper is not None and each.counted and (each.failure is None or each.became in _OVER):
             try:
@@ -180,7 +179,7 @@ _OVER = (DeadLetterJob, Job)
 
 
 def write_alone(using: str, outcome: Outcome) -> None:
-    """Write one outcome, or else a dead letter that says why it cannot be written."""
+    """Write one outcome, or a dead letter with the reason why it cannot be written."""
     try:
         write(using, [outcome])
         return
@@ -188,7 +187,7 @@ def write_alone(using: str, outcome: Outcome) -> None:
         if is_of_connection(error):
             raise
         work, arguments = outcome.work, outcome.arguments or outcome.work.configuration
-        # Databases quote what they refuse.
+        # Database errors quote the values that they refuse.
         stack = storable(without_secrets(stack_of(error), work, arguments))
         text = "Job %s: its outcome could not be written; it becomes a dead letter\n%s"
         logger.error(text, work.id, stack, extra=log_fields(work, outcome=outcome.name))
@@ -207,6 +206,6 @@ def write_alone(using: str, outcome: Outcome) -> None:
             raise
         buried = bury(using, Job, work.id, message, lock_owner=work.lock_owner, keeps_instance=keeps_instance)
         outcome.counted, outcome.became, outcome.failure = buried, DeadLetterJob, failure
-        return  # who buries it tells of it
-    outcome.failure = failure  # not sooner: after an error it may be written as it was
-    tell_finished([outcome])  # of a failure, also if the run has succeeded
+        return  # bury() sends the signals
+    outcome.failure = failure  # not earlier: after an error the original outcome may be written
+    tell_finished([outcome])  # as failed, even if the run succeeded

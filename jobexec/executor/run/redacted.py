@@ -1,4 +1,4 @@
-"""Failures without the sensitive values of their jobs."""
+"""Removes the sensitive values of a job from its failures."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def _handler_of(work: AcquiredJob) -> JobHandler | None:
 
 
 def redacted(failure: Failure, handler: JobHandler | None, arguments: str | None) -> Failure:
-    """The failure as it may be recorded and logged; ``arguments`` is the JSON of the job's row. Never raises.
+    """The failure as it may be recorded and logged; ``arguments`` is the JSON in the job's row. Never raises.
 
-    The exception itself stays as it is: retry plans and receivers of signals look at it, in this process.
+    The exception itself is not changed: retry plans and signal receivers in this process inspect it.
     """
     try:
         secrets = secrets_of(handler, arguments)
@@ -39,6 +39,6 @@ def redacted(failure: Failure, handler: JobHandler | None, arguments: str | None
             return failure
         message, stack = (redact_text(text, secrets, STACK_LENGTH) for text in (failure.message, failure.stack))
         return replace(failure, message=message, stack=stack)
-    except Exception as problem:  # rather nothing than what nobody may see
+    except Exception as problem:  # rather no text than a secret
         name = type(failure.error).__name__
         return replace(failure, message=f"{name}, which could not be redacted ({type(problem).__name__})", stack="")

@@ -1,4 +1,4 @@
-"""The handlers that run in this process right now, and who of them has run out of time."""
+"""The handlers that run in this process, and which of them have timed out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FEW = 100
 
 @dataclass(slots=True, eq=False)
 class RunningJob:
-    """A handler at work, and since when by the monotonic clock; without a timeout that is not told."""
+    """A running handler and its start on the monotonic clock; ``began`` is not set without a timeout."""
 
     context: JobContext
     handler: JobHandler
@@ -26,10 +26,10 @@ class RunningJob:
 
 
 class _Limits:
-    """When running jobs reach a limit, the next one first, by the monotonic clock.
+    """When running jobs reach a limit, by the monotonic clock, earliest first.
 
-    Those of jobs that have ended are dropped when they are met, or when they are more than the others: thousands may
-    run at once, and none of them is to cost a walk over all.
+    Entries of jobs that have ended are dropped when they come up, or when they outnumber the others: thousands may run
+    at once, and no ending job should cost a scan of all.
     """
 
     def __init__(self, live: Mapping[int, RunningJob]) -> None:
@@ -38,7 +38,7 @@ class _Limits:
         self._heap: list[tuple[float, int, RunningJob]] = []
 
     def add(self, when: float, running: RunningJob) -> bool:
-        """Whether this limit is the next of all."""
+        """Returns whether this limit is now the earliest."""
         if len(self._heap) > 2 * len(self._live) + _FEW:
             self._heap = [entry for entry in self._heap if self._lives(entry[2])]
             heapify(self._heap)
@@ -46,16 +46,16 @@ class _Limits:
         return self._heap[0][2] is running
 
     def reached(self, now: float) -> RunningJob | None:
-        """Whose limit is over, if anybody's is; told again until it is passed or does not run any more."""
+        """The job with the earliest passed limit; returned again until :meth:`pass_on` or the end of the job."""
         when = self.next()
         return self._heap[0][2] if when is not None and when <= now else None
 
     def pass_on(self) -> None:
-        """Forget the next limit."""
+        """Forget the earliest limit."""
         heappop(self._heap)
 
     def next(self) -> float | None:
-        """The next limit of anybody who still runs."""
+        """The earliest limit of a job that still runs."""
         while self._heap and not self._lives(self._heap[0][2]):
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
@@ -65,9 +65,9 @@ class _Limits:
 
 
 class RunningJobs:
-    """Knows which handlers run. A handler ends or runs out of time, never both: one lock decides.
+    """Tracks which handlers run. A handler either ends or times out, never both: one lock decides.
 
-    Those without a timeout need no lock: to put them into a dict and to take them out are single steps.
+    Handlers without a timeout need no lock: adding to a dict and removing from it are atomic.
     """
 
     def __init__(self, hurry: Callable[[], None] = lambda: None) -> None:
@@ -100,13 +100,13 @@ class RunningJobs:
             self._timed.pop(id(context), None)
 
     def all(self) -> list[RunningJob]:
-        """The handlers that run now, those left out that have run out of time."""
+        """The handlers that run now, without those that have timed out."""
         with self._lock:
             timed = list(self._timed.values())
         return [*timed, *(RunningJob(context, handler) for context, handler in self._untimed.copy().values())]
 
     def near_the_end(self) -> list[RunningJob]:
-        """Whose soft limit is over, for the first time; their contexts say so from now on."""
+        """Jobs that reached their soft limit since the last call; sets ``soft_timeout`` of their contexts."""
         now, found = clock.monotonic(), []
         with self._lock:
             while (running := self._soft.reached(now)) is not None:
@@ -116,10 +116,10 @@ class RunningJobs:
         return found
 
     def out_of_time(self, settle: Callable[[RunningJob], None]) -> list[RunningJob]:
-        """Whose hard limit is over; whatever they do from now on does not count.
+        """Jobs that reached their hard limit; nothing they do from now on counts.
 
-        Each is handed to ``settle`` before its thread can get through :meth:`end`: a handler that sees that its time is
-        over ends at once, and its thread gives the job back, which must come after the failure and not before.
+        Each is passed to ``settle`` before its thread can get through :meth:`end`: a handler that sees its timeout ends
+        at once, and its thread releases the job, which must come after the failure and not before.
         """
         now, found = clock.monotonic(), []
         with self._lock:
@@ -131,7 +131,7 @@ class RunningJobs:
         return found
 
     def next_limit(self) -> float | None:
-        """Seconds until the next limit of anybody; None if nobody has one."""
+        """Seconds until the earliest limit of a running job; None without any."""
         with self._lock:
             limits = [limit for limit in (self._soft.next(), self._hard.next()) if limit is not None]
         return max(0.0, min(limits) - clock.monotonic()) if limits else None

@@ -1,4 +1,4 @@
-"""What the span of a run says."""
+"""The attributes of a run's span."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .outcomes import Outcome
 
 
 def begin_span(work: AcquiredJob, node_name: str) -> Any:
-    """The span of a run that begins; None if nobody traces."""
+    """Start the span of a run; None if tracing is disabled."""
     attributes = {
         "messaging.system": "jobexec",
         "messaging.operation.name": "process",
@@ -33,7 +33,7 @@ def begin_span(work: AcquiredJob, node_name: str) -> Any:
 
 
 def end_span(outcome: Outcome) -> None:
-    """The run is over: its span says how it ended, without sensitive values, as the failure does."""
+    """End the run's span with its outcome, without sensitive values, as in the failure."""
     span, outcome.span = outcome.span, None
     if span is not None:
         failed = _exception(outcome.failure) if outcome.failure is not None else None

@@ -11,9 +11,9 @@ _known: dict[tuple[_Place, ...], str] = {}
 
 
 def stack_of(error: BaseException) -> str:
-    """What ``traceback.format_exception`` says, in a fraction of its time for an error that occurs again and again.
+    """The text of ``traceback.format_exception``, in a fraction of its time for an error that recurs often.
 
-    Most of that time goes into the marks below the lines, for which it parses the source code; and a storm of failures
+    Most of that time goes into the marks below the lines, for which it parses the source code; and a burst of failures
     comes from the same few places.
     """
     if error.__cause__ is not None or error.__context__ is not None or isinstance(error, BaseExceptionGroup):
