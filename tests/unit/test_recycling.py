@@ -134,7 +134,7 @@ def test_without_proc_the_greatest_size_counts(monkeypatch):
 def test_a_limit_that_cannot_be_kept_is_refused(monkeypatch):
     check_memory(None)
     check_memory(2**60)
-    with pytest.raises(NodeRefused, match=r"^--max-rss 1M: a process of this project takes .*M before its first job"):
+    with pytest.raises(NodeRefused, match=r"^--max-rss 1M: a process of this project uses .*M before its first job"):
         check_memory(1024**2)
     monkeypatch.setitem(__import__("sys").modules, "resource", None)
     with pytest.raises(NodeRefused, match=r"^--max-rss: this platform does not report how much memory"):

@@ -1,1 +1,1 @@
-"""What an executor has acquired: its queue, and the threads that take from it."""
+"""The jobs that an executor has acquired: their queue, and the threads that run them."""

@@ -1,4 +1,4 @@
-"""Which jobs go to the async worker of async handlers, and how many: plain counting, under the pool's lock."""
+"""Which jobs go to the async worker, and how many: plain counting, under the pool's lock."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from jobexec.handlers.registry import async_handlers
 from .fair_queue import Batch, runs_alone
 from .throughput import Throughput
 
-_AHEAD = 0.1  # of what the async worker ends in a second may wait for it
-_PART = 0.02  # less than this of what came lately is nothing
+_AHEAD = 0.1  # seconds of the async worker's throughput that may wait for it
+_PART = 0.02  # a smaller part of the recent jobs counts as none
 _NO_LIMIT = 1_000_000_000
 _SELDOM = 5.0
 
 
 class AsyncRunner(Protocol):
-    """What runs async handlers without threads. Neither call blocks."""
+    """The async worker as the pool sees it. Neither call blocks."""
 
     def begin(self, batches: Sequence[Batch]) -> None:
-        """Run these, and let the pool know by ``leave`` when each has ended."""
+        """Run these batches, and report each to the pool's ``leave`` when it has ended."""
         ...
 
     def cancel(self) -> None:
-        """Ask whatever runs to end now, and give back what does."""
+        """Ask all running handlers to end now, and release the jobs of those that do."""
         ...
 
 
 class AsyncAdmission:
-    """What waits for the async worker, by turns of the acquisitions, and what is in it: at most ``size`` batches.
+    """Batches that wait for the async worker, by turns of the acquisitions, and up to ``size`` batches in it.
 
-    They take no places of threads. While the async worker is full little is acquired for it, so that other nodes have
-    the rest; as long as it is not, pages for it grow, also when all threads are busy with jobs that take long.
+    They take no places of threads. While the async worker is full, little is acquired for it, so that other nodes get
+    the rest; while it is not, pages for it grow, even when all threads are busy with long jobs.
     """
 
     def __init__(self, async_worker: AsyncRunner, size: int, threads: int) -> None:
@@ -44,20 +44,20 @@ class AsyncAdmission:
         self._handlers = async_handlers()
         self._waiting: dict[str, deque[Batch]] = {}
         self._within: dict[int, tuple[Batch, float]] = {}
-        #: Which part of an acquisition's last pages was for the async worker, and how many more than threads have room
-        #: for it may ask for.
+        #: The part of an acquisition's last pages that was for the async worker, and how many jobs it may ask for
+        #: beyond what the threads have room for.
         self._part: dict[str, float] = {}
         self._page: dict[str, int] = {}
-        #: When an acquisition last tried one, and whether that is on its way.
+        #: When an acquisition may next try one job, and whether such a job is on its way.
         self._tried: dict[str, float] = {}
         self._trying: set[str] = set()
 
     def sort(self, share: str, batches: Sequence[Batch]) -> Sequence[Batch]:
-        """Keep those whose first job the async worker can run; returns the others, for threads.
+        """Keep the batches whose first job the async worker can run; returns the others, for threads.
 
-        Not the atomic ones, whose transaction needs a thread of its own; nor those that must run alone. Those that were
-        lost once are welcome: thousands may have been, when their process was killed, and one after the other they
-        would take as many times as long.
+        Not atomic ones, whose transaction needs its own thread, nor those that must run alone. Jobs that were lost once
+        are kept: thousands may have been lost when their process was killed, and one after another they would take
+        that many times as long.
         """
         if not self._handlers or not batches:
             return batches
@@ -82,7 +82,7 @@ class AsyncAdmission:
         self._page[share] = min(page, self._size)
 
     def sort_sibling(self, siblings: Batch) -> bool:
-        """Take siblings that may go on now, in front; False if they need a thread."""
+        """Take siblings that may now go on, at the front; False if they need a thread."""
         job = siblings[0]
         if job.handler_type not in self._handlers or job.atomic or runs_alone(siblings):
             return False
@@ -90,7 +90,7 @@ class AsyncAdmission:
         return True
 
     def go(self) -> None:
-        """Let into the async worker whatever has room there."""
+        """Pass waiting batches to the async worker as far as it has room."""
         going = []
         while len(self._within) < self._size and (batch := self._next()) is not None:
             self._within[id(batch)] = batch, clock.monotonic()
@@ -107,25 +107,25 @@ class AsyncAdmission:
         return None
 
     def leave(self, batches: Sequence[Batch]) -> None:
-        """These have ended."""
+        """Batches have ended."""
         now = clock.monotonic()
         for batch in batches:
             _, began = self._within.pop(id(batch))
             self._throughput.note(1, now - began)
 
     def clear(self) -> list[Batch]:
-        """Take all out that wait."""
+        """Remove and return all waiting batches."""
         waiting = list(self.waiting())
         self._waiting.clear()
         return waiting
 
     def waiting(self) -> Iterator[Batch]:
-        """Those that wait for room in the async worker."""
+        """Batches that wait for room in the async worker."""
         for each in self._waiting.values():
             yield from each
 
     def within(self) -> list[Batch]:
-        """Those in the async worker."""
+        """Batches in the async worker."""
         return [batch for batch, _ in self._within.values()]
 
     @property
@@ -141,7 +141,7 @@ class AsyncAdmission:
     # How many jobs may be acquired.
 
     def limit(self, share: str) -> int:
-        """The most that an acquisition may lock, as far as the async worker is concerned."""
+        """The most jobs that an acquisition may lock, as far as the async worker is concerned."""
         waiting = sum(map(len, self._waiting.values()))
         part = max(self._part.get(share, 0.0), _PART if waiting else 0.0)
         if not part:
@@ -150,7 +150,7 @@ class AsyncAdmission:
         return max(0, int(room / part))
 
     def extra(self, share: str) -> int:
-        """How many jobs may be acquired although threads have no room, since the async worker has and its jobs come."""
+        """How many jobs may be acquired beyond the threads' room: the async worker has some, and its jobs come."""
         room = self._size - len(self._within)
         if not self._part.get(share) or room <= 0:
             return 0
@@ -159,25 +159,25 @@ class AsyncAdmission:
     def may_try(self, share: str) -> bool:
         """Whether to acquire one job although threads have no room, only to see whether it is for the async worker.
 
-        Else async jobs would wait for the end of other jobs that take long. One for threads is given back at once,
-        for others to have it, and so nobody tries often.
+        Otherwise async jobs would wait for long jobs of threads to end. A job for threads is released at once, so that
+        other nodes can acquire it, and therefore tries are rare.
         """
         rests = share in self._tried and clock.monotonic() < self._tried[share]
         return bool(self._handlers) and len(self._within) < self._size and not rests
 
     def tries(self, share: str, granted: int) -> None:
-        """An acquisition locks one job to see what it is, if there was a place for it."""
+        """An acquisition locks one job to see what it is, if a place was granted for it."""
         if granted:
             self._tried[share] = clock.monotonic() + _SELDOM
             self._trying.add(share)
 
     def has_tried(self, share: str) -> bool:
-        """Whether what comes now was acquired only to see what it is."""
+        """Whether the batches that arrive now were acquired only to see what they are."""
         if share not in self._trying:
             return False
         self._trying.remove(share)
         return True
 
     def _ahead(self) -> int:
-        """How many may wait for a full async worker: what it ends while more is fetched."""
+        """How many jobs may wait for a full async worker: as many as it ends while more are fetched."""
         return max(self._threads, int(min(self._throughput.most(), 10_000) * _AHEAD))

@@ -1,4 +1,4 @@
-"""What one thread has taken at once."""
+"""The batches that one thread takes at once."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from .fair_queue import Batch
 
 
 class Chunk:
-    """Batches that one thread runs one after the other; what it has not begun can be taken back.
+    """Batches that one thread runs one after another; those it has not started can be taken back.
 
-    A lock of its own keeps the pool's lock out of the way from one tiny job to the next.
+    Its own lock keeps the thread off the pool's lock between two tiny jobs.
     """
 
     def __init__(self, batches: Sequence[Batch], lone: bool = False) -> None:
         self.share = batches[0][0].share
-        #: Nothing runs beside its only batch.
+        #: No other job runs beside its only batch.
         self.lone = lone
-        #: How many jobs its thread answers for.
+        #: How many jobs its thread is responsible for.
         self.jobs = sum(map(len, batches))
-        #: The batch that runs now, and since when by the monotonic clock.
+        #: The batch that runs now, and its start by the monotonic clock.
         self.current: Batch | None = None
         self.since = self.began = clock.monotonic()
-        #: How many batches its thread has begun.
+        #: How many batches its thread has started.
         self.begun = 0
         self._lock = threading.Lock()
         self._waiting = deque(batches)
 
     def next(self) -> Batch | None:
-        """Begin the next batch; None at the end."""
+        """Start the next batch; None at the end."""
         with self._lock:
             self.since = clock.monotonic()
             if not self._waiting:
@@ -43,12 +43,12 @@ class Chunk:
             return batch
 
     def leave(self) -> None:
-        """The batch that ran has ended; the next has not begun."""
+        """The running batch has ended; the next has not started."""
         with self._lock:
             self.current = None
 
     def take_back(self, share: float = 1.0) -> list[Batch]:
-        """So much, rounded up, of what has not begun, the last first in line to go; in order."""
+        """Remove this share, rounded up, of the batches not started, from the end; returns them in order."""
         with self._lock:
             keep = int(len(self._waiting) * (1 - share))
             taken = [self._waiting.pop() for _ in range(len(self._waiting) - keep)]
@@ -61,17 +61,17 @@ class Chunk:
             return [*([self.current] if self.current else ()), *self._waiting]
 
     def runs(self, job: object) -> bool:
-        """Whether this job is of the batch that runs."""
+        """Whether this job belongs to the running batch."""
         with self._lock:
             return any(each is job for each in self.current or ())
 
     @property
     def waiting(self) -> bool:
-        """Whether some have not begun."""
+        """Whether some batches have not started."""
         return bool(self._waiting)
 
     @property
     def waiting_jobs(self) -> int:
-        """How many jobs have not begun."""
+        """How many jobs have not started."""
         with self._lock:
             return sum(map(len, self._waiting))

@@ -1,4 +1,4 @@
-"""How acquisitions share the pool: its places, and the turn at its threads. Plain counting, under the pool's lock."""
+"""How acquisitions share the pool's places and take turns at its threads. Plain counting, under the pool's lock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Batch = list[AcquiredJob]
 
 def runs_alone(batch: Batch) -> bool:
     """Whether a job of the batch was lost twice while it ran."""
-    for job in batch:  # noqa: SIM110 (asked for every batch, and a generator would cost more than the look)
+    for job in batch:  # noqa: SIM110 (called for every batch, where a generator would cost more than the check)
         if job.lost_runs >= ALONE_FROM:
             return True
     return False
@@ -41,12 +41,12 @@ class _Share:
 
 
 class FairQueue:
-    """Places and turns of the acquisitions of one pool: each engine has one, or those that its ACQUISITIONS name.
+    """Places and turns of the acquisitions of one pool: each engine has one, or those defined by its ACQUISITIONS.
 
-    Half of the places are kept free in equal parts for the acquisitions that do not use theirs, the other half goes to
-    the first that asks. Batches go to threads by turns, one of each acquisition, in the order of each acquisition. With
-    enough threads each leaves one to every other: so an acquisition that brings a flood, or whose database hangs, slows
-    the others down and never stops them.
+    Half of the places are reserved in equal parts for the acquisitions, used or not; the other half goes to the first
+    that asks. Threads take batches from the acquisitions in turn, in the order of each acquisition. With enough threads
+    each acquisition leaves one to every other: a flood of jobs or a hanging database of one acquisition slows the
+    others down but never stops them.
     """
 
     def __init__(self, threads: int, capacity: int, names: Sequence[str], throughput: Throughput | None = None) -> None:
@@ -61,17 +61,17 @@ class FairQueue:
         return self._shares.setdefault(name, _Share())
 
     def _free(self, name: str) -> int:
-        """How many places an acquisition may use, those included that it has."""
+        """How many places an acquisition may use, including those that it holds."""
         others = [share for other, share in self._shares.items() if other != name]
         return self._capacity - sum(max(share.held, self._kept) for share in others)
 
     def _room(self, name: str) -> int:
-        """The same, but no more than a second's work."""
+        """As :meth:`_free`, but at most a second's work."""
         others = [share for other, share in self._shares.items() if other != name]
         return min(self._free(name), self._throughput.most() - sum(share.held for share in others))
 
     def reserve(self, name: str, wanted: int, idle: int = 0) -> int:
-        """Keep up to ``wanted`` places for jobs that are about to be acquired; how many.
+        """Reserve up to ``wanted`` places for jobs about to be acquired; returns how many.
 
         However long jobs take here, each of ``idle`` threads may have one.
         """
@@ -83,19 +83,19 @@ class FairQueue:
         return granted
 
     def submit(self, name: str, batches: Sequence[Batch], reserved: int) -> None:
-        """Queue what was acquired and give up what was reserved for it."""
+        """Queue the acquired batches and release the places reserved for them."""
         share = self._of(name)
         share.reserved -= reserved
         share.queue.extend(batches)
         share.queued += sum(map(len, batches))
 
     def has_room(self, name: str) -> bool:
-        """Whether it is worth while to acquire again: what waits of a share has shrunk to half of what may."""
+        """Whether acquiring again is worthwhile: the share's waiting jobs have shrunk to half of what is allowed."""
         share = self._of(name)
         return share.reserved + share.queued <= max(0, self._room(name) - self._threads) // 2
 
     def next(self, most: int = 1) -> list[Batch]:
-        """The batches whose turn it is, up to ``most`` of one acquisition; one that runs alone comes alone."""
+        """The batches whose turn it is, up to ``most`` of one acquisition; a batch that runs alone comes alone."""
         for name, share in list(self._shares.items()):
             if share.queue and share.busy < self._most_busy:
                 batch = share.queue.popleft()
@@ -112,14 +112,14 @@ class FairQueue:
         return []
 
     def put_back(self, name: str, batches: Sequence[Batch]) -> None:
-        """Batches that a thread had taken and not begun wait again, in front."""
+        """Return batches that a thread took and did not start to the front of the queue."""
         share, jobs = self._of(name), sum(map(len, batches))
         share.queue.extendleft(reversed(batches))
         share.running -= jobs
         share.queued += jobs
 
     def take_over(self, name: str) -> bool:
-        """Let one more thread work for an acquisition, on what another had taken; False if it has as many as it may."""
+        """Let one more thread work for an acquisition, on another's batches; False if it has its maximum."""
         share = self._of(name)
         if share.busy >= self._most_busy:
             return False
@@ -127,11 +127,11 @@ class FairQueue:
         return True
 
     def park(self, name: str, jobs: int) -> None:
-        """So many siblings keep their places without a thread."""
+        """Siblings keep their places without a thread."""
         self._of(name).parked += jobs
 
     def resume(self, batch: Batch, queue: bool) -> None:
-        """Parked siblings wait for a thread again, in front, or have been given up."""
+        """Return parked siblings to the front of the queue, or give up their places."""
         share = self._of(batch[0].share)
         share.parked -= len(batch)
         if queue:
@@ -139,7 +139,7 @@ class FairQueue:
             share.queued += len(batch)
 
     def done(self, name: str, jobs: int) -> None:
-        """A thread has ended what it had taken."""
+        """A thread has ended the batches it took."""
         share = self._of(name)
         share.running -= jobs
         share.busy -= 1
@@ -153,7 +153,7 @@ class FairQueue:
         return [batch for share in self._shares.values() for batch in share.queue]
 
     def clear(self) -> list[Batch]:
-        """Take all batches out that wait for a thread."""
+        """Remove and return all batches that wait for a thread."""
         waiting = self.waiting()
         for share in self._shares.values():
             share.queue.clear()
@@ -162,10 +162,10 @@ class FairQueue:
 
     @property
     def queued(self) -> int:
-        """How many jobs wait for a thread. Any thread may ask, also one without the pool's lock."""
+        """How many jobs wait for a thread. Safe to read without the pool's lock."""
         return sum([share.queued for share in list(self._shares.values())])
 
     @property
     def empty(self) -> bool:
-        """Nothing is reserved, waits or runs."""
+        """Nothing is reserved, waiting or running."""
         return not any(share.held for share in self._shares.values())

@@ -20,7 +20,7 @@ from .work_queue import STALL, OnRoom, WorkQueue
 logger = logging.getLogger("jobexec.executor")
 
 _IDLE_SECONDS = 5.0
-#: Seconds of idleness after which a thread asks whether its connections are still usable.
+#: Seconds of idleness after which a thread checks whether its connections are still usable.
 _DOUBT_AFTER = 1.0
 _WORKER_STOP = 5.0
 _STUCK_STOP = 0.5
@@ -30,18 +30,18 @@ _CANCEL_STOP = 2.0
 class Pool(Service):
     """Runs batches of jobs on ``threads`` threads; holds at most ``threads + queue_size`` jobs.
 
-    Acquirers ask :meth:`reserve` before they lock anything, so nothing is ever rejected (Camunda needs a rejected
-    jobs handler). Acquisitions, named by ``shares``, share it fairly, see
+    Acquirers call :meth:`reserve` before they lock anything, so nothing is ever rejected (Camunda needs a handler for
+    rejected jobs). Acquisitions, named by ``shares``, share it fairly, see
     :class:`~jobexec.executor.pool.fair_queue.FairQueue`. A job that was lost twice while it ran runs with nothing
-    beside it, so that a process that dies convicts the right one
+    beside it, so that the death of the process convicts the right job
     (:class:`~jobexec.executor.pool.work_queue.WorkQueue`). A thread whose job goes on after its timeout is stuck, and
-    another takes its place. ``run`` executes a batch and never raises; ``release`` gives back batches that have not
-    begun.
+    another thread replaces it. ``run`` executes a batch and never raises; ``release`` unlocks batches that have not
+    started.
 
-    How long jobs take is measured (:class:`~jobexec.executor.pool.throughput.Throughput`). Tiny ones go to few threads,
-    in chunks, for in one Python more threads would only get in each other's way; an idle thread takes over what is held
-    up by a job that turns out not to be tiny. ``on_idle`` is called when the last job has left its thread and none
-    waits.
+    The duration of jobs is measured (:class:`~jobexec.executor.pool.throughput.Throughput`). Tiny jobs go to few
+    threads, in chunks, because within one Python process more threads would only obstruct each other; an idle thread
+    takes over batches held up by a job that turns out not to be tiny. ``on_idle`` is called when the last job has left
+    its thread and none waits.
 
     Jobs of async handlers go to ``async_worker``, if there is one: up to ``async_size`` batches at once, which take no
     places and no threads.
@@ -60,7 +60,7 @@ class Pool(Service):
         self.threads, self.capacity = threads, threads + queue_size
         self._run, self._release = run, release
         self.on_idle: Callable[[], None] = _nothing
-        #: Called with batches that have ended, by then not in hand any more; None if nobody wants to know.
+        #: Called with batches that have ended and are no longer in hand; None if unused.
         self.on_left: Callable[[Sequence[Batch]], None] | None = None
         admission = None
         if async_worker is not None and async_size:
@@ -70,21 +70,21 @@ class Pool(Service):
         self._watched = False
         self._workers: list[threading.Thread] = []
 
-    # What acquirers use.
+    # Called by acquirers.
 
     def reserve(self, wanted: int, on_room: OnRoom, share: str = "default") -> int:
-        """How many of ``wanted`` jobs an acquisition may lock now; places are kept for them until :meth:`submit`.
+        """How many of ``wanted`` jobs an acquisition may lock now; places are reserved for them until :meth:`submit`.
 
-        If none, ``on_room`` is called once when it is worth while to ask again.
+        If none, ``on_room`` is called once when asking again is worthwhile.
         """
         with self._changed:
             return self._queue.reserve(wanted, on_room, share)
 
     def submit(self, batches: Sequence[Batch], reserved: int, share: str = "default") -> None:
-        """Queue batches for which ``reserved`` places were granted; places not used are free again.
+        """Queue batches for which ``reserved`` places were granted; unused places become free.
 
-        A pool that was closed meanwhile gives them back, as it does with a job that was acquired only to see whether
-        it is for the async worker.
+        A pool that was closed meanwhile releases them, as it does with a job for threads that was acquired only to see
+        whether it is for the async worker.
         """
         with self._changed:
             refused = self._queue.admit(batches, reserved, share)
@@ -99,34 +99,34 @@ class Pool(Service):
             return self._queue.load()
 
     def jobs_in_hand(self) -> list[AcquiredJob]:
-        """All jobs that are queued or running, also behind a stuck one."""
+        """All jobs that are queued or running, including those behind a stuck one."""
         with self._changed:
             return self._queue.jobs()
 
     @property
     def done(self) -> int:
-        """How many jobs have left their threads since the process began, whatever became of them."""
+        """How many jobs have left their threads since the process started, whatever their outcome."""
         return self._queue.done
 
     @property
     def async_jobs(self) -> int:
-        """How many async handlers run, or wait for something."""
+        """How many async handlers are running or waiting."""
         return self._queue.async_jobs
 
     @property
     def empty(self) -> bool:
-        """Nothing reserved, queued or running. What is stuck does not count: it has been given up."""
+        """Nothing is reserved, queued or running. Stuck jobs do not count: they have been given up."""
         with self._changed:
             return self._queue.empty
 
     @property
     def busy(self) -> bool:
-        """Whether outcomes of jobs may come soon."""
+        """Whether jobs may produce outcomes soon."""
         return self._queue.busy
 
     @property
     def alive(self) -> bool:
-        """Whether any of its threads runs."""
+        """Whether any of its threads is alive."""
         return any(worker.is_alive() for worker in self._workers)
 
     # Start and stop.
@@ -134,7 +134,7 @@ class Pool(Service):
     def start(self) -> None:
         with self._changed:
             self._queue.closed = False
-            # After a stop that did not end in time a worker may still be busy: it is one of ours again.
+            # After a stop that did not end in time a worker may still be busy: it belongs to the pool again.
             while self._queue.staff < self.threads:
                 self._add_worker()
 
@@ -144,9 +144,9 @@ class Pool(Service):
         self._queue.staff += 1
 
     def stop(self, timeout: float) -> bool:
-        """Give back what has not begun and wait for what runs; for what is stuck there is no use in waiting long.
+        """Release batches that have not started and wait for running ones; for stuck ones only briefly.
 
-        An async handler that has not ended by then is cancelled, and its job given back.
+        An async handler that has not ended by then is cancelled, and its job released.
         """
         with self._changed:
             waiting = self._queue.close()
@@ -154,7 +154,7 @@ class Pool(Service):
             self._release(waiting)
         with self._changed:
             drained = self._drain(timeout)
-        deadline = Deadline(_WORKER_STOP if drained else 0)  # those without work end at once
+        deadline = Deadline(_WORKER_STOP if drained else 0)  # threads without work end at once
         for worker in self._workers:
             worker.join(deadline.left)
         self._workers = [worker for worker in self._workers if worker.is_alive()]
@@ -169,10 +169,10 @@ class Pool(Service):
             drained = not (queue.active or queue.async_jobs)
         return drained and self._changed.wait_for(lambda: not queue.stuck, _STUCK_STOP)
 
-    # What the watch over timeouts uses.
+    # Called by the timeout watch.
 
     def give_up(self, job: AcquiredJob, most: int) -> int:
-        """The thread that runs ``job`` is stuck: let another take its place, if no more than ``most`` are stuck.
+        """The thread that runs ``job`` is stuck: replace it by another, if no more than ``most`` are stuck.
 
         Returns how many threads are stuck now. Nothing happens if the thread has just ended its batch.
         """
@@ -184,10 +184,10 @@ class Pool(Service):
         _call(waiting)
         return stuck
 
-    # What the async worker uses.
+    # Called by the async worker.
 
     def leave(self, batches: Sequence[Batch]) -> None:
-        """These have left the async worker."""
+        """Batches have left the async worker."""
         with self._changed:
             self._queue.leave_async(batches)
             idle, waiting = not self.busy, self._queue.with_room()
@@ -196,7 +196,7 @@ class Pool(Service):
         self._tell(idle, waiting)
 
     def _tell(self, idle: bool, waiting: Sequence[OnRoom]) -> None:
-        """Who wants to know; without the lock."""
+        """Call the callbacks, without the lock."""
         if idle:
             self.on_idle()
         _call(waiting)
@@ -209,7 +209,7 @@ class Pool(Service):
             self._queue.park(siblings)
 
     def resume(self, batches: Sequence[Batch], go_on: bool = True) -> None:
-        """Let parked jobs go on; a pool that was closed meanwhile gives them back. Not ``go_on``: forget them."""
+        """Let parked jobs go on; a pool closed meanwhile releases them. Without ``go_on``, forget them."""
         with self._changed:
             closed, found = self._queue.closed, self._queue.resume(batches, go_on)
             waiting = self._queue.with_room()
@@ -217,7 +217,7 @@ class Pool(Service):
             self._release(found)
         _call(waiting)
 
-    # What workers do.
+    # Run by the workers.
 
     def _work(self) -> None:
         watch_sessions()
@@ -225,7 +225,7 @@ class Pool(Service):
             while (batch := chunk.next()) is not None:
                 try:
                     self._run(batch)
-                except BaseException:  # no worker dies, whatever a project's logging filters or signals do
+                except BaseException:  # no worker dies of a project's logging filters or signal receivers
                     with suppress(Exception):
                         logger.exception("Running a batch of %d jobs failed", len(batch))
                 if self.on_left is not None:
@@ -235,7 +235,7 @@ class Pool(Service):
                 return
 
     def _take(self) -> Chunk | None:
-        fresh, queue = True, self._queue  # it has just ended something, and goes on at once
+        fresh, queue = True, self._queue  # it has just ended a chunk, and goes on at once
         idle_since = 0.0
         with self._changed:
             while (chunk := queue.next(fresh)) is None:
@@ -246,13 +246,13 @@ class Pool(Service):
                     fresh, idle_since = False, clock.monotonic()
                 self._wait()
             if not self._watched and queue.to_be_watched:
-                self._changed.notify()  # who has watched until now has work itself
+                self._changed.notify()  # the thread that watched until now has work itself
         if not fresh and clock.monotonic() - idle_since >= _DOUBT_AFTER:
             doubt_connections()
         return chunk
 
     def _wait(self) -> None:
-        """Until somebody calls, or until it is time to see whether the others are held up: one thread watches that."""
+        """Wait for a notification, or until it is time to check for held up batches, which one thread does."""
         if not self._watched and self._queue.to_be_watched:
             self._watched = True
             try:
@@ -263,7 +263,7 @@ class Pool(Service):
             rest_connections_outside(self._changed)
 
     def _done(self, chunk: Chunk) -> bool:
-        """Whether the thread was stuck and another has taken its place; if none has, it goes on itself."""
+        """Whether the thread was stuck and has been replaced; if not, it goes on itself."""
         with self._changed:
             replaced = self._queue.end(chunk)
             idle, waiting = not self.busy, self._queue.with_room()
@@ -272,7 +272,7 @@ class Pool(Service):
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """Do nothing: the default of ``on_idle``."""
 
 
 def _call(waiting: Sequence[OnRoom]) -> None:

@@ -1,19 +1,19 @@
-"""How long jobs take here, measured, and how many are worth having at a time."""
+"""Measures how long jobs take here, and how many are worth holding at a time."""
 
 from __future__ import annotations
 
 _AHEAD = 1.0  # seconds of work that a node keeps for itself
 _CHUNK = 0.0025  # seconds of work that a thread takes at once
-_UNKNOWN = 20  # jobs beside those in threads, as long as a node knows nothing; or two for each thread, if that is more
-_WEIGHT = 0.2  # seconds after which half of what was known is forgotten
-_FEW = 10.0  # and jobs after which
+_UNKNOWN = 20  # jobs beside those in threads before anything is measured; or two for each thread, if that is more
+_WEIGHT = 0.2  # seconds after which half of the earlier measurement is forgotten
+_FEW = 10.0  # and jobs after which it is
 
 
 class Throughput:
-    """The average time of a job in a thread, where what was last counts most. Plain counting, under the pool's lock.
+    """The average time of a job in a thread, weighted towards recent ones. Plain counting, under the pool's lock.
 
-    Tiny jobs travel in hundreds, and slow ones are not hoarded from other nodes: what a node holds is as much as it
-    does in about a second.
+    Tiny jobs travel in hundreds, and slow ones are not hoarded from other nodes: a node holds as many as it does in
+    about a second.
     """
 
     def __init__(self, threads: int) -> None:
@@ -22,7 +22,7 @@ class Throughput:
         self.seconds: float | None = None
 
     def note(self, jobs: int, seconds: float) -> None:
-        """A thread was busy so long with so many jobs."""
+        """A thread was busy for ``seconds`` with ``jobs`` jobs."""
         if not jobs:
             return
         each = seconds / jobs
@@ -30,7 +30,7 @@ class Throughput:
         self.seconds = each if self.seconds is None else self.seconds + (each - self.seconds) * weight
 
     def most(self) -> int:
-        """How many jobs, running ones included, are a second's work; without regard to the room that there is."""
+        """How many jobs, including running ones, are a second's work; ignores the room in the queue."""
         if self.seconds is None:
             return self._threads + max(_UNKNOWN, 2 * self._threads)
         return int(min(_AHEAD * self._threads / max(self.seconds, 1e-7), 1e7))
@@ -40,7 +40,7 @@ class Throughput:
         return 1 if self.seconds is None else max(1, int(_CHUNK / max(self.seconds, 1e-7)))
 
     def threads_for(self, jobs: int) -> int:
-        """How many threads are of use for so many jobs that wait: few if they are tiny, because one Python runs."""
+        """How many threads are useful for ``jobs`` waiting jobs: few if they are tiny: there is one interpreter."""
         if self.seconds is None:
             return self._threads
         return min(self._threads, 1 + int(jobs * self.seconds / _CHUNK))

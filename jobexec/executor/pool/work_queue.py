@@ -1,4 +1,4 @@
-"""Who may have the next thread: what is queued, what runs, what is stuck, and what must wait for what."""
+"""Which batch gets the next thread: queued, running and stuck batches, and those that must wait for others."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .chunk import Chunk
 from .fair_queue import Batch, FairQueue, runs_alone
 from .throughput import Throughput
 
-#: A job that takes longer than this (seconds) is not tiny: others take over what its thread was to run after it.
+#: A job that takes longer than this (seconds) is not tiny: other threads take over the batches waiting behind it.
 STALL = 0.005
 
-#: Is called, once and without the lock, when it is worth while to ask for places again.
+#: Called once, without the lock, when asking for places again is worthwhile.
 OnRoom = Callable[[], None]
 
 
 class WorkQueue:
-    """The places of a pool and the order in which its threads take what is in them.
+    """The places of a pool and the order in which its threads take the batches in them.
 
     Every method is called with ``changed`` held, which is notified when a thread should look again. A job that was lost
     twice while it ran runs with nothing beside it. ``staff`` counts the threads that take batches, now or when they
-    have ended theirs; not those that are stuck.
+    have ended theirs; not stuck ones.
     """
 
     def __init__(self, threads: int, capacity: int, shares: Sequence[str], admission: AsyncAdmission | None) -> None:
@@ -39,13 +39,13 @@ class WorkQueue:
         self.stuck: list[Chunk] = []
         self.staff = 0
         self.closed = True
-        #: How many jobs have left their threads since the process began, whatever became of them.
+        #: How many jobs have left their threads since the process started, whatever their outcome.
         self.done = 0
         self._parked: dict[int, Batch] = {}
         self._taken_at = 0.0
         self._refused: dict[str, OnRoom] = {}
 
-    # What is here.
+    # State.
 
     def load(self) -> dict[str, int]:
         """Busy and stuck threads and waiting jobs, as columns of the node's row."""
@@ -55,7 +55,7 @@ class WorkQueue:
         return {"busy_threads": len(self.active), "stuck_threads": len(self.stuck), "queued_jobs": queued}
 
     def jobs(self) -> list[AcquiredJob]:
-        """All jobs that are queued or running, also behind a stuck one."""
+        """All jobs that are queued or running, including those behind a stuck one."""
         waiting = (*self.fair_queue.waiting(), *self._lone_waits(), *self._parked.values())
         running = [batch for chunk in (*self.active, *self.stuck) for batch in chunk.batches()]
         if self.admission is not None:
@@ -64,25 +64,25 @@ class WorkQueue:
 
     @property
     def empty(self) -> bool:
-        """Nothing reserved, queued or running. What is stuck does not count: it has been given up."""
+        """Nothing is reserved, queued or running. Stuck jobs do not count: they have been given up."""
         return self.fair_queue.empty and (self.admission is None or self.admission.empty)
 
     @property
     def async_jobs(self) -> int:
-        """How many async handlers run, or wait for something."""
+        """How many async handlers are running or waiting."""
         return self.admission.busy if self.admission is not None else 0
 
     @property
     def busy(self) -> bool:
-        """Whether outcomes of jobs may come soon; may be asked without the lock."""
+        """Whether jobs may produce outcomes soon; may be read without the lock."""
         return bool(self.active or self.fair_queue.queued or self.async_jobs)
 
     @property
     def to_be_watched(self) -> bool:
-        """Whether anything could be held up."""
+        """Whether any batch could be held up."""
         return bool(self.fair_queue.queued) or any(chunk.waiting for chunk in self.active)
 
-    # What comes.
+    # Arrivals.
 
     def reserve(self, wanted: int, on_room: OnRoom, share: str) -> int:
         """How many of ``wanted`` jobs of an acquisition may come; if none, ``on_room`` is called when there is room.
@@ -103,7 +103,7 @@ class WorkQueue:
         return granted
 
     def admit(self, batches: Sequence[Batch], reserved: int, share: str) -> Sequence[Batch]:
-        """Queue batches for which ``reserved`` places were granted; returns those that must be given back."""
+        """Queue batches for which ``reserved`` places were granted; returns those to be released."""
         admission = self.admission
         refused: Sequence[Batch] = batches if self.closed else []
         own = [] if self.closed else batches
@@ -124,7 +124,7 @@ class WorkQueue:
 
     def resume(self, batches: Sequence[Batch], go_on: bool) -> list[Batch]:
         """Let parked jobs go on, or forget them; returns those that were parked."""
-        # Once each: the settlement calls again if something failed after this.
+        # Only once each: the settlement calls again if something failed after this.
         found = [batch for batch in batches if self._parked.pop(id(batch), None) is not None]
         for batch in found:
             queue = go_on and not self.closed
@@ -135,14 +135,14 @@ class WorkQueue:
         return found
 
     def admit_async(self) -> None:
-        """Send into the async worker what waits for it."""
+        """Send waiting batches to the async worker."""
         if self.admission is not None and self.lone is None and not self.closed:
             self.admission.go()
 
-    # What threads take.
+    # Taken by threads.
 
     def next(self, fresh: bool) -> Chunk | None:
-        """What a thread is to run, taken; None if there is nothing for it. ``fresh``: it has just ended something."""
+        """The next chunk for a thread; None if there is none. ``fresh``: the thread has just ended another."""
         chunk = self._choose(fresh)
         if chunk is not None:
             self.active.append(chunk)
@@ -153,7 +153,7 @@ class WorkQueue:
         if self.lone is None:
             if not fresh and self._enough():
                 return None
-            if held_up := self._take_over():  # first: it has waited longer than what is queued
+            if held_up := self._take_over():  # first: it has waited longer than the queue
                 return held_up
             batches = self.fair_queue.next(self._most())
             if not batches:
@@ -161,21 +161,21 @@ class WorkQueue:
             if not runs_alone(batches[0]):
                 return Chunk(batches)
             self.lone = batches[0]
-        # It begins when all else has ended, and nothing begins before it has ended.
+        # It starts when everything else has ended, and nothing starts before it has ended.
         return None if self.active or self.async_jobs else Chunk([self.lone], lone=True)
 
     def _most(self) -> int:
-        """How many batches a thread takes: not so many that others have nothing, unless they are tiny."""
+        """How many batches a thread takes: few enough to leave some to other threads, unless the jobs are tiny."""
         return max(1, min(self.throughput.chunk(), self.fair_queue.queued // 2))
 
     def _enough(self) -> bool:
-        """Whether so many threads are at work, and go on, that one more would be none too few."""
+        """Whether enough threads are working and making progress, so that one more would not help."""
         busy = len(self.active)
         going_on = clock.monotonic() - self._taken_at < STALL
         return bool(busy) and going_on and busy >= self.throughput.threads_for(self.fair_queue.queued)
 
     def _take_over(self) -> Chunk | None:
-        """Half of what waits behind a job that takes long."""
+        """Take half of the batches that wait behind a long job."""
         now = clock.monotonic()
         for chunk in self.active:
             if chunk.waiting and now - chunk.since >= STALL and self.fair_queue.take_over(chunk.share):
@@ -185,7 +185,7 @@ class WorkQueue:
         return None
 
     def _call_threads(self) -> None:
-        """Wake as many threads as are of use, and one that watches them."""
+        """Wake up as many threads as are useful, and one to watch them."""
         if self.fair_queue.queued:
             wanted = self.throughput.threads_for(self.fair_queue.queued) - len(self.active)
             self.changed.notify(max(0, wanted) + 1)
@@ -195,10 +195,10 @@ class WorkQueue:
         lone = self.lone
         return [] if lone is None or any(chunk.lone for chunk in self.active) else [lone]
 
-    # What goes.
+    # Departures.
 
     def end(self, chunk: Chunk) -> bool:
-        """A thread has ended its chunk. Whether it was stuck and another has its place; if none has, it goes on."""
+        """A thread has ended its chunk. Returns whether it was stuck and has been replaced; if not, it goes on."""
         self.done += chunk.jobs
         replaced = False
         if chunk in self.stuck:
@@ -215,7 +215,7 @@ class WorkQueue:
         return replaced
 
     def leave_async(self, batches: Sequence[Batch]) -> None:
-        """These have left the async worker."""
+        """Batches have left the async worker."""
         if self.admission is not None:
             self.admission.leave(batches)
         self.done += sum(map(len, batches))
@@ -224,7 +224,7 @@ class WorkQueue:
             self.changed.notify_all()
 
     def give_up(self, job: AcquiredJob) -> bool:
-        """The thread that runs ``job`` is stuck; False if it has just ended its batch."""
+        """Mark the thread that runs ``job`` as stuck; False if it has just ended its batch."""
         for chunk in self.active:
             if chunk.runs(job):
                 self.active.remove(chunk)
@@ -236,7 +236,7 @@ class WorkQueue:
         return False
 
     def close(self) -> list[Batch]:
-        """Take nothing any more; returns what has not begun."""
+        """Stop handing out batches; returns those that have not started."""
         self.closed = True
         for chunk in self.active:
             self.fair_queue.put_back(chunk.share, chunk.take_back())
@@ -249,7 +249,7 @@ class WorkQueue:
         return waiting
 
     def _leave(self, share: str, jobs: int, lone: bool) -> None:
-        """The places of these jobs and their thread are free again."""
+        """Free the places of these jobs and their thread."""
         self.fair_queue.done(share, jobs)
         if lone:  # also when it is stuck: the others would wait for ever, and its own row has been settled
             self.lone = None
@@ -260,7 +260,7 @@ class WorkQueue:
         self._call_threads()
 
     def with_room(self) -> list[OnRoom]:
-        """Whom to tell that there is room: those who were refused, once their part of the queue is half empty."""
+        """The callbacks of refused acquisitions whose part of the queue is now half empty."""
         if self.closed or self.lone is not None:
             return []
         ready = [share for share in self._refused if self._has_room(share)]

@@ -1,4 +1,4 @@
-"""How many jobs to ask for and how long to wait: chosen by the setting WAITING, one file a strategy."""
+"""How many jobs to ask for and how long to wait: selected by the setting WAITING, one file for each strategy."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["AdaptivePolling", "Backoff", "Ladder", "Round", "Strategy", "Waiting
 
 
 def strategy_of(engine: EngineSettings) -> Strategy:
-    """The waiting strategy that an engine's settings choose.
+    """The waiting strategy selected by an engine's settings.
 
-    ``auto`` is Camunda's back-off where jobs are acquired ``optimistic``-ally because the settings say so: there nodes
-    collide. Everywhere else it is the ladder.
+    ``auto`` is Camunda's backoff if the settings select ``optimistic`` acquisition, where nodes collide. Otherwise it
+    is the ladder.
     """
     seconds = timedelta.total_seconds
     waiting = engine.waiting

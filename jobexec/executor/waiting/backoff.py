@@ -10,7 +10,7 @@ from .base import Round
 
 
 class BackoffState(NamedTuple):
-    """The levels of idling and of backing off, and how many clean rounds in a row there were."""
+    """The idle level, the backoff level, and the number of clean rounds in a row."""
 
     idle: int = 0
     backoff: int = 0
@@ -19,22 +19,22 @@ class BackoffState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Idle ladder, back-off and page growth as in Camunda 7, with its defaults. All times are seconds.
+    """Idle ladder, backoff and page growth as in Camunda 7, with its defaults. All times are seconds.
 
-    - *Idle*: a round that brought less than was asked for, counted in batches (plus lock failures), raises the idle
-      level; any other round, or a wake-up, sets it to 0, and so does the end of a batch since the last round (else a
-      trickle of jobs would be idleness, and each would wait longer than the one before). The wait is ``wait_time`` at
-      level 1 and grows by ``factor`` up to ``max_wait``.
-    - *Back-off*: a round with a lock failure raises the back-off level, up to the one that waits ``max_backoff``;
-      after ``decrease_threshold`` clean rounds in a row it goes down by one. ``backoff_time`` 0, Camunda's default,
-      switches it off. Up to half of the wait is added at random in a round that has just had a lock failure.
-    - *Pages* grow with the back-off level by ``factor``: a node that asks more seldom asks for more, so its page
-      overlaps less with those of others.
-    - Idle goes before back-off, back-off before *saturation* (the pool had no room: ``saturation_wait``), and what
-      the round itself took is taken off: the wait is a period.
+    - *Idle*: a round that returned less than requested, counted in batches (plus lock failures), raises the idle level;
+      any other round or a wake-up resets it to 0, and so does the end of a batch since the last round (otherwise a
+      trickle of jobs would count as idleness, and each would wait longer than the one before). The wait is
+      ``wait_time`` at level 1 and grows by ``factor`` up to ``max_wait``.
+    - *Backoff*: a round with a lock failure raises the backoff level, up to the one that waits ``max_backoff``; after
+      ``decrease_threshold`` clean rounds in a row it goes down by one. ``backoff_time`` 0, Camunda's default, disables
+      it. A round that has just had a lock failure adds up to half of the wait at random.
+    - *Pages* grow with the backoff level by ``factor``: a node that asks less often asks for more, so its page overlaps
+      less with those of others.
+    - Idle takes precedence over backoff, backoff over *saturation* (the pool had no room: ``saturation_wait``), and the
+      duration of the round itself is subtracted: the wait is a period.
 
-    What Camunda takes off the next page for rejected batches has no counterpart: nothing is locked here for which the
-    pool has no room.
+    Camunda reduces the next page by the number of rejected batches. That has no counterpart here: jobs for which the
+    pool has no room are never locked.
     """
 
     wait_time: float = 5.0
@@ -80,12 +80,12 @@ class Backoff:
 
 
 def _levels(first: float, longest: float, factor: float) -> int:
-    """How many levels lead from the first wait to the longest (Camunda divides whole milliseconds)."""
+    """The number of levels from the first wait to the longest (Camunda divides whole milliseconds)."""
     if not first or longest < first:
         return 0
     if factor <= 1:
         return 1
-    # A little more than a whole power must not be lost to the floating point: log2(8) may be 2.9999.
+    # Floating point must not lose slightly more than a whole power: log2(8) may be 2.9999.
     return int(math.log(int(longest / first + 1e-9), factor) + 1e-9) + 2
 
 

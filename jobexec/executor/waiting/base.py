@@ -1,4 +1,4 @@
-"""What a waiting strategy is: pure functions of what the last rounds of acquisition brought."""
+"""The interface of waiting strategies: pure functions of the results of the last acquisition rounds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round of acquisition brought; all that a strategy sees.
+    """The result of one acquisition round; all that a strategy sees.
 
-    ``requested`` jobs were asked for, ``found`` were there (also those that could not be locked), ``batches`` of them
-    were handed to the pool, ``lock_failures`` went to other nodes. ``requested`` 0 says that the pool had no room.
-    ``woken``: somebody said meanwhile that there is work. ``listening``: notifications arrive, so polling is only the
-    net below. ``elapsed``: seconds that the round took. ``load``: the share of threads that are busy. ``jitter``: a
+    ``requested`` jobs were asked for, ``found`` were there (including those that could not be locked), ``batches`` of
+    them were submitted to the pool, ``lock_failures`` went to other nodes. ``requested`` 0 means that the pool had no
+    room. ``woken``: a wake-up arrived meanwhile. ``listening``: notifications arrive, so polling is only the safety
+    net. ``elapsed``: duration of the round in seconds. ``load``: the share of threads that are busy. ``jitter``: a
     random number from 0 to 1.
     """
 
@@ -31,9 +31,9 @@ class Round:
 
 
 class Strategy(Protocol):
-    """How many jobs to ask for, and how long to wait after a round. Has no state of its own and knows no clock."""
+    """How many jobs to ask for, and how long to wait after a round. Stateless, and without a clock."""
 
-    #: Whether the end of a batch counts as word that there is work.
+    #: Whether the end of a batch counts as a wake-up.
     hinted_by_batches: ClassVar[bool]
 
     def start(self) -> Any:
@@ -45,12 +45,12 @@ class Strategy(Protocol):
         ...
 
     def step(self, state: Any, round: Round) -> tuple[Any, float]:
-        """The state after a round, and the seconds to wait for the next."""
+        """The state after a round, and the seconds to wait before the next."""
         ...
 
 
 class Waiting:
-    """A strategy at work in a loop: its state, and whether somebody has woken the loop since the last round."""
+    """A strategy in use by a loop: its state, and whether the loop was woken up since the last round."""
 
     def __init__(self, strategy: Strategy, jitter: Callable[[], float] = random.random) -> None:
         self._strategy, self.jitter = strategy, jitter
@@ -59,15 +59,15 @@ class Waiting:
 
     @property
     def hinted_by_batches(self) -> bool:
-        """Whether :meth:`batch_ended` makes a difference."""
+        """Whether :meth:`batch_ended` has any effect."""
         return self._strategy.hinted_by_batches
 
     def wake(self) -> None:
-        """Somebody says that there is work. Called by any thread."""
+        """There is work. Called from any thread."""
         self._woken = True
 
     def batch_ended(self) -> None:
-        """A thread has run a batch to its end. Ends no wait, but may count in the next round."""
+        """A thread has finished a batch. Ends no wait, but may count in the next round."""
         if self._strategy.hinted_by_batches:
             self._woken = True
 

@@ -1,4 +1,4 @@
-"""The default: wait for nothing while there is work, and longer and longer while there is none."""
+"""The default: no wait while there is work, and longer and longer waits while there is none."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ class LadderState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """An idle ladder, and a back-off with jitter after lock failures. All values but ``factor`` are seconds.
+    """An idle ladder, and a backoff with jitter after lock failures. All values but ``factor`` are seconds.
 
     The ladder starts at ``wait_time`` and grows by ``factor`` up to ``max_wait`` (``max_wait_when_listening`` where
-    notifications arrive) with each round that found nothing; a full page means that more is there and waits for
-    nothing. Lock failures start a back-off of their own, which one clean round ends: with SKIP LOCKED there are next
-    to none.
+    notifications arrive) with each round that found nothing; a full page means that there is more, and does not wait.
+    Lock failures start a separate backoff, which one clean round ends: with SKIP LOCKED there are almost none.
     """
 
     wait_time: float = 0.1

@@ -13,8 +13,8 @@ _SOON_DEEP = 30.0
 
 
 class PollingState(NamedTuple):
-    """What the last rounds brought. ``window`` holds the shares of their pages that were filled; ``idle_time`` is how
-    many seconds were waited since the last job."""
+    """The results of the last rounds. ``window`` holds the filled share of each page; ``idle_time`` is the total wait
+    in seconds since the last job."""
 
     window: tuple[float, ...] = ()
     full_pages: int = 0
@@ -25,16 +25,16 @@ class PollingState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AdaptivePolling:
-    """Polls sooner the more there is, and the busier the threads are; with Ratchet's defaults. All times are seconds.
+    """Polls sooner the more jobs there are and the busier the threads are; with Ratchet's defaults, in seconds.
 
     - *Burst*: a wake-up sets the wait to ``burst_delay`` until ``idle_threshold`` rounds in a row were empty.
     - *Full pages*: a quarter of ``min_delay`` after three in a row, half of it after one.
-    - *Rolling window*: half of ``min_delay`` while the last ten pages were filled to more than 80 % on average, twice
-      as long below 20 %.
-    - *Empty pages*: twice as long with each, up to ``max_delay``; three times after half a minute without a job.
+    - *Rolling window*: half of ``min_delay`` while the last ten pages were more than 80 % full on average, twice
+      ``min_delay`` below 20 %.
+    - *Empty pages*: each doubles the wait, up to ``max_delay``; after half a minute without a job it triples it.
     - *Deep idle*: ``deep_idle_delay`` after ``deep_idle_threshold`` without a job, until the next wake-up or job.
     - *Load factor*: the wait is divided by 0.5 + 1.5 times the share of busy threads. (Ratchet's guide says that load
-      slows polling down; its code speeds it up, and so do we: busy threads will soon be free.)
+      slows polling down; its code speeds it up, and so does this one: busy threads will soon be free.)
     """
 
     min_delay: float = 2.0
@@ -90,5 +90,5 @@ class AdaptivePolling:
 
     def _loaded(self, wait: float, round: Round) -> float:
         lowest = _ABSOLUTE_MIN if round.found >= round.requested else _FLOOR
-        longest = max(wait, self.max_delay)  # idle threads must not stretch what is the longest wait already
+        longest = max(wait, self.max_delay)  # idle threads must not stretch a wait that is already the longest
         return max(lowest, min(longest, wait / (0.5 + 1.5 * round.load)))
