@@ -1,1 +1,1 @@
-"""The loops of an executor, one a file."""
+"""The loops of an executor, one file each."""

@@ -1,4 +1,4 @@
-"""Picks due jobs and hands them to the pool."""
+"""Acquires due jobs and submits them to the pool."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from .tenants import Tenants
 
 
 class JobAcquisition(Loop):
-    """Acquires as many jobs of one engine as the pool grants, and no more.
+    """Acquires as many jobs of one engine as the pool has room for, and no more.
 
-    ``settings`` are the engine's, or those of one of its named acquisitions.
+    ``settings`` are those of the engine, or of one of its named acquisitions.
     """
 
     keeps_connection = True  # connecting would come between a notification and the job
@@ -52,13 +52,13 @@ class JobAcquisition(Loop):
         #: Limits the jobs of each tenant, for all acquisitions of the engine.
         self.tenants: Tenants | None = None
         self.waiting = Waiting(strategy_of(engine))
-        #: Whether the outcomes of earlier jobs are written fast enough; if not, what it is given is called later.
+        #: Whether the outcomes of earlier jobs are written fast enough; if not, its argument is called later.
         self.may_acquire: Callable[[Callable[[], object]], bool] = lambda on_room: True
-        #: Takes batches that run elsewhere out of a page; returns the others, and what is to be given back.
+        #: Removes batches that run elsewhere from a page; returns the others, and the jobs to be released.
         self.sift: Callable[[list[list[AcquiredJob]]], tuple[list[list[AcquiredJob]], list[AcquiredJob]]] | None = None
 
     def start(self) -> None:
-        # Started again with the lease that it had: what could not be given back when it stopped is still locked.
+        # Started again with its old lease: jobs that could not be released when it stopped are still locked.
         self._in_doubt = self._in_doubt or self._served == self.node.owner
         self._served = self.node.owner
         self._cursor = AcquisitionCursor()
@@ -69,18 +69,18 @@ class JobAcquisition(Loop):
         super().wake()
 
     def look(self) -> None:
-        """There may be jobs of which nobody tells."""
+        """Poll the table: there may be jobs without a notification."""
         self.wake()
 
     def run_once(self) -> float:
         if not self.node.good:
-            return 0.2  # a heartbeat will tell whether this node goes on
+            return 0.2  # a heartbeat will decide whether this node goes on
         with self.node.acquiring:
             self._release_strays()
             began, share = clock.monotonic(), self._engine.share
             reserved = self.pool.reserve(self._page(), self.wake, share) if self.may_acquire(self.wake) else 0
             if not reserved:
-                return self._after(Acquisition(), Round(requested=0), began)  # whoever has no room wakes us
+                return self._after(Acquisition(), Round(requested=0), began)  # the pool or the settlement wakes us up
             acquisition, made = Acquisition(), []
             try:
                 acquisition = self._acquire(reserved)
@@ -90,7 +90,7 @@ class JobAcquisition(Loop):
                     made, behind = self.sift(made)
                     self._give_back(behind)
             finally:
-                # What was locked is always handed on: a loop that is being stopped gives it back through the pool.
+                # Locked jobs are always submitted: a loop that is being stopped releases them through the pool.
                 self.pool.submit(made, reserved, share)
         if acquisition.jobs and signals.job_acquired.has_listeners(Job):
             signals.job_acquired.send_robust(
@@ -107,7 +107,7 @@ class JobAcquisition(Loop):
 
     def _give_back(self, jobs: list[AcquiredJob]) -> None:
         if jobs:
-            self._in_doubt = True  # if that fails, nobody has them in hand, and they are found as strays
+            self._in_doubt = True  # if the release fails, no thread has them in hand, and they are found as strays
             release_jobs(self._engine.alias, jobs)
             self._in_doubt = False
 
@@ -128,7 +128,7 @@ class JobAcquisition(Loop):
             wait = min(wait, unseen)
         if acquisition.lock_taken:
             return self._poll_rate
-        # Who has had the global lock stays away from it for a while, so that others get in.
+        # A node that held the global lock stays away from it for a while, so that others get it.
         return max(wait, self._poll_rate) if self._engine.acquisition == "global_lock" else wait
 
     def _acquire(self, limit: int) -> Acquisition:
@@ -167,12 +167,12 @@ class JobAcquisition(Loop):
         )
 
     def _release_strays(self) -> None:
-        """After an error: the commit may have gone through, and then rows are locked that nobody here knows of."""
+        """Release jobs locked by a commit that went through although it raised an error; no thread knows of them."""
         if not self._in_doubt:
             return
         using = self.node.using
         count = release_strays(using, self.node.owner, self._in_hand)
         self._in_doubt = False
-        self._cursor = AcquisitionCursor()  # they may stand further in front
+        self._cursor = AcquisitionCursor()  # the released jobs may be before its position
         if count:
             logger.warning("%d jobs on %s were locked by this node but not in hand; they are released", count, using)

@@ -1,4 +1,4 @@
-"""Acquisition of what the broker announces; the table is looked at seldom, for what was not heard."""
+"""Acquires the jobs that the broker announces; polls the table rarely, for jobs without an announcement."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .broker_inbox import Entry, Inbox
 
 
 class BrokerAcquisition(JobAcquisition):
-    """Locks the jobs that messages name, as far as the pool has room.
+    """Locks the jobs named by messages, as far as the pool has room.
 
-    It asks the table for whatever is there (the slow poll) when it starts, each BROKER_POLL_INTERVAL, when the
-    connection to the broker was made anew, when jobs of dead nodes were recovered, and, as long as the broker is away,
-    as often as MAX_WAIT; until a page is not full any more.
+    It polls the table for any jobs (the slow poll) at its start, every BROKER_POLL_INTERVAL, after a reconnect to the
+    broker, after the recovery of jobs of dead nodes, and, while the broker is away, as often as MAX_WAIT; each time
+    until a page is not full.
     """
 
     consumer: BrokerConsumer
@@ -90,7 +90,7 @@ class BrokerAcquisition(JobAcquisition):
         self.inbox.again(again, costs=not full)
 
     def _after(self, acquisition: Acquisition, round: Round, began: float) -> float:
-        if not round.requested:  # the pool wakes us when there is room
+        if not round.requested:  # the pool wakes us up when there is room
             self._asked = self._asked or self._looking
             if len(self.inbox):
                 self.inbox.stuck()
@@ -117,7 +117,7 @@ class BrokerAcquisition(JobAcquisition):
         return self.node.settings.broker_poll_interval.total_seconds()
 
     def _until_next(self) -> float:
-        """Until something can be tried, or it is time to look at the table."""
+        """Seconds until jobs can be tried, or until the next poll of the table."""
         left = max(0.0, self._look_at - clock.monotonic())
         waits = self.inbox.pause()
         return left if waits is None else min(left, waits)

@@ -1,4 +1,4 @@
-"""Hears from the broker which jobs there are; the acquisition locks them."""
+"""Receives announcements of jobs from the broker; the acquisition locks the jobs."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ...runtime.threads import Loop, logger
 from ..nodes.node import Node
 from .broker_inbox import Inbox
 
-#: The most messages that are delivered ahead of what is locked.
+#: The most messages delivered in advance of being locked.
 PREFETCH = 100
-#: Seconds for which messages wait for a full pool before others get them.
+#: Seconds that messages wait for a full pool before other nodes get them.
 PATIENCE = 0.2
-_IDLE, _BUSY, _PAUSED = 0.5, 0.01, 0.2  # seconds that one round takes at most
+_IDLE, _BUSY, _PAUSED = 0.5, 0.01, 0.2  # the longest duration of one round, in seconds
 _HEARTBEATS_EVERY = 4.0
 
 
 class BrokerConsumer(Loop):
-    """The connection of one engine to the broker: all that is said on it is said by this thread.
+    """The connection of one engine to the broker; only this thread uses it.
 
-    It consumes while the pool has room, and no more than that ahead (``resume``). If the pool is full for longer than
-    PATIENCE it gives everything back and hears no more, so that idle nodes get it. A message is acknowledged when its
-    jobs are locked, or turned out to be nobody's business here. ``heard`` is called when there is something in the
+    It consumes while the pool has room, with a prefetch of no more than that room (``resume``). If the pool is full for
+    longer than PATIENCE, it requeues everything and stops consuming, so that idle nodes get it. A message is
+    acknowledged when its jobs are locked, or need no handling here. ``heard`` is called when there is something in the
     inbox, ``missed`` when messages may have been lost.
     """
 
@@ -36,7 +36,7 @@ class BrokerConsumer(Loop):
         super().__init__(f"jobexec-broker-{node.using}")
         self.node, self._heard, self._missed = node, heard, missed
         self.inbox = Inbox()
-        #: Whether it hears nothing because the broker does not answer.
+        #: Whether it receives nothing because the broker does not answer.
         self.away = True
         self._room: int | None = PREFETCH
         self._connection: Any = None
@@ -51,7 +51,7 @@ class BrokerConsumer(Loop):
         return self._room is None
 
     def resume(self, room: int) -> None:
-        """The pool has so many free places again."""
+        """The pool has ``room`` free places again."""
         self._room = max(1, min(room, PREFETCH))
         self.wake()
 
@@ -69,13 +69,13 @@ class BrokerConsumer(Loop):
             raise
 
     def stop(self, timeout: float) -> bool:
-        """Give back what was delivered and not locked. The acquisition has ended by then."""
+        """Requeue what was delivered and not locked. The acquisition has ended by then."""
         stopped = super().stop(timeout)
         if stopped and self._connection is not None:
             with suppress(Exception):
                 self._let_go()
                 self._answer()
-                # By itself, before its connection: what Redis has just handed out would be nobody's.
+                # Explicitly, before its connection: otherwise messages just delivered by Redis would be lost to all.
                 self._channel.close()
             self._disconnect()
         return stopped
@@ -94,7 +94,7 @@ class BrokerConsumer(Loop):
         was_there, self.away = not self.away, True
         self.inbox.forget()
         if was_there and not self._stopping.is_set():
-            self._missed()  # from now on it is polled more often
+            self._missed()  # so that the table is polled more often from now on
         if connection is not None:
             with suppress(Exception):
                 connection.release()
@@ -107,7 +107,7 @@ class BrokerConsumer(Loop):
                 delivery.message.ack()
 
     def _regulate(self) -> None:
-        """Consume, or not, and from the queues of what the node serves now."""
+        """Start or stop consuming, from the queues that the node serves now."""
         stuck = self.inbox.stuck_since
         if self._consumer is not None and stuck is not None and clock.monotonic() - stuck >= PATIENCE:
             self._let_go()
@@ -138,7 +138,7 @@ class BrokerConsumer(Loop):
         self._pairs = pairs
 
     def _listen(self) -> float:
-        """Wait for messages, for as long as nothing is to be said."""
+        """Wait for messages, until there is something to send."""
         self._beat()
         if self._consumer is None:
             self._drain(0.001)
@@ -149,7 +149,7 @@ class BrokerConsumer(Loop):
         return 0.0
 
     def _drain(self, seconds: float) -> bool:
-        """Whether something came."""
+        """Receive messages; returns whether there were any."""
         try:
             self._connection.drain_events(timeout=seconds)
         except TimeoutError:
@@ -168,7 +168,7 @@ class BrokerConsumer(Loop):
             ids = decode(message.body, self.node.using)
             level = broker.level(self._connection, message.properties.get("priority"))
         except UnknownMessage as error:
-            # Another release says something; whatever it is, there may be jobs.
+            # A message of another release; whatever it says, there may be jobs.
             logger.warning("%s: %s; polling the table instead", self.name, one_line(error))
             self._missed()
         self.inbox.add(message, ids, level)

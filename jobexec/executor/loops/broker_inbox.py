@@ -1,4 +1,4 @@
-"""What the broker has delivered and this node has not settled: between the thread that hears and the one that locks."""
+"""Jobs that the broker delivered and this node has not settled: from the receiving thread to the locking one."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from uuid import UUID
 from jobexec import clock
 from jobexec.broker.message import HIGH, LOW, NORMAL
 
-#: So often a job that could not be had is tried again, after a pause that doubles; then it is left to the slow poll.
+#: How often a job that could not be locked is tried, with a pause that doubles; then it is left to the slow poll.
 TRIES = 6
 _PAUSE = 0.05  # seconds
 
 
 @dataclass(eq=False)
 class Delivery:
-    """One message. It is acknowledged when each of its jobs is settled, and given back if one of them never was."""
+    """One message: acknowledged when each of its jobs is settled, and requeued if one of them never was."""
 
     message: Any
     open: int
-    #: Which connection it came by.
+    #: The connection that delivered it.
     generation: int
     given_back: bool = False
 
@@ -40,7 +40,7 @@ class Entry:
 
 
 class Inbox:
-    """The jobs of the messages that were delivered, more important ones first, else in the order of their arrival."""
+    """The jobs of the delivered messages, by descending importance and then in order of arrival."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -50,7 +50,7 @@ class Inbox:
         self._unsettled = self._generation = 0
         #: When a full pool was first found while jobs waited here; None while there is room.
         self.stuck_since: float | None = None
-        #: Jobs that were left to the slow poll.
+        #: How many jobs were left to the slow poll.
         self.given_up = 0
 
     def __len__(self) -> int:
@@ -64,14 +64,14 @@ class Inbox:
         return sum(map(len, self._waiting.values())) + sum(each.not_before <= now for each in self._later)
 
     def pause(self) -> float | None:
-        """After how many seconds something can be tried: 0 is now, None that nothing waits."""
+        """Seconds until a job can be tried: 0 for now, None if none waits."""
         with self._lock:
             if any(self._waiting.values()):
                 return 0.0
             first = min((each.not_before for each in self._later), default=None)
             return None if first is None else max(0.0, first - clock.monotonic())
 
-    # The thread that hears.
+    # Called by the receiving thread.
 
     def add(self, message: Any, ids: Sequence[UUID], level: int) -> None:
         """A message was delivered; one without ids is settled at once."""
@@ -83,18 +83,18 @@ class Inbox:
                 self._settle(delivery)
 
     def settled(self) -> list[Delivery]:
-        """The messages that are done with since this was last asked: to be acknowledged, or given back."""
+        """The messages settled since the last call, to be acknowledged or requeued."""
         with self._lock:
             found, self._settled = self._settled, []
             return found
 
     @property
     def unsettled(self) -> int:
-        """How many messages the broker has delivered and we have not said anything about."""
+        """How many delivered messages have been neither acknowledged nor requeued."""
         return self._unsettled + len(self._settled)
 
     def give_back(self) -> None:
-        """Let go of whatever is not just being locked; the broker gives it to others."""
+        """Give up all jobs that are not just being locked, so that the broker delivers them to other nodes."""
         with self._lock:
             entries = [*self._later, *(entry for queue in self._waiting.values() for entry in queue)]
             self._later = []
@@ -106,17 +106,17 @@ class Inbox:
                 self._close(entry)
 
     def forget(self) -> None:
-        """The connection is gone, and with it the right to acknowledge; the broker will deliver all that anew."""
+        """The connection is gone, and with it the right to acknowledge; the broker will deliver everything again."""
         with self._lock:
             for queue in (self._later, *self._waiting.values()):
                 queue.clear()
             self._settled, self._unsettled, self.stuck_since = [], 0, None
             self._generation += 1
 
-    # The thread that locks.
+    # Called by the locking thread.
 
     def take(self, most: int) -> list[Entry]:
-        """Up to so many jobs to be tried now; each comes back through :meth:`done` or :meth:`again`."""
+        """Up to ``most`` jobs to try now; each comes back through :meth:`done` or :meth:`again`."""
         now = clock.monotonic()
         with self._lock:
             for entry in [each for each in self._later if each.not_before <= now]:
@@ -130,13 +130,13 @@ class Inbox:
             return taken
 
     def done(self, entries: Iterable[Entry]) -> None:
-        """These are locked, or not ours."""
+        """These jobs are locked, or not for this node."""
         with self._lock:
             for entry in entries:
                 self._close(entry)
 
     def again(self, entries: Collection[Entry], *, costs: bool) -> None:
-        """These could not be had yet. What is tried too often is left to the slow poll; ``costs``: this was a try."""
+        """These jobs could not be locked yet; after TRIES they are left to the slow poll. ``costs``: count this try."""
         with self._lock:
             for entry in entries:
                 entry.tries += costs
@@ -150,7 +150,7 @@ class Inbox:
                     self._waiting[entry.level].appendleft(entry)
 
     def stuck(self) -> None:
-        """The pool has no room for what waits here."""
+        """The pool has no room for the jobs that wait here."""
         if self.stuck_since is None:
             self.stuck_since = clock.monotonic()
 

@@ -1,4 +1,4 @@
-"""Keeps the history from growing without end."""
+"""Deletes expired history."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from jobexec.operations.maintenance.cleanup_window import seconds_until_open
 from ...runtime.threads import Loop, logger
 from ..nodes.node import Node
 
-#: Seconds: after the start of an executor, after a cleanup that found something, when another node is at it, and when
-#: there was nothing to do.
+#: Seconds: after the start of an executor, after a cleanup that found something, while another node runs one, and after
+#: one that found nothing.
 FIRST, AGAIN, ELSEWHERE, SELDOM = 60.0, 60.0, 300.0, 3600.0
 
 
 class HistoryCleanup(Loop):
-    """Deletes expired history of one engine, on one node at a time and only within HISTORY_CLEANUP_WINDOW.
+    """Deletes the expired history of one engine, on one node at a time and only within HISTORY_CLEANUP_WINDOW.
 
-    After each transaction it waits as long as that took, so that it never has more than half of what there is.
+    After each transaction it waits as long as that took, so that it never takes more than half of the time.
     """
 
     def __init__(self, node: Node) -> None:
@@ -56,7 +56,7 @@ class HistoryCleanup(Loop):
         return self._sleep(AGAIN if self._end() else SELDOM)
 
     def _current(self) -> Cleanup | None:
-        """The cleanup that is under way, or a new one; None if another node is at it, or this one is not good."""
+        """The cleanup under way, or a new one; None if another node runs one, or this node's lease is not valid."""
         owner = self.node.owner
         if self._cleanup is None or self._cleanup.owner != owner:
             self._deleted = 0
@@ -64,7 +64,7 @@ class HistoryCleanup(Loop):
         return self._cleanup
 
     def _end(self) -> int:
-        """It is over for now; returns how many rows were deleted."""
+        """End it for now; returns how many rows were deleted."""
         cleanup, self._cleanup = self._cleanup, None
         if cleanup is None:
             return 0

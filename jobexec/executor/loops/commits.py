@@ -1,4 +1,4 @@
-"""Notices commits of other processes on SQLite, which tells nobody of them."""
+"""Detects commits of other processes on SQLite, which sends no notifications."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from jobexec.operations.sql.dialect import dialect_of
 
 from ..nodes.node import Node
 
-#: Seconds between two looks: the least, soon after a job has come, and the most; for each second since then they grow
-#: by so much. (Any commit would not do: heartbeats are commits, too.) A look takes some 2 µs and waiting for it 10 or
-#: more, because everything else has left the cache: each 2 ms is half a per cent of a processor, each 8 ms a fifth.
+#: Seconds between two looks: the minimum, soon after a job has come, the maximum, and the growth for each second since
+#: then. (Any commit would not do: heartbeats are commits, too.) A look takes some 2 µs and waiting for it 10 or more,
+#: because everything else has left the cache: each 2 ms is half a per cent of a processor, each 8 ms a fifth.
 _LEAST, _MOST, _GROWTH = 0.002, 0.008, 0.0005
 _AFTER_ERROR = 1.0
 
 
 def can_watch(engine: EngineSettings) -> bool:
-    """Whether commits can be noticed by looking (a file of SQLite, unless NOTIFY is off).
+    """Whether commits can be detected (in a file of SQLite, unless NOTIFY is off).
 
-    What is in memory belongs to one process, which wakes its executor itself.
+    An in-memory database belongs to one process, which wakes its executor itself.
     """
     connection = connections[engine.alias]
     return engine.notify and dialect_of(connection).counts_commits(connection)
 
 
 class CommitWatch:
-    """Looks at SQLite's counter of commits, ``PRAGMA data_version``, every few milliseconds; a Source for acquisition.
+    """Reads SQLite's counter of commits, ``PRAGMA data_version``, every few milliseconds; a Source for acquisition.
 
-    The counter is that of the connection on which the acquisition works, so its own commits do not count and the file
-    is the one that it uses. Other commits (outcomes, heartbeats, whatever the project writes) are followed by a look at
-    the tables, and only a job, a timer or history wakes somebody. Works with WAL and with a rollback journal. The time
-    of the file would be a little cheaper, but two commits within one tick of the system's clock have the same.
+    The counter is that of the acquisition's connection, so its own commits do not count and the file is the one that it
+    uses. After other commits (outcomes, heartbeats, whatever the project writes) the tables are checked, and only a
+    job, a timer or history wakes up a loop. Works with WAL and with a rollback journal. The file's modification time
+    would be a little cheaper, but is the same for two commits within one tick of the system's clock.
     """
 
     def __init__(self, node: Node, heard: Callable[[str], object]) -> None:
         self._using, self._heard = node.using, heard
-        # What cannot be taken (of other deployments, of a process instance that is locked) is looked for no oftener
-        # than it would be without a watch.
+        # Jobs that cannot be acquired (of other deployments, of a locked process instance) are looked for no more often
+        # than without a watch.
         self._again = node.engine.wait_time.total_seconds()
         self.listening = True
         self._thread = 0
@@ -76,16 +76,16 @@ class CommitWatch:
             if self._changed():
                 self._look()
             self.listening = True
-        except Exception:  # the acquisition will meet it too, and tell
+        except Exception:  # the acquisition will meet it too, and log it
             deaf, self.listening = self.listening, False
             if deaf:
-                self._heard(EVERYTHING)  # whoever waits long because we listen must begin to poll
+                self._heard(EVERYTHING)  # loops that wait long because we listen must begin to poll
             return
         if self._owed and time.monotonic() - self._rang_at >= self._again:
             self._ring()
 
     def _changed(self) -> bool:
-        # To ask Django for the thread's connection each time would take longer than all the rest.
+        # Asking Django for the thread's connection each time would take longer than all the rest.
         if self._thread != threading.get_ident() or self._wrapper.connection is None:
             self._thread, self._wrapper = threading.get_ident(), connections[self._using]
             self._wrapper.ensure_connection()
@@ -118,6 +118,6 @@ class CommitWatch:
 
 
 def _compiled(rows: QuerySet[Any, Any]) -> tuple[str, tuple[Any, ...]]:
-    """The statement for the first of these rows: Django takes longer to write it than SQLite to answer."""
+    """The SQL for the first of these rows: Django takes longer to compile it than SQLite to answer."""
     sql, parameters = rows[:1].query.get_compiler(using=rows.db).as_sql()
     return sql, tuple(parameters)

@@ -1,4 +1,4 @@
-"""Says in the log which types of job have no worker outside."""
+"""Logs which job types have no external worker."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from jobexec.operations.sql.errors import one_line
 from ...runtime.threads import logger
 from ..nodes.node import Node
 
-#: Seconds between two looks at the most.
+#: The longest time between two looks, in seconds.
 _SELDOM = 300.0
 
 
 class ExternalAlert:
-    """Looks seldom, first when EXTERNAL_WORKER_ALERT_AFTER has passed: after a start of everything workers come, too.
+    """Looks rarely, and only after EXTERNAL_WORKER_ALERT_AFTER: when everything has just started, workers come too.
 
-    A type is told once, and again when a worker has come meanwhile. It is every node that looks and tells.
+    A type is logged once, and again after a worker has come meanwhile. Every node looks and logs.
     """
 
     def __init__(self, node: Node) -> None:
@@ -26,7 +26,7 @@ class ExternalAlert:
         self._told: set[str] = set()
 
     def look(self) -> None:
-        """Warn of what is new, if it is time to look."""
+        """Log types that are new, if it is time to look."""
         if clock.monotonic() < self._next:
             return
         self._next = clock.monotonic() + min(self._after.total_seconds(), _SELDOM)

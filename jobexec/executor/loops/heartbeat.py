@@ -9,9 +9,9 @@ _REGISTER, _LEAVE = 60.0, 10.0
 
 
 class Heartbeat(Loop):
-    """Renews the lease of one engine every HEARTBEAT_INTERVAL, and looks on the way what other loops wait for."""
+    """Renews the lease of one engine every HEARTBEAT_INTERVAL, and checks whether other loops have work."""
 
-    keeps_connection = True  # to connect takes longer than the one statement
+    keeps_connection = True  # connecting takes longer than the one statement
 
     def __init__(self, node: Node) -> None:
         super().__init__(f"jobexec-heartbeat-{node.using}")
@@ -19,7 +19,7 @@ class Heartbeat(Loop):
         self._interval = node.settings.heartbeat_interval.total_seconds()
 
     def start(self) -> None:
-        """Register the node before anything else runs; raises what keeps it from being registered."""
+        """Register the node before anything else runs; raises whatever prevents the registration."""
         if not self.node.owner:
             call_in_thread("jobexec-register", self.node.register, _REGISTER)
         self.node.serve()
@@ -30,11 +30,11 @@ class Heartbeat(Loop):
         return self._interval
 
     def abandon(self, timeout: float) -> None:
-        """Stop renewing and leave the row: what still runs keeps its locks until the lease ends."""
+        """Stop renewing and keep the row: jobs that still run keep their locks until the lease ends."""
         super().stop(timeout)
 
     def stop(self, timeout: float) -> bool:
-        """Give back what is left and delete the node's row; without a database, recovery will do it."""
+        """Release remaining jobs and delete the node's row; without a database, recovery will do it."""
         stopped = super().stop(timeout)
         try:
             call_in_thread("jobexec-leave", self.node.leave, _LEAVE)

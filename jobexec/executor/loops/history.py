@@ -1,4 +1,4 @@
-"""Writes the history that was recorded (Flowable: its asynchronous history executor)."""
+"""Runs history jobs (Flowable: its asynchronous history executor)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..nodes.node import Node
 from ..run.execution import failure_of
 
 _PAGE = 100
-#: Seconds until the next look at what is due: after a page with some rows, and after one that others have in hand.
+#: Seconds until the next look at due jobs: after a page with some rows, and after one that other nodes hold.
 _SHORTLY, _ELSEWHERE = 0.01, 0.5
 
 
 class HistoryWriting(Loop):
-    """Gives what is due on one engine to the history handlers, page by page; every node does, beside the others.
+    """Passes due history jobs of one engine to the history handlers, page by page; all nodes do so at the same time.
 
-    Sleeps until the next one is due. Woken by the commit of a record, as far as word of it comes, and by the heartbeat.
+    Sleeps until the next one is due. Woken up by notifications of the commit, if there are any, and by the heartbeat.
     """
 
     def __init__(self, node: Node) -> None:
@@ -33,14 +33,14 @@ class HistoryWriting(Loop):
 
     def run_once(self) -> float:
         using = self.node.using
-        wait = self._until_next()  # one statement and no transaction: nearly always that is all
+        wait = self._until_next()  # one statement and no transaction: nearly always there is nothing more to do
         if wait > 0:
             return wait
         with self.node.writing:
             count = write_history(using, _PAGE, self)
         if count == _PAGE:
             return 0.0
-        # Never 0 after a page that was empty: what another node is just writing is still there and due.
+        # Never 0 after an empty page: jobs that another node is just writing are still there and due.
         return max(_SHORTLY if count else _ELSEWHERE, self._until_next())
 
     def _until_next(self) -> float:
@@ -48,15 +48,15 @@ class HistoryWriting(Loop):
         try:
             due = next_history_date(using)
         except UNREADABLE:
-            return 0.0  # taking the page finds out
+            return 0.0  # taking the page handles it
         if due is None:
             return self._longest
         return min(self._longest, max(0.0, (due - clock.now(using)).total_seconds()))
 
-    # What the verb asks (Writer).
+    # Called by write_history() (Writer).
 
     def write(self, handler_type: str, records: list[HistoryRecord]) -> None:
-        """A fresh context: time zone, language and context variables of one handler are not seen by the next."""
+        """In a fresh context: no handler sees the time zone, language and context variables of another."""
         contextvars.Context().run(get_history_handler(handler_type).function, records)
 
     def failure_of(self, handler_type: str, error: BaseException) -> Failure:

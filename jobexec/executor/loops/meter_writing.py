@@ -1,4 +1,4 @@
-"""Writes what an engine has counted, now and then and when it stops."""
+"""Writes the counts of an engine, regularly and when it stops."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ...runtime.threads import Loop, call_in_thread, logger
 from ..nodes.meters import Counted
 from ..nodes.node import Node
 
-#: Seconds after which a node that has only looked at an empty queue says so.
+#: Seconds after which a node that has only looked at an empty queue writes that.
 _SELDOM = 900.0
 _LAST = 10.0
 
 
 def write_counted(using: str, reporter: str, counted: Counted, timestamp: datetime) -> None:
-    """Add what ``reporter`` has counted until ``timestamp`` to the meter log and the groups of failures."""
+    """Add the counts of ``reporter`` until ``timestamp`` to the meter log and the groups of failures."""
     if counted.counts:
         with atomic(using):
             flush_meters(using, reporter, counted.counts, timestamp)
@@ -29,16 +29,16 @@ def write_counted(using: str, reporter: str, counted: Counted, timestamp: dateti
 class MeterWriting(Loop):
     """Adds the counts of one engine to the meter log and to the groups of failures, every METER_INTERVAL.
 
-    A loop of its own: who waits here for the lock on a group must hold up neither outcomes nor the lease. A flush that
-    failed is tried again, unless it is found to have gone through; what is counted meanwhile comes after it. So
-    only a process that is killed loses counts, those of one interval.
+    A separate loop: waiting for the lock on a group must hold up neither outcomes nor the lease. A failed flush is
+    tried again, unless it turns out to have been committed; what is counted meanwhile comes after it. So only a killed
+    process loses counts, those of one interval.
     """
 
     def __init__(self, node: Node) -> None:
         super().__init__(f"jobexec-meters-{node.using}")
         self.node = node
         self._interval = node.settings.meter_interval.total_seconds()
-        #: What is to be written, and the time with which it was tried last.
+        #: The counts to be written, and the time used in the last try.
         self._pending: tuple[Counted, datetime | None] | None = None
         self._written_at = clock.monotonic()
 
@@ -49,7 +49,7 @@ class MeterWriting(Loop):
         return self._interval
 
     def write(self) -> None:
-        """Write all that was counted until now."""
+        """Write everything counted until now."""
         if self._pending:
             self._write_pending()
         self._pending = self.node.meters.take(), None
@@ -60,7 +60,7 @@ class MeterWriting(Loop):
         using, reporter = self.node.using, self.node.settings.node_name
         counted, tried = self._pending
         if tried is None or not flushed(using, reporter, tried):
-            # Now, and not when it was counted: what is older than two hours never grows any more.
+            # Now, and not when it was counted: rows older than two hours never grow.
             now = clock.now(using)
             self._pending = counted, now
             with self.node.writing:

@@ -1,4 +1,4 @@
-"""Carries word between running jobs and the database: cancellations to them, their progress from them."""
+"""Passes cancellations from the database to running jobs, and their progress to the database."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _IDLE_ROUNDS = 5
 
 
 class Monitor(Loop):
-    """Looks once a second, and asks the database only about jobs that it has seen a second ago already.
+    """Looks once a second, and queries the database only for jobs that it already saw a second ago.
 
-    So jobs that are quickly done cost nothing. A row of progress exists as long as its job runs; what a process that
-    died leaves behind is overwritten by the next attempt, or removed by recovery.
+    So short jobs cost nothing. A row of progress exists while its job runs; rows left behind by a dead process are
+    overwritten by the next attempt, or removed by recovery.
     """
 
     def __init__(self, node: Node, running: RunningJobs, in_hand: Callable[[], list[AcquiredJob]]) -> None:
@@ -44,7 +44,7 @@ class Monitor(Loop):
         return super().stop(timeout)
 
     def _hear(self, using: str, job: AbstractJob, **kwargs: Any) -> None:
-        """Somebody in this process has cancelled a job; perhaps the one before it in its own batch, which runs now."""
+        """A job was cancelled in this process; perhaps from the job before it in its own batch, which runs now."""
         for each in self._in_hand() if using == self.node.using else ():
             if each.id == job.pk:
                 each.cancel_requested = True

@@ -1,4 +1,4 @@
-"""Gives jobs that were created the overriding priority of their definition."""
+"""Applies the overriding priority of a job definition to newly created jobs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ...runtime.threads import logger
 from ..nodes.node import Node
 
 _EVERY = 1.0
-#: A look takes at most so much of the time: a tenth.
+#: A look takes at most one part in this many of the time: a tenth.
 _SHARE = 10.0
 
 
 class PriorityOverrides:
-    """Looks every second for new jobs of one engine as long as a definition has an overriding priority.
+    """Looks every second for new jobs of one engine while a definition has an overriding priority.
 
-    Every node does, and none needs to be the leader. Without any it need not look until a heartbeat sees one.
+    Every node does, without a leader. Without an override it need not look until a heartbeat sees one.
     """
 
     def __init__(self, node: Node) -> None:
@@ -27,7 +27,7 @@ class PriorityOverrides:
         self._seen: datetime | None = None
 
     def look(self) -> float | None:
-        """Once; returns after how many seconds to look again, None if nothing is overridden."""
+        """Look once; returns the seconds until the next look, None if nothing is overridden."""
         using, began = self.node.using, clock.monotonic()
         now = clock.now(using)
         try:
@@ -35,8 +35,8 @@ class PriorityOverrides:
         except Exception as error:
             if not is_conflict(error):
                 raise
-            return _EVERY  # another node is at it; what is left to do will be found again
-        # With nothing to do nothing was looked at: the first look after that goes back to the beginning.
+            return _EVERY  # another node is doing it; what is left will be found again
+        # Without an override no table was read: the first look after that starts from the beginning.
         self._seen = None if changed is None else now
         if changed is None:
             return None

@@ -21,11 +21,11 @@ from .external_alert import ExternalAlert
 
 
 class Recovery(Loop):
-    """Looks for nodes of one engine whose lease has run out; every node does, and none needs to be the leader.
+    """Looks for nodes of one engine whose lease has expired; every node does, without a leader.
 
-    Woken by the heartbeat, which sees them first if it comes as often. A node that was cut off from the database
-    itself leaves the others alone for the time of a lease (:class:`~.judging.Judging`). It looks for workers outside
-    that do not come, too, so that this takes no connection of its own.
+    Woken up by the heartbeat, which sees them first if it comes as often. A node that was itself cut off from the
+    database leaves the others alone for the duration of a lease (:class:`~.judging.Judging`). The loop also runs the
+    alert for missing external workers, which so needs no connection of its own.
     """
 
     def __init__(self, node: Node, recovered: Callable[[], None]) -> None:
@@ -40,7 +40,7 @@ class Recovery(Loop):
         dead_nodes = declare_dead(using, but=self.node.owner) if self.node.may_judge else declared_dead(using)
         for dead in dead_nodes:
             if dead.lock_owner == self.node.owner:
-                continue  # declared by another: the heartbeat begins a new boot, then this is somebody else's
+                continue  # declared by another node: the heartbeat begins a new boot, then recovery is not ours to do
             count = recover_node(using, dead, self._charged)
             logger.warning("Node %s died with %d jobs on %s; they are released", dead.lock_owner, count, using)
             released += count
@@ -52,7 +52,7 @@ class Recovery(Loop):
         return self._interval
 
     def _expired_locks(self) -> int:
-        # Reads the whole executable table, because no index may hold a lock column: no oftener than locks expire.
+        # Scans the whole executable table, because no index may contain a lock column: no more often than locks expire.
         if clock.monotonic() < self._next_look_at_locks:
             return 0
         self._next_look_at_locks = clock.monotonic() + self.node.engine.lock_time.total_seconds()
@@ -60,6 +60,6 @@ class Recovery(Loop):
         return recover_expired_locks(self.node.using, self._charged)
 
     def _charged(self, row: Job, failure: Failure, run: Run, became: type[AbstractJob]) -> None:
-        outcome = Outcome(cast(AcquiredJob, row), run, failure)  # it has what is counted of it
+        outcome = Outcome(cast(AcquiredJob, row), run, failure)  # the row has the attributes that are counted
         outcome.counted, outcome.became = True, became
         self.node.meters.ended([outcome])

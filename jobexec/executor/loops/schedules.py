@@ -1,4 +1,4 @@
-"""Lets the schedules of one engine fire; the loop of the timers calls it on its way."""
+"""Fires the schedules of one engine; called by the loop of the timers."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ logger = logging.getLogger("jobexec.schedules")
 
 #: Schedules in one round: few, because the timers wait meanwhile.
 _PAGE = 25
-#: Seconds after which a schedule is tried again that could not be fired. Other nodes may be able to.
+#: Seconds after which a schedule that could not be fired is tried again. Other nodes may be able to.
 _AGAIN = 60.0
-#: The same for one that met somebody else's lock.
+#: The same for one that conflicted with another transaction's lock.
 _SHORTLY = 5.0
 
 
 class Schedules:
-    """Knows when the next schedule of an engine is due, and asks the database only when that may have changed.
+    """Remembers when the next schedule of an engine is due, and queries the database only when that may have changed.
 
-    That is so at the start, after a round of its own, and when somebody says so (:meth:`ask`): a notification, or the
-    heartbeat, which sees what notifications have not told.
+    That is at the start, after a round of its own, and after :meth:`ask`: called for a notification, or by the
+    heartbeat, which sees what notifications missed.
     """
 
     def __init__(self, node: Node) -> None:
@@ -36,16 +36,16 @@ class Schedules:
         self._asked = True
         self._next: datetime | None = None
         self._declare_at: float | None = None
-        #: What could not be fired: until when it is left alone, by the monotonic clock, and what was said of it.
+        #: Schedules that could not be fired: skipped until this time of the monotonic clock, and their logged errors.
         self._aside: dict[int, float] = {}
         self._said: dict[int, str] = {}
 
     def ask(self) -> None:
-        """Let the next round ask the database; from any thread."""
+        """Let the next round query the database; from any thread."""
         self._asked = True
 
     def fire(self) -> float:
-        """Fire what is due; returns the seconds to the next time."""
+        """Fire due schedules; returns the seconds until the next one."""
         self._forgive()
         declaring = self._declare()
         if self._asked:
@@ -63,19 +63,19 @@ class Schedules:
         return min(max(0.01, self._left()), self._until_forgiven(), declaring)
 
     def _declare(self) -> float:
-        """Say again what the code declares, for nodes of another release; returns the seconds to the next time."""
+        """Write the code's declarations again, for nodes of another release; returns seconds until the next time."""
         now = clock.monotonic()
         if not self.node.declares:
             return SELDOM
         if self._declare_at is None:  # the node has just done so, at its start
             self._declare_at = now + EVERY.total_seconds()
         elif now >= self._declare_at:
-            self._declare_at = now + EVERY.total_seconds()  # before it: what fails waits for the next time, too
+            self._declare_at = now + EVERY.total_seconds()  # first: a failure also waits for the next time
             self.node.declare_schedules()
         return self._declare_at - now
 
     def _read(self) -> None:
-        self._asked = False  # before the look: what changes meanwhile asks again
+        self._asked = False  # before the look: changes during it ask again
         try:
             self._next = next_schedule_time(self.node.using, scheduled_jobs(), but=self._aside)
         except BaseException:
@@ -98,7 +98,7 @@ class Schedules:
         for id, error in fired.failed.items():
             self._aside[id] = clock.monotonic() + (_SHORTLY if is_conflict(error) else _AGAIN)
             said = repr(error)
-            if self._said.get(id) != said:  # once, and not each minute
+            if self._said.get(id) != said:  # once, and not every minute
                 self._said[id] = said
                 text = "The schedule with the id %s on %s cannot be fired by this node; it stays due: %r"
                 logger.error(text, id, self.node.using, error, exc_info=error)

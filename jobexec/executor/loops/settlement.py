@@ -20,10 +20,10 @@ from ..run.outcomes import Outcome, unreachable, write, write_alone
 logger = logging.getLogger("jobexec.settlement")
 
 _GROUP = 500
-#: So many outcomes may wait for their commits before no more jobs are acquired, until half of them are written. They
-#: take memory, and if the process is killed, their jobs run again.
+#: If this many outcomes wait for their commits, no more jobs are acquired until half of them are written. They take
+#: memory, and if the process is killed, their jobs run again.
 _MOST_WAITING = 4 * _GROUP
-#: Seconds that a sibling waits for a commit while others end: dozens of them in one commit are worth it.
+#: Seconds that a sibling waits for a commit while others end: a commit with dozens of them is worth it.
 _SOON = 0.002
 _IDLE_SECONDS = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
@@ -32,9 +32,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 class Settlement(Service):
     """One thread that writes the outcomes of one engine: at once when idle, in groups when busy.
 
-    An outcome leaves the buffer only after its commit was confirmed; what is in doubt is tried again, where "no row"
-    then means that it was settled or taken over, and never that something is lost. Outcomes of one process instance
-    are settled in the order in which they came. Siblings that waited for a commit go back to ``pool``.
+    An outcome leaves the buffer only after its commit was confirmed; an outcome in doubt is tried again, and "no row"
+    then means that it was settled or taken over, never that it is lost. Outcomes of one process instance are settled
+    in order of arrival. Siblings that waited for a commit return to ``pool``.
     """
 
     def __init__(self, node: Node, after_failure: Callable[[], object], pool: Pool | None = None) -> None:
@@ -46,7 +46,7 @@ class Settlement(Service):
         self._wanting_room: list[Callable[[], object]] = []
         #: Its thread waits for the first outcome, or for more of them.
         self._rests = self._gathers = False
-        #: Among what it gathers there is something that somebody waits for.
+        #: Among the outcomes it gathers there is an urgent one.
         self._hurries = False
         self._flushed = False
         self._stopping = False
@@ -54,39 +54,39 @@ class Settlement(Service):
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    # What worker threads use.
+    # Called by worker threads.
 
     def submit(self, outcome: Outcome) -> None:
-        """Take an outcome over; returns at once, and nearly always without a lock."""
+        """Accept an outcome; returns at once, and nearly always without a lock."""
         self._buffer.append(outcome)
-        # In this order: who is about to rest says so first, and then looks at the buffer.
+        # In this order: a settlement thread about to rest sets its flag first, and then looks at the buffer.
         hurry = outcome.urgent and not self._hurries
         if self._rests or (self._gathers and (len(self._buffer) >= _GROUP or hurry)):
-            self._rests = self._gathers = False  # one call is enough
+            self._rests = self._gathers = False  # one notification is enough
             with self._changed:
                 self._changed.notify_all()
 
     def has_room(self, on_room: Callable[[], object]) -> bool:
-        """Whether jobs end no faster than their outcomes are written; if they do, ``on_room`` is called once later."""
+        """Whether outcomes are written as fast as jobs end; if not, ``on_room`` is called once later."""
         if len(self._buffer) < _MOST_WAITING:
             return True
         with self._changed:
-            if len(self._buffer) < _MOST_WAITING:  # it has been written meanwhile
+            if len(self._buffer) < _MOST_WAITING:  # they have been written meanwhile
                 return True
             self._wanting_room.append(on_room)
             return False
 
     def flush(self) -> None:
-        """Nothing more comes soon: what is here need not wait for company."""
+        """Write now: no more outcomes will come soon."""
         if self._buffer:
             with self._changed:
                 self._flushed = True
                 self._changed.notify_all()
 
     def settle(self, outcome: Outcome) -> bool:
-        """Take an outcome over and wait until it is committed; whether it counted."""
+        """Accept an outcome and wait until it is committed; returns whether it counted."""
         outcome.settled = threading.Event()
-        with self._changed:  # for who lets all go when it is closed
+        with self._changed:  # so that _let_go() cannot come in between
             self.submit(outcome)
             if self._closed:
                 return False
@@ -100,13 +100,13 @@ class Settlement(Service):
 
     @property
     def empty(self) -> bool:
-        """Everything that was taken over is committed."""
+        """Everything accepted is committed."""
         with self._changed:
             return not (self._buffer or self._committing)
 
     @property
     def alive(self) -> bool:
-        """Whether its thread runs."""
+        """Whether its thread is alive."""
         return is_alive(self._thread)
 
     # Start and stop.
@@ -115,12 +115,12 @@ class Settlement(Service):
         if self._thread is None:
             with self._changed:
                 self._stopping = self._closed = False
-            # An event for each start: a thread that did not end in time must not come to life again.
+            # An event for each start: a thread that did not end in time must not be revived.
             give_up = self._give_up = threading.Event()
             self._thread = spawn(f"jobexec-settlement-{self._node.using}", lambda: self._work(give_up))
 
     def stop(self, timeout: float) -> bool:
-        """Write what is left; what cannot be written in time is left to recovery, which runs those jobs again."""
+        """Write the rest; recovery runs the jobs again whose outcomes cannot be written in time."""
         if self._thread is None:
             return True
         with self._changed:
@@ -135,7 +135,7 @@ class Settlement(Service):
         return stopped
 
     def _let_go(self) -> None:
-        """Nobody writes the rest any more: threads that wait for a sibling's commit must not wait for ever."""
+        """Release the threads that wait for a sibling's commit: no thread will write the rest."""
         with self._changed:
             self._closed = True
             for outcome in (*self._committing, *_copy(self._buffer)):
@@ -187,7 +187,7 @@ class Settlement(Service):
             return group
 
     def _gather(self) -> None:
-        """Let a group grow while jobs end faster than commits; what somebody waits for is kept waiting briefly only."""
+        """Let a group grow while jobs end faster than commits; an urgent outcome waits only briefly."""
         deadline, soon = Deadline(self._within), Deadline(min(self._within, _SOON))
         while True:
             self._gathers = True
@@ -209,7 +209,7 @@ class Settlement(Service):
         return owner != self._node.owner or self._node.good or self._node.wait_until_decided(owner, 0.2)
 
     def _commit(self, group: Sequence[Outcome]) -> tuple[list[Outcome], Exception | None]:
-        """Write a group; returns what could not be written, to be tried again, and why."""
+        """Write a group; returns the outcomes that could not be written, to be tried again, and the reason."""
         using = self._node.using
         try:
             with self._node.writing:
@@ -225,9 +225,9 @@ class Settlement(Service):
         return [], None
 
     def _one_by_one(self, using: str, group: Sequence[Outcome]) -> tuple[list[Outcome], Exception | None]:
-        """What the database refuses for what is in it, or for a lock on one row, must not hold up its neighbours.
+        """An outcome that the database refuses for its content, or for a lock on one row, must not hold up others.
 
-        Only what comes after it for the same job: giving back a job before its timeout is written would undo that.
+        Except later ones for the same job: releasing a job before its timeout is written would undo the timeout.
         """
         left: list[Outcome] = []
         reason = None
@@ -263,17 +263,17 @@ class Settlement(Service):
             self._pool.resume([outcome.siblings for outcome in waiting if outcome.counted and outcome.siblings])
             for outcome in waiting:
                 if not outcome.counted and outcome.siblings:
-                    # Taken over by somebody else, and with it the process instance; or settled by a commit that was
-                    # in doubt, and then the others are still locked by us.
+                    # Another node took it over, and with it the process instance; or a commit in doubt settled it, and
+                    # then the siblings are still locked by us.
                     for sibling in outcome.siblings:
                         self.submit(Outcome(sibling))
                     self._pool.resume([outcome.siblings], go_on=False)
 
 
 def _copy(outcomes: deque[Outcome]) -> list[Outcome]:
-    """What is in a deque to which others append meanwhile."""
+    """A copy of a deque to which other threads append meanwhile."""
     while True:
-        with suppress(RuntimeError):  # it was changed while it was read
+        with suppress(RuntimeError):  # it was changed during iteration
             return list(outcomes)
 
 

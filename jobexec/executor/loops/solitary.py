@@ -1,8 +1,8 @@
-"""A process of its own for a job that was lost twice while it ran.
+"""Runs a job that was lost twice while it ran in its own process.
 
-If such a job kills its process again, nobody else pays, and nobody waits for it meanwhile. The child is an executor
-with a node of its own, which takes over one job with its lock; whoever has started it keeps the lock until then. Where
-no child can be started (an executor that is embedded), the job runs with nothing beside it instead, see
+If such a job kills its process again, no other job is lost, and none waits for it meanwhile. The child is an executor
+with its own node, which takes over one job with its lock; the process that started it keeps the lock until then. Where
+no child can be started (an embedded executor), the job runs with nothing beside it instead, see
 :class:`~jobexec.executor.pool.work_queue.WorkQueue`.
 """
 
@@ -27,9 +27,9 @@ from .acquisition import JobAcquisition
 
 logger = logging.getLogger("jobexec.executor")
 
-#: Children at a time; each is as large as any executor. Who has to wait keeps nobody else waiting.
+#: Children at a time; each is as large as any executor. A job that waits for one holds up no others.
 _MOST = 2
-#: Seconds in which no child is started after one that could not even take its job over.
+#: Seconds without a new child after one that could not even take over its job.
 _BROKEN = 300.0
 _TURN = 0.2
 
@@ -44,7 +44,7 @@ class Held(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Held:
-        """Raises ValueError."""
+        """Parse the argument. Raises ValueError."""
         using, id, revision, owner = text.split(" ", 3)
         return cls(using, UUID(id), int(revision), owner)
 
@@ -73,24 +73,24 @@ class SolitaryAcquisition(JobAcquisition):
 
 
 class Solitude(Service):
-    """Starts the children, with the command of this process and one argument more."""
+    """Starts the child processes, with the command of this process and an additional argument."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = [*command, "--solitary"]
         self._changed = threading.Condition()
         self._closed = False
         self._broken_until = 0.0
-        #: What was handed to us and has not ended, by id and revision, and its child once there is one.
+        #: Jobs accepted and not ended, by id and revision, and their child once there is one.
         self._runs: dict[tuple[UUID, int], tuple[AcquiredJob, subprocess.Popen[bytes] | None]] = {}
 
     def sift(self, batches: list[Batch]) -> tuple[list[Batch], Batch]:
-        """Take what is to run alone; returns the rest, whose order stays, and siblings that are to be given back."""
+        """Remove jobs that run alone; returns the other batches, in order, and siblings to be released."""
         if not any(map(runs_alone, batches)) or self._closed or clock.monotonic() < self._broken_until:
             return batches, []
         rest, behind = [], []
         for batch in batches:
             place = next((number for number, job in enumerate(batch) if job.lost_runs >= ALONE_FROM), len(batch))
-            taken = 1 if place == 0 else 0  # else it is not its turn yet
+            taken = 1 if place == 0 else 0  # otherwise it is not its turn yet
             behind += batch[place + taken :]
             if taken:
                 self._take(batch[0])
@@ -99,7 +99,7 @@ class Solitude(Service):
         return rest, behind
 
     def jobs(self, using: str) -> list[AcquiredJob]:
-        """What is in hand of an engine, whether or not its child has taken it over."""
+        """The jobs of an engine in hand, whether or not their child has taken them over."""
         with self._changed:
             return [work for work, _ in self._runs.values() if work.using == using]
 
@@ -114,7 +114,7 @@ class Solitude(Service):
         """Start no more children, and let those that run drain."""
         with self._changed:
             if self._closed:
-                return  # a child that hears it twice leaves its job
+                return  # a child that is signalled twice abandons its job
             self._closed = True
             self._changed.notify_all()
             children = [child for _, child in self._runs.values() if child is not None]
@@ -136,7 +136,7 @@ class Solitude(Service):
         try:
             code = self._child(work)
             if not is_held(work):
-                return  # and its process instance, which may be ours again, is none of its business any more
+                return  # its process instance may be ours again for another job, and is not to be released
             release_jobs(work.using, [work])
             if code is not None and not self._closed:
                 self._broken_until = clock.monotonic() + _BROKEN
@@ -148,7 +148,7 @@ class Solitude(Service):
                 self._changed.notify_all()
 
     def _child(self, work: AcquiredJob) -> int | None:
-        """How the child ended; None if there was none."""
+        """Run a child; returns its exit code, or None if none was started."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self.running < _MOST)
             if self._closed:
@@ -157,7 +157,7 @@ class Solitude(Service):
             text = "Job %s was lost twice while it ran; it now runs in its own process"
             logger.warning(text, work.id, extra=log_fields(work))
             try:
-                # In a session of its own: Ctrl-C of a terminal is passed on as a drain, and counts once.
+                # In its own session: Ctrl-C of a terminal is passed on as a drain, and counts once.
                 child = subprocess.Popen([*self._command, str(held)], stdin=subprocess.DEVNULL, start_new_session=True)
             except OSError as error:
                 logger.warning("A process could not be started: %s", error)
@@ -171,5 +171,5 @@ class Solitude(Service):
 
     @property
     def running(self) -> int:
-        """How many children there are."""
+        """How many children are running."""
         return sum(child is not None for _, child in tuple(self._runs.values()))

@@ -1,4 +1,4 @@
-"""Brings to jobs what was said of many: moves them when suspensions begin and end, and sets overriding priorities."""
+"""Moves jobs when suspensions begin and end, and applies overriding priorities."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _SHORTLY = 0.1
 
 
 class SuspensionSweep(Loop):
-    """Sleeps until the next suspension of one engine begins or ends; every node does, and none needs to be the leader.
+    """Sleeps until the next suspension of one engine begins or ends; every node does, without a leader.
 
-    A loop of its own, because a sweep over a million jobs must delay neither timers nor recovery. A date that somebody
-    sets while it sleeps is noticed within RECOVERY_INTERVAL, by the heartbeat if that comes as often; what is suspended
-    does not run even before that. It sees to overriding priorities, too, so that this takes no connection of its own.
+    A separate loop, because a sweep over a million jobs must delay neither timers nor recovery. A date set while it
+    sleeps is noticed within RECOVERY_INTERVAL, by the heartbeat if that comes as often; suspended jobs do not run even
+    before that. It also applies overriding priorities, which so need no connection of their own.
     """
 
     def __init__(self, node: Node) -> None:
@@ -39,11 +39,11 @@ class SuspensionSweep(Loop):
         except Exception as error:
             if not is_conflict(error):
                 raise
-            return _SHORTLY  # another node is at it; what is left to do will be found again
+            return _SHORTLY  # another node is doing it; what is left will be found again
         if moved:
             logger.info("%d jobs on %s moved, because suspensions began or ended", moved, using)
         date = next_suspension_date(using)
         if date is None:
             return self._interval
         wait = (date - clock.now(using)).total_seconds()
-        return min(self._interval, wait) if wait > 0 else _SHORTLY  # another node is perhaps just at it
+        return min(self._interval, wait) if wait > 0 else _SHORTLY  # another node may be doing it right now

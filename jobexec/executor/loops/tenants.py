@@ -1,4 +1,4 @@
-"""Keeps a node to so many jobs of each tenant at once."""
+"""Limits the number of jobs of each tenant that a node runs at once."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from jobexec.operations.values.tenant_room import TenantRoom
 
 
 class Tenants:
-    """Says before each page how much room tenants have, and wakes the acquisition when one that was full has some.
+    """Computes before each page how much room tenants have, and wakes the acquisition when a full one has some again.
 
-    What is in hand is counted anew each time, and not kept: a count that has once gone wrong would shut a tenant out,
-    or let too much in, for the life of the process.
+    Jobs in hand are counted each time, and the count is not kept: a wrong count would shut a tenant out, or let too
+    many jobs in, for the life of the process.
     """
 
     def __init__(
@@ -28,22 +28,22 @@ class Tenants:
         self._left: set[str] = set()
 
     def room(self) -> TenantRoom:
-        """How much room there is; asked by the one thread that acquires."""
+        """How much room each tenant has; called by the one acquiring thread."""
         self._left.clear()
         count = Counter(job.tenant_id for job in self._in_hand() if job.using == self._using)
         return TenantRoom(self._concurrency, count)
 
     def acquired(self, room: TenantRoom, jobs: Iterable[AcquiredJob]) -> None:
-        """These are in hand now, too; whose last job was that?"""
+        """These jobs are in hand now, too; remember which tenants they fill."""
         count = Counter(room.in_hand)
         count.update(job.tenant_id for job in jobs)
         self._full = frozenset(TenantRoom(self._concurrency, count).full())
-        # In this order: who leaves says so first, and then looks who is full. One of the two sees the other.
+        # In this order: left() records its tenants first, and then checks the full ones. One of the two sees the other.
         if not self._full.isdisjoint(self._left.copy()):
             self._wake()
 
     def left(self, jobs: Iterable[AcquiredJob]) -> None:
-        """These are no longer in hand; any thread may say so."""
+        """These jobs are no longer in hand; called from any thread."""
         tenants = {job.tenant_id for job in jobs}
         self._left.update(tenants)
         if not self._full.isdisjoint(tenants):

@@ -1,4 +1,4 @@
-"""Watches over timeouts: warns handlers, fails their jobs, and replaces threads that go on regardless."""
+"""Enforces timeouts: warns handlers, fails their jobs, and replaces threads that go on regardless."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LONGEST = 60.0
 class Timeouts(Loop):
     """Sleeps until the next running job reaches 80 or 100 per cent of its timeout; uses no database.
 
-    At 80 per cent the context says so and a signal is sent. At 100 per cent the job has failed: a retry, or a dead
-    letter. Python cannot stop a thread, so what a handler does after that is its own affair and counts for nothing
-    (an async handler is cancelled). The thread is stuck, and another takes its place; a process with more than
-    ``most_stuck`` such threads asks to be started afresh (``restart``). An exclusive job keeps its process instance
-    locked until its thread ends or its process dies.
+    At 80 per cent the context is marked and a signal is sent. At 100 per cent the job has failed: a retry, or a dead
+    letter. Python cannot stop a thread, so whatever a handler does after that has no effect on the job (an async
+    handler is cancelled). The thread is stuck, and another replaces it; a process with more than ``most_stuck`` such
+    threads asks to be restarted (``restart``). An exclusive job keeps its process instance locked until its thread ends
+    or its process dies.
     """
 
     def __init__(

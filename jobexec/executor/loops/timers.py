@@ -1,4 +1,4 @@
-"""Moves timers that have come due to the executable jobs, and lets schedules fire."""
+"""Moves due timers to the executable jobs, and fires schedules."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class TimerAcquisition(Loop):
     def __init__(self, node: Node, listening: Callable[[], bool]) -> None:
         super().__init__(f"jobexec-timers-{node.using}")
         self.node, self._listening = node, listening
-        #: They need no thread of their own.
+        #: Schedules need no separate thread.
         self.schedules = Schedules(node)
 
     def run_once(self) -> float:
-        # Timers first: an error of the one comes after the other's turn.
+        # Timers first: an error of theirs leaves the schedules for the next round.
         return min(self._move_timers(), self.schedules.fire())
 
     def _move_timers(self) -> float:
         using, longest = self.node.using, self._longest()
-        due = self._due()  # one statement and no transaction: nearly always that is all
+        due = self._due()  # one statement and no transaction: nearly always there is nothing more to do
         if due is not None and due <= clock.now(using):
             if trigger_due_timers(using, _PAGE) == _PAGE:
                 return 0.0
@@ -42,12 +42,12 @@ class TimerAcquisition(Loop):
         return min(longest, max(0.01, (due - clock.now(using)).total_seconds()))
 
     def _due(self) -> datetime | None:
-        """The next due date. A row that cannot be read counts as due: moving it finds out, and others go on."""
+        """The next due date. An unreadable row counts as due: moving handles it, and others go on."""
         try:
             return next_due_date(self.node.using)
         except UNREADABLE:
             return clock.now(self.node.using)
 
     def _longest(self) -> float:
-        # What a notification that was lost would have said is seen by the heartbeat.
+        # The heartbeat sees what a lost notification would have announced.
         return SELDOM if self._listening() else self.node.engine.max_wait.total_seconds()

@@ -1,1 +1,1 @@
-"""The node that an executor is in the cluster: lease, scope, counters."""
+"""The executor's node in the cluster: lease, scope, counters."""

@@ -1,4 +1,4 @@
-"""What an engine of this process counts in memory until it is written."""
+"""Counts kept in memory for an engine until they are written."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from ..run.outcomes import Outcome
 
 logger = logging.getLogger("jobexec.executor")
 
-#: More kinds of failures than these are not told apart until the next flush.
+#: Kinds of failures beyond this many are counted as one until the next flush.
 MOST_GROUPS = 1000
-_BITS = 128  # more than any length of time in milliseconds has
+_BITS = 128  # more than any duration in milliseconds has
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _MESSAGE = FailureGroup._meta.get_field("message").max_length
@@ -35,18 +35,18 @@ _NAME = FailureGroup._meta.get_field("exception").max_length
 
 
 class Counted(NamedTuple):
-    """What is to be written together."""
+    """Counts that are written together."""
 
     counts: names.Counts
     failures: Sequence[FailureCount]
 
 
 class Meters:
-    """Counts once for each page and each group of outcomes; of any thread.
+    """Counts once for each page and each group of outcomes; thread-safe.
 
-    A run waited from the moment when its job was due, which its rank tells: the due date of a timer or a retry, the
-    moment when it was created or requeued of any other. What has no outcome (a job that is given back, or whose lock
-    was lost) is not counted.
+    A run's waiting time starts when its job was due, according to its rank: the due date of a timer or a retry, the
+    time of creation or requeueing of any other. Jobs without an outcome (released, or with a lost lock) are not
+    counted.
     """
 
     def __init__(self, using: str) -> None:
@@ -62,7 +62,7 @@ class Meters:
         self._failures: dict[str, FailureCount] = {}
 
     def acquired(self, page: Acquisition) -> None:
-        """The database was asked for a page."""
+        """A page was requested from the database."""
         with self._lock:
             self._counts[names.JOB_ACQUISITION_ATTEMPT, ""] += 1
             self._counts[names.JOB_ACQUIRED_SUCCESS, ""] += len(page.jobs)
@@ -70,12 +70,12 @@ class Meters:
             self._counts[names.JOB_LOCKED_EXCLUSIVE, ""] += page.blocked
 
     def recovered(self, count: int) -> None:
-        """So many jobs were released whose node had died."""
+        """Jobs of a dead node were released."""
         with self._lock:
             self._counts[names.JOB_RECOVERED, ""] += count
 
     def ended(self, outcomes: Sequence[Outcome]) -> None:
-        """These are committed. Never raises: what was committed must not be undone for a count."""
+        """These are committed. Never raises: a commit must not be undone for a count."""
         try:
             per_point = interval(self._using)
             done = [each for each in outcomes if each.counted and each.run is not None]
@@ -85,8 +85,8 @@ class Meters:
         except Exception:
             logger.exception("Outcomes on %s could not be counted", self._using)
 
-    # The loops over all jobs: no call that is not needed. Tiny jobs follow each other within the same millisecond, and
-    # their handlers are mostly the same.
+    # The loops over all jobs: no unnecessary calls. Tiny jobs follow each other within the same millisecond, and their
+    # handlers are mostly the same.
 
     def _count_ends(self, outcomes: Sequence[Outcome]) -> None:
         successful, handler, count = self._successful, "", 0
@@ -115,7 +115,7 @@ class Meters:
                     wait -= int(work.priority) * per_point
             except (TypeError, ValueError):  # SQLite takes any value in any column
                 continue
-            if wait > 0:  # else by the clock of whoever enqueued it
+            if wait > 0:  # otherwise the clock of the enqueueing process was ahead
                 waits[wait.bit_length()] += 1
                 waited += wait
             else:
@@ -160,14 +160,14 @@ class Meters:
 
     @property
     def worth_writing(self) -> bool:
-        """Whether anything was counted but looks at a queue that was empty."""
+        """Whether anything was counted except looks at an empty queue."""
         with self._lock:
             return any(value for (name, _), value in self._counts.items() if name != names.JOB_ACQUISITION_ATTEMPT) or (
                 bool(self._successful)
             )
 
     def take(self) -> Counted:
-        """What was counted since the last call."""
+        """Return and reset the counts."""
         with self._lock:
             counts, successful, failures = self._counts, self._successful, self._failures
             waits, runs, waited, ran = self._waits, self._runs, self._waited, self._ran

@@ -29,16 +29,16 @@ from .meters import Meters
 
 logger = logging.getLogger("jobexec.executor")
 
-#: Seconds after which the deployments are read anew although a heartbeat has seen no others: some may have gone.
+#: Seconds after which the deployments are read again although a heartbeat has seen no new ones: some may have gone.
 _READ_SCOPE_EVERY = 300.0
 
 
 class Node:
-    """The lease that makes this executor's locks good, by the monotonic clock, and what it serves.
+    """The lease that makes this executor's locks valid, by the monotonic clock, and the jobs that it serves.
 
     Between the last heartbeat and the end of the lease everything goes on; past its end no job starts and nothing is
-    settled until a heartbeat has found the row as it was (the lease is good again) or gone (a new boot begins, and
-    what the old one held is no longer ours).
+    settled until a heartbeat has found the row unchanged (the lease is valid again) or gone (a new boot begins, and
+    the old one's jobs are no longer ours).
     """
 
     def __init__(self, settings: Settings, engine: EngineSettings, load: Callable[[], dict[str, int]]) -> None:
@@ -56,16 +56,16 @@ class Node:
         self._judging = Judging(settings.lease_time.total_seconds(), settings.heartbeat_interval.total_seconds())
         self._draining = False
         self._decided = threading.Condition()
-        #: Held while pages are locked or outcomes are written, where one writer locks the whole database: who waits for
-        #: the other here wakes at once, and who waits in SQLite sleeps for up to a tenth of a second.
+        #: Held while pages are locked or outcomes are written, where one writer locks the whole database: a thread that
+        #: waits here wakes up at once, a thread that waits in SQLite sleeps for up to a tenth of a second.
         self.writing = threading.Lock() if is_single_writer(self.using) else nullcontext()
-        #: Held from before a page is locked until the pool has it: the acquisitions of an engine lock in one name, and
-        #: what one of them has just locked must not look like a stray to another.
+        #: Held from before a page is locked until the pool has it: the acquisitions of an engine lock in the same name,
+        #: and a job that one of them has just locked must not look like a stray to another.
         self.acquiring = threading.Lock()
         self._scope_read = 0.0
-        #: Whether schedules are to be declared again as long as it lives.
+        #: Whether schedules are to be declared again while the node lives.
         self.declares = False
-        #: What was counted on this engine, by whichever of its threads.
+        #: Counts of this engine, from all of its threads.
         self.meters = Meters(self.using)
         #: Called after each heartbeat with the names of the questions (``heartbeat_probes``) that were answered by yes.
         self.looked: Callable[[frozenset[str]], None] = lambda answers: None
@@ -77,26 +77,26 @@ class Node:
 
     @property
     def good(self) -> bool:
-        """Whether the lease holds now."""
+        """Whether the lease is valid now."""
         return clock.monotonic() < self._good_until
 
     @property
     def lease_left(self) -> float:
-        """For how many seconds the lease still holds; 0 once it has run out."""
+        """Seconds until the lease expires; 0 once it has."""
         return max(0.0, self._good_until - clock.monotonic())
 
     @property
     def may_judge(self) -> bool:
-        """Whether this node may declare others dead whose lease has run out."""
+        """Whether this node may declare other nodes with an expired lease dead."""
         return self.good and self._judging.allowed()
 
     def owns(self, lock_owner: str) -> bool:
-        """Whether locks of this owner are ours and good now."""
-        row = self._row  # asked before each job: without the detours of the properties
+        """Whether locks of this owner are ours and valid now."""
+        row = self._row  # called before each job: without the overhead of the properties
         return row is not None and row.lock_owner == lock_owner and clock.monotonic() < self._good_until
 
     def wait_until_decided(self, lock_owner: str, timeout: float) -> bool:
-        """Wait while the lease is past its end but not yet lost; whether the owner's locks are good then."""
+        """Wait while the lease is expired but not yet lost; returns whether the owner's locks are valid then."""
         with self._decided:
             self._decided.wait_for(lambda: self.good or self.owner != lock_owner, timeout)
         return self.owns(lock_owner)
@@ -130,7 +130,7 @@ class Node:
         signals.node_started.send_robust(sender=ExecutorNode, using=self.using, node=row)
 
     def declare_schedules(self, lock_owner: str | None = None) -> None:
-        """Write what the code of this process says of schedules; :attr:`declares` says whether to do so again."""
+        """Write the schedules declared in this process's code; :attr:`declares` is whether to do so again."""
         declared = [sync.Declared(*row) for row in declarations(self.using)]
         owner = lock_owner or self.owner
         self.declares = sync.sync_schedules(self.using, declared, known_names(), owner)
@@ -168,7 +168,7 @@ class Node:
         return [self.scope_of(each) for each in self.engine.acquirers]
 
     def renew(self) -> bool:
-        """Heartbeat. False if the node had been declared dead meanwhile and has begun a new boot."""
+        """Send a heartbeat. False if the node had been declared dead meanwhile and has begun a new boot."""
         started, row = clock.monotonic(), self._row
         if row is None:
             return False  # it has left
@@ -189,7 +189,7 @@ class Node:
         return True
 
     def _questions(self) -> heartbeat_probes.Questions:
-        """What the other loops would ask, and whether the scope is still that of the deployments there are."""
+        """The questions of the other loops, and whether the scope still matches the existing deployments."""
         soon = clock.now(self.using) + 2 * self.settings.heartbeat_interval
         name = self.settings.node_name if self.engine.deployment_aware else None
         deployments = heartbeat_probes.questions_about_deployments(self.using, self.scope, name)
@@ -208,15 +208,15 @@ class Node:
         return {"state": state, "deployments": list(self.scope.deployments), **self._load()}
 
     def serve(self) -> None:
-        """Let the next heartbeat say that this node takes jobs (again)."""
+        """Let the next heartbeat report that this node takes jobs (again)."""
         self._draining = False
 
     def drain(self) -> None:
-        """Let the next heartbeat say that this node takes nothing new."""
+        """Let the next heartbeat report that this node takes no new jobs."""
         self._draining = True
 
     def leave(self) -> None:
-        """End the boot: give back whatever it still holds, at no cost, and delete its row last."""
+        """End the boot: release whatever it still holds, without costing a retry, and delete its row last."""
         row, self._row = self._row, None
         self._good_until = 0.0
         if row is not None:
