@@ -1,4 +1,4 @@
-"""What an executor says about itself when it starts: five lines."""
+"""The five lines that an executor prints when it starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..loops.commits import can_watch
 
 
 def banner(executor: JobExecutor) -> Iterator[str]:
-    """What this executor serves, for people."""
+    """What this executor serves, for display."""
     settings = executor.settings
     broker = broker_name(settings) if executor.from_broker else ""
     engines = "; ".join(_engine(engine, broker) for engine in settings.engines.values())

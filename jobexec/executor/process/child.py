@@ -1,4 +1,4 @@
-"""One process of a supervisor: started again when it ends, and later each time that it fails."""
+"""One process of a supervisor: restarted when it ends, with a growing delay after each failure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ logger = logging.getLogger("jobexec.supervisor")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _STABLE = 30.0
-_HOPELESS = (1, 2)  # could not start, wrong usage: trying again would change nothing
-_SILENT = 120.0  # seconds without a report after which a child does not live; a handler may hold the GIL for long
+_HOPELESS = (1, 2)  # could not start, wrong usage: another try would change nothing
+_SILENT = 120.0  # seconds without a report after which a child counts as dead; a handler may hold the GIL for long
 
 
 class Child:
-    """``command`` starts it; ``finite`` says that it may end by itself (--until-empty) and is done then.
+    """``command`` starts it; ``finite`` means that it may end by itself (--until-empty) and is done then.
 
-    Each is in a session of its own: Ctrl-C of a terminal reaches the whole foreground group and must count once.
+    Each has its own session: Ctrl-C of a terminal reaches the whole foreground group and must count once.
     """
 
     def __init__(self, name: str, command: Sequence[str], finite: bool = False) -> None:
@@ -34,29 +34,29 @@ class Child:
         self.forget()
 
     def forget(self) -> None:
-        """As if it had never been started; for --reload, after which everything may be different."""
+        """Reset it as if never started; for --reload, after which everything may be different."""
         self._process: subprocess.Popen[bytes] | None = None
         self._link: Downward | None = None
         self._started_at = self._heard_at = self._restart_at = 0.0
         self._failures = 0
         self._report: Report | None = None
-        #: Whether it has been told to drain so that a fresh one takes its place.
+        #: Whether it was asked to drain in order to be replaced.
         self.recycling = False
-        #: How often it was started again.
+        #: How often it was restarted.
         self.restarts = 0
-        #: Whether an executor has ever started in it: what it did once it can do again, if not at once.
+        #: Whether an executor has ever started in it: then later failures to start count as temporary.
         self.proven = False
-        #: How it has ended for good; None while it runs or is to run again. Killed by signal 9 is 137.
+        #: Its final exit code; None while it runs or is to run again. Killed by signal 9 is 137.
         self.exit_code: int | None = None
 
-    # Its life.
+    # Life cycle.
 
     @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
     def keep(self) -> None:
-        """Start it, or start it again, if it is time."""
+        """Start or restart it, if it is time."""
         if self.exit_code is not None:
             return
         if self._process is None:
@@ -79,7 +79,7 @@ class Child:
                 pass_fds=[self._link.inherited],
                 start_new_session=True,
             )
-        except OSError as error:  # no memory, too many processes: both pass
+        except OSError as error:  # no memory, too many processes: both are temporary
             self._link.close()
             self._fail(f"Executor process {self.name} could not be started ({error})")
             return
@@ -121,30 +121,30 @@ class Child:
         if self._link is not None:
             self._link.close()
 
-    # What is said to it.
+    # Orders to the child.
 
     def drain(self) -> None:
-        """Let it end as a first signal does, but only once, even if others signal it, too."""
+        """Let it end as after a first signal, but only once, even if other processes signal it, too."""
         self.hear()
         if not self.running or self._link is None:
             return
-        # Before its first report nobody listens to orders, and nothing is in its hands.
+        # Before its first report it does not read orders, and has no jobs in hand.
         if self._report is None or not self._link.order(DRAIN):
             self._signal(signal.SIGTERM)
 
     def leave(self) -> None:
         """Let it end now."""
         if self.running:
-            # An order was no signal, and one that is pending swallows a second one of its kind: one of each is two.
+            # An order is not a signal, and a pending signal swallows a second one of its kind: one of each makes two.
             self._signal(signal.SIGTERM)
             self._signal(signal.SIGINT)
 
     def recycle(self) -> None:
-        """Grant its wish to be started afresh."""
+        """Let it drain in order to be replaced, as it asked."""
         self.recycling = self._link is not None and self._link.order(RECYCLE)
 
     def wait(self, timeout: float) -> bool:
-        """Wait for its end, for good; whether it has come."""
+        """Wait for its final end; returns whether it has ended."""
         if self._process is None:
             return True
         try:
@@ -160,10 +160,10 @@ class Child:
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
-    # What it says.
+    # Reports from the child.
 
     def hear(self) -> None:
-        """Take in what it has reported."""
+        """Read its reports."""
         for report in self._link.reports() if self._process is not None and self._link is not None else ():
             self._report, self._heard_at = report, clock.monotonic()
             if not report.startup:
@@ -171,7 +171,7 @@ class Child:
 
     @property
     def wish(self) -> str | None:
-        """Why it wants to be started afresh."""
+        """Why it wants to be restarted."""
         return self._report.wish if self._report is not None and self.running else None
 
     @property
@@ -191,7 +191,7 @@ class Child:
         return self.state == "serving" and self._report is not None and not self._report.ready
 
     def against_live(self) -> list[str]:
-        """Why it does not live. Waiting to be restarted is living."""
+        """Reasons why it is not alive. Waiting to be restarted counts as alive."""
         if self.exit_code:
             return [f"could not start (exit code {self.exit_code})"]
         if self._process is None or self._report is None:
@@ -202,7 +202,7 @@ class Child:
         return self._report.live
 
     def details(self) -> dict[str, Any]:
-        """What the supervisor's health says about it."""
+        """Its part of the supervisor's health report."""
         own = {"node": self.name, "pid": self._process.pid} if self._process is not None else {"node": self.name}
         view = {**own, "state": self.state, "restarts": self.restarts, "ready": self.ready, "wish": self.wish}
         if self.state == "waiting":
@@ -213,9 +213,9 @@ class Child:
 
 
 def _last_code(code: int) -> int:
-    """What the end of a child that was told to end means for the whole."""
-    # SIGTERM ends a child only as long as it is still starting, and then there was nothing to drain.
+    """The supervisor's exit code for a child that was asked to end."""
+    # SIGTERM kills a child only while it is still starting, and then there was nothing to drain.
     if code in (EXIT_RECYCLED, -signal.SIGTERM):
         return EXIT_DRAINED
-    # Killed by another signal: as shells say it, and not a negative number that the best exit code would beat.
+    # Killed by another signal: as in shells, and not a negative number, which any other exit code would outrank.
     return 128 - code if code < 0 else code

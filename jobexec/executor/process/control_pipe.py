@@ -1,8 +1,8 @@
-"""The line between a supervisor and one child: reports go up, orders go down.
+"""The pipe between a supervisor and one child: reports go up, orders go down.
 
-A pair of sockets for whole messages, one end inherited. Nobody ever waits for the other side: what does not fit is
-dropped, and the next report says the same. Orders are messages and not signals, because a service manager may signal
-all processes of a service at once, and a child that hears SIGTERM twice leaves its jobs.
+A pair of sockets for whole messages, one end inherited. Neither side ever waits for the other: a message that does not
+fit is dropped, and the next report contains the same. Orders are messages and not signals, because a service manager
+may signal all processes of a service at once, and a child that receives SIGTERM twice abandons its jobs.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Upward:
         return os.getppid() != self._pid
 
     def tell(self, report: Report) -> None:
-        """Send a report up."""
+        """Send a report to the supervisor."""
         if self._end is not None:
             with suppress(OSError):
                 self._end.send(json.dumps(report.as_json()).encode())
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the child's end."""
         if self._end is not None:
             self._end.close()
 
@@ -57,7 +57,7 @@ class Upward:
 
 
 class Downward:
-    """The supervisor's end; :attr:`environment` and :attr:`inherited` are for the child that is about to start."""
+    """The supervisor's end; :attr:`environment` and :attr:`inherited` are for the child about to start."""
 
     def __init__(self) -> None:
         self._end, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -70,15 +70,15 @@ class Downward:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment that makes a child know its place."""
+        """The environment by which a child recognises its supervisor."""
         return os.environ | {_SUPERVISED: f"{os.getpid()}:{self.inherited}"}
 
     def started(self) -> None:
-        """The child has its end; ours is not needed any more."""
+        """The child has its end; close our copy of it."""
         self._other.close()
 
     def reports(self) -> list[Report]:
-        """What has arrived since the last time, oldest first."""
+        """The reports since the last call, oldest first."""
         found = []
         with suppress(OSError):
             while True:
@@ -86,7 +86,7 @@ class Downward:
         return [report for report in map(_read, found) if report is not None]
 
     def order(self, text: str) -> bool:
-        """Send DRAIN or RECYCLE down; whether it could be sent."""
+        """Send DRAIN or RECYCLE to the child; returns whether it could be sent."""
         try:
             return bool(self._end.send(text.encode()))
         except OSError:
@@ -107,10 +107,10 @@ def _read(message: bytes) -> Report | None:
 
 @cache
 def supervisor() -> Upward | None:
-    """The line to the supervisor of this process, which must not become one itself; None without one.
+    """The pipe to this process's supervisor; None without one. A supervised process must not become a supervisor.
 
-    Told by the supervisor, and not asked of the system: it may have died while this process was still starting. Taken
-    from the environment, because a command that a job starts is nobody's child in this sense.
+    The supervisor's pid comes from the environment and not from the system: it may have died while this process was
+    still starting. The variable is removed, because a command started by a job is not a supervised child.
     """
     pid, _, number = os.environ.pop(_SUPERVISED, "").partition(":")
     return Upward(int(pid), _inherited(number)) if pid.isdecimal() else None

@@ -1,4 +1,4 @@
-"""How this executor is: what its probes say, and the thread that says it."""
+"""The health of an executor: the answers to its probes, and the thread that reports them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..engine import Engine
 from ..job_executor import JobExecutor
 from .report import Report
 
-#: How many seconds a round of a loop may take while the database answers others. As long as a migration may hold a
+#: How many seconds a round of a loop may take while the database answers other loops. As long as a migration may hold a
 #: lock on a table of jobs: a process that waits for that must not be killed.
 _STALLED = 300.0
 #: How much longer than the grace period a drain may take: loops, settlement and leases have their own limits.
@@ -21,9 +21,9 @@ _DRAIN = 60.0
 
 
 class Health:
-    """The report of one executor. A database that is away makes it not ready, and never not alive.
+    """The report of one executor. A database that is away makes it not ready, but never not alive.
 
-    ``wish`` is set where a supervisor decides when the process is started afresh.
+    ``wish`` is set where a supervisor decides when the process is restarted.
     """
 
     def __init__(self, executor: JobExecutor) -> None:
@@ -34,23 +34,23 @@ class Health:
         self._changed: Callable[[], object] = lambda: None
 
     def begin(self, changed: Callable[[], object]) -> None:
-        """The executor has started; ``changed`` is called when there is news that cannot wait."""
+        """The executor has started; ``changed`` is called for news that cannot wait."""
         self.started, self._changed = True, changed
         changed()
 
     def ask(self, wish: str) -> None:
-        """Ask the supervisor, if there is one, to be started afresh."""
+        """Ask the supervisor, if there is one, for a restart."""
         if wish != self.wish:
             self.wish = wish
             self._changed()
 
     def drain(self) -> None:
-        """From now on nothing new is taken."""
+        """From now on no jobs are taken."""
         self._draining_since = clock.monotonic()
         self._changed()
 
     def report(self) -> Report:
-        """How it is now; reads memory only, no database."""
+        """The current report; reads memory only, no database."""
         ready = list(self._against_ready())
         return Report(
             startup=[] if self.started else ["the executor starts"],
@@ -100,12 +100,12 @@ def _lease(engine: Engine) -> dict[str, Any]:
 def _engine_stands_still(engine: Engine) -> Iterator[str]:
     acquisitions = engine.acquisitions.values()
     loops: list[Loop] = [engine.heartbeat, *acquisitions, engine.timers, engine.recovery]
-    # Of these it is only told that they have ended: some rounds ask no database, some wait for what a project does.
+    # These are only checked for having ended: some rounds use no database, some wait for the project's code.
     others: list[Loop] = [engine.suspensions, engine.history, engine.cleanup, engine.meters]
     yield from (f"the thread {loop.name} has ended" for loop in [*loops, *others] if not loop.alive)
     if not engine.settlement.alive:
         yield f"the settlement of {engine.using} has ended"
-    # A round may take as long as its database is away. If the others got their answers, it is not the database.
+    # A round may take as long as its database is away. If other loops got their answers, it is not the database.
     answered = max(loop.succeeded_at for loop in loops)
     for loop in (engine.heartbeat, *acquisitions):
         began = loop.round_began
@@ -114,7 +114,7 @@ def _engine_stands_still(engine: Engine) -> Iterator[str]:
 
 
 class Reporter(Loop):
-    """Passes the report on to each of ``listeners``, every ``interval`` seconds and when woken."""
+    """Passes the report to each of ``listeners``, every ``interval`` seconds and when woken up."""
 
     def __init__(self, health: Health, listeners: Sequence[Callable[[Report], object]], interval: float) -> None:
         super().__init__("jobexec-health")

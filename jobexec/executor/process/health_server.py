@@ -18,16 +18,16 @@ _PATHS = [f"/{probe}" for probe in PROBES]
 
 
 def parse_port(text: str) -> int:
-    """A TCP port; 0 is any that is free. Raises ValueError."""
+    """Parse a TCP port; 0 is any free one. Raises ValueError."""
     if not text.isdecimal() or int(text) > 65535:
         raise ValueError(f"expected a port from 0 to 65535, got {text!r}")
     return int(text)
 
 
 class HealthServer(HttpPort):
-    """Answers probes with what ``report`` says then.
+    """Answers probes with the current ``report``.
 
-    ``port`` 0 takes any that is free. Raises NodeRefused if it cannot listen there.
+    ``port`` 0 takes any free one. Raises NodeRefused if it cannot listen there.
     """
 
     def __init__(self, host: str, port: int, report: Callable[[], Report]) -> None:
@@ -68,8 +68,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def version_string(self) -> str:
-        """What the header Server says; no versions for strangers."""
+        """The value of the header Server, without version numbers."""
         return "jobexec"
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Probes come all the time and are no news."""
+        """Log nothing: probes arrive all the time."""

@@ -1,4 +1,4 @@
-"""Limits after which a process drains and is started afresh: against handlers and libraries that leak."""
+"""Limits after which a process drains and is restarted: against handlers and libraries that leak."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jobexec.exceptions import NodeRefused
 
 from ..job_executor import JobExecutor
 
-#: Why this process should end, for people; None while it need not. Asked several times a second.
+#: Why this process should end, for display; None while it need not. Called several times a second.
 Reason: TypeAlias = Callable[[], str | None]
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
@@ -28,7 +28,7 @@ _JITTER = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one process may do before it is started afresh; None is no limit. Sizes are bytes."""
+    """Limits of one process, after which it is restarted; None is no limit. Sizes are bytes."""
 
     jobs: int | None = None
     lifetime: timedelta | None = None
@@ -39,9 +39,9 @@ class Limits:
 
 
 def reasons(executor: JobExecutor, limits: Limits) -> list[Reason]:
-    """Everything that may end this process so that a fresh one takes its place: the limits, and the executor itself.
+    """All reasons to replace this process by a new one: the limits, and the executor itself.
 
-    Jobs and lifetime get up to a tenth more, by chance: processes that were started together must not end together.
+    Up to a tenth is added to jobs and lifetime at random: processes started together must not end together.
     """
     found: list[Reason] = [lambda: executor.restart_reason]
     if limits.jobs is not None:
@@ -63,13 +63,13 @@ def _jobs(executor: JobExecutor, most: int) -> str | None:
 
 
 def _memory(executor: JobExecutor, limit: int) -> str | None:
-    # Not before the first job: a process that is too big from the start would be started again for nothing, for ever.
+    # Not before the first job: a process that is too big from the start would be restarted in vain, for ever.
     size = resident_size() if executor.pool.done else 0
     return f"it takes {text_of(size)} of memory (--max-rss)" if size >= limit else None
 
 
 def check_memory(limit: int | None) -> None:
-    """--max-rss can be kept. Raises NodeRefused where the memory cannot be read, or is taken before the first job."""
+    """Check that --max-rss can work. Raises NodeRefused if the memory cannot be read, or exceeds the limit already."""
     if limit is None:
         return
     try:
@@ -84,9 +84,9 @@ def check_memory(limit: int | None) -> None:
 
 
 def resident_size() -> int:
-    """The memory of this process in bytes, as it is in RAM now; where there is no /proc, its greatest so far.
+    """The memory of this process in bytes, as it is in RAM now; where there is no /proc, its peak so far.
 
-    Raises OSError where the platform tells neither.
+    Raises OSError where the platform reports neither.
     """
     try:
         import resource
@@ -100,17 +100,17 @@ def resident_size() -> int:
 
 
 def parse_count(text: str) -> int | None:
-    """A number of jobs; 0 is no limit. Raises ValueError."""
+    """Parse a number of jobs; 0 is no limit. Raises ValueError."""
     if not re.fullmatch(r"\d{1,18}", text.strip()):
         raise ValueError(f"expected a whole number of jobs, or 0 for no limit, got {text!r}")
     return int(text) or None
 
 
 def parse_duration(text: str) -> timedelta | None:
-    """Seconds, or an ISO 8601 duration without months and years; 0 is no limit. Raises ValueError."""
+    """Parse seconds, or an ISO 8601 duration without months and years; 0 is no limit. Raises ValueError."""
     message = f"expected a number of seconds or an ISO 8601 duration as PT1H, or 0 for no limit, got {text!r}"
     if not any(map(str.isdecimal, text)):
-        raise ValueError(message)  # isodate takes "PT" for nothing at all
+        raise ValueError(message)  # isodate reads "PT" as a duration of zero
     try:
         parsed = isodate.parse_duration(text) if text.strip().startswith("P") else timedelta(seconds=float(text))
     except (ValueError, OverflowError) as error:
@@ -121,7 +121,7 @@ def parse_duration(text: str) -> timedelta | None:
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes, or with K, M, G or T (powers of 1024): 512M, 1.5G; 0 is no limit. Raises ValueError."""
+    """Parse bytes, or a number with K, M, G or T (powers of 1024): 512M, 1.5G; 0 is no limit. Raises ValueError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"expected a size as 512M or 1.5G, or 0 for no limit, got {text!r}")
@@ -130,7 +130,7 @@ def parse_size(text: str) -> int | None:
 
 
 def text_of(size: float) -> str:
-    """Bytes for people: 1.5G."""
+    """Format bytes for display: 1.5G."""
     return next(_units(size))
 
 

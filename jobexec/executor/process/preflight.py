@@ -1,4 +1,4 @@
-"""What must be true before an executor starts; each refusal says what to do."""
+"""Checks before an executor starts; each refusal says what to do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger("jobexec.executor")
 
 
 def check_engines(settings: Settings) -> None:
-    """Every engine's database answers and has all migrations. Raises NodeRefused."""
+    """Check that every engine's database answers and has all migrations. Raises NodeRefused."""
     for alias in settings.engines:
         try:
             executor = MigrationExecutor(connections[alias])
@@ -38,7 +38,7 @@ def check_engines(settings: Settings) -> None:
 
 
 def check_processes(settings: Settings, processes: int) -> None:
-    """--processes fits the databases. Raises NodeRefused."""
+    """Check that --processes fits the databases. Raises NodeRefused."""
     if processes < 1:
         raise NodeRefused(f"--processes: expected a number of at least 1, got {processes}.")
     single = [alias for alias in settings.engines if is_single_writer(alias)]
@@ -47,7 +47,7 @@ def check_processes(settings: Settings, processes: int) -> None:
 
 
 def check_broker(settings: Settings) -> None:
-    """--from-broker makes sense with these settings. Whether the broker answers shows later. Raises JobExecError."""
+    """Check --from-broker against the settings, without connecting to the broker. Raises JobExecError."""
     if settings.dispatch != "broker":
         raise NodeRefused(
             "--from-broker: jobs are not announced on a broker, because JOBEXEC['DISPATCH'] is 'database'; "
@@ -69,15 +69,15 @@ def check_broker(settings: Settings) -> None:
 
 
 def warn_of_connections(settings: Settings, processes: int) -> None:
-    """Log what :func:`connection_warnings` finds. Raises NodeRefused."""
+    """Log the warnings of :func:`connection_warnings`. Raises NodeRefused."""
     for warning in connection_warnings(settings, processes):
         logger.warning(warning)
 
 
 def connection_warnings(settings: Settings, processes: int) -> Iterator[str]:
-    """A sentence for each database server that takes fewer connections than so many processes may open.
+    """A sentence for each database server that accepts fewer connections than ``processes`` processes may open.
 
-    A server behind a pooler is left out: how many connections that one takes is its own affair. Raises NodeRefused.
+    A server behind a pooler is left out: the pooler has its own limit. Raises NodeRefused.
     """
     wanted: Counter[tuple[str, str, str]] = Counter()
     alias_of = {}
@@ -102,7 +102,7 @@ def _processes(count: int) -> str:
 
 
 def _capacity(alias: str) -> int | None:
-    """How many connections the alias's server takes; None if it does not say, or a pooler is in front of it."""
+    """How many connections the alias's server accepts; None if it is unknown, or a pooler is in front of it."""
     connection = connections[alias]
     statement = dialect(alias).capacity
     if statement is None:

@@ -1,4 +1,4 @@
-"""Which source files have changed, for --reload."""
+"""Detects changed source files, for --reload."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STANDARD = Path(sysconfig.get_paths()["stdlib"]).resolve()
 
 
 class SourceWatcher:
-    """Which of ``files`` have changed, come or gone since the last look."""
+    """Returns which of ``files`` have changed, appeared or gone since the last call."""
 
     def __init__(self, files: Callable[[], Iterable[Path]]) -> None:
         self._files = files
@@ -45,8 +45,8 @@ class SourceWatcher:
 def source_files() -> Iterator[Path]:
     """Every module loaded here, and every Python file in the packages of the project's own apps.
 
-    The second, because those that are loaded here are not all that matter: the processes that run jobs import more
-    later, a file that is new may be the first ``jobs`` of its app, and one with an error in it was never loaded.
+    The latter, because modules loaded here are not all that matter: the processes that run jobs import more later, a
+    new file may be the first ``jobs`` of its app, and a file with an error in it was never loaded.
     """
     yield from autoreload.iter_all_python_module_files()
     for app in apps.get_app_configs():
@@ -60,9 +60,9 @@ def _of_the_project(path: Path) -> bool:
 
 
 def _python_files(root: Path) -> Iterator[Path]:
-    """Those of a package and of the packages in it, but tests, which run no jobs.
+    """The files of a package and its subpackages, without tests, which run no jobs.
 
-    Only of packages: beside the code there may be folders with very many files, of JavaScript or uploads.
+    Only packages: beside the code there may be folders with very many files, of JavaScript or uploads.
     """
     for folder, folders, names in os.walk(root):
         if folder != str(root) and "__init__.py" not in names:

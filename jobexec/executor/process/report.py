@@ -1,11 +1,11 @@
-"""What a process says about its health: to the health port, to its supervisor, to systemd."""
+"""The health report of a process: for the health port, its supervisor and systemd."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-#: What can be asked for, as Kubernetes calls its probes.
+#: The probes, by their names in Kubernetes.
 PROBES = ("startup", "ready", "live")
 
 
@@ -14,7 +14,7 @@ class Report:
     """The answers to the probes, each as a list of reasons for "no"; an empty list is "yes".
 
     ``startup``: the start is over. ``ready``: takes jobs now. ``live``: need not be killed. ``status`` is one line for
-    people, ``wish`` why this process wants to be started afresh, ``details`` what else is worth knowing, as JSON.
+    display, ``wish`` why this process wants to be restarted, ``details`` other facts worth knowing, as JSON.
     """
 
     startup: list[str] = field(default_factory=list)
@@ -31,5 +31,5 @@ class Report:
         return {"ok": not reasons, "reasons": reasons, "status": self.status, **self.details}
 
     def as_json(self) -> dict[str, Any]:
-        """For :meth:`Report` in another process: ``Report(**json)``."""
+        """Serialise the report for another process: ``Report(**json)``."""
         return asdict(self)

@@ -1,4 +1,4 @@
-"""How a process ends: the first signal drains, the second one leaves now; a limit drains to be started afresh."""
+"""How a process ends: the first signal drains, the second one leaves at once; a limit drains and restarts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .limits import Reason
 
 logger = logging.getLogger("jobexec.executor")
 
-# What begs to be started afresh is not 0: systemd's Restart=on-failure and Docker's on-failure do it, too.
+# A process that asks to be restarted does not exit with 0: Restart=on-failure of systemd and Docker then do it, too.
 EXIT_DRAINED, EXIT_LEFT, EXIT_UNFINISHED, EXIT_RECYCLED = 0, 3, 4, 5
 _TURN = 0.2
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -30,20 +30,20 @@ class Shutdown:
 
     def __init__(self, leave: Callable[[], None] | None = None) -> None:
         self.requested = False
-        #: Whether a signal came; the next one is the second.
+        #: Whether a signal has arrived; the next one is the second.
         self.signalled = False
         self.leave = leave or leave_now
         # Not an Event: a signal that arrives while the main thread is inside Event.wait() would wait for the Event's
-        # own lock, for ever. This queue's put() is made to be called from anywhere.
+        # own lock, for ever. This queue's put() is reentrant.
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def request(self) -> None:
-        """Ask for the end. This is no signal: the first one after it still drains."""
+        """Ask for the end. This is not a signal: the first signal after it still drains."""
         self.requested = True
         self._bell.put(None)
 
     def wait(self, timeout: float) -> bool:
-        """Wait for a request; whether there is one."""
+        """Wait for a request; returns whether there is one."""
         if not self.requested:
             with suppress(queue.Empty):
                 self._bell.get(timeout=timeout)
@@ -55,7 +55,7 @@ class Shutdown:
             signal.signal(number, self._on_signal)
 
     def finish(self, code: int) -> None:
-        """Everything has ended; a signal while the interpreter shuts down changes nothing about the exit code."""
+        """Everything has ended; a signal during the interpreter's shutdown no longer changes the exit code."""
         self.leave = lambda: os._exit(code)
         # Python's last act is to restore the default action of signals, which is to kill.
         atexit.register(_ignore_signals)
@@ -74,7 +74,7 @@ def _ignore_signals() -> None:
 
 def leave_now() -> None:
     """End the process without waiting for anything: running handlers cannot be stopped in any other way."""
-    # In a signal handler: what it interrupted may hold the locks of both streams' buffers, so the text goes past them.
+    # In a signal handler: the interrupted code may hold the locks of both streams' buffers, so bypass them.
     with suppress(RuntimeError, OSError, ValueError):
         sys.stdout.flush()
     with suppress(OSError):
@@ -90,12 +90,12 @@ def serve(
     health: Health | None = None,
     reasons: Sequence[Reason] = (),
 ) -> int:
-    """Run a started executor until a signal, ``done``, one of ``reasons`` or the supervisor says otherwise.
+    """Run a started executor until a signal, ``done``, one of ``reasons`` or the supervisor ends it.
 
-    Returns the exit code. 0: everything that ran has ended and is settled. 4: the grace period ended before some job
-    did. 5: a fresh process shall take its place, for one of ``reasons``, and no signal came meanwhile. (3, by
-    a second signal, ends the process on the spot.) With a supervisor, a reason is a wish, and the process goes on until
-    the supervisor grants it: not all processes may drain at the same time. ``say`` is told how a drain goes on.
+    Returns the exit code. 0: all running jobs have ended and are settled. 4: the grace period ended before some job
+    did. 5: a new process is to replace this one, for one of ``reasons``, and no signal came meanwhile. (3, by a second
+    signal, ends the process on the spot.) With a supervisor, a reason is a wish, and the process goes on until the
+    supervisor grants it: not all processes may drain at the same time. ``say`` reports the progress of a drain.
     """
     health = health or Health(executor)
     why = _until_end(shutdown, done, health, reasons)
@@ -112,7 +112,7 @@ def serve(
     )
     code = EXIT_DRAINED if drained else EXIT_UNFINISHED
     if why and not shutdown.signalled:
-        code = EXIT_RECYCLED  # also unfinished: stuck threads are a reason to be started afresh, and never end
+        code = EXIT_RECYCLED  # even if unfinished: stuck threads are a reason to restart, and never end
     shutdown.finish(code)
     return code
 
@@ -120,7 +120,7 @@ def serve(
 def _until_end(
     shutdown: Shutdown, done: Callable[[], bool] | None, health: Health, reasons: Sequence[Reason]
 ) -> str | None:
-    """Wait; returns why this process shall be started afresh, or None if it shall simply end."""
+    """Wait; returns why this process is to be restarted, or None if it is simply to end."""
     above = control_pipe.supervisor()
     while not shutdown.wait(_TURN):
         if done is not None and done():

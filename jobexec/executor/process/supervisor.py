@@ -1,4 +1,4 @@
-"""Several executor processes under one command; restarts what dies, and one after the other what shall be fresh."""
+"""Several executor processes under one command; restarts dead ones, and one after another those that ask for it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Supervisor:
     """Starts ``children`` by exec and keeps them running until a signal comes.
 
     By exec and not by fork: a forked child would share its parent's identity and database connections. At most one
-    child at a time is started afresh because it wishes so. ``changed`` (for --reload) is asked each second for source
-    files that have changed, upon which all are restarted, and ``say`` is told of it; ``listeners`` (systemd) get the
-    report in each turn.
+    child at a time is restarted at its own wish. ``changed`` (for --reload) is called each second and returns changed
+    source files, upon which all children are restarted, which ``say`` reports; ``listeners`` (systemd) get the report
+    in each turn.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Supervisor:
         shutdown.leave = self._leave
 
     def run(self) -> int:
-        """Returns the worst exit code of the children."""
+        """Run the children; returns the worst of their exit codes."""
         while not self._shutdown.requested:
             for child in self._children:
                 child.keep()
@@ -74,7 +74,7 @@ class Supervisor:
 
     def _recycle(self) -> None:
         if any(child.recycling or child.state == "starting" for child in self._children):
-            return  # two at the same time would be two too few; one that fails again and again holds up nobody
+            return  # two at the same time would leave two too few; a child that keeps failing holds up no other
         for child in self._children:
             if child.wish:
                 child.recycle()
@@ -86,7 +86,7 @@ class Supervisor:
             return False
         if self._changed is None or not any(codes):
             return True
-        if not self._lamented:  # code that cannot start is repaired by the next change
+        if not self._lamented:  # code that cannot start may be repaired by the next change
             self._lamented = True
             self._say("No process could start. They are started again when a source file changes.")
         return False
@@ -104,19 +104,19 @@ class Supervisor:
         self._say(f"{files[0]}{more} changed: draining and restarting.")
         self._stop_all()
         if self._shutdown.requested:
-            return  # meanwhile: how they ended is what the command ends with
+            return  # the command ends with the exit codes of the children that have just ended
         self._told = self._lamented = False
-        # Draining takes its time. What was changed meanwhile is what starts now, and no reason to drain again.
+        # Draining takes time. Files changed meanwhile are loaded by the start, and are no reason to drain again.
         self._changed()
         for child in self._children:
             child.forget()
 
     def _stop_all(self) -> None:
-        """Let all drain and wait; a second signal is passed on, and then the children leave at once."""
+        """Let all children drain and wait; a second signal is passed on, and then they leave at once."""
         for child in self._children:
             child.drain()
         self._told = True
-        if self._left:  # it came before there was anything to pass on
+        if self._left:  # the second signal came before it could be passed on
             self._pass_on()
         self._turn()
         while waiting := [child for child in self._children if not child.wait(0)]:
@@ -133,10 +133,10 @@ class Supervisor:
         for child in self._children:
             child.leave()
 
-    # How it goes.
+    # Health.
 
     def report(self) -> Report:
-        """How all of them are, as seen in the last turn; for other threads."""
+        """The report on all children, as of the last turn; for other threads."""
         still = clock.monotonic() - self._turned_at
         if still <= _STANDS_STILL:
             return self._report

@@ -1,4 +1,4 @@
-"""What systemd wants to know of a service of Type=notify; see sd_notify(3). Without a dependency."""
+"""Notifications to systemd for a service of Type=notify; see sd_notify(3). Without a dependency."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
 class Notifier:
-    """Tells the service manager how it goes: READY=1, STOPPING=1, STATUS=, WATCHDOG=1.
+    """Notifies the service manager: READY=1, STOPPING=1, STATUS=, WATCHDOG=1.
 
-    ``address`` is a path, or with '@' in front an abstract name. ``watchdog`` is the time in seconds within which the
-    manager wants to hear of us; it is told in half of it, as long as the report says that we live.
+    ``address`` is a path, or an abstract name after '@'. ``watchdog`` is the manager's timeout in seconds; WATCHDOG=1
+    is sent after half of it, as long as the report says that the process is alive.
     """
 
     def __init__(self, address: str, watchdog: float | None = None) -> None:
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.setblocking(False)  # a manager that does not read must not stop us
+        self._socket.setblocking(False)  # a manager that does not read must not block us
         self._said: set[str] = set()
         self._pause = watchdog / 2 if watchdog else None
         self._next_sign = 0.0
-        #: How often, in seconds, :meth:`tell` wants to be called at least.
+        #: The longest time between two calls of :meth:`tell`, in seconds.
         self.interval = self._pause / 2 if self._pause else 1.0
 
     @classmethod
     def from_environment(cls) -> Notifier | None:
-        """Who wants to be told, or None; the variables go, so that no child and no job's command speaks for us."""
+        """The notifier, or None; removes the variables, so that no child and no job's command notifies in our name."""
         given = {name: os.environ.pop(name, "") for name in _VARIABLES}
         address = given["NOTIFY_SOCKET"]
         if not address:
@@ -46,7 +46,7 @@ class Notifier:
         return cls(address, _watchdog(given["WATCHDOG_USEC"], given["WATCHDOG_PID"]))
 
     def tell(self, report: Report) -> None:
-        """Send what is new in this report, and the sign of life when it is time."""
+        """Send the changes of this report, and WATCHDOG=1 when it is time."""
         lines = []
         if not report.startup:
             lines += self._once("READY=1")
@@ -60,7 +60,7 @@ class Notifier:
             self._send("\n".join(lines))
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Close the socket."""
         self._socket.close()
 
     def _once(self, line: str, instead_of: str = "") -> list[str]:
@@ -72,7 +72,7 @@ class Notifier:
         return [line]
 
     def _send(self, text: str) -> None:
-        with suppress(OSError):  # nobody listens, or not fast enough: systemd decides what that means
+        with suppress(OSError):  # the manager does not read, or not fast enough: systemd decides what that means
             self._socket.sendto(text.encode(errors="replace"), self._address)
 
 

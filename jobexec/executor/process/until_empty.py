@@ -1,4 +1,4 @@
-"""When a run "until empty" is over, and what it leaves for later."""
+"""When a run with --until-empty is over, and what it leaves for later."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..job_executor import JobExecutor
 
 
 class UntilEmpty:
-    """Asks whether nothing is due, nothing runs and no retry waits; timers of the future are only reported."""
+    """Returns whether nothing is due or running and no retry waits; timers in the future are only reported."""
 
     def __init__(self, executor: JobExecutor) -> None:
         self._executor = executor
         self._pending: dict[str, Pending] = {}
-        #: Whether it is over; False if something else, a signal, ended the executor.
+        #: Whether it is over; False if a signal, for example, ended the executor.
         self.reached = False
 
     def __call__(self) -> bool:
@@ -27,10 +27,10 @@ class UntilEmpty:
                 using: pending(using, engine.node.scopes) for using, engine in self._executor.engines.items()
             }
         except (DatabaseError, InterfaceError):
-            return False  # the database is away; the loops wait for it, and so do we
+            return False  # the database is away; wait for it, as the loops do
         finally:
             refresh_connections()
-        # Asked again after the look at the tables: what was taken meanwhile is not lost from view.
+        # Checked again after the look at the tables: jobs acquired meanwhile are in neither of the first two checks.
         self.reached = all(each.empty for each in self._pending.values()) and self._executor.idle
         return self.reached
 
