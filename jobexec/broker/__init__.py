@@ -1,5 +1,5 @@
-"""Announcing jobs on a message broker (RabbitMQ, Redis): what is said, and who says it. No job is in a message.
+"""Announcing jobs on a message broker (RabbitMQ, Redis): the messages and their publisher. They contain no jobs.
 
-The rows are the truth. A message says that some of them may be there; it may be lost, come twice or too late.
-``docs/explanation/broker.md`` tells how that works.
+The rows are authoritative. A message only says that some of them may be there; it may be lost, duplicated or late.
+``docs/explanation/broker.md`` explains how that works.
 """

@@ -1,4 +1,4 @@
-"""How brokers are spoken to. The one file that imports kombu, and that knows how RabbitMQ and Redis differ."""
+"""Connections to brokers. The only file that imports kombu, and that knows how RabbitMQ and Redis differ."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ CONNECT_TIMEOUT = 3.0
 _SOCKET_TIMEOUT = 10.0
 _HEARTBEAT = 10
 
-#: Seconds after which Redis gives a message to somebody else that was not acknowledged. A node holds one only until
-#: the rows are locked, so it has died; RabbitMQ sees that by itself.
+#: Seconds after which Redis redelivers an unacknowledged message to another consumer. A node holds one only until the
+#: rows are locked, so it has died; RabbitMQ detects that by itself.
 VISIBILITY_TIMEOUT = 30
 
-#: What RabbitMQ keeps for nodes that do not come; of more it drops the oldest, and the nodes find the jobs by polling.
+#: How many messages RabbitMQ keeps for absent nodes; it drops the oldest beyond that, and polling finds their jobs.
 _MOST_MESSAGES = 100_000
-#: Seconds after which RabbitMQ deletes the queue of a deployment which nobody uses.
+#: Seconds after which RabbitMQ deletes the unused queue of a deployment.
 _UNUSED = 86_400
 
-# For Redis, as kombu takes it, the least number is the most important.
+# In kombu's transport for Redis the lowest number has the highest priority.
 _ON_REDIS = {HIGH: 0, NORMAL: 3, LOW: 6}
 
 
@@ -32,7 +32,7 @@ class BrokerMissing(JobExecError):
 
 
 def kombu() -> Any:
-    """The library. Raises BrokerMissing."""
+    """Import the library. Raises BrokerMissing."""
     try:
         import kombu
     except ImportError as error:
@@ -41,14 +41,14 @@ def kombu() -> Any:
 
 
 def connect(settings: Settings, *, consumes: bool = False) -> Any:
-    """A connection of kombu's to BROKER_URL, made now; ``consumes``: with heartbeats. Raises what kombu raises."""
+    """Open a kombu connection to BROKER_URL; ``consumes``: with heartbeats. Raises kombu's errors."""
     url = settings.broker_url or ""
     prefix = settings.broker_queue_prefix
     options: dict[str, Any] = {"max_retries": 0}
     if _is_redis(url):
         options |= {
             "visibility_timeout": VISIBILITY_TIMEOUT,
-            # Not Celery's, whose messages would be given to others after our timeout.
+            # Not Celery's keys: its messages would be redelivered after our timeout.
             "unacked_key": f"{prefix}:unacked",
             "unacked_index_key": f"{prefix}:unacked_index",
             "unacked_mutex_key": f"{prefix}:unacked_mutex",
@@ -72,26 +72,26 @@ def connect(settings: Settings, *, consumes: bool = False) -> Any:
 
 
 def broker_name(settings: Settings) -> str:
-    """The broker as people may read it: without a password."""
+    """The broker's address for display: without a password."""
     try:
         return str(kombu().Connection(settings.broker_url).as_uri())
-    except Exception:  # only a text
+    except Exception:  # it is only a text
         return "a broker"
 
 
 def queue(name: str) -> Any:
-    """A durable queue; publishers and consumers declare it alike, whoever comes first."""
+    """A durable queue; publishers and consumers declare it with equal arguments, so either may come first."""
     expires = _UNUSED if "@" in name else None
     return kombu().Queue(name, durable=True, max_priority=HIGH, max_length=_MOST_MESSAGES, expires=expires)
 
 
 def priority(connection: Any, level: int) -> int:
-    """What this broker calls such a class of priority."""
+    """The broker's number for this class of priority."""
     return _ON_REDIS[level] if connection.transport.driver_type == "redis" else level
 
 
 def level(connection: Any, priority: object) -> int:
-    """The class of a message of this priority; the one in the middle for what says none."""
+    """The class of a message of this priority; the middle one if there is none."""
     if connection.transport.driver_type != "redis":
         return priority if isinstance(priority, int) and LOW <= priority <= HIGH else NORMAL
     return next((level for level, said in _ON_REDIS.items() if said == priority), NORMAL)

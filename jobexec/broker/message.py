@@ -1,4 +1,4 @@
-"""What is said to the executors: which jobs have become executable. Small, and versioned."""
+"""The messages to executors: which jobs have become executable. Small, and versioned."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
-#: What this release writes. What it cannot read it takes for a sign that there are jobs.
+#: The version that this release writes. An unreadable message counts as a sign that there are jobs.
 VERSION = 1
 
 #: The most ids in one message. A node takes a message as a whole, so a few heavy jobs go to few nodes; but a hundred
 #: thousand jobs must not be a hundred thousand messages.
 MOST_IDS = 50
 
-#: Ids and bytes of the largest message that is read. Other releases may put more into one than this, but not that much.
+#: Ids and bytes of the largest message that is read. Other releases may put more in one than this, but not that much.
 _MOST_READ, _MOST_BYTES = 1000, 64 * 1024
 
-#: Brokers tell three classes of priority apart; which row comes first within one is decided by its rank.
+#: Brokers distinguish three classes of priority; within one, the rank of the rows decides their order.
 LOW, NORMAL, HIGH = 0, 1, 2
 
 
 class Announcement(NamedTuple):
-    """Jobs of one engine that became executable, alike in what decides who may have them and how soon."""
+    """Jobs of one engine that became executable, with the same category, deployment and class of priority."""
 
     engine: str
     category: str
@@ -32,7 +32,7 @@ class Announcement(NamedTuple):
 
 
 class UnknownMessage(Exception):
-    """What was received is no announcement, or one of another release."""
+    """The received message is not an announcement, or one of another release."""
 
 
 def level_of(priority: int) -> int:
@@ -41,7 +41,7 @@ def level_of(priority: int) -> int:
 
 
 def queue_name(prefix: str, engine: str, category: str, deployment: str = "") -> str:
-    """The queue of the jobs of one engine, category and deployment: one run of the acquisition index each."""
+    """The queue of the jobs of one engine, category and deployment: a contiguous range of the acquisition index."""
     return ".".join([prefix, engine, category]) + (f"@{deployment}" if deployment else "")
 
 
@@ -53,7 +53,7 @@ def encode(announcement: Announcement) -> str:
 
 
 def decode(text: str | bytes, engine: str) -> list[UUID]:
-    """The ids in a message for this engine. Raises UnknownMessage for anything else than :func:`encode` makes."""
+    """The ids in a message for this engine. Raises UnknownMessage for anything that :func:`encode` does not make."""
     if len(text) > _MOST_BYTES:
         raise UnknownMessage(f"a message of {len(text)} bytes; at most {_MOST_BYTES} are read")
     try:
@@ -68,14 +68,14 @@ def decode(text: str | bytes, engine: str) -> list[UUID]:
 
 
 def pieces(announcement: Announcement) -> Iterator[Announcement]:
-    """The same, each small enough for a message."""
+    """Split the announcement into ones small enough for a message."""
     ids = announcement.ids
     for start in range(0, len(ids), MOST_IDS):
         yield announcement._replace(ids=ids[start : start + MOST_IDS])
 
 
 def merged(announcements: Iterable[Announcement]) -> list[Announcement]:
-    """As few announcements as say the same, more important ones first, else in the order in which they came."""
+    """Merge announcements into as few as possible, by descending importance and then in order of arrival."""
     found: dict[tuple[str, str, str, int], list[UUID]] = {}
     for engine, category, deployment, level, ids in announcements:
         found.setdefault((engine, category, deployment, level), []).extend(ids)

@@ -1,4 +1,4 @@
-"""Says on the broker what was committed, in a thread of its own. Whoever enqueues never waits for a broker."""
+"""Announces committed jobs on the broker, in a separate thread. An enqueueing process never waits for a broker."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .message import Announcement, encode, merged, pieces, queue_name
 
 logger = logging.getLogger("jobexec.broker")
 
-#: So many ids wait for a broker that is slow or away; more are dropped and counted.
+#: How many ids may wait for a slow or absent broker; more are dropped and counted.
 MOST_WAITING = 100_000
-#: Seconds that a process which ends waits for its last announcements.
+#: Seconds that a process waits at its end for its last announcements.
 LAST_WORDS = 2.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
 
 
 class Publisher:
-    """A bounded buffer and the thread that empties it; what came meanwhile goes together, in as few messages as can be.
+    """A bounded buffer and the thread that empties it; merges waiting announcements into as few messages as possible.
 
-    What cannot be said is dropped, never an error: the slow poll of the nodes finds the jobs. ``published``,
-    ``dropped`` (both in ids) and ``failures`` (of the broker) are counted.
+    Announcements that cannot be sent are dropped, which is never an error: the slow poll of the nodes finds the jobs.
+    ``published``, ``dropped`` (both in ids) and ``failures`` (of the broker) are counted.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -47,7 +47,7 @@ class Publisher:
         self.published = self.dropped = self.failures = 0
 
     def announce(self, announcements: Iterable[Announcement]) -> None:
-        """Take these over; returns at once, and never raises because of the broker."""
+        """Accept announcements; returns at once, and never raises because of the broker."""
         with self._changed:
             for announcement in announcements:
                 if self._closed or self._count + len(announcement.ids) > MOST_WAITING:
@@ -61,12 +61,12 @@ class Publisher:
             self._changed.notify_all()
 
     def flush(self, timeout: float) -> bool:
-        """Wait until everything is said; False after ``timeout`` seconds."""
+        """Wait until everything is sent; False after ``timeout`` seconds."""
         with self._changed:
             return self._changed.wait_for(lambda: not (self._waiting or self._sending), timeout)
 
     def close(self, timeout: float = LAST_WORDS) -> bool:
-        """Say what is left, for so many seconds at most, and end; whether all was said."""
+        """Send the rest for at most ``timeout`` seconds and end; returns whether everything was sent."""
         said = self.flush(timeout)
         with self._changed:
             self._closed = True
@@ -108,7 +108,7 @@ class Publisher:
             return taken
 
     def _try(self, taken: Sequence[Announcement]) -> list[Announcement]:
-        """What could not be said. A connection that was idle may be dead, so it is tried once more at once."""
+        """Send; returns what is left. After an error on an idle, perhaps dead connection it tries again at once."""
         left = [piece for announcement in merged(taken) for piece in pieces(announcement)]
         fresh = self._connection is None
         while left:
@@ -123,7 +123,7 @@ class Publisher:
         return left
 
     def _send(self, left: list[Announcement]) -> None:
-        """Say one after the other; each leaves the list when it is said."""
+        """Send one after another; each is removed from the list once it is sent."""
         if self._producer is None:
             self._connect()
         while left:
@@ -169,7 +169,7 @@ _lock = threading.Lock()
 
 
 def publisher() -> Publisher:
-    """The publisher of this process for the broker that the settings name; a process that was forked has its own."""
+    """The publisher of this process for the broker in the settings; a forked process has its own."""
     settings = get_settings()
     key = os.getpid(), settings.broker_url or "", settings.broker_queue_prefix
     found = _publishers.get(key)
@@ -180,7 +180,7 @@ def publisher() -> Publisher:
 
 
 def close_publishers(timeout: float = LAST_WORDS) -> None:
-    """Let all of this process say their last words, within so many seconds together."""
+    """Close all publishers of this process, within ``timeout`` seconds together."""
     end = time.monotonic() + timeout
     for key in [key for key in _publishers if key[0] == os.getpid()]:
         _publishers.pop(key).close(max(0.0, end - time.monotonic()))
@@ -188,7 +188,7 @@ def close_publishers(timeout: float = LAST_WORDS) -> None:
 
 def _forked() -> None:
     global _lock
-    _lock = threading.Lock()  # whoever held it is not here
+    _lock = threading.Lock()  # the thread that may have held the old one does not exist here
     _publishers.clear()
 
 

@@ -1,4 +1,4 @@
-"""The setting JOBEXEC: one dict, read when first asked for, validated as a whole, frozen.
+"""The setting JOBEXEC: one dict, read at first use, validated as a whole, frozen.
 
 Nothing here is read at import. ``docs/reference/settings.md`` lists the keys.
 """
@@ -31,7 +31,7 @@ def problems(raw: Any) -> list[Problem]:
 
 
 def raw_settings() -> Any:
-    """What stands in Django's settings, an empty dict if nothing does."""
+    """JOBEXEC in Django's settings, or an empty dict."""
     return getattr(django_settings, "JOBEXEC", {})
 
 

@@ -12,7 +12,7 @@ from jobexec.exceptions import InvalidSettings
 
 
 def _by(parser: values.Parser, *, named: bool = False) -> dict[str, Any]:
-    """``named``: a named acquisition may have a value of its own."""
+    """Metadata of a field; ``named``: a named acquisition may have its own value."""
     return {"parser": parser, "named": named}
 
 
@@ -40,14 +40,14 @@ WAITINGS = ("auto", "ladder", "backoff", "polling")
 class EngineSettings:
     """The settings of one engine, that is one database alias; see ``docs/reference/settings.md``.
 
-    Those of an acquisition that ACQUISITIONS names are the engine's with its own values, a ``name``, and the
+    Settings of a named acquisition are the engine's, overridden by its own values, with a ``name`` and the
     ``categories`` that it acquires; () means all that the executor serves.
     """
 
     alias: str
     name: str = ""
     categories: tuple[str, ...] = ()
-    #: What the engine's ACQUISITIONS name, in that order.
+    #: The acquisitions named in the engine's ACQUISITIONS, in that order.
     acquisitions: tuple[EngineSettings, ...] = ()
     acquisition: str = field(default="auto", metadata=_by(values.choice(*ACQUISITIONS)))
     waiting: str = field(default="auto", metadata=_by(values.choice(*WAITINGS), named=True))
@@ -76,11 +76,11 @@ class EngineSettings:
 
     @property
     def acquirers(self) -> tuple[EngineSettings, ...]:
-        """The settings of each acquisition of this engine: the named ones, or these where none is named."""
+        """The settings of each acquisition of this engine: the named ones, or these settings if there are none."""
         return self.acquisitions or (self,)
 
     def serves(self, category: str) -> bool:
-        """Whether this acquisition takes jobs of the category, as far as an executor does."""
+        """Whether this acquisition takes jobs of the category, provided that the executor serves it."""
         return not self.categories or category in self.categories
 
     def takes(self, priority: int) -> bool:
@@ -90,7 +90,7 @@ class EngineSettings:
 
     @property
     def share(self) -> str:
-        """The name under which jobs that are acquired so hold places in the pool."""
+        """The name under which jobs of this acquisition hold places in the pool."""
         return f"{self.alias}/{self.name}" if self.name else self.alias
 
 
@@ -169,13 +169,13 @@ class Settings:
     broker_url: str | None = field(default=None, metadata=_by(values.broker_url), repr=False)
     broker_queue_prefix: str = field(default="jobexec", metadata=_by(values.queue_prefix))
     broker_poll_interval: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))
-    #: What CATEGORIES says of each category; 1 where it is a list. In CATEGORIES itself, and so no key of its own.
+    #: The weight of each category in CATEGORIES; 1 if that is a list. Not a separate key of JOBEXEC.
     category_weights: Mapping[str, int] = field(default_factory=dict)
     #: The JOBEXEC dict that this was made from.
     source: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def engine(self, alias: str) -> EngineSettings:
-        """The settings of the engine on this database alias. Raises InvalidSettings if it is no engine."""
+        """The settings of the engine on this database alias. Raises InvalidSettings if it is not an engine."""
         try:
             return self.engines[alias]
         except KeyError:
@@ -187,9 +187,8 @@ class Settings:
     def replace(self, **overrides: Any) -> Settings:
         """A copy with other values, validated by the same rules; for options of the command line.
 
-        Keys are field names of Settings or of EngineSettings (then for every engine), and ``engines``: a list
-        of the aliases to keep. ``categories`` must be among those that exist. None means "not given". Raises
-        InvalidSettings.
+        Keys are field names of Settings or of EngineSettings (then for every engine), and ``engines``: a list of the
+        aliases to keep. ``categories`` must be existing ones. None means "not given". Raises InvalidSettings.
         """
         from jobexec.conf.validation import replaced  # it makes objects of this class
 
@@ -197,6 +196,6 @@ class Settings:
 
 
 def parsers(cls: type[Settings] | type[EngineSettings], *, named: bool = False) -> dict[str, values.Parser]:
-    """The parser of every key (in upper case) that the class takes from JOBEXEC, or only those of ACQUISITIONS."""
+    """The parsers of all keys (in upper case) that the class takes from JOBEXEC, or only of those for ACQUISITIONS."""
     keys = [item for item in fields(cls) if "parser" in item.metadata and (item.metadata["named"] or not named)]
     return {item.name.upper(): item.metadata["parser"] for item in keys}

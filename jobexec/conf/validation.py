@@ -1,4 +1,4 @@
-"""From the raw JOBEXEC dict to Settings, with every problem found on the way."""
+"""Converts the raw JOBEXEC dict to Settings, and collects every problem."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from jobexec.exceptions import InvalidSettings
 GLOBAL = parsers(Settings)
 PER_ENGINE = parsers(EngineSettings)
 PER_ACQUISITION = {"CATEGORIES": names, **parsers(EngineSettings, named=True)}
-#: Keys whose values hold settings themselves.
+#: Keys whose values contain settings.
 NESTED = ("ENGINES", "ACQUISITIONS")
-#: Settings whose values no message shows.
+#: Settings whose values appear in no message.
 SECRET = frozenset(item.name.upper() for item in fields(Settings) if not item.repr)
 DEFAULT_ENGINES: Mapping[str, Any] = {"default": {}}
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with JOBEXEC: where (``setting``), what (``message``), which system check says it."""
+    """One problem of JOBEXEC: where (``setting``), what (``message``), and the system check that reports it."""
 
     setting: str
     message: str
@@ -40,7 +40,7 @@ class Problem:
 def build(raw: Any) -> tuple[Settings | None, list[Problem]]:
     """Settings made from the raw dict, and all problems; the settings are None if there is any problem."""
     if not isinstance(raw, Mapping):
-        # Without what is in it: a list of pairs has its secrets, too.
+        # Without its content: a list of pairs contains secrets, too.
         return None, [Problem("JOBEXEC", f"must be a dict; got a value of type {type(raw).__name__!r}.")]
     problems: list[Problem] = []
     engine_keys = {key: value for key, value in raw.items() if key in PER_ENGINE}
@@ -77,7 +77,7 @@ def replaced(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
 
 
 def checked(settings: Settings | None, problems: Collection[Problem]) -> Settings:
-    """The settings, if there is no problem. Raises InvalidSettings, which lists all of them."""
+    """Return the settings if there is no problem. Raises InvalidSettings, which lists all problems."""
     if settings is None or problems:
         raise InvalidSettings("\n".join(["The JOBEXEC setting is not valid:", *(f"- {item}" for item in problems)]))
     return settings
@@ -105,7 +105,7 @@ def _parse(
 
 
 def _acquisitions(raw: Any, categories: Collection[str], problems: list[Problem]) -> dict[str, dict[str, Any]]:
-    """What each named acquisition says itself."""
+    """The settings given by each named acquisition."""
     path = "JOBEXEC['ACQUISITIONS']"
     if not isinstance(raw, Mapping):
         problems.append(_mismatch(path, "a dict of names to dicts of settings", raw))
@@ -154,7 +154,7 @@ def _engines(
 
 
 def _keys(here: str, own: Mapping[Any, Any], known: Mapping[str, Parser], problems: list[Problem]) -> dict[str, Any]:
-    """The settings of an engine or of an acquisition; what stands elsewhere is said so."""
+    """The settings of an engine or of an acquisition; reports keys that belong elsewhere."""
     what = "an engine" if here.startswith("JOBEXEC['ENGINES']") else "an acquisition"
     right = {}
     for key, value in own.items():
@@ -208,7 +208,7 @@ def _between_engine(here: str, engine: EngineSettings) -> Iterable[Problem]:
 
 
 def _keep_acquisitions(raw: dict[str, Any], categories: Collection[str]) -> list[Problem]:
-    """Let named acquisitions serve only these; one for which none is left goes."""
+    """Restrict named acquisitions to these categories; one without any left is removed."""
     named = {}
     for name, own in raw.get("ACQUISITIONS", {}).items():
         served = [each for each in own.get("CATEGORIES", categories) if each in categories]
@@ -246,7 +246,7 @@ def _known_categories(settings: Settings, categories: Any) -> list[Problem]:
 
 
 def _override_engines(raw: dict[str, Any], given: Mapping[str, Any]) -> None:
-    # What is given now counts for every engine and acquisition, also for one that has its own value.
+    # A value given now applies to every engine and acquisition, including those with their own value.
     own_keys = {key for key in given if key in PER_ENGINE}
     for nested, default in (("ENGINES", DEFAULT_ENGINES), ("ACQUISITIONS", {})):
         parts = raw.get(nested, default)

@@ -1,6 +1,6 @@
-"""What a single setting may be. A parser takes the raw value and returns the stored one.
+"""The values that single settings accept. A parser takes the raw value and returns the stored one.
 
-It raises ValueError, whose text says what was expected; the caller adds the setting's name and what was got.
+It raises ValueError with a text of what was expected; the caller adds the setting's name and the value given.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import isodate
 
 Parser: TypeAlias = Callable[[Any], Any]
 
-#: What the columns hold that store a name of a category, a node or a deployment.
+#: The length of the columns that store a name of a category, a node or a deployment.
 MAX_NAME_LENGTH = 100
 
-#: A category of the greatest weight beside one of weight 1 leaves it one job in so many.
+#: A category of this weight beside one of weight 1 leaves it one job in this many.
 MAX_WEIGHT = 1_000
 
 _LONGEST = timedelta(days=36525)
@@ -27,7 +27,7 @@ _DURATION = "a timedelta, a number of seconds, or an ISO 8601 duration without m
 
 
 def duration(*, zero: bool = False, none: bool = False) -> Parser:
-    """A length of time, stored as a timedelta; 0 and None only if said so."""
+    """A duration, stored as a timedelta; 0 and None only if allowed."""
     expected = f"{_DURATION}, {'at least 0' if zero else 'more than 0'}{', or None' if none else ''}"
 
     def parse(value: Any) -> timedelta | None:
@@ -59,7 +59,7 @@ def is_number(value: Any) -> bool:
 
 
 def integer(minimum: int, maximum: int = 2**31 - 1, *, none: bool = False) -> Parser:
-    """A whole number in this range; None only if said so."""
+    """A whole number in this range; None only if allowed."""
 
     def parse(value: Any) -> int | None:
         if value is None and none:
@@ -72,21 +72,21 @@ def integer(minimum: int, maximum: int = 2**31 - 1, *, none: bool = False) -> Pa
 
 
 def factor(value: Any) -> float:
-    """A number from 1 to 1000: powers of more would be no number any more."""
+    """A number from 1 to 1000: powers of a greater one would overflow."""
     if not is_number(value) or not 1 <= value <= 1000:
         raise ValueError("a number from 1 to 1000")
     return float(value)
 
 
 def boolean(value: Any) -> bool:
-    """True or False, and nothing that is merely true or false."""
+    """True or False, and no other truthy or falsy value."""
     if not isinstance(value, bool):
         raise ValueError("True or False")
     return value
 
 
 def broker_url(value: Any) -> str | None:
-    """The address of a message broker, as kombu takes it, or None."""
+    """The address of a message broker, in kombu's format, or None."""
     if value is None:
         return None
     if not isinstance(value, str) or not _BROKER_URL.fullmatch(value):
@@ -98,7 +98,7 @@ _BROKER_URL = re.compile(r"[a-z][a-z0-9+]*://\S*")
 
 
 def queue_prefix(value: Any) -> str:
-    """What the names of queues begin with: letters, digits, '.', '-' and '_'."""
+    """The prefix of the names of queues: letters, digits, '.', '-' and '_'."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.-]{1,50}", value):
         raise ValueError("1 to 50 letters, digits, '.', '-' or '_'")
     return value
@@ -116,7 +116,7 @@ def choice(*names: str) -> Parser:
 
 
 def is_name(value: Any) -> bool:
-    """A text that can stand in a column for names and in a line of a log."""
+    """Whether a value fits into a column for names and into a line of a log."""
     return (
         isinstance(value, str) and 0 < len(value) <= MAX_NAME_LENGTH and value.isprintable() and value == value.strip()
     )
@@ -157,7 +157,7 @@ def categories(value: Any) -> dict[str, int]:
 
 
 def category(value: Any) -> str | None:
-    """The name of a category (whether there is such a one is checked elsewhere), or None."""
+    """The name of a category (checked for existence elsewhere), or None."""
     if value is not None and not is_name(value):
         raise ValueError(f"a name of 1 to {MAX_NAME_LENGTH} printable characters, or None")
     return None if value is None else str(value)
@@ -190,7 +190,7 @@ def node_name(value: Any) -> str:
 
 
 def deployment(value: Any) -> str | None:
-    """A text name:version, or None."""
+    """A text of the form name:version, or None."""
     if value is None:
         return None
     if not is_name(value) or value.count(":") != 1 or not all(map(is_name, value.split(":"))):
@@ -199,21 +199,21 @@ def deployment(value: Any) -> str | None:
 
 
 def database(value: Any) -> str | None:
-    """The alias of a database (whether there is such a one is checked elsewhere), or None."""
+    """The alias of a database (checked for existence elsewhere), or None."""
     if value is not None and not (isinstance(value, str) and value):
         raise ValueError("an alias of DATABASES, or None")
     return value
 
 
 def alias(value: Any) -> str:
-    """The alias of a database (whether there is such a one is checked elsewhere)."""
+    """The alias of a database (checked for existence elsewhere)."""
     if not (isinstance(value, str) and value):
         raise ValueError("an alias of DATABASES")
     return value
 
 
 def dotted_path(value: Any) -> str | None:
-    """Where something importable is (whether it can be imported is checked elsewhere), or None."""
+    """A dotted import path (checked for importability elsewhere), or None."""
     parts = value.split(".") if isinstance(value, str) else []
     if value is not None and (len(parts) < 2 or not all(part.isidentifier() for part in parts)):
         raise ValueError("a dotted path such as 'shop.admin.tenants_of', or None")
@@ -234,7 +234,7 @@ def priority_range(value: Any) -> tuple[int | None, int | None]:
 
 
 def time_window(value: Any) -> tuple[time, time] | None:
-    """A pair of times of the day, each a text ``"22:00"`` or a naive time, or None for all day."""
+    """A pair of times of day, each a text such as ``"22:00"`` or a naive time, or None for all day."""
     if value is None:
         return None
     expected = "a pair (begin, end) of different times of the day such as ('22:00', '06:00'), or None"
@@ -250,12 +250,12 @@ def time_window(value: Any) -> tuple[time, time] | None:
 
 
 def token(value: Any) -> str | None:
-    """A secret that can stand in a header of HTTP, or None."""
+    """A secret that is valid in an HTTP header, or None."""
     if value is not None and not (isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9._~+/=-]{16,}", value)):
         raise ValueError("a text of at least 16 letters, digits and characters of ._~+/=-, or None")
     return value
 
 
 def retry_plan(value: Any) -> Any:
-    """Taken as it is, lists made immutable: whether it is a plan is said by the system check jobexec.E006."""
+    """The value itself, a list made immutable: the system check jobexec.E006 reports whether it is a plan."""
     return tuple(value) if isinstance(value, list) else value

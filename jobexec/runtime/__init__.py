@@ -1,1 +1,1 @@
-"""Threads, wake-ups and connections of processes that run for long: executors and gateways."""
+"""Threads, wake-ups and connections of long-running processes: executors and gateways."""

@@ -1,4 +1,4 @@
-"""How many database connections an executor process uses at most: a pure function of its settings."""
+"""The most database connections that an executor process uses: a pure function of its settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db import connections
 from jobexec.conf import EngineSettings, Settings
 from jobexec.operations.sql.dialect import dialect
 
-#: The executor's own threads for each engine, with one connection each; of acquisitions there is one for each name.
+#: The executor's threads for each engine, with one connection each; one acquisition for each name.
 LOOPS = (
     "acquisition",
     "timers",
@@ -24,21 +24,21 @@ LOOPS = (
     "history",
     "cleanup",
 )
-#: Others that use it for a moment: the main thread (checks at the start, --until-empty), and the thread that registers
-#: the node, gives back jobs or signs off.
+#: Threads that use the database only briefly: the main thread (checks at the start, --until-empty), and the thread that
+#: registers the node, releases jobs or deregisters.
 HELPERS = ("main", "helper")
 
-#: What psycopg's pool holds if nothing is said.
+#: The default size of psycopg's pool.
 _POOL_SIZE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionCount:
-    """The most connections of one process to one engine's database at the same moment.
+    """The most connections of one process to one engine's database at the same time.
 
-    ``ordinary`` are made by Django (and come from its pool, if it has one): one for each worker thread, whichever
-    engine's job it runs, one for each thread that async handlers use, and one for each of the executor's own threads.
-    ``listening`` is 1 if a connection of its own LISTENs, on LISTEN_DATABASE or else here; it never comes from a pool.
+    ``ordinary`` ones are made by Django (and come from its pool, if it has one): one for each worker thread, whichever
+    engine's job it runs, one for each thread used by async handlers, and one for each of the executor's other threads.
+    ``listening`` is 1 if a separate connection LISTENs, on LISTEN_DATABASE or otherwise here; it is never pooled.
     """
 
     ordinary: int
@@ -52,15 +52,15 @@ class ConnectionCount:
 def connections_needed(settings: Settings, engine: EngineSettings) -> ConnectionCount:
     """How many connections the executor needs for this engine, so that none of its threads waits for another's.
 
-    A handler that opens connections in threads of its own, or uses aliases that are no engines, needs more: at most
-    one a worker thread for each alias. So does a thread that is stuck in a job past its timeout, besides the one that
-    has taken its place.
+    A handler that opens connections in its own threads, or uses aliases that are not engines, needs more: at most one
+    for each worker thread and alias. So does a thread that is stuck in a job past its timeout, in addition to its
+    replacement.
     """
     return ConnectionCount(ordinary_connections(settings, engine), int(can_listen(engine)))
 
 
 def ordinary_connections(settings: Settings, engine: EngineSettings) -> int:
-    """Those of one engine that Django makes: worker threads, threads for async handlers, loops and helpers."""
+    """The connections of one engine made by Django: worker threads, threads for async handlers, loops and helpers."""
     threads_for_async = settings.async_threads if settings.async_jobs else 0
     loops = len(LOOPS) - 1 + len(engine.acquirers)
     return settings.threads + threads_for_async + loops + len(HELPERS)
@@ -83,7 +83,7 @@ def pool_size(database: dict[str, Any]) -> int | None:
 
 
 def connections_by_alias(settings: Settings) -> dict[str, int]:
-    """How many connections one process opens at most through each alias: what it needs, or what its pool gives."""
+    """The most connections that one process opens through each alias: what it needs, limited by its pool."""
     count: Counter[str] = Counter()
     for engine in settings.engines.values():
         need, size = connections_needed(settings, engine), pool_size(connections[engine.alias].settings_dict)

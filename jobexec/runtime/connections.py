@@ -1,4 +1,4 @@
-"""A thread's database connections between two jobs or two polls, which Django would look after between two requests."""
+"""Cleans up a thread's database connections between two jobs or polls, as Django does between two requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jobexec.operations.sql.session import SessionWatch, in_transaction, is_clos
 
 logger = logging.getLogger("jobexec.executor")
 
-#: How often a connection to each database was found dead, by any thread of this process; and how often altogether.
+#: How often a thread of this process found a connection to each database dead; and how often altogether.
 _losses: Counter[str] = Counter()
 _all_losses = 0
 _lock = threading.Lock()
@@ -27,12 +27,12 @@ _lock = threading.Lock()
 
 class _Thread(threading.local):
     connections: list[Any] | None = None
-    #: Whether the thread runs jobs, which may change their sessions; and what was watched in each of them.
+    #: Whether the thread runs jobs, which may change their sessions; and the watch of each session.
     watching = False
     watches: list[SessionWatch | None] | None = None
     #: The driver's connections after the last job.
     raws: Sequence[Any] = ()
-    #: The losses that this thread has heard of.
+    #: The losses that this thread has handled.
     losses: Mapping[str, int] = {}
     all_losses = 0
 
@@ -41,9 +41,9 @@ _thread = _Thread()
 
 
 def of_thread() -> list[Any]:
-    """This thread's connection objects, of all databases; none is connected for it.
+    """This thread's connection objects, of all databases; does not connect them.
 
-    Remembered for the thread, because to ask Django for them takes longer than a tiny job.
+    Cached for the thread, because asking Django for them takes longer than a tiny job.
     """
     if _thread.connections is None:
         _thread.connections = [connections[alias] for alias in connections]
@@ -51,9 +51,9 @@ def of_thread() -> list[Any]:
 
 
 def prepare_connections() -> None:
-    """Before a job: close what was opened before another thread of this process lost its connection to that database.
+    """Before a job: close connections opened before another thread of this process lost its one to that database.
 
-    One restart of a server breaks all connections. Otherwise each thread would find that out for itself, at the cost of
+    One restart of a server breaks all connections. Otherwise each thread would discover that by itself, at the cost of
     a job.
     """
     if _thread.watches is None and _thread.watching:
@@ -70,10 +70,10 @@ def prepare_connections() -> None:
 
 
 def doubt_connections() -> None:
-    """After this thread was idle: let Django ask before their next use whether its connections are still usable.
+    """After this thread was idle: let Django check its connections before their next use.
 
-    With CONN_MAX_AGE 0 a project counts on a new connection for each request. Asking costs a round trip, once after a
-    pause, and only a job that uses the database.
+    With CONN_MAX_AGE 0 a project expects a new connection for each request. The check costs a round trip, once after a
+    pause, and only for a job that uses the database.
     """
     for connection in of_thread():
         if connection.connection is not None and not connection.in_atomic_block:
@@ -81,16 +81,16 @@ def doubt_connections() -> None:
 
 
 def is_broken(using: str) -> bool:
-    """Whether this thread's connection has just been lost; asked where an error passes, inside of its transaction.
+    """Whether this thread's connection has just been lost; call it inside its transaction, while an error propagates.
 
-    Later it is too late: Django's ``atomic`` connects again at its end.
+    Later is too late: Django's ``atomic`` reconnects at its end.
     """
     connection = connections[using]
     return connection.errors_occurred and (connection.connection is None or _is_dead(connection))
 
 
 def note_loss(error: BaseException) -> None:
-    """After a job's error: if it says that a connection was lost, that of each database which has another one since."""
+    """After a job's error about a lost connection: count a loss for each database that has been reconnected since."""
     if not is_lost(error):
         return
     for raw, connection in zip(_thread.raws, of_thread(), strict=False):
@@ -99,17 +99,17 @@ def note_loss(error: BaseException) -> None:
 
 
 def _is_dead(connection: Any) -> bool:
-    # In this order: a driver that reconnects when it is asked whether it is connected (PyMySQL) always is.
+    # In this order: is_usable() of PyMySQL reconnects, and so is always true.
     return is_closed(connection) or not connection.is_usable()
 
 
 def watch_sessions() -> None:
-    """This thread is ours and runs jobs: from now on it is noted whether one of them changes a session."""
+    """Watch from now on whether jobs in this thread, which must belong to the executor, change a session."""
     _thread.watching = not get_settings().keep_changed_sessions
 
 
 def _watch() -> None:
-    with _lock:  # behind the receivers of the project, which are there by now
+    with _lock:  # after the project's receivers, which are connected by now
         connection_created.disconnect(_session_begins)
         connection_created.connect(_session_begins)
     _thread.watches = [_watch_of(connection) for connection in of_thread()]
@@ -125,7 +125,7 @@ def _watch_of(connection: Any) -> SessionWatch:
 
 
 def _session_begins(connection: Any, **kwargs: Any) -> None:
-    """What Django and the receivers of connection_created have set is how a session begins."""
+    """The session's state set by Django and the receivers of connection_created counts as unchanged."""
     for wrapper in connection.execute_wrappers:
         if isinstance(wrapper, SessionWatch):
             wrapper.changed = False
@@ -137,7 +137,7 @@ connection_created.connect(_session_begins)
 def clean_connections() -> list[str]:
     """After a job: :func:`refresh_connections`; returns the databases on which a transaction was open.
 
-    It is rolled back, and the connection forgotten. A connection whose session the job has changed is closed, so that
+    It is rolled back, and the connection discarded. A connection whose session the job has changed is closed, so that
     the next job on this thread does not inherit a role, a setting or a lock.
     """
     left: list[str] = []
@@ -154,23 +154,23 @@ def clean_connections() -> list[str]:
 
 
 def _clean(connection: Any, watch: SessionWatch | None) -> bool:
-    """Whether it was left outside of a transaction."""
+    """Clean one connection; returns whether it was left outside of a transaction."""
     changed = watch is not None and watch.changed
     if watch is not None:
         watch.changed = False
     raw = connection.connection
     if connection.in_atomic_block or (raw is not None and (not connection.autocommit or in_transaction(connection))):
-        connection.in_atomic_block = True  # so that it is not closed only, but forgotten
+        connection.in_atomic_block = True  # so that it is not only closed, but discarded
         close_connection(connection)
         return False
     if raw is None:
-        if connection.errors_occurred:  # it broke in a transaction, and Django has let go of it
+        if connection.errors_occurred:  # it broke in a transaction, and Django has dropped it
             connection.errors_occurred = False
             _lost(connection.alias)
     elif changed or is_closed(connection):
         if connection.errors_occurred and is_closed(connection):
             _lost(connection.alias)
-        with suppress(Exception):  # the driver's own: that of a pool would come back as it is
+        with suppress(Exception):  # the driver's connection: a pooled one would come back unchanged
             raw.close()
         close_connection(connection)
     else:
@@ -192,7 +192,7 @@ def close_connections() -> None:
 
 
 def close_connection(connection: Any) -> None:
-    """Close one; if even that fails, or it is in a transaction, forget it, so that the next query opens a good one."""
+    """Close one; if that fails, or it is in a transaction, discard it, so that the next query opens a good one."""
     broken = connection.in_atomic_block
     connection.in_atomic_block = False
     try:
@@ -213,23 +213,23 @@ def discard_broken_connections() -> None:
 
 
 def refresh_connections() -> None:
-    """Between two jobs or polls of a busy thread: what ``close_old_connections`` and ``reset_queries`` do in Django.
+    """Between two jobs or polls of a busy thread: the counterpart of ``close_old_connections`` and ``reset_queries``.
 
-    Recorded queries are forgotten. Closed is a connection on which an error occurred, or that is older than
-    CONN_MAX_AGE; one of a pool goes back to it. What stays open is asked first whether it is usable, if
-    CONN_HEALTH_CHECKS says so. One thing differs: with CONN_MAX_AGE 0, Django's default, a busy thread keeps its
-    connection. To connect again for every job would cost more than most jobs; see the explanation of decisions.
+    Recorded queries are deleted. A connection on which an error occurred, or that is older than CONN_MAX_AGE, is
+    closed; a pooled one returns to its pool. Open ones are checked before their next use if CONN_HEALTH_CHECKS is set.
+    One thing differs: with CONN_MAX_AGE 0, Django's default, a busy thread keeps its connection. Reconnecting for every
+    job would cost more than most jobs; see the explanation of decisions.
     """
     _close(wait=None)
 
 
 def rest_connections(wait: float = 0.0) -> None:
-    """Before ``wait`` idle seconds, or after some: also close what CONN_MAX_AGE 0 would not keep any longer."""
+    """Before ``wait`` idle seconds, or after some: also close connections that CONN_MAX_AGE 0 would not keep."""
     _close(wait)
 
 
 def leave_connections() -> None:
-    """Close what this thread has open outside of a transaction: it will not use the database again for long."""
+    """Close this thread's connections outside of a transaction: it will not use the database again for long."""
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             close_connection(connection)
@@ -237,7 +237,7 @@ def leave_connections() -> None:
 
 def _close(wait: float | None) -> None:
     for connection in of_thread():
-        # Not in a caller's transaction; what a handler leaves open is dealt with after its run.
+        # Not in a caller's transaction; those left open by a handler are cleaned up after its run.
         if connection.connection is not None and not connection.in_atomic_block:
             _close_one(connection, wait)
 
@@ -253,15 +253,14 @@ def _close_one(connection: Any, wait: float | None) -> None:
 
 
 def is_pooled(connection: Any) -> bool:
-    """Whether closing it gives it back to psycopg's pool (``OPTIONS["pool"]``), from which the next one comes."""
+    """Whether closing it returns it to psycopg's pool (``OPTIONS["pool"]``), from which the next one comes."""
     return dialect_of(connection).notifies and bool(connection.settings_dict["OPTIONS"].get("pool"))
 
 
 def is_behind_pooler(raw: Any) -> bool:
     """Whether a psycopg connection goes to a pooler (PgBouncer) and not to the PostgreSQL server itself.
 
-    A pooler deals out many server processes and therefore tells an id of its own at the login. Raises what the query
-    raises.
+    A pooler uses many server processes and therefore reports an id of its own at login. Raises the errors of the query.
     """
     with raw.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
@@ -272,15 +271,15 @@ def _too_old(connection: Any, wait: float | None) -> bool:
     age = connection.settings_dict["CONN_MAX_AGE"]
     if age == 0:
         return wait is not None
-    # Django's own reading, of the time at which it connected; None means for ever.
+    # As Django determines it, from the time of connecting; None means for ever.
     return connection.close_at is not None and time.monotonic() + (wait or 0.0) >= connection.close_at
 
 
 def rest_connections_outside(lock: threading.Condition) -> None:
-    """:func:`rest_connections` with a lock that this thread holds let go meanwhile.
+    """:func:`rest_connections`, with the lock held by this thread released meanwhile.
 
-    For threads that wait on a condition, which then hold its lock again: closing a connection may take long, and must
-    not keep others from the queue.
+    For threads that wait on a condition and so hold its lock: closing a connection may take long, and must not keep
+    other threads from the queue.
     """
     lock.release()
     try:

@@ -1,4 +1,4 @@
-"""A few threads that do what coroutines cannot do themselves: use the database."""
+"""A few threads that use the database for coroutines, which cannot do so themselves."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _LONGEST_LINE = 2000
 
 
 class Overloaded(JobExecError):
-    """There is more to do than this process can do in time."""
+    """This process has more to do than it can do in time."""
 
 
 class DatabaseThreads:
-    """At most so many threads, which come when there is work and go when there is none.
+    """At most ``most`` threads, which start when there is work and end when there is none.
 
-    Each has its own database connections. Between two pieces of work they are looked after as Django does between two
-    requests, except that a busy thread keeps its own also with CONN_MAX_AGE 0.
+    Each has its own database connections. They are cleaned up after each call as Django does after a request, except
+    that a busy thread keeps its own even with CONN_MAX_AGE 0.
     """
 
     def __init__(self, name: str, most: int = THREADS) -> None:
@@ -38,9 +38,9 @@ class DatabaseThreads:
         self._closed = False
 
     def submit(self, work: Callable[[], T], *, urgent: bool = False) -> Future[T]:
-        """Have it done; the future gets what it returns or raises. Raises Overloaded if too much waits already.
+        """Run the call; the future gets its result or error. Raises Overloaded if too many calls wait already.
 
-        ``urgent``: before all that waits, and however much that is; for what takes a load away.
+        ``urgent``: before all waiting calls, however many they are; for calls that reduce the load.
         """
         future: Future[T] = Future()
         with self._changed:
@@ -54,7 +54,7 @@ class DatabaseThreads:
         return future
 
     def close(self, timeout: float) -> bool:
-        """Do what waits, and end; whether that was possible in so many seconds. Nothing is accepted any more."""
+        """Run the waiting calls and end, accepting no more; returns whether ``timeout`` seconds sufficed."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -68,19 +68,19 @@ class DatabaseThreads:
                     future.set_result(work())
                 except BaseException as error:
                     future.set_exception(error)
-            del item, future, work  # what came out belongs to whoever asked, and not to a thread that waits
+            del item, future, work  # do not keep the result alive while this thread waits
             clean_connections()
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
         with self._changed:
             if not self._line and not self._closed:
                 self._idle += 1
-                # Who is woken for work that a busy thread has taken meanwhile waits on, and keeps its connection.
+                # A thread woken for work that a busy thread has taken meanwhile waits on, and keeps its connection.
                 self._changed.wait_for(lambda: self._line or self._closed, _IDLE)
                 self._idle -= 1
             if self._line:
                 return self._line.popleft()
-        close_connections()  # before it counts as ended: who closes may drop the database next
+        close_connections()  # before it counts as ended: the caller of close() may drop the database next
         with self._changed:
             if self._line:  # meanwhile
                 return self._line.popleft()

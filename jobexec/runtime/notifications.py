@@ -1,4 +1,4 @@
-"""Hears PostgreSQL's notifications; without it polling suffices, only later."""
+"""Receives PostgreSQL's notifications; without them polling suffices, only later."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from jobexec.operations.notify.wake import CHANNEL, EVERYTHING
 from .connections import is_behind_pooler
 from .threads import Loop, logger
 
-_NEXT_LOOK = 60.0  # where a pooler was, a server may be one day
+_NEXT_LOOK = 60.0  # a pooler may be replaced by a server one day
 
-#: Who only listens learns nothing of a network that dies without a word, for hours: the system has to ask. Seconds, and
-#: the last one milliseconds. What OPTIONS say goes before.
+#: A connection that only listens does not notice a dead network for hours: the operating system must check it. Seconds,
+#: the last one milliseconds. Values in OPTIONS take precedence.
 _PATIENCE = {
     "connect_timeout": 10,
     "keepalives_idle": 10,
@@ -29,7 +29,7 @@ _PATIENCE = {
 
 
 class Place(Protocol):
-    """Which database is listened to: a node, or whoever else waits for word from there."""
+    """The database to listen to: a node, or another user of its notifications."""
 
     @property
     def using(self) -> str: ...
@@ -39,15 +39,14 @@ class Place(Protocol):
 
 
 class Listener(Loop):
-    """Keeps a connection of its own that LISTENs; the acquisition waits on it, and ``heard`` gets what each says.
+    """Keeps a separate connection that LISTENs; the acquisition waits on it, and ``heard`` gets each notification.
 
-    The connection is made outside Django's handling, so that nothing closes it between jobs. It goes to
-    LISTEN_DATABASE if that is set: LISTEN does not work through PgBouncer in transaction mode. Where the connection
-    turns out to go to a pooler, nobody listens and the loops poll.
+    The connection is made outside Django's handling, so that nothing closes it between jobs. It goes to LISTEN_DATABASE
+    if that is set: LISTEN does not work through PgBouncer in transaction mode. If the connection turns out to go to a
+    pooler, there are no notifications and the loops poll.
 
-    This thread only connects. As a :class:`~jobexec.runtime.wake_up.Source` it is asked by the thread that acquires, so
-    that a notification is answered by the next statement: to hand it from thread to thread would take longer than to
-    look for the job.
+    This thread only connects. The acquiring thread reads it as a :class:`~jobexec.runtime.wake_up.Source`, so that its
+    next statement answers a notification: passing one from thread to thread would take longer than looking for the job.
     """
 
     channel: ClassVar[str] = CHANNEL
@@ -58,7 +57,7 @@ class Listener(Loop):
         self._heard = heard
         self._connection: Any = None
         self._descriptor: int | None = None
-        #: Nobody may close the connection while another reads from it.
+        #: No thread may close the connection while another reads from it.
         self._reading = threading.Lock()
         self._error: BaseException | None = None
         self._pooler_told = False
@@ -68,19 +67,19 @@ class Listener(Loop):
         """Whether notifications arrive now; while they do, idle loops may wait longer."""
         return self._connection is not None
 
-    # What the thread does.
+    # Run by the loop's thread.
 
     def run_once(self) -> float:
         error, self._error = self._error, None
         if error is not None:
-            raise error  # it was another thread that met it; this one tells, and tries again
+            raise error  # another thread met it; this one logs it and tries again
         if self._connection is None:
             connection = self._connect()
             if connection is None:
                 return _NEXT_LOOK
             with self._reading:
                 self._connection, self._descriptor = connection, connection.fileno()
-            self._heard(EVERYTHING)  # whatever was said while nobody listened
+            self._heard(EVERYTHING)  # for notifications missed while not listening
         return _NEXT_LOOK
 
     def stop(self, timeout: float) -> bool:
@@ -89,13 +88,13 @@ class Listener(Loop):
             self._close()
         return stopped
 
-    # What who waits asks (Source).
+    # Called by the waiting thread (Source).
 
     def fileno(self) -> int | None:
         return self._descriptor
 
     def turn(self) -> None:
-        """Asked only when there is something to read, or the connection has broken."""
+        """None: asked only when there is something to read, or the connection has broken."""
 
     def ask(self) -> None:
         try:
@@ -104,12 +103,12 @@ class Listener(Loop):
             self._error = error
             self._close()
             self.wake()
-            contents = {EVERYTHING}  # whoever waits long because we listen must begin to poll
+            contents = {EVERYTHING}  # loops that wait long because we listen must begin to poll
         for content in contents:
             self._heard(content)
 
     def _read(self) -> set[str]:
-        """What was said since the last time; never waits."""
+        """The notifications since the last call; never waits."""
         with self._reading:
             if self._connection is None:
                 return set()
@@ -133,7 +132,7 @@ class Listener(Loop):
         except BaseException:
             connection.close()
             raise
-        # LISTEN would stay behind on a server process that others use next.
+        # LISTEN would stay active on a server process that other clients use next.
         connection.close()
         self._tell_of_the_pooler()
         return None

@@ -1,4 +1,4 @@
-"""A port of its own for HTTP, answered from a thread: probes, metrics."""
+"""A separate HTTP port, served by a thread: probes, metrics."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .threads import Service, is_alive, spawn
 
 
 class HttpPort(Service):
-    """Serves what ``make`` makes, from :meth:`start` to :meth:`stop`.
+    """Runs the server returned by ``make``, from :meth:`start` to :meth:`stop`.
 
-    ``option`` is by what the command line names the port, for messages; ``thread`` names its thread. Port 0 takes any
-    that is free. Raises NodeRefused if it cannot listen there.
+    ``option`` is the command line option of the port, for messages; ``thread`` names its thread. Port 0 takes any free
+    one. Raises NodeRefused if it cannot listen there.
     """
 
     def __init__(self, option: str, thread: str, host: str, port: int, make: Callable[[], TCPServer]) -> None:
@@ -33,7 +33,7 @@ class HttpPort(Service):
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """The address of the server."""
         host, port = self._server.server_address[:2]
         return f"http://[{host!s}]:{port}" if ":" in str(host) else f"http://{host!s}:{port}"
 
@@ -50,10 +50,10 @@ class HttpPort(Service):
 
 
 class BoundedServer(TCPServer):
-    """Answers each request in a thread of its own, within ``deadline`` seconds, and ``most`` of them at a time.
+    """Answers each request in its own thread, within ``deadline`` seconds, and ``most`` of them at a time.
 
-    Whoever sends a byte a second, on however many connections, keeps nobody waiting: the oldest connection makes room
-    for a new one.
+    A client that sends a byte a second, on however many connections, does not block others: the oldest connection is
+    closed for a new one.
     """
 
     allow_reuse_address = True  # the connections of a process before us may linger; a second listener is refused
@@ -83,7 +83,7 @@ class BoundedServer(TCPServer):
             self.shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Called about five times a second: end what takes too long."""
+        """Called about five times a second: end requests that take too long."""
         with self._changed:
             for request, since in list(self._open.items()):
                 if clock.monotonic() - since > self.deadline:
@@ -96,6 +96,6 @@ class BoundedServer(TCPServer):
 
 
 def place_of(host: str, port: int) -> tuple[Any, Any]:
-    """The family of addresses and the address to listen on."""
+    """The address family and the address to listen on."""
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     return family, address[:2]

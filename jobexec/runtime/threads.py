@@ -1,4 +1,4 @@
-"""The contract of everything that runs, and the only file that makes threads."""
+"""The base classes of everything that runs, and the only file that makes threads."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ logger = logging.getLogger("jobexec.executor")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _IDLE_CONNECTION = 5.0
 
-#: Seconds after which a loop looks for itself, if somebody else looks for it meanwhile.
+#: Seconds between two looks of a loop for which a heartbeat also looks.
 SELDOM = 300.0
 
 
 def own_interval(settings: Settings) -> float:
-    """After how many seconds a loop looks for itself that is woken by what a heartbeat sees.
+    """Seconds between two looks of a loop that is woken up by what a heartbeat sees.
 
-    Every RECOVERY_INTERVAL, if heartbeats do not come as often; else seldom, and the heartbeat's one statement looks
-    for all.
+    RECOVERY_INTERVAL, if heartbeats come less often; otherwise rarely, as the heartbeat's one statement looks for all.
     """
     often = settings.recovery_interval < settings.heartbeat_interval
     return settings.recovery_interval.total_seconds() if often else SELDOM
@@ -50,12 +49,12 @@ def spawn(name: str, target: Callable[[], None]) -> threading.Thread:
 
 
 def is_alive(thread: threading.Thread | None) -> bool:
-    """Whether there is such a thread and it runs."""
+    """Whether the thread exists and runs."""
     return thread is not None and thread.is_alive()
 
 
 def call_in_thread(name: str, function: Callable[[], None], timeout: float) -> None:
-    """Call something that uses the database in a thread of its own and wait; raises what it raises.
+    """Call a function that uses the database in a new thread and wait; raises what it raises.
 
     The thread that starts and stops an executor may have connections that are hours old, or an open transaction.
     Raises TimeoutError after ``timeout`` seconds; the thread then goes on alone.
@@ -77,19 +76,19 @@ def call_in_thread(name: str, function: Callable[[], None], timeout: float) -> N
 
 
 class Service:
-    """Something that starts and stops, and tolerates both twice."""
+    """A service that can be started and stopped; repeated calls are harmless."""
 
     def start(self) -> None:
-        """Start and return when started; raises what keeps it from starting."""
+        """Start and return when started; raises whatever prevents the start."""
         raise NotImplementedError
 
     def stop(self, timeout: float) -> bool:
-        """Stop and return when stopped, or after ``timeout`` seconds; whether it stopped."""
+        """Stop and return when stopped, or after ``timeout`` seconds; returns whether it stopped."""
         raise NotImplementedError
 
 
 class Loop(Service):
-    """A thread that calls :meth:`run_once` again and again. Tests call it themselves.
+    """A thread that calls :meth:`run_once` again and again. Tests call it directly.
 
     A loop that waits long closes its database connection meanwhile, unless CONN_MAX_AGE or ``keeps_connection`` says
     otherwise.
@@ -102,18 +101,18 @@ class Loop(Service):
         self._woken: threading.Event | WakeUpEvent = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        #: When the round that is running began, by the monotonic clock; None between rounds. For the health.
+        #: When the current round began, by the monotonic clock; None between rounds. For the health report.
         self.round_began: float | None = None
         #: When a round last ended without an error.
         self.succeeded_at = 0.0
 
     @property
     def alive(self) -> bool:
-        """Whether its thread runs."""
+        """Whether its thread is alive."""
         return is_alive(self._thread)
 
     def run_once(self) -> float:
-        """One round; returns how many seconds to wait for the next, unless woken."""
+        """Run one round; returns the seconds to wait for the next, unless woken up."""
         raise NotImplementedError
 
     def wake(self) -> None:
@@ -123,12 +122,12 @@ class Loop(Service):
     def start(self) -> None:
         if self._thread is not None and self._thread.is_alive() and not self._stopping.is_set():
             return
-        # An event for each start: a thread that did not end in time must not come to life again.
+        # An event for each start: a thread that did not end in time must not be revived.
         stopping = self._stopping = threading.Event()
         self._thread = spawn(self.name, lambda: self._run(stopping))
 
     def ask_to_stop(self) -> None:
-        """Let the loop end after the round it is in, without waiting for it."""
+        """Let the loop end after its current round, without waiting for it."""
         self._stopping.set()
         self._woken.set()
 
@@ -146,17 +145,17 @@ class Loop(Service):
         failures = 0
         while not stopping.is_set():
             self._woken.clear()
-            if stopping.is_set():  # asked between the two lines above
+            if stopping.is_set():  # set between the two lines above
                 return
             try:
                 wait, failures = self._round(), 0
-            except BaseException as error:  # a receiver of a signal may raise anything; no loop dies of it
+            except BaseException as error:  # a signal receiver may raise anything, which must not end the loop
                 failures += 1
                 self._pause(error, failures, stopping)
                 continue
             finally:
                 refresh_connections()
-            if stopping.is_set():  # and a wake-up is perhaps already somebody else's: a new start may have begun
+            if stopping.is_set():  # and a wake-up may already belong to another thread: a new start may have begun
                 return
             if wait >= _IDLE_CONNECTION and not self.keeps_connection:
                 rest_connections(wait)

@@ -1,4 +1,4 @@
-"""An event that a thread waits for together with word from the database."""
+"""An event that a thread waits for together with notifications from the database."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-_LONGEST = 3600.0  # the system counts milliseconds, and not too many
+_LONGEST = 3600.0  # the system counts milliseconds, and its maximum is limited
 
 
 class Source(Protocol):
-    """Where word from the database comes from. Asked by the thread that waits, which needs no other to wake it."""
+    """A source of notifications. Read by the waiting thread itself, so that no other thread has to wake it up."""
 
     def fileno(self) -> int | None:
-        """The descriptor that can be read when there is word; None if there is none now."""
+        """The descriptor that becomes readable with a notification; None if there is none now."""
         ...
 
     def turn(self) -> float | None:
-        """After how many seconds to ask without that; None: not at all."""
+        """Seconds after which to ask without the descriptor; None for never."""
         ...
 
     def ask(self) -> None:
-        """Pass on what there is; it rings the bell if that concerns who waits. Never raises."""
+        """Pass on pending notifications; sets the event if they concern the waiting thread. Never raises."""
         ...
 
 
 class WakeUpEvent:
-    """Like ``threading.Event``; who waits also looks after ``source``.
+    """Like ``threading.Event``, but its wait also watches ``source``.
 
-    One thread waits, any may ring. A thread that blocks on a descriptor and is to be woken by others needs a pipe to
-    itself. The time is real, also while a test has frozen the clock.
+    One thread waits, any may set it. A thread that blocks on a descriptor and is to be woken up by others needs a pipe
+    to itself. The time is real, even while a test has frozen the clock.
     """
 
     def __init__(self, source: Source | None = None) -> None:
@@ -48,24 +48,24 @@ class WakeUpEvent:
         self._readable = _readable(self._inner_fileno)
 
     def set(self) -> None:
-        """Ring: the wait ends, or the next one does not begin."""
+        """Set the event: the wait ends, or the next one does not begin."""
         if self._rung:
             return
-        self._rung = True  # in this order: who is just about to wait looks at it once more
+        self._rung = True  # in this order: a thread just about to wait checks it once more
         if self._waiting:
             with suppress(BlockingIOError):  # full, so it will be read
                 self._outer.send(b"\0")
 
     def clear(self) -> None:
-        """Forget that it rang."""
+        """Reset the event."""
         self._rung = False
 
     def is_set(self) -> bool:
-        """Whether it has rung since :meth:`clear`."""
+        """Whether it was set since :meth:`clear`."""
         return self._rung
 
     def wait(self, timeout: float) -> bool:
-        """Wait until it rings, or for ``timeout`` seconds; whether it has rung. The source is asked in any case."""
+        """Wait until it is set, or ``timeout`` seconds; returns whether it is. The source is asked in any case."""
         end = time.monotonic() + timeout
         while not self._rung:
             left = max(0.0, end - time.monotonic())
@@ -75,7 +75,7 @@ class WakeUpEvent:
         return self._rung
 
     def _pause(self, seconds: float) -> None:
-        """Wait for the pipe and for the source, and ask the source if it may have word."""
+        """Wait for the pipe and for the source, and ask the source if it may have notifications."""
         source, turn = self._source, None
         if source:
             turn = source.turn()
@@ -91,13 +91,13 @@ class WakeUpEvent:
             source.ask()
 
     def _look_at(self, descriptor: int | None) -> None:
-        """From now on wait for this one, too."""
+        """Wait for this descriptor, too, from now on."""
         if descriptor != self._descriptor:
             self._descriptor, self._readable = descriptor, _readable(self._inner_fileno, descriptor)
 
 
 def _readable(*descriptors: int | None) -> Callable[[float], list[int]]:
-    """A function that waits for so many seconds, and returns which of the descriptors can be read."""
+    """A function that waits for a number of seconds, and returns which of the descriptors are readable."""
     given = [descriptor for descriptor in descriptors if descriptor is not None]
     if not hasattr(select, "poll"):
         return lambda seconds: select.select(given, [], [], seconds)[0]

@@ -76,7 +76,7 @@ def test_one_that_is_added_disabled_has_no_next_time(admin):
         ("expression", "", "required"),
         ("timezone", "Europe/Berln", "Did you mean 'Europe/Berlin'?"),
         ("handler_type", "shop.nobody", "there is no handler 'shop.nobody'"),
-        ("handler_type", "jobexec.batch_seed", "own, and cannot be scheduled"),
+        ("handler_type", "jobexec.batch_seed", "internal job of jobexec and cannot be scheduled"),
         ("args", "[", "valid JSON"),
         ("args", '{"a": 1}', "must be a JSON list"),
         ("args", "[1, 2, 3]", ""),

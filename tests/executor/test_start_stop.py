@@ -247,6 +247,6 @@ def test_without_a_database_it_stops_all_the_same(alias, make_executor, monkeypa
 
     monkeypatch.setattr(Node, "leave", away)
     assert executor.stop()
-    assert "its lease will run out" in caplog.text
+    assert "its lease will expire" in caplog.text
     assert threads() == []
     nodes(alias).all().delete()

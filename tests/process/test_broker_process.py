@@ -58,7 +58,7 @@ def test_what_it_refuses(alias, run, tmp_path):
 
 def test_it_serves_what_is_announced_and_drains(alias, node, announce, trace):
     process = node().started()
-    assert any("told by" in line for line in process.out) and "guest:guest" not in process.text
+    assert any("announced by" in line for line in process.out) and "guest:guest" not in process.text
     announce("note", "hello")
     until(lambda: trace.texts() == ["hello"])
     announce("wait", "long", str(trace.go))

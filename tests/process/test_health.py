@@ -28,7 +28,7 @@ def test_from_start_to_drain(alias, run, enqueue, trace):
         inside(lambda: connections[alias].cursor().execute(f"LOCK TABLE {ExecutorNode._meta.db_table}"))
         executor = run(*PORT, "--node", "here")
         assert codes(executor) == {"startup": 503, "ready": 503, "live": 200}
-        assert health.ask(executor, "startup").body["reasons"] == ["the executor starts"]
+        assert health.ask(executor, "startup").body["reasons"] == ["the executor is starting"]
     until(lambda: codes(executor) == {"startup": 200, "ready": 200, "live": 200})
     enqueue("note", "one")
     enqueue("wait", "a", str(trace.go))

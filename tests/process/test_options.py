@@ -165,7 +165,7 @@ def test_a_server_that_takes_too_few_connections_is_told_once(alias, run):
         ),
         (["--max-lifetime", "1h"], {}, 2, "argument --max-lifetime: expected a number of seconds or an ISO 8601"),
         (["--max-rss", "much"], {}, 2, "argument --max-rss: expected a size as 512M or 1.5G, or 0 for no limit"),
-        (["--max-rss", "1M"], {}, 1, "--max-rss 1M: a process of this project takes"),
+        (["--max-rss", "1M"], {}, 1, "--max-rss 1M: a process of this project uses"),
         (["--health-port", "70000"], {}, 2, "argument --health-port: expected a port from 0 to 65535, got '70000'"),
         (["--health-port", "0", "--health-host", "x y"], {}, 1, "--health-port 0: cannot listen on 'x y': "),
         (["--nonsense"], {}, 2, "unrecognized arguments: --nonsense"),

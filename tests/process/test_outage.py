@@ -92,7 +92,7 @@ def test_a_stop_during_the_outage_ends_in_time(alias, behind_proxy, enqueue, tra
     proxy.cut()
     executor.send(signal.SIGTERM)
     assert executor.ended() == 0, executor.text
-    assert "its lease will run out" in executor.text
+    assert "its lease will expire" in executor.text
 
 
 @pytest.mark.databases("postgresql")

@@ -108,7 +108,7 @@ def test_a_signal_during_a_recycle_is_the_first_one(alias, run, enqueue, trace):
     assert trace.lines().count("begun a") == trace.lines().count("ended a") == 1
     left = Job.objects.using(alias).get()
     assert (left.lock_owner, left.lost_runs) == (None, 0)
-    assert "takes its place" not in supervisor.text
+    assert "a new one replaces it" not in supervisor.text
 
 
 @pytest.mark.databases("postgresql")

@@ -43,7 +43,7 @@ def manager(request, tmp_path):
 def test_one_process(alias, run, enqueue, trace, manager):
     executor = run(env=manager.env)
     manager.hear("READY=1")
-    assert "STATUS=Not ready: the executor starts" in manager.lines
+    assert "STATUS=Not ready: the executor is starting" in manager.lines
     manager.hear("WATCHDOG=1", anew=True)
     manager.hear("WATCHDOG=1", anew=True)
     enqueue("show_environment")

@@ -111,7 +111,7 @@ def test_memory_counts_after_the_first_job(executor, monkeypatch):
     found = reasons(executor, Limits(rss=512 * 1024**2))
     assert said(found) == [], "a fresh process would be no smaller"
     executor.pool.done = 1
-    assert said(found) == ["it takes 600M of memory (--max-rss)"]
+    assert said(found) == ["it uses 600M of memory (--max-rss)"]
     assert said(reasons(executor, Limits(rss=601 * 1024**2))) == []
 
 

@@ -85,7 +85,7 @@ def test_the_definition_names_what_is_hidden(handler):
 
 
 def test_a_name_that_is_no_argument_is_an_error():
-    with isolated(), pytest.raises(InvalidJob, match=r"sensitive: 'card' is no argument .* \(it has card_number\)"):
+    with isolated(), pytest.raises(InvalidJob, match=r"sensitive: 'card' is not an argument .* \(it has card_number\)"):
         job(name="tests.typo", sensitive=("card",))(lambda card_number: None)
     with isolated(), pytest.raises(InvalidJob, match="expected a tuple of names"):
         job(name="tests.typo", sensitive="card_number")(lambda card_number: None)

@@ -38,7 +38,7 @@ def _engine(engine: EngineSettings, broker: str) -> str:
     skip_locked = engine.acquisition != "optimistic" and has_skip_locked(engine.alias)
     waking = "LISTEN" if can_listen(engine) else "watching commits" if can_watch(engine) else "polling"
     if broker:
-        waking = f"told by {broker}"
+        waking = f"announced by {broker}"
     facts = [connection.display_name, "skip locked" if skip_locked else "optimistic", waking]
     if engine.acquisitions:
         facts.append(f"acquisitions: {' and '.join(map(_acquisition, engine.acquisitions))}")

@@ -53,7 +53,7 @@ class Health:
         """The current report; reads memory only, no database."""
         ready = list(self._against_ready())
         return Report(
-            startup=[] if self.started else ["the executor starts"],
+            startup=[] if self.started else ["the executor is starting"],
             ready=ready,
             live=list(self._against_live()),
             draining=self._draining_since is not None,
@@ -66,7 +66,7 @@ class Health:
         if self._draining_since is not None:
             yield "draining"
         elif not self.started:
-            yield "the executor starts"
+            yield "the executor is starting"
         elif not any(engine.node.good for engine in self._executor.engines.values()):
             yield "no engine holds a valid lease; does its database answer?"
 
@@ -110,7 +110,7 @@ def _engine_stands_still(engine: Engine) -> Iterator[str]:
     for loop in (engine.heartbeat, *acquisitions):
         began = loop.round_began
         if began is not None and answered - began > _STALLED:
-            yield f"the thread {loop.name} stands still for {clock.monotonic() - began:.0f} s"
+            yield f"the thread {loop.name} has been blocked for {clock.monotonic() - began:.0f} s"
 
 
 class Reporter(Loop):

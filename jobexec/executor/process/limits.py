@@ -65,7 +65,7 @@ def _jobs(executor: JobExecutor, most: int) -> str | None:
 def _memory(executor: JobExecutor, limit: int) -> str | None:
     # Not before the first job: a process that is too big from the start would be restarted in vain, for ever.
     size = resident_size() if executor.pool.done else 0
-    return f"it takes {text_of(size)} of memory (--max-rss)" if size >= limit else None
+    return f"it uses {text_of(size)} of memory (--max-rss)" if size >= limit else None
 
 
 def check_memory(limit: int | None) -> None:

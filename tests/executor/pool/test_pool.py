@@ -85,7 +85,7 @@ def test_a_call_that_fails_costs_no_thread(bench, caplog):
     until(lambda: b.began)
     assert b.pool.reserve(1, lambda: 1 / 0) == 0
     b.let_go(first)
-    until(lambda: "could not be told" in caplog.text)
+    until(lambda: "could not be woken up" in caplog.text)
     b.submit(second)
     until(lambda: second in b.began)
 

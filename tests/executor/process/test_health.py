@@ -23,7 +23,8 @@ def running(make_executor):
     executor = make_executor(LEASE_TIME=60)
     health = Health(executor)
     before = health.report()
-    assert (before.startup, before.ready, before.live) == (["the executor starts"], ["the executor starts"], [])
+    starting = ["the executor is starting"]
+    assert (before.startup, before.ready, before.live) == (starting, starting, [])
     executor.start()
     health.begin(lambda: None)
     return executor, health
@@ -85,7 +86,7 @@ def loop(name, began=None, succeeded=0.0, alive=True):
         (None, 1000.0, []),
         (900.0, 1000.0, []),  # a long round, but not too long
         (100.0, 101.0, []),  # nobody gets an answer: the database is away
-        (100.0, 401.0, ["the thread acquisition stands still for 900 s"]),  # the others do
+        (100.0, 401.0, ["the thread acquisition has been blocked for 900 s"]),  # the others do
     ],
 )
 def test_a_loop_that_stands_still_while_others_get_answers(alias, began, answered, expected):
