@@ -1,1 +1,1 @@
-"""What a job does. Handlers are found by name in a registry; nothing is imported because a row says so."""
+"""Job handlers. They are found by name in a registry; nothing is imported because a row names it."""

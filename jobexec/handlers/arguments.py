@@ -1,4 +1,4 @@
-"""The arguments of a job's function: checked when it is enqueued, written as JSON, and read again when it runs."""
+"""The arguments of a job's function: checked when it is enqueued, stored as JSON, and read again when it runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _decode = json.JSONDecoder().raw_decode
 
 
 class Arguments:
-    """What one function takes. ``name`` is that of its handler, for messages; ``sensitive`` names arguments of it."""
+    """The arguments of one function. ``name`` is its handler's, for messages; ``sensitive`` names some of them."""
 
     def __init__(self, function: Callable[..., Any], name: str, takes_context: bool, sensitive: Sequence[str]) -> None:
         self.name = name
@@ -30,13 +30,13 @@ class Arguments:
         #: Without the context, which callers of ``enqueue`` do not pass.
         self.signature = signature.replace(parameters=parameters[1:] if takes_context else parameters)
         self.sensitive = checked_names(name, sensitive, self.signature)
-        #: So many arguments by position fit without a closer look.
+        #: Numbers of positional arguments that fit without a closer check.
         self._least, self._most = positions(self.signature)
         #: Numbers of positional arguments and names of keyword arguments that fit the signature.
         self.fitting: set[tuple[int, tuple[str, ...]]] = set()
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """The JSON that a row holds of these arguments. Raises InvalidJob if they do not fit or are no JSON."""
+        """The JSON of these arguments for a row. Raises InvalidJob if they do not fit or are not JSON."""
         try:
             self._bind(args, kwargs)
         except TypeError as error:
@@ -49,11 +49,11 @@ class Arguments:
         return encoded
 
     def read(self, configuration: str) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments in a row's JSON; raises UnreadableJob if it is not what :meth:`encode` makes."""
+        """The arguments in a row's JSON; raises UnreadableJob if :meth:`encode` could not have made it."""
         try:
             value, end = _decode(configuration)
             if end != len(configuration):
-                value = json.loads(configuration)  # white space, or an error that says where
+                value = json.loads(configuration)  # white space, or an error that names the position
             args, kwargs = value["args"], value["kwargs"]
             if not isinstance(args, list) or not isinstance(kwargs, dict):
                 raise TypeError("args is not a list or kwargs is not an object")
@@ -67,14 +67,14 @@ class Arguments:
         return args, kwargs
 
     def sensitive_names(self) -> list[str]:
-        """The arguments that were called sensitive, and those whose names are by SENSITIVE_ARGUMENTS."""
+        """The arguments declared sensitive, and those whose names match SENSITIVE_ARGUMENTS."""
         return [
             *self.sensitive,
             *(name for name in self.signature.parameters if is_sensitive(name) and name not in self.sensitive),
         ]
 
     def names_of(self, count: int) -> list[str]:
-        """The names of so many arguments by position; those that ``*args`` takes have its name."""
+        """The names of ``count`` positional arguments; those taken by ``*args`` have its name."""
         return names_by_position(self.signature, count)
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -98,5 +98,5 @@ class Arguments:
     def _is_secret(self, name: str, value: Any) -> bool:
         try:
             return is_sensitive(name, self.sensitive) or any(True for _ in values_below(value, self.sensitive))
-        except RecursionError:  # endless; its beginning is quoted
+        except RecursionError:  # a circular value, of which an error quotes the beginning
             return bool(self.sensitive)

@@ -1,4 +1,4 @@
-"""What the executor asks of a handler."""
+"""The interface between the executor and handlers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 class NotBegun(JobExecError):
     """The database was away before the function was called.
 
-    For handlers that look something up first: the job is given back and costs no retry. Nothing of the project must
-    have run that may not run again.
+    For handlers that look something up first: the job is released and loses no retry. No code of the project that must
+    not run again may have run.
     """
 
 
 class JobHandler(Protocol):
     """Runs the jobs of one ``handler_type``.
 
-    ``name`` is what rows hold; ``aliases`` are names that it had before. ``retry_plan`` is asked when a row carries
-    no plan of its own (a callable plan has no text to carry).
+    ``name`` is stored in rows; ``aliases`` are its earlier names. ``retry_plan`` is used for a row without its own plan
+    (a callable plan cannot be stored).
     """
 
     @property
@@ -60,22 +60,22 @@ class NamesArguments(Protocol):
         ...
 
     def names_of(self, count: int) -> Sequence[str]:
-        """The names of so many arguments by position."""
+        """The names of ``count`` positional arguments."""
         ...
 
 
 @runtime_checkable
 class AsyncJobHandler(JobHandler, Protocol):
-    """A handler that can run on an event loop beside others, without a thread of its own.
+    """A handler that can run on an event loop beside others, without its own thread.
 
-    ``is_async`` says whether this one can. ``execute`` must do the same in a thread: an ``atomic`` job, a job that has
-    been in the hands of a process that died, and whoever executes a job now run it there.
+    ``is_async`` is whether this one can. ``execute`` must do the same in a thread: it is used for an ``atomic`` job, a
+    job whose process died while running it, and "execute now".
     """
 
     is_async: bool
 
     def execute_async(self, context: JobContext, arguments: Any) -> Awaitable[Any]:
-        """Do the work; what is awaited returns and raises what :meth:`execute` would."""
+        """Do the work; awaiting it returns and raises what :meth:`execute` would."""
         ...
 
 
@@ -83,23 +83,23 @@ class AsyncJobHandler(JobHandler, Protocol):
 class ResultHandler(JobHandler, Protocol):
     """A handler whose return value is kept: a row of TaskResult is written with the end of each attempt.
 
-    ``keeps_result`` says whether this one's is. The rows of its jobs name a ``task_backend``.
+    ``keeps_result`` is whether this one's is kept. The rows of its jobs name a ``task_backend``.
     """
 
     keeps_result: bool
 
     def encode_result(self, value: Any) -> str:
-        """The JSON of what the function returned, in the thread that ran it and before anything is committed.
+        """The JSON of the return value; called in the thread that ran the function, before anything is committed.
 
-        Raises :class:`~jobexec.exceptions.DoNotRetry` if it cannot be kept: to run again would only repeat what the
-        function did. See :func:`jobexec.operations.tasks.return_values.encode_return_value`.
+        Raises :class:`~jobexec.exceptions.DoNotRetry` if it cannot be stored: another run would only repeat the
+        function's effects. See :func:`jobexec.operations.tasks.return_values.encode_return_value`.
         """
         ...
 
     def finished(self, work: Any, using: str, failure: Failure | None) -> None:
         """Called by the executor after the commit of a success or of the last failure; an error in it is logged.
 
-        ``work`` has the ``id`` and the ``handler_type`` of the job; ``failure`` is None after a success. What ends by
-        somebody's word, without a run, is told by :data:`jobexec.operations.history.task_attempts.task_ended`.
+        ``work`` has the ``id`` and the ``handler_type`` of the job; ``failure`` is None after a success. Jobs ended by
+        an operation, without a run, are reported by :data:`jobexec.operations.history.task_attempts.task_ended`.
         """
         ...

@@ -1,4 +1,4 @@
-"""The calls that ``enqueue_many`` is given."""
+"""The calls passed to ``enqueue_many``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Call: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
 def split(call: Call) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """The positional and the keyword arguments of a call. Raises InvalidJob for what is no call."""
+    """The positional and the keyword arguments of a call. Raises InvalidJob if it is not a call."""
     if isinstance(call, Mapping):
         return (), call
     if isinstance(call, tuple | list):

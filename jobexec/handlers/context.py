@@ -1,4 +1,4 @@
-"""What a running job knows about its run."""
+"""A running job's view of its run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Host(Protocol):
-    """The executor, as far as a job may look at it."""
+    """The part of the executor's interface that a job uses."""
 
     @property
     def shutting_down(self) -> bool: ...
@@ -28,14 +28,14 @@ class Host(Protocol):
 
 
 class JobContext:
-    """Given to handlers whose first parameter is called ``context``.
+    """Passed to handlers whose first parameter is called ``context``.
 
     ``id`` is the job's id, ``attempt`` counts from 1, ``deadline`` is when the job's timeout ends (None without one).
-    ``soft_timeout`` becomes True when 80 per cent of the timeout are over, ``timed_out`` when all of it is: then the
-    run has failed already, and nothing that the handler still does counts.
+    ``soft_timeout`` becomes True after 80 per cent of the timeout, ``timed_out`` after all of it: then the run has
+    already failed, and nothing that the handler still does counts.
     """
 
-    #: Whether a thread is kept by the handler until it ends.
+    #: Whether the handler occupies a thread until it ends.
     holds_thread = True
 
     def __init__(self, work: AcquiredJob, host: Host, started_at: datetime | None = None) -> None:
@@ -68,14 +68,14 @@ class JobContext:
 
     @cached_property
     def job(self) -> Job:
-        """The job's row, loaded when first asked for."""
+        """The job's row, loaded at first use."""
         return self.work.load()
 
     @cached_property
     def scheduled_for(self) -> datetime | None:
-        """The time for which a recurring schedule has made the job; None for any other job.
+        """The time for which a recurring schedule made the job; None for any other job.
 
-        The same in each attempt. Asks the database when it is first looked at, as :attr:`job` does.
+        The same in each attempt. Queries the database at first use, as :attr:`job` does.
         """
         from jobexec.operations.schedules.manage import scheduled_for  # it needs the models, which load later
 
@@ -83,24 +83,24 @@ class JobContext:
 
     @property
     def shutting_down(self) -> bool:
-        """The executor drains: a long handler may come to an end early, for example by raising RetryIn(0)."""
+        """Whether the executor drains: a long handler may then end early, for example by raising RetryIn(0)."""
         return self._host.shutting_down
 
     @property
     def cancelled(self) -> bool:
-        """Somebody has cancelled the job, a second or two ago at the latest.
+        """Whether the job was cancelled; a cancellation becomes visible here within a second or two.
 
         A handler that has seen True here ends as cancelled, whether it returns or raises: the job is removed and not
-        tried again. What it has written stays, unless the job is ``atomic``: then it is rolled back.
+        retried. Its database changes stay, unless the job is ``atomic``: then they are rolled back.
         """
         self.saw_cancellation = self.work.cancel_requested
         return self.saw_cancellation
 
     def progress(self, done: int, total: int | None = None) -> None:
-        """Say that ``done`` of ``total`` units of the work are done; the admin shows it while the job runs.
+        """Report that ``done`` of ``total`` units of the work are done; the admin shows it while the job runs.
 
-        Costs next to nothing: only the latest word is written, once a second and by another thread, so it is seen even
-        while an atomic job's transaction is open. Raises ValueError for anything but whole numbers from 0 on.
+        Cheap: only the latest report is written, once a second and by another thread, so it is visible even while an
+        atomic job's transaction is open. Raises ValueError for anything but whole numbers of at least 0.
         """
         for name, value in (("done", done), ("total", 0 if total is None else total)):
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
@@ -108,15 +108,15 @@ class JobContext:
         self._progress = (done, total)
 
     def take_progress(self) -> tuple[int, int | None] | None:
-        """What was said since this was last asked."""
+        """The latest report since the last call."""
         progress, self._progress = self._progress, None
         return progress
 
     def check_lease(self) -> None:
-        """Raise LockLost if this node no longer holds the job: its lease has run out, so another may run it too.
+        """Raise LockLost if this node no longer holds the job: its lease has expired, so another may run it too.
 
-        For handlers with side effects outside the database, before each of them. Asks no database. Raises JobTimeout
-        if the job's timeout is over, which has the same consequence.
+        For handlers with side effects outside the database, before each of them. Uses no database. Raises JobTimeout
+        after the job's timeout, which has the same consequence.
         """
         if self.timed_out:
             raise JobTimeout(f"The timeout of {self.timeout} has expired.")
@@ -124,9 +124,9 @@ class JobContext:
             raise LockLost()
 
     def on_interrupt(self, interrupt: Callable[[], object] | None) -> None:
-        """What stops the handler from another thread; an async one can be stopped."""
+        """Set a function that stops the handler from another thread; an async handler can be stopped."""
         self._interrupt = interrupt
-        if self.timed_out:  # before there was anything to interrupt
+        if self.timed_out:  # the timeout came before there was anything to interrupt
             self.interrupt()
 
     def interrupt(self) -> None:
@@ -138,8 +138,8 @@ class JobContext:
 
     @cached_property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """The logger ``jobexec.job``; its records carry ``job_id``, ``handler_type``, ``attempt`` and what else all
-        records about a job carry."""
+        """The logger ``jobexec.job``; its records have ``job_id``, ``handler_type``, ``attempt`` and the other
+        attributes of all records about a job."""
         from jobexec.operations.values.log_fields import log_fields  # it needs the models, which load later
 
         return logging.LoggerAdapter(logging.getLogger("jobexec.job"), log_fields(self.work))

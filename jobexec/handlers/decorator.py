@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 class _JobDecorator:
-    """What ``@job(...)`` with options returns; typed so that ``enqueue`` takes the function's own arguments."""
+    """The result of ``@job(...)`` with options; typed so that ``enqueue`` takes the function's own arguments."""
 
     def __init__(
         self,
@@ -106,13 +106,13 @@ def job(
 ) -> Any:
     """Make a function a job: ``@job`` or ``@job(retries="R5/PT5M", category="mail", ...)``.
 
-    ``name`` is what rows hold (default: module and function name); a handler that is renamed keeps its old names in
+    ``name`` is stored in rows (default: module and function name); keep the old names of a renamed handler in
     ``aliases``, so that rows in the database still find it. A first parameter called ``context``, or
     ``takes_context=True``, receives a :class:`~jobexec.handlers.context.JobContext`, which callers of ``enqueue`` do
-    not pass. ``sensitive`` names arguments whose values are not shown, neither in the admin nor in logs nor in what a
-    failure leaves behind. With ``schedule``, which is cron (``"0 3 * * *"``, in ``timezone``, by default the setting
-    TIME_ZONE) or an ISO 8601 cycle (``"R/PT1H"``), executors enqueue it again and again, without arguments; ``misfire``
-    says what becomes of times that were missed: ``"skip"``, ``"once"`` or ``"all"``. All other keywords are options
+    not pass. ``sensitive`` names arguments whose values are not shown, neither in the admin nor in logs nor in records
+    of failures. With ``schedule``, which is cron (``"0 3 * * *"``, in ``timezone``, by default the setting TIME_ZONE)
+    or an ISO 8601 cycle (``"R/PT1H"``), executors enqueue it again and again, without arguments; ``misfire`` decides
+    about missed times: ``"skip"``, ``"once"`` or ``"all"``. All other keywords are options
     (:class:`~jobexec.handlers.options.JobOptions`); a wrong one raises :class:`~jobexec.exceptions.InvalidJob` at
     import.
     """

@@ -1,4 +1,4 @@
-"""``enqueue_on_commit``: a job in one database for what a transaction of another one has done."""
+"""``enqueue_on_commit``: a job in one database for changes made by a transaction of another."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ logger = logging.getLogger("jobexec.enqueue")
 
 
 def enqueue_on_commit(handler: JobFunction[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> UUID:
-    """Insert the job of a call after the commit; all that can be wrong with the call is found now."""
+    """Insert the job of a call after the commit; the call is fully validated now."""
     encoded, alias = handler._encode(args, kwargs), handler.options.get("transaction", DEFAULT_DB_ALIAS)
     if alias not in connections:
         raise InvalidJob(f"transaction: expected an alias in DATABASES ({', '.join(connections)}), got {alias!r}.")
     create = unique.creating(handler, args, kwargs) if handler.options.get("unique") else handler._pattern().create
     id = uuid7()
-    # Not robust: Django would log the error of the insert, and nobody would hear of the job that is missing.
+    # Not robust: Django would only log the error of the insert, and the caller would not learn of the missing job.
     due_date = handler._due_date()
     hook = DeferredJob(create, handler._database(), handler.name, id, encoded, due_date)
     transaction.on_commit(hook, using=alias)
@@ -39,7 +39,7 @@ def enqueue_on_commit(handler: JobFunction[..., Any], args: Sequence[Any], kwarg
 
 @dataclass(frozen=True, eq=False)
 class DeferredJob:
-    """A job that is inserted when it is called: a hook of a transaction, which tells what it holds (for tests)."""
+    """A job that is inserted when this is called: a hook of a transaction, with its content readable (for tests)."""
 
     create: Callable[..., Any]
     using: str
@@ -54,7 +54,7 @@ class DeferredJob:
         except Exception:
             from jobexec.operations.sql.errors import one_line  # its package loads models
 
-            # Also said here, because whoever catches it may not know which job it was. Without the arguments.
+            # Logged here, too, because code that catches it may not know which job it was. Without the arguments.
             logger.error(
                 "The job %s of %s could not be inserted after the commit", self.id, one_line(self.handler_type)
             )

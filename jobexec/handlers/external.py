@@ -1,4 +1,4 @@
-"""Jobs for workers outside of Django: in any language, anywhere."""
+"""Jobs for external workers: outside of Django, in any language, anywhere."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .registry import get_handler
 if TYPE_CHECKING:
     from jobexec.models import ExternalWorkerJob
 
-#: What runs when a worker has ended a job: a function with ``@job`` or its name, or one with fixed keyword arguments.
+#: The job that follows when a worker has ended one: a ``@job`` function or its name, or a pair with keyword arguments.
 Callback: TypeAlias = JobFunction[..., Any] | str | tuple[JobFunction[..., Any] | str, Mapping[str, Any]]
 
 _LONGEST_TYPE = 255
 
 
 class ExternalOptions(TypedDict, total=False):
-    """What may be said of an external job beside its type and its variables."""
+    """The options of an external job beside its type and its variables."""
 
     headers: Mapping[str, Any]
     on_complete: Callback
@@ -54,11 +54,11 @@ class ExternalOptions(TypedDict, total=False):
 def external_job(
     type: str, *, variables: Mapping[str, Any] | None = None, **options: Unpack[ExternalOptions]
 ) -> ExternalWorkerJob:
-    """Insert one job for workers outside, in the current transaction; returns the row as saved.
+    """Insert one job for external workers, in the current transaction; returns the row as saved.
 
     Workers of any language fetch jobs of this ``type`` through the gateways (Camunda 7: the topic of an external task;
-    Zeebe: the type of a service task). ``variables`` is what they are given, a JSON object, ``headers`` what is said to
-    them beside it (Zeebe: custom headers; Camunda 7: extension properties).
+    Zeebe: the type of a service task). ``variables`` is their input, a JSON object, ``headers`` are metadata for them
+    (Zeebe: custom headers; Camunda 7: extension properties).
 
     ``on_complete`` runs in the executor when a worker has completed the job, as an ordinary job under the same id,
     with the keyword argument ``variables``: those of the job and, over them, those that the worker sent. ``on_error``
@@ -67,10 +67,10 @@ def external_job(
     further keyword arguments: ``(ship, {"order_id": 5})``. Without ``on_error`` an error is an incident.
 
     ``retries`` is how often it may fail (3). ``exclusive``: at most one job of its process instance is worked on at a
-    time (True, if it has a process instance). ``max_deliveries``: so often workers may fetch it and let its deadline
+    time (True, if it has a process instance). ``max_deliveries``: how often workers may fetch it and let its deadline
     pass before it becomes an incident; None for the setting EXTERNAL_MAX_DELIVERIES. ``run_after`` or ``delay``: no
-    worker gets it earlier. ``deployment`` says which nodes may run ``on_complete`` and ``on_error``, as for other jobs
-    (None: any); not given: what the function says, or the setting DEPLOYMENT of this process. ``using`` is the
+    worker gets it earlier. ``deployment`` restricts which nodes may run ``on_complete`` and ``on_error``, as for other
+    jobs (None: any); not given: the function's option, or the setting DEPLOYMENT of this process. ``using`` is the
     database.
 
     Raises :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted.
@@ -81,9 +81,9 @@ def external_job(
 def external_jobs(
     type: str, variables: Iterable[Mapping[str, Any]], **options: Unpack[ExternalOptions]
 ) -> list[ExternalWorkerJob]:
-    """Insert many jobs for workers outside in one transaction and few statements: one for each of ``variables``.
+    """Insert many jobs for external workers in one transaction and few statements: one for each of ``variables``.
 
-    All else is the same for all of them; see :func:`external_job`.
+    The other arguments apply to all of them; see :func:`external_job`.
     """
     from jobexec.operations.external.create import create_external_jobs
 
@@ -114,7 +114,7 @@ def _database() -> str:
 
 _TEXTS = ("process_definition_id", "execution_id", "business_key", "element_id")
 _LENGTHS = {"execution_id": 64}
-#: Options that mean for a worker's job what they mean for others, and are checked as there.
+#: Options with the same meaning and checks as for other jobs.
 _AS_EVER = (
     "headers",
     "priority",
@@ -144,7 +144,7 @@ def _columns(type: str, options: ExternalOptions) -> dict[str, Any]:
 
 
 def _common(options: ExternalOptions) -> dict[str, Any]:
-    """What the configurations of all of them say."""
+    """The common part of all their configurations."""
     common: dict[str, Any] = {}
     for name in ("element_id", "business_key"):
         if options.get(name):
@@ -157,7 +157,7 @@ def _common(options: ExternalOptions) -> dict[str, Any]:
 
 
 def _callbacks(options: ExternalOptions) -> dict[str, Any]:
-    """What runs when a worker has ended them."""
+    """The callbacks for when a worker has ended them."""
     found: dict[str, Any] = {}
     if options.get("on_complete") is not None:
         found["on_complete"] = _callback("on_complete", options["on_complete"], ("variables",))
@@ -165,7 +165,7 @@ def _callbacks(options: ExternalOptions) -> dict[str, Any]:
         given = options["on_error"]
         by_code = given if isinstance(given, Mapping) else {"": given}
         found["on_error"] = {_code(code): _on_error(code, each) for code, each in by_code.items()}
-    if "deployment" in options:  # then it is that of the row
+    if "deployment" in options:  # then the row's deployment applies
         for each in (found.get("on_complete"), *found.get("on_error", {}).values()):
             if each:
                 each["columns"].pop("deployment_id", None)
@@ -184,7 +184,7 @@ def _code(code: Any) -> str:
 
 
 def _callback(name: str, given: Any, brought: Sequence[str]) -> dict[str, Any]:
-    """As a row holds it: the handler, what it is always called with, and the columns of its job."""
+    """A callback as stored in a row: the handler, its fixed arguments, and the columns of its job."""
     handler, fixed = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
     function = _function(name, handler)
     fixed = _object(f"{name}: arguments", fixed)

@@ -33,9 +33,9 @@ R = TypeVar("R")
 
 
 class JobFunction(Generic[P, R]):
-    """A function that can be enqueued; what ``@job`` makes of it. Calling it runs the function at once, as it is.
+    """A function that can be enqueued; the result of ``@job``. Calling it runs the function directly.
 
-    The spelling is that of django.tasks, so that moving between the two is a change of import.
+    The API follows django.tasks, so that moving between the two is a change of import.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class JobFunction(Generic[P, R]):
         self.takes_context = takes_context
         self.options = options
         self.retry_plan = RetryPlan.parse(options["retries"]) if "retries" in options else None
-        #: What it takes; also in the copies that :meth:`using` makes, for they are the same function.
+        #: Its arguments; shared by the copies made by :meth:`using`, for they have the same function.
         self.arguments = Arguments(function, name, takes_context, sensitive)
         self.is_async = inspect.iscoroutinefunction(function)
         self._made: tuple[Settings, str, Pattern] | None = None
@@ -67,7 +67,7 @@ class JobFunction(Generic[P, R]):
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]
 
     def using(self, **options: Unpack[JobOptions]) -> JobFunction[P, R]:
-        """The same job with other options for the calls made through the result; this one stays as it is.
+        """The same job with other options for calls made through the result; this one is not changed.
 
         Raises :class:`~jobexec.exceptions.InvalidJob` for an unknown option or a wrong value.
         """
@@ -92,7 +92,7 @@ class JobFunction(Generic[P, R]):
         :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted, for arguments that do not fit the function or
         are not JSON.
 
-        With the option ``unique`` the row may be one that was there; ``row.is_duplicate`` says so. Or
+        With the option ``unique`` the row may be an existing one, as ``row.is_duplicate`` tells, or
         :class:`~jobexec.exceptions.DuplicateJob` is raised.
         """
         encoded, configuration = self._encode(args, kwargs), {"args": list(args), "kwargs": dict(kwargs)}
@@ -108,22 +108,22 @@ class JobFunction(Generic[P, R]):
 
         Each call is a tuple or list of positional arguments, or a mapping of keyword arguments. The calls of a list
         or a tuple are all checked before the first is inserted. Any other iterable may be of any length: it is read
-        and inserted page by page, and what it yields is not kept. An error says which call it is about, and nothing
+        and inserted page by page, and its items are not kept. An error names the call that it is about, and nothing
         is inserted.
 
-        The result reads like a list whose instances are made when they are looked at; ``list(result)`` is one. With
-        more than a page, and with the option ``unique``, they are looked up then, as they are at that moment.
+        The result reads like a list whose instances are created on access; ``list(result)`` is one. With more than
+        a page, and with the option ``unique``, they are loaded then, in their state at that time.
         """
         return many.enqueue_many(self, calls)
 
     def enqueue_on_commit(self, *args: P.args, **kwargs: P.kwargs) -> UUID:
         """Insert one job after the commit of a transaction of another database; returns the id that it will have.
 
-        The transaction is that of the option ``transaction``, an alias, "default" by default. Without one the job is
-        inserted at once; if it is rolled back, never. Raises what :meth:`enqueue` does about the arguments, now.
+        The transaction is on the alias in the option ``transaction``, by default "default". Without a transaction the
+        job is inserted at once; after a rollback, never. Raises :meth:`enqueue`'s errors about the arguments, now.
 
-        When the insert fails, the commit has happened: the error is logged with the name of the job and its id, and
-        raised where the transaction ends. Whoever must not lose a job in that moment keeps it in the same database.
+        If the insert fails, the commit has already happened: the error is logged with the name of the job and its id,
+        and raised where the transaction ends. If you must not lose a job at that point, keep it in the same database.
         """
         return deferred.enqueue_on_commit(self, args, kwargs)
 
@@ -136,7 +136,7 @@ class JobFunction(Generic[P, R]):
         return due_date(self.options, lambda: now_of(self._database()))
 
     def _pattern(self) -> Pattern:
-        """What all jobs of this function have in common, made once for these settings and this database."""
+        """The common part of all jobs of this function, made once for these settings and this database."""
         settings, database, made = get_settings(), self._database(), self._made
         if made is None or made[0] is not settings or made[1] != database:
             from jobexec.operations.enqueue.create import Pattern
@@ -153,10 +153,10 @@ class JobFunction(Generic[P, R]):
         return without_defaults(columns) | {"handler_type": self.name}
 
     def _encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """The JSON that a row holds of these arguments. Raises InvalidJob if they do not fit or are no JSON."""
+        """The JSON of these arguments for a row. Raises InvalidJob if they do not fit or are not JSON."""
         return self.arguments.encode(args, kwargs)
 
-    # What the executor asks of a handler (JobHandler).
+    # The interface to the executor (JobHandler).
 
     def definition(self) -> dict[str, Any]:
         """The columns of this handler's JobDefinition."""
@@ -175,23 +175,23 @@ class JobFunction(Generic[P, R]):
 
     @property
     def sensitive(self) -> tuple[str, ...]:
-        """The arguments that were called sensitive."""
+        """The arguments declared sensitive."""
         return self.arguments.sensitive
 
     def sensitive_names(self) -> list[str]:
-        """The arguments that were called sensitive, and those whose names are by SENSITIVE_ARGUMENTS."""
+        """The arguments declared sensitive, and those whose names match SENSITIVE_ARGUMENTS."""
         return self.arguments.sensitive_names()
 
     def names_of(self, count: int) -> list[str]:
-        """The names of so many arguments by position; those that ``*args`` takes have its name."""
+        """The names of ``count`` positional arguments; those taken by ``*args`` have its name."""
         return self.arguments.names_of(count)
 
     def read(self, configuration: str) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments in a row's JSON; raises UnreadableJob if it is not what :meth:`enqueue` writes."""
+        """The arguments in a row's JSON; raises UnreadableJob if :meth:`enqueue` could not have written it."""
         return self.arguments.read(configuration)
 
     def call_with(self, context: JobContext, arguments: Any) -> tuple[list[Any], dict[str, Any]]:
-        """What the function is called with."""
+        """The arguments of the function's call."""
         args, kwargs = arguments
         return [context, *args] if self.takes_context else args, kwargs
 
@@ -199,17 +199,17 @@ class JobFunction(Generic[P, R]):
         """Call the function; an ``async def`` runs to its end on an event loop of this thread."""
         args, kwargs = self.call_with(context, arguments)
         result = self.function(*args, **kwargs)
-        # Asked of the result: a decorator may hide an async function in one that is not; nobody else would await it.
+        # Checked on the result: a decorator may hide an async function in a sync one; nothing else would await it.
         return async_to_sync(_finish)(context, result) if inspect.iscoroutine(result) else result
 
     def execute_async(self, context: JobContext, arguments: tuple[list[Any], dict[str, Any]]) -> Awaitable[Any]:
-        """Call the function, which is an ``async def``, on the event loop that runs."""
+        """Call the function, which is an ``async def``, on the running event loop."""
         args, kwargs = self.call_with(context, arguments)
         return _finish(context, self.function(*args, **kwargs))
 
 
 async def _finish(context: JobContext, coroutine: Awaitable[Any]) -> Any:
-    """Await it; unlike a thread it can be cancelled when its time is over."""
+    """Await it; unlike a thread it can be cancelled at its timeout."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     if task is not None:
         context.on_interrupt(lambda: loop.call_soon_threadsafe(task.cancel))

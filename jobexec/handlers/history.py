@@ -1,4 +1,4 @@
-"""``@history_handler``: who writes what ``record_history`` has put down."""
+"""``@history_handler``: declares the function that writes the records of ``record_history``."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def history_handler(name: str) -> Callable[[Write], Write]:
     """Let a function write the records of ``record_history(name, ...)``; for a module ``jobs``, as ``@job``.
 
     It gets a list of :class:`~jobexec.operations.maintenance.history_jobs.HistoryRecord`, of one call or of several,
-    and runs in the transaction that deletes them: what it writes to their database (``record.using``) is written
-    exactly once, and anything else at least once. It must not commit. What it raises is rolled back and costs a retry;
-    ``DoNotRetry`` makes a dead letter at once. The function itself stays as it is.
+    and runs in the transaction that deletes them: its writes to their database (``record.using``) happen exactly once,
+    any other effects at least once. It must not commit. An error rolls back and costs a retry; ``DoNotRetry`` makes a
+    dead letter at once. The function itself is not changed.
 
     Raises :class:`~jobexec.exceptions.DuplicateHandler` if the name is taken.
     """

@@ -24,7 +24,7 @@ _ENCODER = DjangoJSONEncoder()
 def key_of(unique: Any, arguments: Arguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """The key of a call whose arguments fit and are JSON; ``unique`` is the option.
 
-    Raises :class:`~jobexec.exceptions.InvalidJob` if a callable returns what is no key.
+    Raises :class:`~jobexec.exceptions.InvalidJob` if a callable does not return a key.
     """
     if unique is True:
         return by_arguments(arguments, args, kwargs)
@@ -36,19 +36,19 @@ def key_of(unique: Any, arguments: Arguments, args: Sequence[Any], kwargs: Mappi
 
 
 def check_key(name: str, key: Any) -> None:
-    """Raise :class:`~jobexec.exceptions.InvalidJob` for what is no key."""
+    """Raise :class:`~jobexec.exceptions.InvalidJob` for an invalid key."""
     if not isinstance(key, str) or not 0 < len(key) <= LONGEST:
         raise InvalidJob(f"{name}: expected a text of 1 to {LONGEST} characters, got {shown(key)}.")
     check_storable(name, key)
-    if key.endswith(" "):  # MySQL and MariaDB compare texts without them
+    if key.endswith(" "):  # MySQL and MariaDB ignore trailing spaces in comparisons
         raise InvalidJob(f"{name}: expected a text that does not end with a space, got {shown(key)}.")
 
 
 def by_arguments(arguments: Arguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """A digest of the arguments as the function gets them: by name, with its defaults, as JSON.
 
-    The same however a call spells them. With sensitive values among them the digest needs SECRET_KEY, so that nobody
-    who reads keys can try values out.
+    It does not depend on how a call passes them. If sensitive values are among them the digest needs SECRET_KEY, so
+    that a reader of keys cannot try out values.
     """
     bound = arguments.signature.bind(*args, **kwargs).arguments
     try:
@@ -63,7 +63,7 @@ def by_arguments(arguments: Arguments, args: Sequence[Any], kwargs: Mapping[str,
 def _with_defaults(arguments: Arguments, bound: Mapping[str, Any]) -> dict[str, Any]:
     parameters = arguments.signature.parameters.values()
     defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
-    # A default that is no JSON cannot be given by a call, so it is the same for all.
+    # A default that is not JSON cannot be passed by a call, so it is the same for all.
     return {name: value for name, value in defaults.items() if _is_json(value)} | dict(bound)
 
 

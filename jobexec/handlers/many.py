@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from .function import JobFunction
 
-#: So many calls are in memory at once, or fewer that have so many characters of JSON together.
+#: The most calls in memory at once; fewer if they exceed LENGTH characters of JSON together.
 PAGE, LENGTH = 2_000, 4_000_000
-_AT_ONCE = 100  # between two looks at their length
+_AT_ONCE = 100  # between two checks of their length
 
 
 class Page(NamedTuple):
-    """Calls as their rows will hold them; their keys if the job has the option ``unique``, else none."""
+    """Calls as stored in rows; their keys if the job has the option ``unique``, otherwise none."""
 
     encoded: list[str]
     keys: list[str]
@@ -42,8 +42,8 @@ def enqueue_many(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Seque
 
     created = CreatedPages(pattern.using, handler.name, known=handler.options.get("on_conflict") != "ignore")
     pages = chain([first] if second is None else [first, second], pages)
-    del first, second  # not to be kept to the end
-    # With a savepoint in a transaction of the caller's, who may go on after an error in call 1,500,000.
+    del first, second  # do not keep them alive to the end
+    # With a savepoint in the caller's transaction, which may go on after an error in call 1,500,000.
     with told_afterwards(), transaction.atomic(using=pattern.using):
         for page in pages:
             if handler.options.get("unique"):

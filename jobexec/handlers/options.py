@@ -1,4 +1,4 @@
-"""The options of ``@job`` and ``using``, checked and turned into columns."""
+"""The options of ``@job`` and ``using``, checked and converted to columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .keys import check_key
 
 
 class CommonOptions(TypedDict, total=False):
-    """What may be said of a job and of a task of django.tasks alike."""
+    """Options of jobs and of tasks of django.tasks."""
 
     retries: str | list[str] | list[timedelta] | RetryPlan | Callable[..., Any]
     exclusive: bool
@@ -38,7 +38,7 @@ class CommonOptions(TypedDict, total=False):
 
 
 class JobOptions(CommonOptions, total=False):
-    """What may be said about a job, in ``@job(...)`` as default and in ``using(...)`` for one call."""
+    """Options of a job: defaults in ``@job(...)``, or for single calls in ``using(...)``."""
 
     run_after: datetime | timedelta
     delay: timedelta | float
@@ -79,7 +79,7 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 
 def check_together(options: Mapping[str, Any]) -> None:
-    """Raise InvalidJob for options that mean nothing without another one. Takes all options of a job."""
+    """Raise InvalidJob for options that have no effect without another one. Expects all options of a job."""
     if "unique" in options:
         return
     for name in ("unique_while", "unique_for", "on_conflict"):
@@ -177,7 +177,7 @@ def seconds(name: str, value: Any) -> timedelta:
 
 
 def to_columns(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The job columns of checked options; not those that say where and whether a row is inserted, nor its due date."""
+    """The job columns of checked options, except for the due date and options about where and whether to insert."""
     columns = {name: options[name] for name in _COPIED if name in options}
     if "deployment" in options:
         columns["deployment_id"] = options["deployment"] or ""
@@ -206,7 +206,7 @@ _COPIED = (
 
 
 def now_of(using: str) -> datetime:
-    """The time of a database, from which delays count: the clock of whoever enqueues may be wrong."""
+    """The time of a database, from which delays count: the clock of the enqueueing process may be wrong."""
     from jobexec.operations.sql.server_time import keep_time  # models load later than functions are decorated
 
     keep_time(using)

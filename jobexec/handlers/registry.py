@@ -1,4 +1,4 @@
-"""Which handler runs which ``handler_type``."""
+"""The registry of handlers by ``handler_type``."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 
 Resolver: TypeAlias = Callable[[str], JobHandler | None]
 
-#: How the names of jobexec's own handlers begin: they run what others have asked for, and nobody enqueues them by hand.
+#: The prefix of jobexec's own handlers, which run batches and other operations, and are not enqueued directly.
 OWN = "jobexec."
 
 _handlers: dict[str, JobHandler] = {}
 #: Those of them that can run without a thread, by the same names.
 _async_handlers: dict[str, AsyncJobHandler] = {}
 _history_handlers: dict[str, HistoryHandler] = {}
-#: When handlers are to run again and again, by name (:mod:`jobexec.handlers.schedules`).
+#: The declared schedules by the names of their handlers (:mod:`jobexec.handlers.schedules`).
 schedules: dict[str, Declaration] = {}
-#: Asked in turn for a name that nobody has registered.
+#: Called in turn for an unregistered name.
 _resolvers: list[Resolver] = []
 
 
 def register(handler: JobHandler, *, instead_of: JobHandler | None = None) -> None:
-    """Make a handler known by its name and its aliases; ``instead_of`` one that is then forgotten.
+    """Register a handler under its name and its aliases; it replaces ``instead_of``, which is then forgotten.
 
-    Raises :class:`~jobexec.exceptions.DuplicateHandler` if another one has one of them: which of the two a row
-    means must not depend on the order of imports.
+    Raises :class:`~jobexec.exceptions.DuplicateHandler` if another handler has one of them: the order of imports must
+    not decide which of the two a row means.
     """
     for name in (handler.name, *handler.aliases):
         known = _handlers.get(name)
         if known is not None and known is not handler and known is not instead_of:
             raise DuplicateHandler(f"{name!r} is the name or an alias of two handlers: {known!r} and {handler!r}.")
     for name in [name for name, known in _handlers.items() if known is instead_of]:
-        # What takes its place is written over it below: no thread is to find nobody.
+        # The replacement is written over it below: no thread must find the name without a handler.
         _async_handlers.pop(name, None)
         if name != handler.name and name not in handler.aliases:
             del _handlers[name]
@@ -52,7 +52,7 @@ def register(handler: JobHandler, *, instead_of: JobHandler | None = None) -> No
 
 
 def async_handlers() -> Mapping[str, AsyncJobHandler]:
-    """The handlers that an event loop can run, by all their names; what is registered later is seen in it, too."""
+    """A live view of the handlers that an event loop can run, by all their names; includes later registrations."""
     return MappingProxyType(_async_handlers)
 
 
@@ -68,14 +68,14 @@ def get_handler(name: str) -> JobHandler:
 
 
 def registered(name: str) -> JobHandler | None:
-    """The handler that is registered under this name or alias, without asking any resolver."""
+    """The handler registered under this name or alias, without calling any resolver."""
     return _handlers.get(name)
 
 
 def add_resolver(resolver: Resolver) -> None:
-    """Ask ``resolver`` for handlers whose names are not registered; it returns one, or None. It must import nothing.
+    """Call ``resolver`` for handlers whose names are not registered; it returns one, or None. It must import nothing.
 
-    Adding the same one again changes nothing.
+    Adding the same one again has no effect.
     """
     if resolver not in _resolvers:
         _resolvers.append(resolver)
@@ -96,7 +96,7 @@ def known_names() -> frozenset[str]:
 
 
 def register_history(handler: HistoryHandler) -> None:
-    """Make a history handler known. Raises :class:`~jobexec.exceptions.DuplicateHandler` if its name is taken."""
+    """Register a history handler. Raises :class:`~jobexec.exceptions.DuplicateHandler` if its name is taken."""
     known = _history_handlers.setdefault(handler.name, handler)
     if known is not handler:
         raise DuplicateHandler(f"{handler.name!r} is the name of two history handlers.")
@@ -112,7 +112,7 @@ def get_history_handler(name: str) -> HistoryHandler:
 
 @contextmanager
 def isolated(*, empty: bool = False) -> Iterator[None]:
-    """Forget, at the end of the block, what was registered in it; for tests. ``empty``: begin without any handler."""
+    """Undo, at the end of the block, all registrations made in it; for tests. ``empty``: begin without any handler."""
     tables: tuple[dict[str, Any], ...] = (_handlers, _async_handlers, _history_handlers, schedules)
     before = [dict(table) for table in tables]
     if empty:

@@ -1,4 +1,4 @@
-"""Schedules that the code declares, and how the handlers of this process make the jobs of schedules."""
+"""Schedules declared in code, and how the handlers of this process make the jobs of schedules."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ logger = logging.getLogger("jobexec.schedules")
 
 #: The values of :class:`jobexec.models.Misfire`; models load later than functions are decorated.
 MISFIRES = ("skip", "once", "all")
-#: Options that say what the schedule itself says.
+#: Options that the schedule itself determines.
 _NOT_OF_A_SCHEDULE = ("run_after", "delay", "database", "transaction")
 
 
 class Declaration(NamedTuple):
-    """What the code says of a handler: when it is to run. ``timezone`` None is Django's setting TIME_ZONE."""
+    """A handler's declared schedule. ``timezone`` None is Django's setting TIME_ZONE."""
 
     handler_name: str
     expression: str
@@ -36,12 +36,12 @@ class Declaration(NamedTuple):
 
 
 def declare(handler_name: str, expression: str, timezone: str | None = None, misfire: str = "once") -> None:
-    """Let a handler run again and again: executors write the schedule into the database when they start.
+    """Run a handler again and again: executors write the schedule to the database when they start.
 
-    For whoever makes handlers: ``@job(schedule=...)`` calls it, and so may the tasks of any backend, after they have
-    registered their handler by this name. A second declaration of a handler takes the place of the first. Raises
-    :class:`~jobexec.exceptions.InvalidSchedule` for an expression, a time zone or a misfire policy that is none, and if
-    the handler cannot be called without arguments. One that this process does not know (yet) is not looked at.
+    For code that makes handlers: ``@job(schedule=...)`` calls it, and so may the tasks of any backend, after they have
+    registered their handler under this name. A second declaration for a handler replaces the first. Raises
+    :class:`~jobexec.exceptions.InvalidSchedule` for an invalid expression, time zone or misfire policy, and if the
+    handler cannot be called without arguments, unless this process does not know the handler (yet).
     """
     declaration = Declaration(handler_name, *_checked(expression, timezone, misfire))
     with suppress(HandlerNotFound):  # a task, and this process has another backend
@@ -75,11 +75,10 @@ def _check_call(handler: JobFunction[..., Any]) -> None:
 
 
 def schedule(target: Any, expression: str, *, timezone: str | None = None, misfire: str = "once") -> None:
-    """Let a job or a task run again and again: ``jobexec.schedule(send_report, "0 3 * * *")``.
+    """Run a job or a task again and again: ``jobexec.schedule(send_report, "0 3 * * *")``.
 
-    What ``@job(schedule=...)`` does, for functions that somebody else has decorated, and for tasks of django.tasks;
-    called beside them, when modules are imported. Raises :class:`~jobexec.exceptions.InvalidSchedule`, see
-    :func:`declare`.
+    The equivalent of ``@job(schedule=...)`` for functions decorated elsewhere and for tasks of django.tasks; call it
+    beside them, when modules are imported. Raises :class:`~jobexec.exceptions.InvalidSchedule`, see :func:`declare`.
     """
     name = target.name if isinstance(target, JobFunction) else getattr(target, "module_path", None)
     if name is None:
@@ -88,7 +87,7 @@ def schedule(target: Any, expression: str, *, timezone: str | None = None, misfi
 
 
 def declarations(using: str) -> list[tuple[str, str, str, str]]:
-    """What is declared of handlers whose jobs belong to the engine ``using``: name, expression, time zone, misfire."""
+    """The declarations for handlers whose jobs belong to the engine ``using``: name, expression, time zone, misfire."""
     known = databases()
     for name in sorted(registry.schedules.keys() - known):
         logger.warning("The schedule declared for %s is not saved: this process does not know that handler", name)
@@ -97,7 +96,7 @@ def declarations(using: str) -> list[tuple[str, str, str, str]]:
 
 
 def databases() -> dict[str, str]:
-    """The handlers for which something is declared, those that this process knows, and the databases of their jobs."""
+    """The handlers with a declared schedule that this process knows, and the databases of their jobs."""
     from jobexec.models import Job  # models load later than functions are decorated
 
     found = {}
@@ -115,7 +114,7 @@ class HandlerJobs:
         return registry.known_names()
 
     def check(self, handler_type: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: Any) -> None:
-        """Raise HandlerNotFound, or InvalidSchedule for what the handler would refuse."""
+        """Raise HandlerNotFound, or InvalidSchedule for values that the handler would refuse."""
         handler = _with(_callable(handler_type), options)
         category = handler.options.get("category", "default")
         if category not in get_settings().categories:
@@ -134,7 +133,7 @@ class HandlerJobs:
         handler = _with(_callable(handler_type), options)
         more: dict[str, Any] = {"run_after": due_date, "database": using}
         if handler.options.get("on_conflict") == "raise":
-            more["on_conflict"] = "return"  # nobody is there to be told; the other job does the work
+            more["on_conflict"] = "return"  # there is no caller for an error; the other job does the work
         return handler.using(**more).enqueue(*configuration["args"], **configuration["kwargs"])
 
 
@@ -147,7 +146,7 @@ def _callable(name: str) -> JobFunction[..., Any]:
 
 
 def _refuse_own(name: str) -> None:
-    # Whoever may add schedules could have a batch do to any job what the batch may do to its own.
+    # A user who may add schedules could otherwise let a batch do to any job what the batch may do to its own.
     if name.startswith(registry.OWN):
         raise InvalidSchedule(
             f"handler_type: {name!r} is an internal job of jobexec and cannot be scheduled.", "handler_type"

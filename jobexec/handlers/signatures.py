@@ -1,4 +1,4 @@
-"""What the signature of a job's function says about its arguments."""
+"""Properties of a job's arguments, derived from its function's signature."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jobexec.exceptions import InvalidJob
 
 
 def positions(signature: inspect.Signature) -> tuple[int, int]:
-    """How many arguments by position a call needs and takes; (1, 0), that is none, if it takes others as well."""
+    """How many positional arguments a call needs and takes; (1, 0), that is none, if it takes others as well."""
     parameters = signature.parameters.values()
     if any(each.kind not in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) for each in parameters):
         return 1, 0
@@ -17,7 +17,7 @@ def positions(signature: inspect.Signature) -> tuple[int, int]:
 
 
 def names_by_position(signature: inspect.Signature, count: int) -> list[str]:
-    """The names of so many arguments by position; those that ``*args`` takes have its name."""
+    """The names of ``count`` positional arguments; those taken by ``*args`` have its name."""
     names: list[str] = []
     for parameter in signature.parameters.values():
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -28,7 +28,7 @@ def names_by_position(signature: inspect.Signature, count: int) -> list[str]:
 
 
 def checked_names(handler: str, names: Sequence[str], signature: inspect.Signature) -> tuple[str, ...]:
-    """Names of arguments that there are. Raises InvalidJob: a name misspelt would hide nothing."""
+    """Check that arguments of these names exist. Raises InvalidJob: a misspelt name would hide nothing."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise InvalidJob(f"{handler}: sensitive: expected a tuple of names of arguments, got {names!r}.")
     takes_any = any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())

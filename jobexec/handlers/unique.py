@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def creating(handler: JobFunction[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., AnyJob]:
-    """What inserts the job of a call as ``Pattern.create`` does, unless its key is taken. The key is made now."""
+    """A function that inserts the job as ``Pattern.create`` does, unless its key is taken. The key is made now."""
     from jobexec.operations.enqueue.create_unique import create_unique_job
 
     return partial(create_unique_job, handler._pattern(), rule_of(handler), key_for(handler, args, kwargs))
@@ -29,7 +29,7 @@ def key_for(handler: JobFunction[..., Any], args: Sequence[Any], kwargs: Mapping
 
 
 def rule_of(handler: JobFunction[..., Any]) -> Rule:
-    """What its options say of keys."""
+    """The rule for keys in the handler's options."""
     from jobexec.operations.enqueue.unique import Rule
 
     options = handler.options

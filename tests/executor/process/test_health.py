@@ -23,8 +23,11 @@ def running(make_executor):
     executor = make_executor(LEASE_TIME=60)
     health = Health(executor)
     before = health.report()
-    starting = ["the executor is starting"]
-    assert (before.startup, before.ready, before.live) == (starting, starting, [])
+    assert (before.startup, before.ready, before.live) == (
+        ["the executor is starting"],
+        ["the executor is starting"],
+        [],
+    )
     executor.start()
     health.begin(lambda: None)
     return executor, health
