@@ -66,7 +66,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load public names when they are first used, so that naming the app in settings imports nothing else."""
+    """Import public names at first use, so that naming the app in settings imports nothing else."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{_HOMES.get(name, 'exceptions')}", __name__), name)

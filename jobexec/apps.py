@@ -1,4 +1,4 @@
-"""Wiring: what happens once when Django starts."""
+"""The app configuration: setup when Django starts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class JobExecConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks, name the columns, and import what has handlers.
+        """Register the system checks, label the columns, and import the modules that define handlers.
 
-        That is ``jobs`` of every installed app, ``tasks`` too where there is django.tasks or its backport, and the
-        modules in the setting IMPORTS.
+        Those are ``jobs`` of every installed app, ``tasks`` as well if django.tasks or its backport is installed, and
+        the modules in the setting IMPORTS.
         """
         from .checks import register_checks  # models are loaded only now
         from .handlers.schedules import HandlerJobs
@@ -42,15 +42,15 @@ class JobExecConfig(AppConfig):
 
 
 def _import_others() -> None:
-    """The modules in the setting IMPORTS."""
+    """Import the modules in the setting IMPORTS."""
     if conf.problems(conf.raw_settings()):
-        return  # the system checks say so
+        return  # the system checks report it
     for name in conf.get_settings().imports:
         try:
             import_module(name)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-                raise  # the module is there, and something else is not
+                raise  # the module exists, and one that it imports does not
             raise InvalidSettings(f"JOBEXEC['IMPORTS'] names {name!r}, but there is no such module.") from error
 
 

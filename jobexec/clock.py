@@ -1,9 +1,8 @@
-"""The only "now".
+"""The only source of the current time.
 
-Nothing else in jobexec asks the operating system for the time. After :func:`synchronise` the time of a
-database alias is that database's own, carried on by the monotonic clock, so that neither a wrong clock of a
-node nor a step of it moves a lease or a timer. (Own decision: Camunda and Flowable trust the clock of each
-node.)
+Nothing else in jobexec asks the operating system for the time. After :func:`synchronise` the time of a database alias
+is that database's own, continued by the monotonic clock, so that neither a wrong clock of a node nor a step of it moves
+a lease or a timer. (Own decision: Camunda and Flowable trust the clock of each node.)
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import NamedTuple, Self
 class _Reading(NamedTuple):
     database_time: datetime
     at: float
-    #: The wall clock at that moment: where it goes another way than the monotonic one, the machine slept.
+    #: The wall clock at that moment: where it differs from the monotonic one later, the machine slept.
     wall: float
 
 
@@ -32,8 +31,8 @@ _frozen: FrozenClock | None = None
 def now(using: str = "default") -> datetime:
     """The current time as an aware datetime in UTC.
 
-    ``using`` is a database alias. Before :func:`synchronise` was called for it, the answer is the wall
-    clock's. A new synchronisation may step the time back by the error of the one before.
+    ``using`` is a database alias. Before :func:`synchronise` was called for it, this is the wall clock's time. A new
+    synchronisation may step the time back by the error of the previous one.
     """
     frozen = _frozen
     if frozen is not None:
@@ -50,22 +49,22 @@ def is_frozen() -> bool:
 
 
 def frozen_clock() -> FrozenClock | None:
-    """The clock of a test that is in force."""
+    """The frozen clock of a test, if there is one."""
     return _frozen
 
 
 def monotonic() -> float:
-    """Seconds since an unknown moment; never steps back. For durations and for :func:`synchronise`."""
+    """Seconds since an unspecified moment; never steps back. For durations and for :func:`synchronise`."""
     frozen = _frozen
     return time.monotonic() if frozen is None else frozen.monotonic
 
 
 def synchronise(using: str, database_time: datetime, at: float) -> None:
-    """From now on the time of the alias ``using`` is ``database_time`` plus what has passed since ``at``.
+    """From now on the time of the alias ``using`` is ``database_time`` plus the time passed since ``at``.
 
-    ``at`` is a reading of :func:`monotonic`: taken after the time was fetched, the answers are never ahead. Called at
-    every heartbeat, also because the monotonic clock of Linux stands still while the machine is suspended. Raises
-    ValueError for a naive ``database_time``. Without effect on a frozen clock.
+    ``at`` is a reading of :func:`monotonic`: if taken after the time was fetched, :func:`now` is never ahead. Called at
+    every heartbeat, also because the monotonic clock of Linux stops while the machine is suspended. Raises ValueError
+    for a naive ``database_time``. Without effect on a frozen clock.
     """
     if database_time.utcoffset() is None:
         raise ValueError(f"synchronise() expects an aware datetime, got {database_time!r}.")
@@ -86,7 +85,7 @@ def is_stale(using: str, after: float) -> bool:
 
 
 def forget(using: str | None = None) -> None:
-    """Undo :func:`synchronise` for one alias, or for all of them; the wall clock counts again."""
+    """Undo :func:`synchronise` for one alias, or for all of them; the wall clock applies again."""
     if using is None:
         _readings.clear()
     else:
@@ -94,10 +93,10 @@ def forget(using: str | None = None) -> None:
 
 
 class FrozenClock:
-    """For tests: stops :func:`now` and :func:`monotonic` for the whole process, until told to :meth:`tick`.
+    """For tests: stops :func:`now` and :func:`monotonic` for the whole process, until :meth:`tick` moves them.
 
-    ``start`` is an aware datetime, by default the current time. A context manager; they may be nested, the
-    innermost one counts. All threads see the same time.
+    ``start`` is an aware datetime, by default the current time. A context manager; if nested, the innermost one
+    applies. All threads see the same time.
 
     >>> with FrozenClock() as clock:
     ...     clock.tick(90)
@@ -113,7 +112,7 @@ class FrozenClock:
 
     @property
     def now(self) -> datetime:
-        """The time at which this clock stands, aware, in UTC."""
+        """The current time of this clock, aware, in UTC."""
         with self._lock:
             return self._now
 

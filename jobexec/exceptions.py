@@ -1,7 +1,7 @@
-"""Everything that jobexec raises, and what a handler may raise to steer its own retries.
+"""All exceptions of jobexec, including those that a handler may raise to control its retries.
 
-One small tree. The first paragraph of a class's docstring is the message of an instance made without one, so
-that ``raise LockLost`` already says what happened.
+One small tree. The first paragraph of a class's docstring is the message of an instance created without one, so that
+``raise LockLost`` already explains itself.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class InvalidSettings(JobExecError, ImproperlyConfigured):
 class InvalidJob(JobExecError, ValueError):
     """A job cannot be created from these arguments and options.
 
-    Raised at enqueue, before anything is written: arguments that are not JSON, a naive datetime, an unknown
-    option or category.
+    Raised at enqueue, before anything is written: arguments that are not JSON, a naive datetime, an unknown option or
+    category.
     """
 
 
 class DuplicateJob(JobExecError):
-    """There is a job with this unique key already, and ``on_conflict="raise"``, or a dead letter is to run again.
+    """A job with this unique key exists already, and ``on_conflict="raise"``, or a dead letter is to run again.
 
-    ``handler_type`` and ``key`` are the key, ``job_id`` is the job that has it. Nothing was inserted or moved, and
-    the transaction goes on.
+    ``handler_type`` and ``key`` are the key, ``job_id`` is the job that has it. Nothing was inserted or moved, and the
+    transaction goes on.
     """
 
     handler_type: str
@@ -61,15 +61,15 @@ class DuplicateJob(JobExecError):
 class UnreadableJob(InvalidJob):
     """The row of a job cannot be read.
 
-    It becomes a dead letter at once: trying again would not change the row.
+    It becomes a dead letter at once: another try would not change the row.
     """
 
 
 class InvalidSchedule(InvalidJob):
     """A recurring schedule cannot be saved.
 
-    ``field`` is which of its fields is wrong: ``name``, ``handler_type``, ``expression``, ``timezone``, ``misfire``,
-    ``args`` or ``options``. The message begins with it.
+    ``field`` is the invalid field: ``name``, ``handler_type``, ``expression``, ``timezone``, ``misfire``, ``args`` or
+    ``options``. The message begins with it.
     """
 
     def __init__(self, message: str = "", field: str = "expression") -> None:
@@ -98,26 +98,26 @@ class JobNotFound(JobExecError, LookupError):
 
 
 class JobStateError(JobExecError):
-    """Refused, because of the state that the job is in."""
+    """Refused because of the state of the job."""
 
 
 class StaleLease(JobStateError):
-    """Refused, because the job is leased to another fetch of it, and the lease token is not that of the last one."""
+    """Refused because the job is leased to another fetch, and the lease token is not that of the last one."""
 
 
 class WrongWorker(JobExecError):
-    """Refused, because the job was fetched last by another worker."""
+    """Refused because the job was last fetched by another worker."""
 
 
 class NotAllowed(JobExecError):
-    """Refused, because the client may not do that."""
+    """Refused because the client has no permission to do that."""
 
 
 class InvalidClient(JobExecError, ValueError):
     """A client of the gateways cannot be saved.
 
-    ``field`` is which of its fields is wrong: ``name``, ``types``, ``tenants``, ``permissions``,
-    ``max_requests_per_second``, ``expiration_time`` or ``enabled``. The message begins with it.
+    ``field`` is the invalid field: ``name``, ``types``, ``tenants``, ``permissions``, ``max_requests_per_second``,
+    ``expiration_time`` or ``enabled``. The message begins with it.
     """
 
     def __init__(self, message: str = "", field: str = "name") -> None:
@@ -126,7 +126,7 @@ class InvalidClient(JobExecError, ValueError):
 
 
 class ClientNotFound(JobExecError, LookupError):
-    """There is no client of this name."""
+    """There is no client with this name."""
 
 
 class Unauthenticated(JobExecError):
@@ -134,9 +134,9 @@ class Unauthenticated(JobExecError):
 
 
 class TooManyRequests(JobExecError):
-    """The client sends more requests than it may.
+    """The client sends more requests than allowed.
 
-    ``retry_after`` is in how many seconds the next one will be let through.
+    ``retry_after``: in how many seconds the next request will be accepted.
     """
 
     retry_after: float
@@ -151,7 +151,7 @@ class IncidentNotFound(JobExecError, LookupError):
 
 
 class ScheduleNotFound(JobExecError, LookupError):
-    """There is no schedule of this name."""
+    """There is no schedule with this name."""
 
 
 class BatchNotFound(JobExecError, LookupError):
@@ -159,19 +159,19 @@ class BatchNotFound(JobExecError, LookupError):
 
 
 class BatchOver(JobExecError):
-    """Refused, because the batch is over."""
+    """Refused because the batch is over."""
 
 
 class JobLocked(JobExecError):
-    """Refused, because the job is running."""
+    """Refused because the job is running."""
 
 
 class LockLost(JobExecError):
-    """The job is no longer locked by this node, so this outcome of it does not count."""
+    """The job is no longer locked by this node, so this outcome does not count."""
 
 
 class NodeRefused(JobExecError):
-    """This node may not join: a living node has the same name, or the database allows only one node."""
+    """This node may not join: a live node has the same name, or the database allows only one node."""
 
 
 class WorkerLost(JobExecError):
@@ -179,20 +179,20 @@ class WorkerLost(JobExecError):
 
 
 class WorkerFailed(JobExecError):
-    """A worker outside of Django has reported that it failed.
+    """An external worker has reported a failure.
 
-    Nothing raises it: it is the ``error`` of the signals that tell of it.
+    Never raised: it is the ``error`` of the signals that report it.
     """
 
 
 class ErrorThrown(JobExecError):
-    """A worker outside of Django has thrown an error.
+    """An external worker has thrown an error.
 
-    ``code`` says which one. Nothing raises it: it is the ``error`` of the signals that tell of it.
+    ``code`` identifies it. Never raised: it is the ``error`` of the signals that report it.
     """
 
     code: str
-    #: The type of the job, which is another one than that of the job that its ``on_error`` has become.
+    #: The type of the external job, which differs from that of the job that runs its ``on_error``.
     job_type: str = ""
 
     def __init__(self, code: str = "", message: str = "") -> None:
@@ -210,24 +210,24 @@ class JobTimeout(JobExecError):
 class JobCancelled(JobExecError):
     """The job was cancelled.
 
-    A handler may raise it: the job is then removed, without a failure and whatever retries it has left. (Own
-    decision; Ratchet discards the result of a job that was cancelled while it ran.)
+    A handler may raise it: the job is then removed, without a failure and whatever retries it has left. (Own decision;
+    Ratchet discards the result of a job that was cancelled while it ran.)
     """
 
 
 class DoNotRetry(JobExecError):
     """The job must not be tried again.
 
-    Raised by a handler: the job becomes a dead letter at once, whatever retries it has left. (Own decision;
-    Flowable and Camunda reach the same only by setting retries to 0.)
+    Raised by a handler: the job becomes a dead letter at once, whatever retries it has left. (Own decision; in Flowable
+    and Camunda only setting retries to 0 has this effect.)
     """
 
 
 class RetryIn(JobExecError):
     """The job asks to be tried again after a delay.
 
-    Raised by a handler. It counts as a failure and costs a retry; only the time of the next attempt is chosen
-    by the handler and not by the retry plan. (Zeebe: ``retryBackOff`` of the fail command.)
+    Raised by a handler. It counts as a failure and costs a retry; only the time of the next attempt is set by the
+    handler instead of the retry plan. (Zeebe: ``retryBackOff`` of the fail command.)
 
     ``delay`` is a timedelta or a number of seconds, at least 0. Raises InvalidRetryPlan for anything else.
     """
@@ -241,16 +241,15 @@ class RetryIn(JobExecError):
         super().__init__(reason or f"Try again in {self.delay}.")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exception rebuilds itself from args, which here is the message and not what __init__ takes.
+        # Exception rebuilds itself from args, which here is the message instead of __init__'s arguments.
         return type(self), (self.delay, self.reason)
 
 
 class RetryAt(JobExecError):
     """The job asks to be tried again at a given time.
 
-    As :class:`RetryIn`, with an aware datetime ``when``; one in the past means at once. Raises
-    InvalidRetryPlan for a naive datetime, because it would mean a different moment on nodes in different time
-    zones.
+    As :class:`RetryIn`, with an aware datetime ``when``; one in the past means at once. Raises InvalidRetryPlan for a
+    naive datetime, because it would mean a different moment on nodes in different time zones.
     """
 
     when: datetime

@@ -1,6 +1,6 @@
-"""Whether jobs are being worked on, for a monitor that asks the web site: see ``docs/how-to/run-in-production.md``.
+"""Health of the job engines, for a monitor that polls the web site: see ``docs/how-to/run-in-production.md``.
 
-The executor's own probes are another thing: they say how one process is and ask no database (``--health-port``).
+The executor's own probes are different: they report on one process and use no database (``--health-port``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TYPES_NAMED = 10
 
 @dataclass(slots=True)
 class EngineHealth:
-    """How one engine is. ``problems`` says in words why it is not well; ages are in seconds."""
+    """The health of one engine. ``problems`` explains why it is not healthy; ages are in seconds."""
 
     reachable: bool = False
     living_nodes: int | None = None
@@ -41,14 +41,14 @@ class EngineHealth:
     problems: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """For the answer."""
+        """The fields as a JSON object for the response."""
         return {"ok": not self.problems, **asdict(self)}
 
 
 def engine_health(using: str, max_due_age: timedelta | None = None) -> EngineHealth:
-    """How an engine is, in a few bounded statements. Well is: its database answers and has our migrations, a
-    node's lease holds, no job has been due for longer than ``max_due_age``, and for no type of external jobs that wait
-    the workers stay away. Never raises for a database."""
+    """The health of an engine, in a few bounded statements. It is healthy if its database answers and has our
+    migrations, a node holds a valid lease, no job has been due for longer than ``max_due_age``, and external workers
+    poll for each type of waiting external jobs. Never raises for a database."""
     health = EngineHealth()
     try:
         health.problems += _problems(using, health, max_due_age)
@@ -79,7 +79,7 @@ def _problems(using: str, health: EngineHealth, max_due_age: timedelta | None) -
     health.types_without_worker = [each.type for each in unserved]
     if unserved:
         named = ", ".join(health.types_without_worker[:_TYPES_NAMED])
-        yield f"no worker outside asks for jobs that wait, of the types: {named}"
+        yield f"no external worker polls for waiting jobs of the types: {named}"
 
 
 def _unapplied(using: str) -> list[str]:
@@ -89,7 +89,7 @@ def _unapplied(using: str) -> list[str]:
 
 @cache
 def _migrations() -> frozenset[str]:
-    """The names of our migrations; none if the project has switched them off."""
+    """The names of our migrations; none if the project has disabled them."""
     module, _ = MigrationLoader.migrations_module("jobexec")
     if module is None:
         return frozenset()
@@ -97,13 +97,13 @@ def _migrations() -> frozenset[str]:
     return frozenset(each.name for each in found if not each.ispkg and not each.name.startswith("_"))
 
 
-@transaction.non_atomic_requests  # or a database that is away is a server error before we are asked
+@transaction.non_atomic_requests  # otherwise an absent database is a server error before this view is called
 def view(request: HttpRequest, max_due_age: timedelta | float | None = None) -> HttpResponseBase:
-    """200 if all engines are well, else 503. Strangers are told ``ok``, staff the details.
+    """200 if all engines are healthy, otherwise 503. Anonymous clients get only ``ok``, staff the details.
 
-    Staff that may view nodes, and all tenants: ages and nodes are not those of some.
-    ``max_due_age``, a timedelta or seconds, goes before HEALTH_MAX_DUE_AGE:
-    ``path("health/", health.view, {"max_due_age": 60})``. Not for the probe of a load balancer: a site is not ill
+    Staff must have the permission to view nodes, for all tenants: ages and nodes are not limited to some.
+    ``max_due_age``, a timedelta or seconds, overrides HEALTH_MAX_DUE_AGE:
+    ``path("health/", health.view, {"max_due_age": 60})``. Not for the probe of a load balancer: a site is not unhealthy
     because its jobs wait.
     """
     if request.method not in ("GET", "HEAD"):

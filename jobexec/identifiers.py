@@ -1,4 +1,4 @@
-"""The ids of jobs: UUIDs of version 7, which sort by the time they were made."""
+"""The ids of jobs: UUIDs of version 7, which sort by creation time."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _counter = _COUNTER_MAX
 def uuid7() -> uuid.UUID:
     """A new UUID of version 7 (RFC 9562, section 6.2, method 1: 42 bits of counter, 32 random bits).
 
-    Every id is greater than all ids made before it in this process, by whichever thread, also within one
-    millisecond and also when the wall clock steps back: jobs made one after the other are acquired in that
-    order. Between processes the order is that of their clocks. Safe after a fork. Takes microseconds.
+    Every id is greater than all ids created before it in this process, by any thread, also within one millisecond and
+    also when the wall clock steps back: jobs created one after the other are acquired in that order. Between processes
+    the order is that of their clocks. Safe after a fork. Takes microseconds.
     """
     milliseconds, counter = _reserve(1)
     return _assemble(milliseconds, counter, int.from_bytes(os.urandom(4), "big"))
 
 
 def uuid7s(count: int) -> list[uuid.UUID]:
-    """So many of them at once, each greater than the one before."""
+    """Create ``count`` ids at once, each greater than the one before."""
     milliseconds, first = _reserve(count)
     tails = memoryview(os.urandom(4 * count)).cast("I")
     return [_assemble(milliseconds, first + number, tail) for number, tail in enumerate(tails)]
 
 
 def least_uuid7(moment: datetime) -> uuid.UUID:
-    """The least id that :func:`uuid7` makes from this (aware) moment on, by the clock of whoever makes it."""
+    """The least id that :func:`uuid7` creates from this (aware) moment on, by the clock of its process."""
     return _assemble(int(moment.timestamp() * 1000), 0, 0)
 
 
 def _reserve(count: int) -> tuple[int, int]:
-    """The millisecond and the first counter of ids that nobody else here will get."""
+    """The millisecond and the first counter of ids reserved for this call."""
     global _last_ms, _counter
     # Not clock.now(): an id needs an order, not the database's time, and must go on in a frozen test.
     now = time.time_ns() // 1_000_000
@@ -49,7 +49,7 @@ def _reserve(count: int) -> tuple[int, int]:
             _last_ms, first = now, _seed()
         elif _counter + count <= _COUNTER_MAX:
             first = _counter + 1
-        else:  # more than a clock's millisecond can count: borrow from the next one
+        else:  # more ids than the counter allows in a millisecond: borrow from the next one
             _last_ms, first = _last_ms + 1, _seed()
         _counter = first + count - 1
         return _last_ms, first
@@ -70,8 +70,8 @@ def _assemble(milliseconds: int, counter: int, tail: int) -> uuid.UUID:
 
 
 def _after_fork() -> None:
-    # The lock may have been held by a thread that does not exist here. A full counter forces a new random
-    # seed, which keeps this process's ids behind the parent's earlier ones and away from its later ones.
+    # The lock may have been held by a thread that does not exist here. A full counter forces a new random seed, which
+    # keeps this process's ids behind the parent's earlier ones and away from its later ones.
     global _lock, _counter
     _lock = threading.Lock()
     _counter = _COUNTER_MAX

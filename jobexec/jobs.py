@@ -1,4 +1,4 @@
-"""The jobs that jobexec itself needs; found like those of every app."""
+"""jobexec's own jobs; found like those of every app."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from jobexec.operations.batches import jobs, work
 
 @job(name=jobs.SEED, exclusive=False, atomic=True)
 def seed_batch(context: JobContext, batch_id: str) -> None:
-    """Make the execution jobs of a batch."""
+    """Create the execution jobs of a batch."""
     with _fatal():
         work.seed(context.using, UUID(batch_id))
 
 
 @job(name=jobs.EXECUTION, exclusive=False, atomic=True)
 def execute_batch(context: JobContext, batch_id: str, ids: list[str], matching: bool) -> None:
-    """Do what a batch is for to some of its jobs."""
+    """Apply a batch's operation to some of its jobs."""
     with _fatal():
         work.execute(context.using, UUID(batch_id), context.id, [UUID(id) for id in ids], matching)
 
 
 @job(name=jobs.MONITOR, exclusive=False, atomic=True)
 def monitor_batch(context: JobContext, batch_id: str, idle: int) -> None:
-    """See to the end of a batch."""
+    """Complete a batch."""
     work.monitor(context.using, UUID(batch_id), idle)
 
 
 @contextmanager
 def _fatal() -> Iterator[None]:
-    """What cannot be read now cannot be read later either."""
+    """A batch that is unreadable now stays unreadable: do not retry."""
     try:
         yield
     except InvalidJob as error:

@@ -1,4 +1,4 @@
-"""What may be stored as JSON, and how whoever passes something else is told."""
+"""Checks of values that are stored as JSON, with errors for the caller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db.models import Model
 
 from .exceptions import InvalidJob
 
-#: How deep JSON may be nested. What reads it again (masking, pages, other languages) goes as deep as it is.
+#: How deep JSON may be nested. Its readers (masking, pages, other languages) recurse as deep.
 MAX_DEPTH = 200
 
 _BRACKETS = b"[]{}"
@@ -19,12 +19,12 @@ _NO_BRACKETS = bytes(set(range(256)) - set(_BRACKETS))
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
 _ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _ENCODER = DjangoJSONEncoder(allow_nan=False)
-# What the text of check_json may not hold, and what it may: an escape of U+0000 or of half a surrogate pair.
+# Escapes of U+0000 or of half a surrogate pair: check_json refuses some of them and accepts others.
 _SUSPECT = re.compile(r"\\u(?:0000|d[89a-f])")
 
 
 def encode_json(value: Any) -> str | None:
-    """The JSON of a value as it is stored; None if it is not certain to pass :func:`check_json`, which says why."""
+    """The JSON of a value for storage; None if it may fail :func:`check_json`, which then raises the reason."""
     try:
         text = _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError):
@@ -38,7 +38,7 @@ def is_too_deep(text: str) -> bool:
     """Whether JSON is nested deeper than MAX_DEPTH."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
-    # Pairs without anything within go away level by level; what is left is deeper, or stands in a string.
+    # Empty pairs are removed level by level; what is left is deeper, or is inside a string.
     left = text.encode("utf-8", "surrogatepass").translate(None, _NO_BRACKETS)
     for _ in range(MAX_DEPTH):
         left = left.replace(b"[]", b"").replace(b"{}", b"")
@@ -56,7 +56,7 @@ def is_too_deep(text: str) -> bool:
 
 
 def check_json(name: str, value: Any) -> None:
-    """Raise InvalidJob if a value is not JSON as Django's encoder and all supported databases understand it."""
+    """Raise InvalidJob if a value is not JSON by Django's encoder and all supported databases."""
     try:
         text = json.dumps(value, cls=DjangoJSONEncoder, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -67,13 +67,13 @@ def check_json(name: str, value: Any) -> None:
         raise InvalidJob(f"{name}: expected JSON, got {shown(value)} ({error}).") from error
     if is_too_deep(text):
         raise InvalidJob(f"{name}: expected JSON that is nested at most {MAX_DEPTH} deep.")
-    # JSON spells U+0000 as an escape; behind an escaped backslash the same letters are only text.
+    # JSON encodes U+0000 as an escape; after an escaped backslash the same letters are only text.
     nul = "\\u0000" in text and _ESCAPED_NUL.search(text)
     check_storable(name, "\x00" if nul else text)
 
 
 def shown(value: Any) -> str:
-    """A value for a message: not endless, and also if it cannot be shown."""
+    """A value for a message: shortened, and also if its repr() fails."""
     try:
         text = repr(value)
     except Exception:  # a broken __repr__, an integer of more than 4300 digits
@@ -82,7 +82,7 @@ def shown(value: Any) -> str:
 
 
 def check_storable(name: str, text: str) -> None:
-    """PostgreSQL cannot store U+0000, and no database half a surrogate pair; a job must not depend on which it is."""
+    """PostgreSQL cannot store U+0000, and no database half a surrogate pair; jobs must not depend on the database."""
     if "\x00" in text:
         raise InvalidJob(f"{name}: the character U+0000 cannot be stored.")
     try:

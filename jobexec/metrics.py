@@ -1,6 +1,6 @@
-"""Metrics for Prometheus, read from the database when somebody asks: see ``docs/reference/metrics.md``.
+"""Metrics for Prometheus, read from the database on each scrape: see ``docs/reference/metrics.md``.
 
-Needs prometheus_client: ``pip install jobexec[metrics]``. What gateway processes count themselves they tell themselves.
+Needs prometheus_client: ``pip install jobexec[metrics]``. Gateway processes expose their own counters themselves.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ except ImportError as error:  # pragma: no cover
 
 logger = logging.getLogger("jobexec.metrics")
 
-#: The counters: name, whether it tells handlers apart, and what it says.
+#: The counters: name, whether it has a label for the handler, and its help text.
 _COUNTERS = {
-    meters.JOB_ACQUISITION_ATTEMPT: ("jobexec_acquisition_attempts", False, "Pages of jobs that nodes have asked for."),
-    meters.JOB_ACQUIRED_SUCCESS: ("jobexec_jobs_acquired", False, "Jobs that nodes have locked."),
+    meters.JOB_ACQUISITION_ATTEMPT: ("jobexec_acquisition_attempts", False, "Pages of jobs that nodes requested."),
+    meters.JOB_ACQUIRED_SUCCESS: ("jobexec_jobs_acquired", False, "Jobs that nodes locked."),
     meters.JOB_ACQUIRED_FAILURE: ("jobexec_acquisition_lock_failures", False, "Jobs that another node locked first."),
     meters.JOB_LOCKED_EXCLUSIVE: (
         "jobexec_jobs_locked_exclusive",
@@ -56,18 +56,18 @@ _COUNTERS = {
     meters.JOB_SUCCESSFUL: ("jobexec_jobs_successful", True, "Runs that succeeded."),
     meters.JOB_FAILED: ("jobexec_jobs_failed", True, "Attempts that failed."),
     meters.JOB_DEAD_LETTERED: ("jobexec_jobs_dead_lettered", True, "Attempts that failed and were the last."),
-    meters.JOB_RECOVERED: ("jobexec_jobs_recovered", False, "Jobs that were released because their node had died."),
+    meters.JOB_RECOVERED: ("jobexec_jobs_recovered", False, "Jobs that were released because their node died."),
 }
 _HISTOGRAMS = {
     meters.JOB_WAIT_TIME: (
         "jobexec_job_wait_seconds",
         meters.JOB_WAIT_TIME_SUM,
-        "From the moment when a job was due to the start of its run.",
+        "From the time a job was due to the start of its run.",
     ),
     meters.JOB_RUN_TIME: ("jobexec_job_run_seconds", meters.JOB_RUN_TIME_SUM, "How long runs took."),
 }
 _BOUNDS = [*(str(bound / 1000) for bound in BOUNDS), "+Inf"]
-#: Gauges of all nodes of one name, from the columns of their rows.
+#: Gauges summed over all nodes of one name, from the columns of their rows.
 _NODE_GAUGES = {
     "threads": "Worker threads of the nodes of this name.",
     "busy_threads": "Worker threads that run a job, at the last heartbeat.",
@@ -78,11 +78,11 @@ _NODE_GAUGES = {
 
 
 class JobExecCollector(Collector):
-    """Reads the metrics of these engines (default: all) whenever a registry is asked.
+    """Reads the metrics of these engines (default: all) on each collection.
 
-    ``REGISTRY.register(JobExecCollector())``. In one process of the cluster is enough: all nodes write to the same
-    tables. Keep it, for it remembers what has been added up. An engine whose database does not answer has
-    ``jobexec_up`` 0 and nothing else.
+    ``REGISTRY.register(JobExecCollector())``. One process of the cluster is enough: all nodes write to the same tables.
+    Keep the instance, for it stores the sums so far. An engine whose database does not answer has ``jobexec_up`` 0 and
+    nothing else.
     """
 
     def __init__(self, engines: Iterable[str] | None = None) -> None:
@@ -90,7 +90,7 @@ class JobExecCollector(Collector):
         self._totals: dict[str, MeterTotals] = {}
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: to register a collector must not ask a database."""
+        """Nothing: registering a collector must not query a database."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -108,7 +108,7 @@ class JobExecCollector(Collector):
 
 
 class _Families:
-    """The families of one answer: the samples of all engines stand together."""
+    """The metric families of one scrape: the samples of all engines belong together."""
 
     def __init__(self) -> None:
         self.all: dict[str, Metric] = {}
@@ -130,7 +130,7 @@ def _gauge(name: str, text: str, value: float, **labels: str) -> _Add:
 
 
 def _up(value: int) -> _Add:
-    return _gauge("jobexec_up", "1 if the database of the engine has answered, else 0.", value)
+    return _gauge("jobexec_up", "1 if the database of the engine answered, otherwise 0.", value)
 
 
 def _samples(using: str, read: Callable[[], Mapping[tuple[str, str], int]]) -> Iterator[_Add]:
@@ -196,30 +196,32 @@ def _external(using: str) -> Iterator[_Add]:
     for each in types:
         states = {"available": each.available, "activated": each.activated, "backing_off": each.backing_off}
         for state, count in states.items():
-            text = "Jobs for workers outside in a state."
+            text = "Jobs for external workers in a state."
             yield from _capped("jobexec_external_jobs", text, count, state=state, type=each.type)
         since = each.waiting_since
         age = 0.0 if since is None else max(0.0, (now - since).total_seconds())
         text = "How long the job of a type that waits longest for a worker has been available."
         yield _gauge("jobexec_external_oldest_seconds", text, age, type=each.type)
     unserved = len(types_without_worker(using, alert_after, [each.type for each in types]))
-    text = "Types of job that wait for a worker outside, and none asks for them."
+    text = "Job types with waiting jobs for which no external worker polls."
     yield _gauge("jobexec_external_types_without_worker", text, unserved)
     for protocol, workers, streams, polls in connected(using):
-        yield _gauge("jobexec_external_workers", "Workers outside that were seen lately.", workers, protocol=protocol)
-        yield _gauge("jobexec_external_streams", "Streams of workers that are open.", streams, protocol=protocol)
+        yield _gauge(
+            "jobexec_external_workers", "External workers that were seen recently.", workers, protocol=protocol
+        )
+        yield _gauge("jobexec_external_streams", "Open streams of workers.", streams, protocol=protocol)
         yield _gauge("jobexec_external_polls", "Polls of workers that wait for a job.", polls, protocol=protocol)
 
 
 def _capped(name: str, text: str, count: CappedCount, **labels: str) -> Iterator[_Add]:
-    yield _gauge(name, f"{text} The least that there are if the companion is 1.", int(count), **labels)
-    yield _gauge(f"{name}_capped", f"1 if {name} was not counted to its end.", int(count.capped), **labels)
+    yield _gauge(name, f"{text} A lower bound if the companion is 1.", int(count), **labels)
+    yield _gauge(f"{name}_capped", f"1 if {name} was not counted completely.", int(count.capped), **labels)
 
 
 def _nodes(using: str) -> Iterator[_Add]:
     now, sums = clock.now(using), {name: Sum(name) for name in _NODE_GAUGES}
     rows = ExecutorNode.objects.using(using).exclude(state=NodeState.DEAD).values("name")
-    # By name: there may be several processes of one name, and Prometheus takes no sample twice.
+    # By name: several processes may have the same name, and Prometheus accepts no sample twice.
     found: Any = rows.annotate(beat=Min("heartbeat_time"), lease=Max("lease_expiration_time"), **sums).order_by("name")
     for row in found:
         node = row["name"]
@@ -227,15 +229,18 @@ def _nodes(using: str) -> Iterator[_Add]:
             yield _gauge(f"jobexec_node_{name}", text, int(row[name]), node=node)
         age = max(0.0, (now - row["beat"]).total_seconds())
         yield _gauge(
-            "jobexec_node_heartbeat_age_seconds", "Since the last sign of life; of the oldest.", age, node=node
+            "jobexec_node_heartbeat_age_seconds",
+            "Time since the last heartbeat; the longest of the nodes of this name.",
+            age,
+            node=node,
         )
         alive = int(row["lease"] > now)
-        yield _gauge("jobexec_node_up", "1 if the lease of a node of this name holds.", alive, node=node)
+        yield _gauge("jobexec_node_up", "1 if a node of this name has a valid lease.", alive, node=node)
 
 
 @cache
 def _registry() -> CollectorRegistry:
-    """What the view shows: jobexec alone, and the same collector for the life of the process."""
+    """The view's registry: jobexec alone, and the same collector for the life of the process."""
     registry = CollectorRegistry()
     registry.register(JobExecCollector())
     return registry
@@ -244,7 +249,7 @@ def _registry() -> CollectorRegistry:
 @never_cache
 @require_safe
 def view(request: HttpRequest) -> HttpResponse:
-    """All metrics, for whoever has METRICS_TOKEN, and for staff that may view the meter log of all tenants."""
+    """All metrics, for clients with METRICS_TOKEN, and for staff with permission to view all tenants' meter log."""
     if not (_has_token(request) or _is_staff(request)):
         return HttpResponse("Not allowed.\n", "text/plain", 401, headers={"WWW-Authenticate": "Bearer"})
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))

@@ -1,4 +1,4 @@
-"""The arguments of jobs without what is sensitive: for the admin, for commands, for what failures leave behind."""
+"""The arguments of jobs without sensitive values: for the admin, for commands, for records of failures."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from jobexec.sensitive import HIDDEN, hide, is_sensitive, may_be_within, values_
 
 
 def redact(handler_type: str, configuration: Any, using: str | None = None) -> Any:
-    """``handler_configuration`` as it may be shown: a copy, with "●●●" in place of sensitive values, however deep.
+    """``handler_configuration`` for display: a copy, with "●●●" in place of sensitive values, however deep.
 
-    Positional arguments go by the names that they have in the handler's function. Where the handler is not known, as
-    on a web server without its code, the job definition that an executor has written in ``using`` tells what is
-    sensitive; if anything is, or there is none, all positional arguments are hidden, since nobody here knows their
-    names.
+    Positional arguments have the names of the handler's parameters. If the handler is not known, as on a web server
+    without its code, the job definition written by an executor in ``using`` lists the sensitive names; if there are
+    any, or there is no definition, all positional arguments are hidden, because their names are not known here.
     """
     try:
         handler = get_handler(handler_type)
@@ -35,10 +34,10 @@ def redact(handler_type: str, configuration: Any, using: str | None = None) -> A
 
 
 def redact_job(job: AbstractJob) -> Any:
-    """The configuration of a job as it may be shown.
+    """The configuration of a job for display.
 
-    That of a job for workers outside has their variables, which follow no handler's names; what the handlers say that
-    run afterwards and are given these variables is heeded as well.
+    That of an external job contains its variables, which follow no handler's parameters; the sensitive names of the
+    handlers that run afterwards and get these variables apply as well.
     """
     using = job._state.db or "default"
     if not is_external(job):
@@ -56,10 +55,10 @@ def _sensitive_of(handler_type: str, using: str) -> Collection[str]:
 
 
 def secrets_of(handler: JobHandler | None, text: str | None) -> list[Any]:
-    """The sensitive values in the arguments of a job, given as the JSON of its row; empty if it is none.
+    """The sensitive values in the arguments of a job, given as the JSON of its row; empty if it is not JSON.
 
-    Raises RecursionError for JSON that is nested deeper than Python reads: nobody can say what is in it.
-    Costs next to nothing for a handler and arguments without sensitive names.
+    Raises RecursionError for JSON that is nested deeper than Python reads: its content is unknown.
+    Costs almost nothing for a handler and arguments without sensitive names.
     """
     named = _named_by(handler)
     if not (text and (named or may_be_within(text))):

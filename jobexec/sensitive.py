@@ -1,8 +1,8 @@
-"""Which arguments are sensitive, and what is shown in place of them.
+"""Which arguments are sensitive, and what is shown in their place.
 
-A name is sensitive if a handler says so (``@job(sensitive=...)``) or if it contains one of SENSITIVE_ARGUMENTS. All
-that stands below a sensitive name is. (Own decision; Django's counterpart are ``sensitive_variables`` and the names
-that its error reports cleanse.)
+A name is sensitive if a handler declares it (``@job(sensitive=...)``) or if it contains one of SENSITIVE_ARGUMENTS.
+Everything nested below a sensitive name is. (Own decision; Django's counterparts are ``sensitive_variables`` and the
+names that its error reports cleanse.)
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from jobexec.conf import get_settings
 from jobexec.json_values import MAX_DEPTH
 
 HIDDEN = "●●●"
-#: So many different spellings of secrets are looked for in a text; what has more is hidden as a whole.
+#: How many different spellings of secrets are looked for in a text; with more it is hidden as a whole.
 MOST_SECRETS = 1000
 
-#: Shorter values would stand all over a text for other reasons.
+#: Shorter values would occur all over a text for other reasons.
 _LEAST = 4
-#: Secrets that overlap again and again are not followed any further.
+#: Chains of overlapping secrets are not followed any further.
 _MOST_CUTS = 20
 _LEFT_OUT = "\n... {} characters left out ...\n"
-#: Levels that are looked through: arguments are wrapped once or twice.
+#: Levels that are searched: arguments are wrapped once or twice.
 _DEEPEST = MAX_DEPTH + 10
-#: A number that stands alone, as ``repr`` spells it.
+#: A number that is not part of a word, as ``repr`` spells it.
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w|\.\d)")
 
 
 def is_sensitive(name: str, named: Collection[str] = ()) -> bool:
-    """Whether the value of this name is not to be shown; ``named`` are names that are, whatever the settings say."""
+    """Whether the value of this name is hidden; ``named`` are names that always are, whatever the settings."""
     return name in named or _is_by_words(name, get_settings().sensitive_arguments)
 
 
 def may_be_within(text: str) -> bool:
-    """Whether something in SENSITIVE_ARGUMENTS occurs in a text, a name or the JSON of many."""
-    # Not a regular expression: one for so many words takes twenty times as long, and this is asked for each failure.
+    """Whether an entry of SENSITIVE_ARGUMENTS occurs in a text, a name or the JSON of many."""
+    # Not a regular expression: one for all words takes twenty times as long, and this runs for each failure.
     lower = text.lower()
     return any(form in lower for form in _spellings(get_settings().sensitive_arguments))
 
@@ -55,9 +55,9 @@ def _spellings(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def hide(value: Any, named: Collection[str] = ()) -> Any:
-    """The same JSON value, with :data:`HIDDEN` in place of what stands below sensitive names, however deep.
+    """The same JSON value, with :data:`HIDDEN` in place of values below sensitive names, however deep.
 
-    And in place of what is nested deeper than any door lets in (:data:`~jobexec.json_values.MAX_DEPTH`).
+    And in place of values nested deeper than any entry point accepts (:data:`~jobexec.json_values.MAX_DEPTH`).
     """
     return _hide(value, named, _DEEPEST)
 
@@ -76,7 +76,7 @@ def _hide(value: Any, named: Collection[str], levels: int) -> Any:
 
 
 def values_below(value: Any, named: Collection[str] = ()) -> list[Any]:
-    """The sensitive values in a JSON value: what :func:`hide` hides."""
+    """The sensitive values in a JSON value: those that :func:`hide` hides."""
     found: list[Any] = []
     level = [value]
     for _ in range(_DEEPEST):
@@ -92,14 +92,14 @@ def values_below(value: Any, named: Collection[str] = ()) -> list[Any]:
 
 
 def redact_text(text: str, secrets: Iterable[Any], most: int | None = None) -> str:
-    """The text with :data:`HIDDEN` wherever one of these JSON values, or a part of one, stands in it.
+    """Replace these JSON values, and parts of them, by :data:`HIDDEN` wherever they occur in the text.
 
-    Texts as they are and as ``repr`` and JSON spell them; numbers where they stand alone. Not what is shorter than four
-    characters, and not what somebody has spelled otherwise, cut or encoded.
+    Finds texts unchanged and as spelled by ``repr`` and JSON; numbers only if they are not part of a word. Not values
+    shorter than four characters, nor any that are spelled differently, cut or encoded.
 
-    Where a client sends both, text and secrets, they could make this work for minutes. So with more than
-    :data:`MOST_SECRETS` nothing of the text is left, and one of more than ``most`` characters is cut in its middle
-    first, beside the secrets that the cut would meet.
+    A client that sends both text and secrets could make this work for minutes. So with more than :data:`MOST_SECRETS`
+    the whole text is hidden, and one of more than ``most`` characters is first cut in its middle, beside the secrets
+    that the cut would meet.
     """
     texts, numbers = set[str](), set[str]()
     for leaf in _leaves(secrets):
@@ -110,7 +110,7 @@ def redact_text(text: str, secrets: Iterable[Any], most: int | None = None) -> s
             numbers.add(repr(leaf))
         if len(texts) + len(numbers) > MOST_SECRETS:
             return HIDDEN
-    ordered = sorted(texts, key=len, reverse=True)  # one may be the beginning of another
+    ordered = sorted(texts, key=len, reverse=True)  # one may be a prefix of another
     pieces = [text]
     if most is not None and len(text) > most:
         secret = [*texts, *numbers]
@@ -119,7 +119,7 @@ def redact_text(text: str, secrets: Iterable[Any], most: int | None = None) -> s
 
 
 def _cut(text: str, place: int, secrets: Sequence[str], direction: int) -> int:
-    """A place in the text that is within none of these, the next one in a direction."""
+    """The nearest place in the text, in the given direction, that is not inside of any secret."""
     for _ in range(_MOST_CUTS):
         before = place
         for each in secrets:

@@ -1,15 +1,15 @@
-"""What the job executor tells the rest of the project, as Django signals.
+"""Django signals by which the job executor informs the rest of the project.
 
-For metrics, notifications and logs: receivers run in the thread that did the work, so keep them short. They
-are sent with ``send_robust``: an error in a receiver is logged and changes no job. Signals about jobs tell
-what *was* written: they are sent after the commit of what they report, so that a rolled back change is never
-announced, and once per change in this process only (not in other nodes of the cluster). A crash between
-commit and signal loses the signal: what must not be missed belongs into a job.
+For metrics, notifications and logs: receivers run in the thread that did the work, so keep them short. They are sent
+with ``send_robust``: an error in a receiver is logged and changes no job. Signals about jobs report what *was* written:
+they are sent after the commit, so that a rolled back change is never announced, and once per change in this process
+only (not in other nodes of the cluster). A crash between commit and signal loses the signal: work that must not be
+missed belongs in a job.
 
-Every signal has ``sender`` (for jobs: the model class of the row as it now stands, or stood last; for nodes:
-the ExecutorNode model) and ``using`` (the alias of the database, str). ``jobs`` is a sequence of rows changed
-together, ``job`` is one row. The rows are as this process wrote them; a later change of the row does not show
-in them. (Own decision. Flowable's counterpart are its event listeners, Camunda's its history events.)
+Every signal has ``sender`` (for jobs: the model class of the row as it is now, or was last; for nodes: the ExecutorNode
+model) and ``using`` (the alias of the database, str). ``jobs`` is a sequence of rows changed together, ``job`` is one
+row. The rows are as this process wrote them; later changes of the row do not appear in them. (Own decision. Flowable's
+counterpart are its event listeners, Camunda's its history events.)
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from django.dispatch import Signal
 #: statement).
 job_created = Signal()
 
-#: Jobs were locked by a node of this process and wait for a thread. Arguments: ``using``, ``jobs``, ``node``
-#: (the lock owner, str).
+#: Jobs were locked by a node of this process and wait for a thread. Arguments: ``using``, ``jobs``, ``node`` (the lock
+#: owner, str).
 job_acquired = Signal()
 
-#: Jobs ended well; their rows are gone. Arguments: ``using``, ``jobs``. One that a worker outside has completed (sender
-#: ExternalWorkerJob) may have become the job of its ``on_complete``, of whose end this tells again (sender Job).
+#: Jobs were successful; their rows are gone. Arguments: ``using``, ``jobs``. A job that an external worker completed
+#: (sender ExternalWorkerJob) may have become the job of its ``on_complete``, whose end sends this again (sender Job).
 job_completed = Signal()
 
-#: A job failed and will be tried again: its row is a TimerJob with a due date. Arguments: ``using``, ``job``,
-#: ``error`` (the exception; WorkerLost for a lost run). A job that a worker outside has failed stays an
-#: ExternalWorkerJob, with ``error`` WorkerFailed; one for which it has thrown an error that ``on_error`` catches is now
-#: the Job of that, with ``error`` ErrorThrown.
+#: A job failed and will be retried: its row is a TimerJob with a due date. Arguments: ``using``, ``job``, ``error``
+#: (the exception; WorkerLost for a lost run). A job failed by an external worker stays an ExternalWorkerJob, with
+#: ``error`` WorkerFailed; one for which the worker threw an error that ``on_error`` catches is now the Job of that,
+#: with ``error`` ErrorThrown.
 job_failed = Signal()
 
-#: A job became a dead letter and waits for a person. Arguments: ``using``, ``job`` (the DeadLetterJob row),
-#: ``error`` (the exception that was the last straw).
+#: A job became a dead letter and waits for an operator. Arguments: ``using``, ``job`` (the DeadLetterJob row),
+#: ``error`` (the exception of the last attempt).
 job_dead_lettered = Signal()
 
-#: A running job has used 80 per cent of its timeout. Arguments: ``using``, ``job`` (the AcquiredJob), ``context``
-#: (its JobContext). Sent by the thread that watches over timeouts.
+#: A running job has used 80 per cent of its timeout. Arguments: ``using``, ``job`` (the AcquiredJob), ``context`` (its
+#: JobContext). Sent by the thread that enforces timeouts.
 job_timeout_near = Signal()
 
-#: A job that a node has in hand is to stop. Arguments: ``using``, ``job`` (its row). Nodes in other processes see it
+#: A job that a node has in hand was cancelled. Arguments: ``using``, ``job`` (its row). Nodes in other processes see it
 #: within a second or two.
 job_cancel_requested = Signal()
 
-#: Jobs were cancelled and are gone. Arguments: ``using``, ``jobs``. One that runs is cancelled when its run has ended.
+#: Jobs were cancelled and are gone. Arguments: ``using``, ``jobs``. A running one is cancelled when its run has ended.
 job_cancelled = Signal()
 
 #: Jobs were suspended. Arguments: ``using``, ``jobs`` (rows of SuspendedJob).
@@ -62,10 +62,9 @@ job_requeued = Signal()
 #: This process has registered a node. Arguments: ``using``, ``node`` (the ExecutorNode row).
 node_started = Signal()
 
-#: A node of this process has stopped in order. Arguments: ``using``, ``node`` (the ExecutorNode row, now
-#: deleted).
+#: A node of this process has stopped gracefully. Arguments: ``using``, ``node`` (the ExecutorNode row, now deleted).
 node_stopped = Signal()
 
-#: A node, of whatever process, was declared dead here: its lease had run out. Arguments: ``using``, ``node``
-#: (the ExecutorNode row). What it held is unlocked right after.
+#: A node, of any process, was declared dead here: its lease had expired. Arguments: ``using``, ``node`` (the
+#: ExecutorNode row). Its jobs are unlocked right after.
 node_lost = Signal()

@@ -1,4 +1,4 @@
-"""Whose jobs a user may see: one hook, the setting ADMIN_TENANTS, that every page and every action asks."""
+"""Which tenants' jobs a user may see: one hook, the setting ADMIN_TENANTS, used by every page and every action."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ COLUMN = "tenant_id"
 
 
 def tenants_of(request: HttpRequest) -> frozenset[str] | None:
-    """The tenants whose jobs this user may see; None for all, also for jobs that belong to no tenant.
+    """The tenants whose jobs this user may see; None for all, including jobs without a tenant.
 
-    Asked of the callable that the setting ADMIN_TENANTS names, once for each request. The empty text among the
-    tenants means the jobs without a tenant. Raises ImproperlyConfigured if it answers with anything else.
+    Determined by the callable in the setting ADMIN_TENANTS, once for each request. The empty text among the tenants
+    means the jobs without a tenant. Raises ImproperlyConfigured if the callable returns anything else.
     """
     path = get_settings().admin_tenants
     if path is None:
@@ -48,12 +48,12 @@ def _expected(path: str, answer: Any) -> str:
 
 
 def is_restricted(request: HttpRequest) -> bool:
-    """Whether there is anything of other tenants that this user may not see."""
+    """Whether the user is restricted to some tenants."""
     return tenants_of(request) is not None
 
 
 def of_tenants(queryset: QuerySet[Any], request: HttpRequest, column: str = COLUMN) -> QuerySet[Any]:
-    """Those of the rows that this user may see, by the column that holds their tenant."""
+    """The rows that this user may see, by the column that holds their tenant."""
     tenants = tenants_of(request)
     if tenants is None:
         return queryset

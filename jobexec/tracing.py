@@ -1,9 +1,10 @@
-"""OpenTelemetry: the trace of whoever enqueues goes with the job, and each run is a span in it.
+"""OpenTelemetry: the enqueueing code's trace goes with the job, and each run is a span in it.
 
 Needs the package ``opentelemetry-api`` (extra ``otel``), and a tracer provider that the project has set up before the
-executor starts. Without the package nothing here does anything, which is decided once, when this is imported. (Semantic
-conventions for messaging; the enqueueing context is the *parent* of the run, because an order and what it set going are
-looked for as one trace. The conventions allow that where a span processes one message, and a job is one.)
+executor starts. Without the package nothing here has any effect, which is decided once, at import. (Semantic
+conventions for messaging; the enqueueing context is the *parent* of the run, because users look for an order and
+everything that it caused as one trace. The conventions allow that where a span processes one message, and a job is
+one.)
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ except ImportError:
 
 logger = logging.getLogger("jobexec.tracing")
 
-#: Whether the package is there.
+#: Whether the package is installed.
 AVAILABLE = trace is not None
 
 _FORM = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
 
 
 def enabled() -> bool:
-    """Whether spans go anywhere: the package is there, and the project has set up a tracer provider."""
+    """Whether spans are recorded: the package is installed, and the project has set up a tracer provider."""
     return AVAILABLE and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def current() -> str:
-    """The ``traceparent`` (W3C Trace Context) of the current span; '' without one. Ask only if it is AVAILABLE."""
+    """The ``traceparent`` (W3C Trace Context) of the current span; '' without one. Call it only if AVAILABLE."""
     context = trace.get_current_span().get_span_context()
     if not context.is_valid:
         return ""
@@ -44,13 +45,13 @@ def current() -> str:
 
 
 def of_headers(headers: Mapping[str, Any] | None) -> str:
-    """The ``traceparent`` among the headers of a job; '' without one, or if it is none, as the standard asks."""
+    """The ``traceparent`` among the headers of a job; '' if it is missing or invalid, as the standard requires."""
     given = next((value for name, value in (headers or {}).items() if name.lower() == "traceparent"), None)
     return given if isinstance(given, str) and _FORM.fullmatch(given) else ""
 
 
 def start(name: str, traceparent: str, attributes: Mapping[str, Any]) -> Any:
-    """A span of kind CONSUMER that has begun; None if tracing is not enabled. Never raises.
+    """Start a span of kind CONSUMER; None if tracing is not enabled. Never raises.
 
     Its parent is the span of ``traceparent``, and the current one a link; without a traceparent the current one is the
     parent.
@@ -62,7 +63,7 @@ def start(name: str, traceparent: str, attributes: Mapping[str, Any]) -> Any:
         links = [trace.Link(here)] if parent is not None and here.is_valid else []
         tracer = trace.get_tracer("jobexec")
         return tracer.start_span(name, parent, trace.SpanKind.CONSUMER, attributes=attributes, links=links)
-    except Exception:  # of a sampler or a processor of the project: no job fails of its trace
+    except Exception:  # raised by a sampler or a processor of the project: it must not fail the job
         logger.exception("A span could not be started")
         return None
 
@@ -77,7 +78,7 @@ def _parent(traceparent: str) -> Any:
 
 
 def enter(span: Any) -> None:
-    """Make this the current span of the context (``contextvars``) in which this is called; it ends with the context."""
+    """Make this the current span of the ``contextvars`` context in which this is called; it ends with the context."""
     attach(trace.set_span_in_context(span))
 
 

@@ -1,4 +1,4 @@
-"""What a project may include: ``path("jobexec/", include("jobexec.urls"))``."""
+"""URLs for a project to include: ``path("jobexec/", include("jobexec.urls"))``."""
 
 from __future__ import annotations
 

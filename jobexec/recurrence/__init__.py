@@ -1,4 +1,4 @@
-"""When something happens again: cron expressions and ISO 8601 cycles. Pure values, no database.
+"""Recurring times: cron expressions and ISO 8601 cycles. Pure values, no database.
 
 ==============================  ========================================================================
 text                            meaning
@@ -8,18 +8,18 @@ text                            meaning
 ``@daily``                      and ``@hourly``, ``@midnight``, ``@weekly``, ``@monthly``, ``@yearly``, ``@annually``
 ``R/PT1H``                      every hour, counted from the anchor; the first after an hour
 ``R5/PT10M``                    the same five times
-``R/2026-01-01T00:00Z/P1M``     from this moment on, itself included
-``R/PT1H/2026-12-31T00:00Z``    every hour until this moment, itself included
-``R/<start>/<end>``             from the start on, each time as long after as the end is after the start
+``R/2026-01-01T00:00Z/P1M``     from this moment on, inclusive
+``R/PT1H/2026-12-31T00:00Z``    every hour until this moment, inclusive
+``R/<start>/<end>``             from the start on, at intervals of the length from start to end
 ==============================  ========================================================================
 
-**Cron** is that of Debian, by the library cronsim: with ``L``, ``LW``, ``MON#2``, ``5L``, and Quartz' ``?`` for ``*``.
+**Cron** is Debian's, by the library cronsim: with ``L``, ``LW``, ``MON#2``, ``5L``, and Quartz' ``?`` for ``*``.
 Sunday is 0 or 7. An expression with a fixed hour and minute fires once each day, also when the clocks are changed: a
-time that is left out is made up for at the end of the gap, and of one that comes twice the first counts. Where minute
-or hour begin with ``*`` it goes by the time that passes.
+skipped time is made up for at the end of the gap, and of a repeated one the first counts. If minute or hour begin with
+``*``, elapsed time counts.
 
-**Cycles** are those of Camunda and Flowable. Days and what is shorter are so many hours, months and years go by the
-calendar of the time zone. A cycle is never shorter than a second.
+**Cycles** are those of Camunda and Flowable. Days and shorter units are fixed numbers of hours, months and years follow
+the calendar of the time zone. A cycle is never shorter than a second.
 
 All times are whole seconds in UTC.
 """

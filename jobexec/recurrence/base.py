@@ -1,4 +1,4 @@
-"""What all recurrences have in common."""
+"""The base class of recurrences."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ _SECOND = timedelta(seconds=1)
 
 
 class Recurrence(ABC):
-    """The times at which something happens: strictly increasing, whole seconds, in UTC. Without state.
+    """A strictly increasing sequence of times, in whole seconds and UTC. Stateless.
 
     All moments are aware datetimes.
     """
 
     @abstractmethod
     def next_after(self, moment: datetime) -> datetime | None:
-        """The first time after the moment, which itself does not count; None if there is none."""
+        """The first time after the moment, exclusive; None if there is none."""
 
     def times_between(self, since: datetime, until: datetime, limit: int) -> list[datetime]:
-        """The first ``limit`` times after ``since``, up to ``until``, which counts."""
+        """The first ``limit`` times after ``since``, up to ``until``, inclusive."""
         times: list[datetime] = []
         while len(times) < limit:
             time = self.next_after(since)
@@ -34,9 +34,9 @@ class Recurrence(ABC):
         return self.times_between(since, datetime.max.replace(tzinfo=UTC), count)
 
     def last_between(self, since: datetime, until: datetime) -> datetime | None:
-        """The last time after ``since`` and up to ``until``, which counts; None if there is none.
+        """The last time after ``since`` and up to ``until``, inclusive; None if there is none.
 
-        By halving, and so in some forty steps, however many times lie between.
+        By bisection, so in some forty steps, however many times lie between.
         """
         last, end = None, until
         while True:

@@ -9,7 +9,7 @@ from cronsim import CronSim, CronSimError
 from .base import Recurrence
 from .zones import at_wall_clock, moments_of, moved_near, shown_at
 
-#: What stands for an expression.
+#: Abbreviations of expressions.
 NICKNAMES = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -31,12 +31,12 @@ _SOME_DAY = datetime(2000, 1, 1)
 
 
 class Cron(Recurrence):
-    """A cron expression. Raises ValueError for one that cannot be understood or never fires."""
+    """A cron expression. Raises ValueError if it is invalid or never fires."""
 
     def __init__(self, text: str, zone: tzinfo) -> None:
         self._fields, self._zone = _fields(text), zone
         *_, minute, hour = self._fields[:-3]
-        #: Debian's rule: a job of a fixed hour and minute runs once, whatever is done to the clocks.
+        #: Debian's rule: a job of a fixed hour and minute runs once, however the clocks are changed.
         self._once = not minute.startswith("*") and not hour.startswith("*")
         self._text = " ".join(self._fields)
         try:
@@ -52,22 +52,22 @@ class Cron(Recurrence):
         except (OverflowError, ValueError):  # past the year 9999
             return None
 
-    # cronsim is asked for what the clocks show, and not for moments: it errs where they are moved by half an hour.
+    # cronsim gets wall clock times, and not moments: it errs where clocks are moved by half an hour.
 
     def _next_once(self, moment: datetime) -> datetime | None:
         for wall in CronSim(self._text, shown_at(moment, self._zone)):
             time = at_wall_clock(wall, self._zone)
-            if time > moment:  # not so for what the clocks show a second time
+            if time > moment:  # false for what the clocks show a second time
                 return time
         return None
 
     def _next_each(self, moment: datetime) -> datetime | None:
-        """What the clocks never show is left out, and what they show twice comes twice."""
+        """Times that the clocks never show are skipped, and times that they show twice come twice."""
         wall, moved, best = shown_at(moment, self._zone), moved_near(moment, self._zone), None
         for found in CronSim(self._text, wall - moved):
             times = [time for time in moments_of(found, self._zone) if time > moment]
             best = min([*times, *([] if best is None else [best])], default=None)
-            # Where clocks go back, what comes first is not shown first.
+            # Where clocks go back, the earliest moment does not have the earliest wall clock time.
             if best is not None and found >= wall + moved:
                 return best
         return best
@@ -84,7 +84,7 @@ def _fields(text: str) -> list[str]:
             "expected five fields (minute, hour, day of the month, month, day of the week), or six with the seconds "
             f"first, got {len(fields)}"
         )
-    for place in (-3, -1):  # Quartz: the day that is not looked at
+    for place in (-3, -1):  # Quartz: the day field that is ignored
         fields[place] = "*" if fields[place] == "?" else fields[place]
     return fields
 

@@ -19,13 +19,13 @@ _MOST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How long from one time to the next: months by the calendar of the time zone, and then so much time."""
+    """The interval between two times: months by the calendar of the time zone, and then a fixed duration."""
 
     months: int
     rest: timedelta
 
     def added(self, origin: datetime, times: int, zone: tzinfo) -> datetime:
-        """The moment so many steps after the origin. Raises OverflowError past the years 1 to 9999."""
+        """The moment ``times`` steps after the origin. Raises OverflowError outside of the years 1 to 9999."""
         if not self.months:
             return origin + self.rest * times
         wall = origin.astimezone(zone).replace(tzinfo=None, fold=0)
@@ -34,8 +34,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Cycle(Recurrence):
-    """Time number k is ``origin + k * step`` for k from ``first`` on, ``count`` times; or, ``backward``, ``origin`` is
-    the last, and the times lie before it."""
+    """Time number k is ``origin + k * step`` for k from ``first`` on, ``count`` times; if ``backward``, ``origin`` is
+    the last, and the times are before it."""
 
     origin: datetime
     step: Step
@@ -60,7 +60,7 @@ class Cycle(Recurrence):
         return None if number < 0 else self._time(-number)
 
     def _time(self, number: int) -> datetime | None:
-        """None if it is beyond the calendar."""
+        """Time number ``number``; None if it is beyond the calendar."""
         try:
             return self.step.added(self.origin, number, self.zone)
         except (OverflowError, ValueError):
@@ -68,7 +68,7 @@ class Cycle(Recurrence):
 
 
 def parse_cycle(text: str, zone: tzinfo, anchor: datetime) -> Cycle:
-    """The cycle of a text; without a start it begins a step after the anchor. Raises ValueError."""
+    """Parse a cycle; without a start it begins one step after the anchor. Raises ValueError."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise ValueError("expected R/<duration>, R/<start>/<duration>, R/<duration>/<end> or R/<start>/<end>")
@@ -91,9 +91,9 @@ def parse_cycle(text: str, zone: tzinfo, anchor: datetime) -> Cycle:
 
 
 def with_start(text: str, anchor: datetime) -> str:
-    """The same cycle where it does not depend on an anchor: one that is counted, R5/PT1H, gets its start written in.
+    """Make a cycle independent of its anchor: one with a number of repetitions, R5/PT1H, gets an explicit start.
 
-    Any other text comes back as it is.
+    Any other text is returned unchanged.
     """
     match = _FORM.fullmatch(text)
     if match is None or not match[1] or match[3] or not _is_duration(match[2]):
@@ -151,7 +151,7 @@ def _months_later(wall: datetime, months: int) -> datetime:
 
 
 def _least(start: int, holds: Callable[[int], bool]) -> int:
-    """The least number from ``start`` on for which it holds; it holds for all that follow."""
+    """The least number from ``start`` on for which ``holds``; it holds for all that follow."""
     width = 1
     while not holds(start + width - 1):
         width *= 2

@@ -1,4 +1,4 @@
-"""From a text to a recurrence."""
+"""Parses recurrences."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _EXAMPLES = "for example 0 3 * * * (at 03:00 every day) or R/PT1H (every hour)"
 
 
 def parse(expression: Any, timezone: str | None = None, anchor: datetime | None = None) -> Recurrence:
-    """The recurrence of a cron expression or an ISO 8601 cycle; the forms are at the top of this package.
+    """The recurrence of a cron expression or an ISO 8601 cycle; the package's docstring lists the forms.
 
-    ``timezone`` is that of cron's fields, of moments without an offset, and of months and years (default: Django's
-    setting TIME_ZONE). ``anchor`` is what a cycle without a start is counted from (default: now). Raises
-    :class:`~jobexec.exceptions.InvalidSchedule`, which names the text and says what was expected.
+    ``timezone`` applies to cron's fields, to moments without an offset, and to months and years (default: Django's
+    setting TIME_ZONE). ``anchor`` is the origin of a cycle without a start (default: now). Raises
+    :class:`~jobexec.exceptions.InvalidSchedule`, which names the text and what was expected.
     """
     if not isinstance(expression, str) or not 0 < len(expression) <= MAX_LENGTH:
         text = f"expression: expected a text of 1 to {MAX_LENGTH} characters, {_EXAMPLES}, got {shown(expression)}."

@@ -1,4 +1,4 @@
-"""Time zones by name, and what their clocks show."""
+"""Time zones by name, and their wall clock times."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jobexec.exceptions import InvalidSchedule
 from jobexec.json_values import shown
 
 _MINUTE = timedelta(minutes=1)
-_NEAR = timedelta(hours=3)  # more than clocks are moved in a night
+_NEAR = timedelta(hours=3)  # more than any clock change
 
 
 def zone_named(name: Any = None) -> str:
-    """The name of a time zone that exists; None is that of Django's setting TIME_ZONE.
+    """The name of an existing time zone; None is that of Django's setting TIME_ZONE.
 
     Raises :class:`~jobexec.exceptions.InvalidSchedule` for any other value.
     """
@@ -28,7 +28,7 @@ def zone_named(name: Any = None) -> str:
 
 
 def find_zone(name: Any) -> tzinfo:
-    """The time zone of a name. Raises InvalidSchedule, which says which names are like it."""
+    """The time zone with this name. Raises InvalidSchedule, which suggests a similar name."""
     found = _zone(name) if isinstance(name, str) and name and len(name) <= 64 else None
     if found is None:
         close = get_close_matches(name, available_timezones(), n=1) if isinstance(name, str) else []
@@ -41,7 +41,7 @@ def find_zone(name: Any) -> tzinfo:
 @lru_cache(maxsize=64)
 def _zone(name: str) -> tzinfo | None:
     if name == "UTC":
-        return UTC  # its arithmetic is faster, and the same
+        return UTC  # its arithmetic is faster, with the same results
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # "Europe" is a directory
@@ -49,8 +49,8 @@ def _zone(name: str) -> tzinfo | None:
 
 
 def at_wall_clock(wall: datetime, zone: tzinfo) -> datetime:
-    """When the clocks of the zone show this, in UTC: the first time if they show it twice; the end of a gap for what
-    they never show."""
+    """When the clocks of the zone show this, in UTC: the first time if they show it twice; the end of the gap if they
+    never show it."""
     while True:
         moment = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
         if shown_at(moment, zone) == wall:
@@ -70,7 +70,7 @@ def moments_of(wall: datetime, zone: tzinfo) -> list[datetime]:
 
 
 def moved_near(moment: datetime, zone: tzinfo) -> timedelta:
-    """By how much the clocks of the zone are moved, if that is no further from the moment; nearly always nothing."""
+    """How far the clocks of the zone are moved if a change is no further away than that; nearly always nothing."""
     moved = abs(_offset(moment + _NEAR, zone) - _offset(moment - _NEAR, zone))
     near = moved and _offset(moment + moved, zone) != _offset(moment - moved, zone)
     return moved if near else timedelta(0)

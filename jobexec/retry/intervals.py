@@ -1,4 +1,4 @@
-"""The lengths of time in a retry plan. Everything here raises ValueError that says what is wrong."""
+"""The intervals of a retry plan. All errors are ValueErrors that explain what is wrong."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 
 import isodate
 
-#: A timedelta, or an isodate.Duration if it has months or years (P1M is as long as the month at hand).
+#: A timedelta, or an isodate.Duration if it has months or years (the length of P1M depends on the month).
 Interval: TypeAlias = Any
 
-#: No interval is longer than a century, so that every due date fits into what the databases can store.
+#: No interval is longer than a century, so that all databases can store every due date.
 LONGEST = timedelta(days=36525)
 
 _NUMBER = "[0-9]+(?:[.,][0-9]+)?"
-# isodate also takes P0.5M (as nothing at all), PT and P0003-06-04, which nobody means in a retry plan.
+# isodate also takes P0.5M (as no time at all), PT and P0003-06-04, which no author means in a retry plan.
 _ISO = re.compile(
     rf"P(?=[0-9T])(?:[0-9]+Y)?(?:[0-9]+M)?(?:{_NUMBER}W)?(?:{_NUMBER}D)?"
     rf"(?:T(?=[0-9])(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?"
@@ -39,7 +39,7 @@ def parse_interval(text: str) -> Interval:
 
 
 def checked(interval: Interval) -> Interval:
-    """The interval itself, if it is neither negative nor longer than :data:`LONGEST`."""
+    """The interval itself, if it is neither negative nor longer than :data:`LONGEST`; otherwise ValueError."""
     if isinstance(interval, timedelta):
         days: float = interval / timedelta(days=1)
     else:
@@ -68,12 +68,12 @@ def fixed(value: timedelta | float | str) -> timedelta:
 
 
 def length(interval: Interval, start: datetime) -> timedelta:
-    """How long the interval is when it begins at ``start``."""
+    """The length of the interval when it begins at ``start``."""
     return _timedelta((start + interval) - start)
 
 
 def format_interval(interval: Interval) -> str:
-    """The ISO 8601 text that :func:`parse_interval` turns back into an equal interval."""
+    """The ISO 8601 text that :func:`parse_interval` converts back to an equal interval."""
     if isinstance(interval, timedelta):
         calendar, rest = "", interval
     else:
@@ -102,7 +102,7 @@ class Growth:
             raise ValueError(f"the jitter must be from 0 to 1, got {self.jitter!r}")
 
     def interval(self, first: timedelta, failures: int) -> timedelta:
-        """The interval after so many failures: at most the maximum, then shortened at random."""
+        """The interval after ``failures`` failures: at most the maximum, then shortened at random."""
         try:
             seconds = first.total_seconds() * self.factor ** (failures - 1)
         except OverflowError:

@@ -28,11 +28,11 @@ _FORMS = "R5/PT5M, R/PT5M, PT5M, PT1M,PT10M,PT1H or R8/PT10S*2..PT1H~0.1"
 
 @dataclass(frozen=True, slots=True)
 class RetryPlan:
-    """When a job that failed is tried again. See :meth:`parse`, :meth:`exponential`, :meth:`from_callable`.
+    """When a failed job is retried. See :meth:`parse`, :meth:`exponential`, :meth:`from_callable`.
 
-    ``attempts`` is the number of executions altogether, the first one included, at least 1: the initial
-    ``retries`` of a job. Plans that say the same are equal; they are hashable. Source: Camunda's
-    failedJobRetryTimeCycle; growth, jitter and callables are our own.
+    ``attempts`` is the total number of executions, including the first, at least 1: the initial ``retries`` of a job.
+    Plans with the same content are equal; they are hashable. Source: Camunda's failedJobRetryTimeCycle; growth, jitter
+    and callables are our own.
     """
 
     attempts: int
@@ -61,9 +61,9 @@ class RetryPlan:
 
     @classmethod
     def parse(cls, value: object) -> RetryPlan:
-        """A plan from a plan, a text (see :mod:`jobexec.retry`), a list of texts and timedeltas, a callable.
+        """A plan from a plan, a text (see :mod:`jobexec.retry`), a list of texts and timedeltas, or a callable.
 
-        A callable says its number of attempts in an attribute ``attempts``, else it has 3. Raises
+        A callable may set its number of attempts in an attribute ``attempts``, otherwise it has 3. Raises
         InvalidRetryPlan, which names the plan and what was expected.
         """
         if isinstance(value, RetryPlan):
@@ -91,9 +91,9 @@ class RetryPlan:
     ) -> RetryPlan:
         """Each interval is ``factor`` (at least 1) times the one before, from ``first`` up to ``maximum``.
 
-        Both are a timedelta, seconds, or an ISO 8601 text without months and years. ``jitter`` (0 to 1) is
-        the share by which an interval is shortened at random, so that jobs that failed together do not come
-        back together; shortened only, so that ``maximum`` holds. Raises InvalidRetryPlan. (Own decision.)
+        Both are a timedelta, seconds, or an ISO 8601 text without months and years. ``jitter`` (0 to 1) is the share by
+        which an interval is shortened at random, so that jobs that failed together do not come back together; only
+        shortened, so that ``maximum`` holds. Raises InvalidRetryPlan. (Own decision.)
         """
         try:
             growth = Growth(float(factor), fixed(maximum), float(jitter))
@@ -103,14 +103,14 @@ class RetryPlan:
 
     @classmethod
     def from_callable(cls, func: RetryFunction, attempts: int = 3) -> RetryPlan:
-        """A plan that asks ``func(failures, error)`` for a timedelta, seconds, or None (do not retry)."""
+        """A plan that calls ``func(failures, error)`` for a timedelta, seconds, or None (do not retry)."""
         return cls(attempts, function=func)
 
     def delay(self, failures: int, error: BaseException | None = None, now: datetime | None = None) -> timedelta:
         """How long to wait after failure number ``failures`` (from 1; past the last interval, it repeats).
 
-        ``now`` (by default the clock's) is where months and years are counted from. Raises DoNotRetry if the
-        plan's callable says so, and InvalidRetryPlan if the callable fails or answers something else.
+        ``now`` (by default the clock's) is where months and years are counted from. Raises DoNotRetry if the plan's
+        callable decides so, and InvalidRetryPlan if the callable fails or returns something else.
         """
         failures = max(failures, 1)
         if self.function is not None:
@@ -125,14 +125,14 @@ class RetryPlan:
         return now + self.delay(failures, error, now)
 
     def __str__(self) -> str:
-        """A text that :meth:`parse` turns into an equal plan; '' for a callable, which has none."""
+        """A text that :meth:`parse` converts to an equal plan; '' for a callable, which has none."""
         if self.function is not None:
             return ""
         return format_parts(Parts(self.attempts, self.intervals, self.growth))
 
 
 def default_plan() -> RetryPlan:
-    """The plan of the setting DEFAULT_RETRY_PLAN. Raises InvalidRetryPlan, as check jobexec.E006 says."""
+    """The plan of the setting DEFAULT_RETRY_PLAN. Raises InvalidRetryPlan, which check jobexec.E006 reports."""
     return RetryPlan.parse(conf.get_settings().default_retry_plan)
 
 

@@ -1,4 +1,4 @@
-"""The text form of a retry plan: splitting and writing it. A bad text is a ValueError."""
+"""The text form of a retry plan: parsing and formatting it. An invalid text is a ValueError."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GROWTH = re.compile(
 
 
 class Parts(NamedTuple):
-    """What a retry plan is made of."""
+    """The parts of a retry plan."""
 
     attempts: int
     intervals: tuple[Interval, ...]
@@ -30,7 +30,7 @@ class Parts(NamedTuple):
 
 
 def parse_text(text: str) -> Parts:
-    """The parts that the text names."""
+    """The parts of the text."""
     if len(text) > MAX_TEXT_LENGTH:
         raise ValueError(f"it is longer than {MAX_TEXT_LENGTH} characters")
     count, body = None, text.strip()
@@ -41,12 +41,12 @@ def parse_text(text: str) -> Parts:
     # A comma before a P separates intervals; one before a digit is ISO 8601's decimal sign.
     intervals = tuple(parse_interval(part.strip()) for part in re.split(r",(?=\s*[+-]?P)", body))
     if count is not None and len(intervals) > 1:
-        raise ValueError("a list of intervals takes no R…/, it has one attempt more than intervals")
+        raise ValueError("a list of intervals takes no R…/: it has one attempt more than intervals")
     return Parts(count or len(intervals) + 1, intervals)
 
 
 def format_parts(parts: Parts) -> str:
-    """The text that :func:`parse_text` turns back into equal parts."""
+    """The text that :func:`parse_text` converts back to equal parts."""
     if len(parts.intervals) > 1:
         return ",".join(map(format_interval, parts.intervals))
     count = "" if parts.attempts == UNLIMITED else parts.attempts
@@ -63,7 +63,7 @@ def _count(digits: str) -> int:
     # Ten digits are enough for every number allowed, and int() refuses texts of thousands.
     count = int(digits) if len(digits) <= 10 else UNLIMITED + 1
     if count < 1:
-        raise ValueError("the attempts must be at least 1: the first execution is one (R1/… never retries)")
+        raise ValueError("the attempts must be at least 1: the first execution counts (R1/… never retries)")
     return count
 
 

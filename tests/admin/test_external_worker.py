@@ -151,6 +151,6 @@ def test_the_health_view_names_the_types(admin, frozen, settings):
     assert response.status_code == 503
     told = response.json()["engines"]["default"]
     assert told["types_without_worker"] == ["payment"]
-    assert told["problems"] == ["no worker outside asks for jobs that wait, of the types: payment"]
+    assert told["problems"] == ["no external worker polls for waiting jobs of the types: payment"]
     settings.JOBEXEC = {"ENGINES": {"default": {}}, "EXTERNAL_WORKER_ALERT_AFTER": "PT1H"}
     assert admin.get(url).status_code == 200
