@@ -12,12 +12,12 @@ __all__ = ["JobExecutorBackend"]
 
 
 def installed() -> bool:
-    """Whether there is a package of tasks: Django's own, or the backport."""
+    """Whether a package of tasks is installed: Django's own, or the backport."""
     return any(find_spec(name) is not None for name in ("django.tasks", "django_tasks"))
 
 
 def __getattr__(name: str) -> Any:
-    """Load the backend when it is named: without a package of tasks the rest of jobexec must not miss it."""
+    """Import the backend at first use: the rest of jobexec must work without a package of tasks."""
     if name != "JobExecutorBackend":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from .backend import JobExecutorBackend

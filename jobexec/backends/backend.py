@@ -24,10 +24,10 @@ _FUNCTIONS = 1000  # a task may be enqueued with any number of different options
 
 
 class JobExecutorBackend(BaseTaskBackend):
-    """Puts tasks into the job tables of jobexec, where executors find them like every other job.
+    """Stores tasks in the job tables of jobexec, where executors find them like every other job.
 
     ``OPTIONS`` in TASKS may have DATABASE, CATEGORIES, TASK_OPTIONS, and any option of a job in upper case as the
-    default of all tasks. Made before apps are loaded, and once in each thread: it holds nothing that threads share.
+    default of all tasks. Created before apps are loaded, and once in each thread: it has no state that threads share.
     """
 
     task_class = JobExecutorTask
@@ -43,13 +43,13 @@ class JobExecutorBackend(BaseTaskBackend):
 
     @property
     def database(self) -> str:
-        """The alias of the database that the jobs of its tasks are in."""
+        """The alias of the database that contains the jobs of its tasks."""
         from jobexec.models import Job  # models load later than tasks are decorated
 
         return self.config.database or router.db_for_write(Job)
 
     def validate_task(self, task: Any) -> None:
-        """Raise InvalidTask if this task cannot be run here. A new task becomes known to executors in this process."""
+        """Raise InvalidTask if this task cannot be run here. Registers a new task for executors in this process."""
         super().validate_task(task)
         known = registration.registered(task.module_path)
         if known is None or known.function is not task.func:
@@ -60,7 +60,7 @@ class JobExecutorBackend(BaseTaskBackend):
 
         It is rolled back with the caller's data and becomes visible with it. Raises InvalidTask, TypeError for
         arguments that are not JSON, and :class:`~jobexec.exceptions.InvalidJob` for arguments that do not fit the
-        function or a category that does not exist; nothing is inserted then. Of a unique task that is there already
+        function or a category that does not exist; then nothing is inserted. For a unique task that exists already,
         the existing one is returned.
         """
         self.validate_task(task)
@@ -70,15 +70,15 @@ class JobExecutorBackend(BaseTaskBackend):
         if getattr(row, "is_duplicate", False):
             try:
                 return self.get_result(str(row.pk))
-            except TaskResultDoesNotExist:  # over for longer than results are kept
+            except TaskResultDoesNotExist:  # it ended longer ago than results are kept
                 return enqueued(task, self.alias, row, normal_args, normal_kwargs)
         result = enqueued(task, self.alias, row, normal_args, normal_kwargs)
         events.enqueued(result, type(self), self.database)
         return result
 
     def function_of(self, task: Any) -> TaskFunction:
-        """What makes the jobs of a task's calls. Raises InvalidTask, or InvalidTaskBackend for wrong OPTIONS."""
-        # Not the moment, by which a task often differs from all others.
+        """The function that makes the jobs of a task's calls. Raises InvalidTask, or InvalidTaskBackend for OPTIONS."""
+        # Without run_after, which often differs in every call.
         key = task.func, task.priority, task.queue_name, task.takes_context, getattr(task, "options", None)
         function = self._functions.get(key)
         if function is None:
@@ -91,10 +91,10 @@ class JobExecutorBackend(BaseTaskBackend):
         return function
 
     def get_result(self, result_id: str) -> Any:
-        """How the task of this id is, wherever and whenever it was enqueued through this alias.
+        """The result of the task with this id, wherever and whenever it was enqueued through this alias.
 
-        Raises TaskResultDoesNotExist: also for what is no id of a task of this alias, for a result that is older than
-        RESULT_TTL, and for a task that is not known in this process.
+        Raises TaskResultDoesNotExist: also for an id that is not one of a task of this alias, for a result that is
+        older than RESULT_TTL, and for a task that is not known in this process.
         """
         from jobexec.operations.tasks.results import find_task_result
 
@@ -107,7 +107,7 @@ class JobExecutorBackend(BaseTaskBackend):
         return of_sight(sight, task)
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
-        """What is wrong with this alias in TASKS, and with the tasks of it. Opens no database."""
+        """Check this alias in TASKS, and its tasks. Opens no database."""
         from .checks import check_backend
 
         return check_backend(self)

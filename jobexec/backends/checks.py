@@ -1,4 +1,4 @@
-"""System checks of tasks and their backends: ``docs/reference/checks.md`` explains each id. No database is opened."""
+"""System checks of tasks and their backends: ``docs/reference/checks.md`` explains each id. They open no database."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 def register_checks() -> None:
-    """What no backend can say of itself. May be called more than once."""
+    """Register the checks that are not about a single backend. May be called more than once."""
     register(check_project, "jobexec")
 
 
 def check_project(**kwargs: Any) -> list[CheckMessage]:
-    """W011 (tasks and no TASKS), W012 (the backport is no installed app)."""
+    """W011 (tasks without TASKS), W012 (the backport is not an installed app)."""
     found: list[CheckMessage] = []
     ours, path = any(True for _ in our_backends()), _some_task()
     if path and not _is_set("TASKS"):
         found.append(
             Warning(
-                f"There are tasks ({path} is one), and no setting TASKS: enqueue() runs them at once.",
+                f"There are tasks ({path} is one), but no setting TASKS: enqueue() runs them at once.",
                 hint='TASKS = {"default": {"BACKEND": "jobexec.backends.JobExecutorBackend"}}',
                 id="jobexec.W011",
             )
@@ -41,7 +41,7 @@ def check_project(**kwargs: Any) -> list[CheckMessage]:
     if ours and PACKAGE == "django_tasks" and not apps.is_installed("django_tasks"):
         found.append(
             Warning(
-                "TASKS names a backend of jobexec, and 'django_tasks' is not in INSTALLED_APPS, so nobody checks it.",
+                "TASKS names a backend of jobexec, but 'django_tasks' is not in INSTALLED_APPS, so it is unchecked.",
                 hint="Add 'django_tasks' to INSTALLED_APPS.",
                 id="jobexec.W012",
             )
@@ -50,7 +50,7 @@ def check_project(**kwargs: Any) -> list[CheckMessage]:
 
 
 def _is_set(name: str) -> bool:
-    """Whether the project's settings have it, and not only Django's defaults."""
+    """Whether the project's settings define it, and not only Django's defaults."""
     settings: Any = django_settings
     return bool(settings.is_overridden(name))
 
@@ -65,9 +65,9 @@ def _some_task() -> str:
 
 
 def check_backend(backend: JobExecutorBackend) -> list[CheckMessage]:
-    """All that is wrong with one alias in TASKS."""
+    """The problems of one alias in TASKS."""
     if not apps.is_installed("jobexec"):
-        text = f"TASKS[{backend.alias!r}] is a backend of jobexec, and 'jobexec' is not in INSTALLED_APPS."
+        text = f"TASKS[{backend.alias!r}] is a backend of jobexec, but 'jobexec' is not in INSTALLED_APPS."
         return [Error(text, hint="Add 'jobexec' to INSTALLED_APPS.", id="jobexec.E012")]
     found: list[CheckMessage] = [*_beside(backend)]
     found += [
@@ -75,7 +75,7 @@ def check_backend(backend: JobExecutorBackend) -> list[CheckMessage]:
         for key, message in backend.config.problems
     ]
     if conf.problems(conf.raw_settings()):
-        return found  # said by the checks of JOBEXEC; nothing can be compared with it
+        return found  # the checks of JOBEXEC report it; nothing can be compared with it
     return [*found, *(message for check in _CHECKS for message in check(backend))]
 
 
@@ -86,8 +86,8 @@ def _beside(backend: JobExecutorBackend) -> Iterator[CheckMessage]:
     said: Any = getattr(django_settings, "TASKS", {})
     for key in said.get(backend.alias, {}):
         if key not in _KEYS:
-            text = f"TASKS[{backend.alias!r}]: nobody reads the key {key!r}; expected one of {', '.join(_KEYS)}."
-            yield Warning(text, hint="Options of the backend stand within OPTIONS.", id="jobexec.W014")
+            text = f"TASKS[{backend.alias!r}]: the key {key!r} has no effect; expected one of {', '.join(_KEYS)}."
+            yield Warning(text, hint="Put options of the backend in OPTIONS.", id="jobexec.W014")
 
 
 _HINT = "The page on the backend for tasks in the reference of jobexec lists the keys and what they may be."
@@ -122,7 +122,7 @@ def _queues(backend: JobExecutorBackend) -> Iterator[CheckMessage]:
     for queue in sorted(backend.queues):
         if queue not in mapped and queue not in known:
             yield Warning(
-                f"TASKS[{backend.alias!r}]['QUEUES']: there is no category for the queue {queue!r}, so that enqueueing "
+                f"TASKS[{backend.alias!r}]['QUEUES']: there is no category for the queue {queue!r}, so enqueueing "
                 "into it is refused.",
                 hint=f"{_add_category(known)} Or map the queue in OPTIONS['CATEGORIES'].",
                 id="jobexec.W008",
@@ -140,7 +140,7 @@ def _modules(backend: JobExecutorBackend) -> Iterator[CheckMessage]:
         module = handler.function.__module__
         if handler.alias == backend.alias and not any(f"{module}.".startswith(f"{place}.") for place in places):
             yield Warning(
-                f"The task {handler.name} is in a module that executors do not import by themselves.",
+                f"The task {handler.name} is in a module that executors do not import automatically.",
                 hint=f"Move it to the module 'tasks' of an app, or name {module!r} in JOBEXEC['IMPORTS'].",
                 id="jobexec.W009",
             )
@@ -151,7 +151,7 @@ def _task_options(backend: JobExecutorBackend) -> Iterator[CheckMessage]:
     for path in backend.config.of_task:
         if path not in known:
             yield Warning(
-                f"TASKS[{backend.alias!r}]['OPTIONS']['TASK_OPTIONS'] names {path!r}, and there is no such task.",
+                f"TASKS[{backend.alias!r}]['OPTIONS']['TASK_OPTIONS'] names {path!r}, but there is no such task.",
                 hint="It is the module and the name of the function, as in 'shop.tasks.send_receipt'.",
                 id="jobexec.W010",
             )

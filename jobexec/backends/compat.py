@@ -1,6 +1,6 @@
-"""``django.tasks`` (Django 6.0 and later), or else its backport ``django_tasks``: the same names, whichever is there.
+"""``django.tasks`` (Django 6.0 and later), or otherwise its backport ``django_tasks``: the same names from either.
 
-Both have classes of their own; where both are installed, Django's are meant.
+Each has its own classes; if both are installed, Django's are used.
 """
 
 from __future__ import annotations

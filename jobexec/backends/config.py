@@ -1,4 +1,4 @@
-"""What ``OPTIONS`` of an alias in TASKS says: read once, and every problem of it found."""
+"""``OPTIONS`` of an alias in TASKS: parsed once, with all problems collected."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ OWN = ("DATABASE", "CATEGORIES", "TASK_OPTIONS")
 
 
 class Problem(NamedTuple):
-    """What is wrong with one key."""
+    """A problem of one key."""
 
     key: str
     message: str
 
 
 class BackendOptions:
-    """The OPTIONS of one alias. What is wrong is left out, and told in ``problems``.
+    """The OPTIONS of one alias. Invalid ones are left out, and listed in ``problems``.
 
-    ``database`` is None for the one that routers say; ``categories`` maps names of queues, those that it lacks are
-    categories themselves; ``defaults`` are options for all tasks, ``of_task`` those of single ones by their paths.
+    ``database`` is None if the routers decide; ``categories`` maps names of queues, of which missing ones are their own
+    categories; ``defaults`` are options for all tasks, ``of_task`` those of single ones by their paths.
     """
 
     def __init__(self, raw: Any) -> None:
@@ -44,15 +44,15 @@ class BackendOptions:
                 self.problems.append(Problem(str(key), str(error).rstrip(".")))
 
     def category(self, queue: str) -> str:
-        """The category in which jobs of a queue stand."""
+        """The category of a queue's jobs."""
         return self.categories.get(queue, queue)
 
     def merged(self, task: Any) -> Options:
-        """The options of a task: its own, else those of TASK_OPTIONS, else the defaults."""
+        """The options of a task: its own override TASK_OPTIONS, which override the defaults."""
         own = getattr(task, "options", {})  # only our class of tasks has them
         said = {**self.of_task.get(task.module_path, {}), **own}
         is_unique = {**self.defaults, **said}.get("unique")
-        # Defaults of what is said about unique tasks are no fault of those that are not.
+        # Defaults for unique tasks are no error for those that are not unique.
         defaults = {name: value for name, value in self.defaults.items() if is_unique or name not in OF_UNIQUE}
         return Options({**defaults, **said})
 

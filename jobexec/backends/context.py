@@ -1,4 +1,4 @@
-"""What a task that takes its context gets."""
+"""The context passed to a task that takes one."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ else:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobExecutorTaskContext(_TaskContext):  # type: ignore[misc]  # the stubs do not say that it is frozen, too
-    """The context of django.tasks, and in ``job`` that of the job: progress, cancelled, deadline, check_lease().
+    """The context of django.tasks, with that of the job in ``job``: progress, cancelled, deadline, check_lease().
 
-    ``task_result`` is RUNNING; this attempt and the errors of earlier ones are in it. It asks the database only when
-    somebody looks at what it does not know; ``attempt`` and ``job`` never do.
+    ``task_result`` is RUNNING and includes this attempt and the errors of earlier ones. It queries the database only
+    for values that it does not know; ``attempt`` and ``job`` never do.
     """
 
     job: JobContext
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is; counts from 1."""
+        """The number of this attempt, from 1."""
         return self.job.attempt

@@ -20,13 +20,13 @@ def options(task: Task[P, R], /, **options: Unpack[TaskCallOptions]) -> Task[P, 
 @overload
 def options(**options: Unpack[TaskOptions]) -> Callable[[Task[P, R]], Task[P, R]]: ...
 def options(task: Any = None, /, **options: Any) -> Any:
-    """The options of a job for a task.
+    """Set the options of a job for a task.
 
-    ``jobexec.options(send, retries="R5/PT5M")`` is a copy of the task for calls, as ``using`` makes one; it takes what
-    ``using`` takes. Above ``@task``, ``@jobexec.options(retries="R5/PT5M", sensitive=["card"])`` declares the task with
-    them, which from Django 6.1 on ``@task`` itself does.
+    ``jobexec.options(send, retries="R5/PT5M")`` is a copy of the task for calls, as ``using`` makes one, with the same
+    arguments. Above ``@task``, ``@jobexec.options(retries="R5/PT5M", sensitive=["card"])`` declares the task with
+    them, as ``@task`` itself does from Django 6.1 on.
 
-    The task may be one of another backend. Raises InvalidTask, which names the option.
+    The task may belong to another backend. Raises InvalidTask, which names the option.
     """
     if task is None:
         return lambda declared: _declared(declared, options)

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 def enqueued(result: Any, sender: type[Any], using: str) -> None:
-    """A task was enqueued: told at once, in the caller's transaction."""
+    """A task was enqueued: sent at once, in the caller's transaction."""
     _send(task_enqueued, log_task_enqueued, result, sender, using)
 
 
 def started(result: Any, sender: type[Any], using: str) -> None:
-    """An attempt is about to begin; that of an atomic task in its transaction."""
+    """An attempt is about to start; for an atomic task, sent in its transaction."""
     _send(task_started, log_task_started, result, sender, using)
 
 
 async def astarted(result: Any, sender: type[Any]) -> None:
-    """An attempt is about to begin, on an event loop: receivers that are not async run in a thread."""
+    """An attempt is about to start, on an event loop: receivers that are not async run in a thread."""
     if _is_only_logged(task_started, log_task_started):
         task_started.send_robust(sender, task_result=result)
     else:
@@ -39,18 +39,18 @@ def _send(signal: Signal, log: Callable[..., object], result: Any, sender: type[
     if _is_only_logged(signal, log) or not connections[using].in_atomic_block:
         signal.send_robust(sender, task_result=result)
         return
-    # An error of the database in a receiver would spoil the transaction, although it is caught.
+    # A database error in a receiver would break the transaction, even if it is caught.
     with suppress(DatabaseError), transaction.atomic(using=using):
         signal.send_robust(sender, task_result=result)
 
 
 def _is_only_logged(signal: Signal, log: Callable[..., object]) -> bool:
-    """Whether nobody listens but the package of tasks itself, whose log line needs neither thread nor database."""
+    """Whether the only receiver is the package of tasks itself, whose log line needs neither thread nor database."""
     return [key[0] for key, *_ in signal.receivers] == [id(log)]
 
 
 def finished(result: Any, sender: type[Any], error: BaseException | None) -> None:
-    """A task has ended. Told while its error is being handled, for receivers that ask for ``sys.exc_info()``."""
+    """A task has ended. Sent while its error is being handled, for receivers that call ``sys.exc_info()``."""
     if error is None:
         task_finished.send_robust(sender, task_result=result)
         return
@@ -61,7 +61,7 @@ def finished(result: Any, sender: type[Any], error: BaseException | None) -> Non
 
 
 def ended(using: str, jobs: Sequence[AbstractJob], **kwargs: Any) -> None:
-    """Tasks are over by somebody's word: those that this process knows are told of as having failed."""
+    """Tasks were ended by an operation: send a failure for those that this process knows."""
     from .registration import find_task
 
     for job in jobs:

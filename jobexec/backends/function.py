@@ -1,4 +1,4 @@
-"""The handler of a task: what an executor runs, and by which calls of the task become rows."""
+"""The handler of a task: run by executors, and used to convert its calls to rows."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from jobexec.operations.values.acquired_job import AcquiredJob
     from jobexec.operations.values.failure import Failure
 
-#: Beside ``args`` and ``kwargs`` in ``handler_configuration``, if a queue has another name than its category.
+#: The key beside ``args`` and ``kwargs`` in ``handler_configuration``, for a queue not named like its category.
 QUEUE = "queue_name"
 
 
 class TaskArguments(NamedTuple):
-    """What the row of a task says of its call; ``queue_name`` is None if it is that of its category."""
+    """A task's call as stored in its row; ``queue_name`` is None if it is that of its category."""
 
     args: list[Any]
     kwargs: dict[str, Any]
@@ -45,8 +45,8 @@ class TaskArguments(NamedTuple):
 class TaskFunction(JobFunction[Any, Any]):
     """The function of a task as a job handler; its name is the path of the task.
 
-    ``task`` is how it was declared, ``alias`` the backend by which its jobs come. Made for calls, too: then ``task`` is
-    what is enqueued.
+    ``task`` is the declared task, ``alias`` the backend of its jobs. Also made for calls: then ``task`` is the one
+    enqueued.
     """
 
     #: Its return value is stored, see :class:`jobexec.handlers.base.ResultHandler`.
@@ -60,17 +60,17 @@ class TaskFunction(JobFunction[Any, Any]):
         aliases, sensitive = options.get("aliases", ()), options.get("sensitive", ())
         super().__init__(task.func, task.module_path, aliases, task.takes_context, made, sensitive)
         self.task, self.alias = task, alias
-        #: What is written beside the arguments, because the columns of a row cannot tell it.
+        #: Stored beside the arguments, because the columns of a row do not contain it.
         self._extra = "" if task.queue_name == category else f', "{QUEUE}": {json.dumps(task.queue_name)}'
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
 
     def at(self, run_after: datetime | None) -> TaskFunction:
-        """The same for a call at that time."""
+        """A copy for a call at that time."""
         if run_after is None:
             return self
-        self._pattern()  # what all calls have in common, once for all of them
+        self._pattern()  # the common part of all calls, cached before copying
         later = copy(self)
         later.options = {**self.options, "run_after": run_after}
         return later
@@ -83,37 +83,37 @@ class TaskFunction(JobFunction[Any, Any]):
         return f"{text[:-1]}{self._extra}}}" if self._extra else text
 
     def job_columns(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The columns of the job of a call, for who inserts it by another way. Raises InvalidJob as ``enqueue``."""
-        self._pattern()  # whether there are such a category and such an engine
+        """The columns of a call's job, for code that inserts it otherwise. Raises InvalidJob as ``enqueue``."""
+        self._pattern()  # raises if the category or the engine does not exist
         return {**self._columns(get_settings()), "handler_configuration": json.loads(self._encode(args, kwargs))}
 
-    # What the executor asks of a handler.
+    # The interface to the executor.
 
     def read(self, configuration: str) -> TaskArguments:  # type: ignore[override]
-        """The arguments in a row's JSON; raises UnreadableJob if it is not what a call writes."""
+        """The arguments in a row's JSON; raises UnreadableJob if a call could not have written it."""
         args, kwargs = super().read(configuration)
         queue_name = json.loads(configuration).get(QUEUE) if f'"{QUEUE}"' in configuration else None
         return TaskArguments(args, kwargs, queue_name)
 
     def call_with(self, context: JobContext, arguments: Any) -> tuple[list[Any], dict[str, Any]]:
-        """What the function is called with, after telling that it starts."""
+        """The arguments of the function's call, after sending the signal of its start."""
         if isinstance(arguments, _Prepared):
             return arguments
         result = self._running(context, arguments)
         events.started(result, self._sender(context.using), context.using)
         if self.takes_context and self.is_async:
-            _load(result)  # as for an event loop, for it will run on one
+            _load(result)  # loaded now as for an event loop, on which it will run
         return self._prepared(context, arguments, result)
 
     def execute_async(self, context: JobContext, arguments: Any) -> Awaitable[Any]:
-        """Call the function, which is an ``async def``, on the event loop that runs."""
+        """Call the function, which is an ``async def``, on the running event loop."""
         return self._execute_async(context, arguments)
 
     async def _execute_async(self, context: JobContext, arguments: TaskArguments) -> Any:
         result = self._running(context, arguments)
         await events.astarted(result, self._sender(context.using))
         if self.takes_context:
-            await sync_to_async(_load)(result)  # where an event loop runs, attributes cannot ask the database
+            await sync_to_async(_load)(result)  # on an event loop, attributes cannot query the database
         return await super().execute_async(context, self._prepared(context, arguments, result))
 
     def _prepared(self, context: JobContext, arguments: TaskArguments, result: LiveTaskResult) -> _Prepared:
@@ -132,7 +132,7 @@ class TaskFunction(JobFunction[Any, Any]):
         )
 
     def _known(self, work: AcquiredJob, queue_name: str) -> dict[str, Any]:
-        """What is known of a task without its row; by which alias it came, only if one alone is on its engine."""
+        """The values known without the task's row; the alias of its backend only if its engine has just one."""
         aliases = [backend.alias for backend in backends_on(work.using)]
         backend = {"backend": aliases[0]} if len(aliases) == 1 else {}
         task = rebuilt(self.task, queue_name=queue_name, priority=work.priority, **backend)
@@ -142,7 +142,7 @@ class TaskFunction(JobFunction[Any, Any]):
         return next((type(backend) for backend in backends_on(using)), type(self))
 
     def encode_result(self, value: Any) -> str:
-        """The JSON of what the function returned, by the rules of django.tasks. Raises DoNotRetry if it is none."""
+        """The JSON of the return value, by the rules of django.tasks. Raises DoNotRetry if there is none."""
         from jobexec.operations.tasks.return_values import encode_return_value
 
         try:
@@ -152,7 +152,7 @@ class TaskFunction(JobFunction[Any, Any]):
         return encode_return_value(normalised)
 
     def finished(self, work: AcquiredJob, using: str, failure: Failure | None = None) -> None:
-        """Tell that a task has ended, after the commit; ``failure`` is the last one, None after a success."""
+        """Send the signal for the end of a task, after the commit; ``failure`` is the last one, None on success."""
         own = self.options.get("category") == work.category
         known = self._known(work, self.task.queue_name if own else work.category)
         status = TaskResultStatus.FAILED if failure else TaskResultStatus.SUCCESSFUL
@@ -160,7 +160,7 @@ class TaskFunction(JobFunction[Any, Any]):
         events.finished(result, self._sender(using), self._showable(failure))
 
     def _showable(self, failure: Failure | None) -> BaseException | None:
-        """The error of a failure; none if its text, which would be logged, may quote a sensitive argument."""
+        """The error of a failure; None if its text, which would be logged, may contain a sensitive argument."""
         error = failure.error if failure else None
         if failure is None or error is None or self.sensitive_names():
             return None
@@ -168,7 +168,7 @@ class TaskFunction(JobFunction[Any, Any]):
 
 
 def _load(result: LiveTaskResult) -> None:
-    """Raises NotBegun if the database is away: that is no failure of the task."""
+    """Load the result. Raises NotBegun if the database is away: that is not a failure of the task."""
     try:
         result.load()
     except Exception as error:
@@ -176,11 +176,11 @@ def _load(result: LiveTaskResult) -> None:
 
         if not is_of_connection(error):
             raise
-        raise NotBegun(f"Its result could not be read: {error}") from error
+        raise NotBegun(f"The task's result could not be read: {error}") from error
 
 
 class _Prepared(NamedTuple):
-    """What a function is called with."""
+    """The arguments of a function's call."""
 
     args: list[Any]
     kwargs: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Which backends are ours, and which task a path means: in what this process has imported, and nowhere else."""
+"""Which backends are ours, and the task of a path: only from modules that this process has imported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def our_backends() -> Iterator[JobExecutorBackend]:
-    """The backends in TASKS that are of this class, in their order there; those of this thread."""
+    """The backends in TASKS of this class, in their order there; this thread's instances."""
     for alias, params in task_backends.settings.items():
         if _is_ours(params["BACKEND"]):
             backend: Any = task_backends[alias]
@@ -25,13 +25,13 @@ def our_backends() -> Iterator[JobExecutorBackend]:
 
 @cache
 def _is_ours(path: str) -> bool:
-    """Whether this names our class or one of it; asked of the class, for others may connect to somewhere when made."""
+    """Whether the path names our class or a subclass; creating other backends might open connections."""
     from .backend import JobExecutorBackend
 
     try:
         return issubclass(import_string(path), JobExecutorBackend)
     except ImportError:
-        return False  # django.tasks says so whenever it is used
+        return False  # django.tasks reports it whenever the alias is used
 
 
 def backend_of(alias: str) -> JobExecutorBackend | None:
@@ -40,14 +40,14 @@ def backend_of(alias: str) -> JobExecutorBackend | None:
 
 
 def backends_on(using: str) -> list[JobExecutorBackend]:
-    """Those whose jobs are in this engine."""
+    """The backends whose jobs are in this engine."""
     return [backend for backend in our_backends() if backend.database == using]
 
 
 def imported_task(path: str) -> Any:
-    """The task of this path in a module that has been imported; None if there is none.
+    """The task of this path in an imported module; None if there is none.
 
-    Nothing is imported because a row says so, and nothing is called: names are looked up as they stand.
+    Nothing is imported because a row names it, and nothing is called: names are looked up in ``__dict__``.
     """
     parts = path.split(".")
     for end in range(len(parts) - 1, 0, -1):
@@ -63,5 +63,5 @@ def _within(module: Any, names: list[str], path: str) -> Any:
         found = getattr(found, "__dict__", {}).get(name)
         if isinstance(found, staticmethod):
             found = found.__func__
-    # A task that was imported into another module has the path of its own.
+    # A task imported into another module still has its own path.
     return found if isinstance(found, Task) and found.module_path == path else None

@@ -1,4 +1,4 @@
-"""The options of a task: those of ``@job``, but for what a task of django.tasks says in its own words."""
+"""The options of a task: those of ``@job``, except the ones that django.tasks has under other names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobexec.exceptions import InvalidJob
 from jobexec.handlers.options import JobOptions, check_options
 from jobexec.retry import RetryPlan
 
-#: What a task says otherwise, and how.
+#: Options that a task has elsewhere, and where.
 ELSEWHERE = {
     "priority": "a task has it of its own: @task(priority=...) or using(priority=...)",
     "run_after": "give it for a call: using(run_after=...)",
@@ -21,15 +21,15 @@ ELSEWHERE = {
     "transaction": "to enqueue after a commit, transaction.on_commit(partial(task.enqueue, ...), using=...)",
 }
 
-#: What is said about the option ``unique``.
+#: Options that qualify the option ``unique``.
 OF_UNIQUE = ("unique_while", "unique_for", "on_conflict")
 
-#: What is said of a task once, where it is declared.
+#: Options that are only valid where a task is declared.
 OF_HANDLER = ("sensitive", "aliases")
 
 
 class Options(Mapping[str, Any]):
-    """Options of a task; cannot be changed, and has a hash although its values (lists, headers) may have none."""
+    """Options of a task; immutable, and hashable although its values (lists, headers) may not be."""
 
     __slots__ = ("_hash", "_values")
 
@@ -68,18 +68,18 @@ def _hash(value: Any) -> int:
     try:
         return hash(value)
     except TypeError:
-        return 0  # what is equal must have the same hash; not the other way round
+        return 0  # equal values must have equal hashes; not the other way round
 
 
 def task_options() -> dict[str, Any]:
-    """The names of the options that a task may have, with what they may be; those of its handler not among them."""
+    """The names and types of the options that a task may have, without those of its handler."""
     return {name: kind for name, kind in JobOptions.__annotations__.items() if name not in ELSEWHERE}
 
 
 def check_task_options(options: Mapping[str, Any], *, handler: bool = True) -> None:
     """Raise :class:`~jobexec.exceptions.InvalidJob`, naming the option, if one is unknown or has a wrong value.
 
-    ``handler``: those that are said where a task is declared are allowed, too.
+    ``handler``: also allow the options that are only valid where a task is declared.
     """
     known = (*task_options(), *(OF_HANDLER if handler else ()))
     for name in options:
@@ -100,12 +100,12 @@ def _check_names(name: str, value: Any) -> None:
 
 
 def of_job(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that a job has, without those of its handler."""
+    """The options of a job, without those of its handler."""
     return {name: value for name, value in options.items() if name not in OF_HANDLER}
 
 
 def check_call_options(options: Mapping[str, Any]) -> None:
-    """Of options for a call: what only a declaration may say is refused. Raises InvalidJob."""
+    """Raise InvalidJob for options of a call that are only valid in a declaration."""
     for name in OF_HANDLER:
         if name in options:
             raise InvalidJob(f"{name}: set it where the task is declared, not for a call.")
@@ -117,7 +117,7 @@ def check_call_options(options: Mapping[str, Any]) -> None:
 
 
 def moment(name: str, value: Any, now: Callable[[], Any]) -> Any:
-    """``run_after`` or ``delay`` of a call as the moment that django.tasks knows; what is none is left to its check."""
+    """``run_after`` or ``delay`` of a call as a datetime for django.tasks, which checks any other value itself."""
     if name == "delay":
         check_options({"delay": value})
         value = value if isinstance(value, timedelta) else timedelta(seconds=value)

@@ -1,4 +1,4 @@
-"""Tasks become handlers: when they are declared, or else when a job of one is there."""
+"""Registers tasks as handlers: when they are declared, or otherwise when a job of one is found."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _lock = Lock()
 
 
 def register_task(task: Any, backend: JobExecutorBackend | None = None) -> None:
-    """Make a task the handler of its path, in place of the one that was there. Raises InvalidTask.
+    """Register a task as the handler of its path, replacing an earlier one. Raises InvalidTask.
 
-    ``backend``: by default the task's own. If that is none of ours, nothing happens: tasks of other backends are found
-    when a job of one is there.
+    ``backend``: by default the task's own. If that is not one of ours, nothing happens: tasks of other backends are
+    registered when a job of one is found.
     """
     backend = backend or own_backend(task)
     if backend is None:
@@ -37,7 +37,7 @@ def register_task(task: Any, backend: JobExecutorBackend | None = None) -> None:
 
 
 def handler_of(task: Any, backend: JobExecutorBackend) -> TaskFunction:
-    """The function of a task with all its options. Raises InvalidTask if they do not go together."""
+    """The function of a task with all its options. Raises InvalidTask if they are not compatible."""
     try:
         return TaskFunction(task, backend.alias, backend.config)
     except InvalidJob as error:
@@ -45,13 +45,13 @@ def handler_of(task: Any, backend: JobExecutorBackend) -> TaskFunction:
 
 
 def registered(path: str) -> TaskFunction | None:
-    """The handler that a task of this path has already."""
+    """The task handler that is already registered for this path."""
     handler = registry.registered(path)
     return handler if isinstance(handler, TaskFunction) else None
 
 
 def registered_tasks() -> list[TaskFunction]:
-    """The handlers of all tasks that are known, ordered by path."""
+    """The handlers of all known tasks, ordered by path."""
     return [handler for handler in registry.all_handlers() if isinstance(handler, TaskFunction)]
 
 
@@ -61,14 +61,14 @@ def own_backend(task: Any) -> JobExecutorBackend | None:
 
 
 def find_task(path: str) -> Any:
-    """The task of a path, as it was declared; None if this process does not know it."""
+    """The declared task of a path; None if this process does not know it."""
     task = imported_task(path)
     handler = registered(path)
     return handler.task if task is None and handler is not None else task
 
 
 def resolve(name: str) -> TaskFunction | None:
-    """For the registry: the handler of a task that was declared for another backend, and enqueued by one of ours."""
+    """A resolver: the handler of a task that was declared for another backend, and enqueued by one of ours."""
     task = imported_task(name)
     if task is None:
         return None
@@ -80,7 +80,7 @@ def resolve(name: str) -> TaskFunction | None:
 
 
 def register_as_they_stand() -> None:
-    """Tasks as their modules now have them: ``send = jobexec.options(send, ...)``, other settings."""
+    """Register tasks as their modules define them now: ``send = jobexec.options(send, ...)``, changed settings."""
     for handler in registered_tasks():
         task = imported_task(handler.name)
         if task is not None and task.func is handler.function:
@@ -93,7 +93,7 @@ def _on_setting_changed(*, setting: str, **kwargs: Any) -> None:
 
 
 def connect() -> None:
-    """Let the registry ask for tasks; hear of settings that change, and of tasks that end without a run.
+    """Register the resolver, and receivers for changed settings and for tasks that end without a run.
 
     May be called more than once.
     """

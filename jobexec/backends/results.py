@@ -1,4 +1,4 @@
-"""Results of tasks: what a call, a row, or a run says as a ``TaskResult`` of django.tasks."""
+"""Results of tasks: calls, rows and runs as a ``TaskResult`` of django.tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FIELDS = frozenset(field.name for field in fields(TaskResult))
 
 
 def enqueued(task: Any, alias: str, row: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """What ``enqueue`` returns for a row that it has inserted."""
+    """The return value of ``enqueue`` for an inserted row."""
     return TaskResult(
         task=task,
         id=str(row.pk),
@@ -39,7 +39,7 @@ def enqueued(task: Any, alias: str, row: Any, args: list[Any], kwargs: dict[str,
 
 
 def of_sight(sight: TaskSight, task: Any) -> Any:
-    """The result of a task as the database has it; ``task`` is how the task was declared."""
+    """The result of a task according to the database; ``task`` is the declared task."""
     result: Any = TaskResult(**_values(sight, task))
     object.__setattr__(result, "_return_value", sight.return_value)
     return result
@@ -69,30 +69,30 @@ def _values(sight: TaskSight, task: Any) -> dict[str, Any]:
 
 
 class LiveTaskResult(_TaskResult):
-    """The result of a task that runs or has just ended: what is known is there, the rest is loaded when asked for.
+    """The result of a task that runs or has just ended: known values are set, others are loaded at first use.
 
-    Loaded from the engine ``using``, once; ``known`` stays as it is then. ``refresh()`` looks again, as ever.
+    Loaded from the engine ``using``, once, without changing ``known`` values. ``refresh()`` loads again, as ever.
     """
 
     __slots__ = ("_known", "_using")
 
     @classmethod
     def make(cls, using: str, **known: Any) -> LiveTaskResult:
-        """A result of which that much is known; ``task`` and ``id`` at least."""
+        """A result with these known values; ``task`` and ``id`` at least."""
         result = object.__new__(cls)
         for name, value in {"_using": using, "_known": known, **known}.items():
             object.__setattr__(result, name, value)
         return result
 
     def __getattr__(self, name: str) -> Any:
-        # Asked for what is not set: Python has looked for it already.
+        # Called for attributes that are not set: Python has looked for them already.
         if name not in _FIELDS:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self.load()
         return object.__getattribute__(self, name)
 
     def load(self) -> None:
-        """Ask the database for all that is not known."""
+        """Load all values that are not known."""
         from jobexec.operations.tasks.results import find_task_result
 
         sight = find_task_result(UUID(self.id), self._using)
@@ -100,7 +100,7 @@ class LiveTaskResult(_TaskResult):
         values["_return_value"] = None if sight is None else sight.return_value
         known = dict(self._known)
         if sight is not None:
-            del known["task"]  # the row knows more of it
+            del known["task"]  # the row has more of its values
             if len(sight.worker_ids) == 1 and "last_attempted_at" in known:
                 known["started_at"] = known["last_attempted_at"]
         for name, value in {**values, **known}.items():
@@ -108,6 +108,6 @@ class LiveTaskResult(_TaskResult):
 
 
 def _nothing(task: Any) -> dict[str, Any]:
-    """Of a task whose row has gone meanwhile."""
+    """Values for a task whose row has been deleted meanwhile."""
     times = dict.fromkeys(("enqueued_at", "started_at", "finished_at", "last_attempted_at"))
     return {**times, "args": [], "kwargs": {}, "errors": [], "worker_ids": [], "backend": task.backend}

@@ -31,10 +31,10 @@ FIELDS = ("func", "priority", "backend", "queue_name", "run_after", "takes_conte
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class JobExecutorTask(_Task):
-    """What ``@task`` makes of a function for this backend: ``options`` are those of a job, checked when it is made.
+    """The result of ``@task`` for this backend: ``options`` are those of a job, checked on creation.
 
-    Further keywords are options, too, so that ``@task(retries="R5/PT5M")`` says them from Django 6.1 on, and with the
-    backport; with Django 6.0 ``jobexec.options`` does.
+    Further keywords are options, too, so that ``@task(retries="R5/PT5M")`` works from Django 6.1 on, and with the
+    backport; with Django 6.0 use ``jobexec.options``.
     """
 
     # In a class with slots, super() without arguments finds the class as it was before it got them.
@@ -68,10 +68,10 @@ class JobExecutorTask(_Task):
         backend: str | None = None,
         **options: Any,
     ) -> Any:
-        """The same task with other values for the calls made through the result; this one stays as it is.
+        """The same task with other values for calls made through the result; this one is not changed.
 
         Beside the four of django.tasks it takes ``delay`` (timedelta or seconds), and the options of a job. Raises
-        InvalidTask, which names what is wrong.
+        InvalidTask, which names the error.
         """
         try:
             check_call_options(options)
@@ -105,7 +105,7 @@ def _path(func: Any) -> str:
 
 
 def _moment(name: str, value: Any) -> Any:
-    """Django's documentation says that ``run_after`` may be a timedelta; its code takes none."""
+    """Django's documentation says that ``run_after`` may be a timedelta; its code does not accept one."""
     try:
         when = moment(name, value, clock.now)
     except InvalidJob as error:
@@ -118,12 +118,12 @@ def _moment(name: str, value: Any) -> Any:
 
 
 def values_of(task: Any) -> dict[str, Any]:
-    """What django.tasks says of a task, of whichever class."""
+    """The fields of django.tasks of a task of any class."""
     return {name: getattr(task, name) for name in FIELDS}
 
 
 def rebuilt(task: Any, **changes: Any) -> Any:
-    """A copy with other values, which nobody checks: what a row says was allowed when it was written."""
+    """A copy with other values, unchecked: values in a row were valid when it was written."""
     copy = object.__new__(type(task))
     for field in fields(task):
         object.__setattr__(copy, field.name, changes.get(field.name, getattr(task, field.name)))

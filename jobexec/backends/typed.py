@@ -1,4 +1,4 @@
-"""The options of a task, as type checkers see them."""
+"""The options of a task, for type checkers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from jobexec.handlers.options import CommonOptions
 
 
 class TaskOptions(CommonOptions, total=False):
-    """What ``@jobexec.options(...)`` above ``@task`` takes."""
+    """The options of ``@jobexec.options(...)`` above ``@task``."""
 
     sensitive: Sequence[str]
     aliases: Sequence[str]
 
 
 class TaskCallOptions(CommonOptions, total=False):
-    """What ``jobexec.options(task, ...)`` takes, and ``using`` of a task."""
+    """The options of ``jobexec.options(task, ...)``, and of a task's ``using``."""
 
     priority: int
     queue_name: str

@@ -1,4 +1,4 @@
-"""The tables: a table is a state."""
+"""The tables. A table of jobs is a state."""
 
 from .acquisition_lock import AcquisitionLock
 from .audit_log import AuditLog, OperatorType
@@ -25,7 +25,7 @@ from .suspension import Suspension, SuspensionScope
 from .task_result import ResultStatus, TaskResult
 from .timer_job import TimerJob
 
-#: Where the jobs are that executors run.
+#: The tables of jobs that executors run.
 HANDLER_TABLES: tuple[type[AbstractJob], ...] = (Job, TimerJob, SuspendedJob, DeadLetterJob)
 JOB_TABLES: tuple[type[AbstractJob], ...] = (*HANDLER_TABLES, ExternalWorkerJob)
 

@@ -1,4 +1,4 @@
-"""Who may acquire jobs, where the strategy is ``global_lock``."""
+"""The right to acquire jobs, with the strategy ``global_lock``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .fields import NameField
 class AcquisitionLock(models.Model):
     """The right to acquire, held by one lock owner at a time (Flowable: the global acquire lock in ACT_GE_PROPERTY).
 
-    ``token`` grows with every taking. Whoever acts under the lock proves by it that nobody has taken the lock over
-    since; Flowable does not ask, so there a holder that had stalled goes on and frees its successor's lock.
+    ``token`` grows with every acquisition of the lock. Whoever acts under the lock proves by it that no other owner has
+    taken the lock over since; Flowable does not check that, so a stalled holder goes on and frees its successor's lock.
     """
 
     name = NameField(max_length=64, primary_key=True)

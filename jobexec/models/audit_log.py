@@ -1,4 +1,4 @@
-"""What operators changed."""
+"""Changes made by operators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .fields import NameField
 
 
 class OperatorType(models.TextChoices):
-    """Who made a change."""
+    """What kind of operator made a change."""
 
     USER = "user", _("user")
     CLIENT = "client", _("client")
@@ -21,7 +21,7 @@ class OperatorType(models.TextChoices):
 class AuditLog(models.Model):
     """One change by an operator (ACT_HI_OP_LOG): who, when, from where, what. Holds plain ids, no foreign keys.
 
-    A change of many jobs is one row: ``count`` says how many, ``scope`` which, and ``object_id`` is empty.
+    A change of many jobs is one row: ``count`` is how many, ``scope`` which ones, and ``object_id`` is empty.
     """
 
     timestamp = models.DateTimeField(db_index=True)

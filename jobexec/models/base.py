@@ -1,4 +1,4 @@
-"""What all job tables share: the columns of ACT_RU_JOB, and an index that is partial where it can be."""
+"""The base class of all job tables, with the columns of ACT_RU_JOB, and an index that is partial where possible."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .fields import NameField
 class PartialIndex(models.Index):
     """An index over the rows that match ``where`` on PostgreSQL, and over all rows elsewhere.
 
-    Django leaves a conditional index out on MySQL and MariaDB (and warns); there the full index is the right thing.
-    SQLite has partial indexes but does not see that ``x = 'p'`` excludes ``x = ''``, and so would not use this one.
+    Django omits a conditional index on MySQL and MariaDB (and warns); the full index is what is needed there. SQLite
+    has partial indexes but does not see that ``x = 'p'`` excludes ``x = ''``, and so would not use this one.
     """
 
     def __init__(self, *, where: models.Q, **kwargs: Any) -> None:
@@ -43,27 +43,27 @@ class PartialIndex(models.Index):
 
 
 def ordered_index(name: str, *fields: str) -> PartialIndex:
-    """An index whose last column is the id, for statements that know its first column.
+    """An index whose last column is the id, for statements with a condition on its first column.
 
-    Over all rows, and yet partial: PostgreSQL must not take it for a statement that knows the id only. When a table was
-    empty at its last ANALYZE, its indexes all seem to cost the same, and reading this one as a whole for one row in it
-    was often the choice. ``x = 'p'`` and ``x <= 5`` say that ``x IS NOT NULL``; ``id = 'p'`` does not.
+    Over all rows, and yet partial: PostgreSQL must not use it for a condition on the id only. When a table was empty at
+    its last ANALYZE, all its indexes seem to cost the same, and it often chose to read this one as a whole for a single
+    row. ``x = 'p'`` and ``x <= 5`` imply ``x IS NOT NULL``; ``id = 'p'`` does not.
     """
     return PartialIndex(name=name, fields=[*fields, "id"], where=models.Q(**{f"{fields[0]}__isnull": False}))
 
 
 def process_instance_index(name: str) -> PartialIndex:
-    """Finds the jobs of a process instance; costs nothing for jobs that belong to none."""
+    """Finds the jobs of a process instance; costs nothing for jobs without one."""
     return PartialIndex(name=name, fields=["process_instance_id"], where=~models.Q(process_instance_id=""))
 
 
 def key_index(name: str, column: str = "job_key") -> PartialIndex:
-    """Finds a job by the key that workers outside know; costs nothing for jobs that have none."""
+    """Finds a job by the key that external workers know; costs nothing for jobs without one."""
     return PartialIndex(name=name, fields=[column], where=models.Q(**{f"{column}__isnull": False}))
 
 
 class JobType(models.TextChoices):
-    """Where a job came from (ACT_RU_JOB.TYPE_); kept through every move."""
+    """The origin of a job (ACT_RU_JOB.TYPE_); kept through every move."""
 
     MESSAGE = "message", pgettext_lazy("type of job", "message")
     TIMER = "timer", _("timer")
@@ -75,8 +75,8 @@ class AbstractJob(models.Model):
     """The columns of every job table, named after Camunda's job properties.
 
     A table is a state. A row keeps its ``id`` through every move from table to table. Only ``jobexec.operations``
-    changes rows; ``revision`` is raised by acquisition, release, recovery and moves, and by nothing else, so that
-    changing the priority or the retries of a running job never makes its outcome count for nothing.
+    changes rows; only acquisition, release, recovery and moves raise ``revision``, so that changing the priority or the
+    retries of a running job never invalidates its outcome.
     """
 
     state: ClassVar[str]
@@ -150,12 +150,12 @@ class AbstractJob(models.Model):
 
     @property
     def locked(self) -> bool:
-        """A node holds the job: it is queued there or it runs."""
+        """Whether a node holds the job: it is queued or running there."""
         return self.lock_owner is not None
 
     @property
     def serial_key(self) -> str:
-        """What jobs that must not run at the same time share; '' runs beside everything."""
+        """The key shared by jobs that must not run at the same time; '' for jobs that run beside any other."""
         exclusive = self.exclusive and self.process_instance_id
         return serial_key(self.tenant_id, self.process_instance_id) if exclusive else ""
 

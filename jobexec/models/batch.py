@@ -1,4 +1,4 @@
-"""An operation on many jobs, done in pieces by jobs of its own."""
+"""An operation on many jobs, done in pieces by its own jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .fields import NameField
 
 
 class BatchState(models.TextChoices):
-    """Where a batch is in its life."""
+    """The states of a batch."""
 
     SEEDING = "seeding", _("seeding")
     RUNNING = "running", _("running")
@@ -26,8 +26,8 @@ class BatchState(models.TextChoices):
 class Batch(models.Model):
     """One operation of ``jobexec.operations`` on a selection of jobs (ACT_RU_BATCH, and ACT_HI_BATCH once it is over).
 
-    A seed job walks through the selection and makes one execution job for each piece of it; a monitor job sees to the
-    end. All of them carry the batch's id in ``batch_id`` and have :attr:`process_instance_id`, by which they are
+    A seed job goes through the selection and creates one execution job for each piece of it; a monitor job completes
+    the batch. All of them have the batch's id in ``batch_id``, and :attr:`process_instance_id`, by which they are
     suspended, activated and found.
     """
 
@@ -57,19 +57,19 @@ class Batch(models.Model):
 
     @property
     def process_instance_id(self) -> str:
-        """What the batch's own jobs belong to."""
+        """The process instance of the batch's own jobs."""
         return f"batch:{self.pk}"
 
     @property
     def over(self) -> bool:
-        """Nothing more comes of it."""
+        """Whether the batch has ended."""
         return self.state in (BatchState.COMPLETED, BatchState.CANCELLED)
 
 
 class BatchPart(models.Model):
-    """One execution job of a batch and what came of it. Its progress is the sum over its parts.
+    """One execution job of a batch and its result. The batch's progress is the sum over its parts.
 
-    A row for each, and not counters in the batch: those would be one row that all threads wait for.
+    One row for each, and not counters in the batch: those would be one row that all threads wait for.
     """
 
     batch = models.ForeignKey(Batch, on_delete=models.CASCADE, related_name="+")
@@ -89,7 +89,7 @@ class BatchPart(models.Model):
 
 
 class BatchFailure(models.Model):
-    """A job that a batch left alone, and why; about the first 10,000 of them."""
+    """A job that a batch did not change, and the reason; about the first 10,000 of them."""
 
     batch = models.ForeignKey(Batch, on_delete=models.CASCADE, related_name="+")
     job_id = models.UUIDField()

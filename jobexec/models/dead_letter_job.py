@@ -1,4 +1,4 @@
-"""The jobs that wait for a person."""
+"""The jobs that wait for an operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .fields import NameField
 
 
 class DeadLetterJob(AbstractJob):
-    """A job whose retries are used up, or that can never run as it is (Flowable: ACT_RU_DEADLETTER_JOB)."""
+    """A job without retries left, or that can never run in its present form (Flowable: ACT_RU_DEADLETTER_JOB)."""
 
     state: ClassVar[str] = "dead letter"
 

@@ -1,4 +1,4 @@
-"""Which node names have which versions of the code."""
+"""The versions of the code, and which node names serve them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .fields import NameField
 class Deployment(models.Model):
     """A named, versioned set of handlers that nodes have in their code (ACT_RE_DEPLOYMENT).
 
-    ``id`` is ``name:version`` and is what the column ``deployment_id`` of a job holds.
+    ``id`` is ``name:version`` and is the value of the column ``deployment_id`` of a job.
     """
 
     id = NameField(max_length=255, primary_key=True)
@@ -39,8 +39,8 @@ class Deployment(models.Model):
 class DeploymentRegistration(models.Model):
     """Whether the nodes of one name take the jobs of one deployment.
 
-    Kept by node *name*, so it outlives the node's row. ``registered`` false is an operator's word: a restart of the
-    node does not overrule it. (Camunda keeps its registry in memory and forgets it at every restart.)
+    Stored by node *name*, so it outlives the node's row. ``registered`` false is an operator's decision, which a
+    restart of the node does not override. (Camunda keeps its registry in memory and loses it at every restart.)
     """
 
     deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="registrations")

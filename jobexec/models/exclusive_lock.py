@@ -15,20 +15,20 @@ from jobexec import clock
 
 from .fields import NameField
 
-#: Between a tenant and the id of its process instance: U+001F, the unit separator of ASCII.
+#: Separates a tenant from the id of its process instance: U+001F, the unit separator of ASCII.
 _SEPARATOR = "\x1f"
 
 
 def serial_key(tenant_id: str, process_instance_id: str) -> str:
-    """The name under which a process instance is locked: that of a tenant is another one than its namesakes elsewhere.
+    """The name under which a process instance is locked: includes the tenant, to distinguish equal ids of tenants.
 
-    Without a tenant it is the id itself, as in rows written before tenants counted.
+    Without a tenant it is the id itself, as in rows written before tenants were included.
     """
     return f"{tenant_id}{_SEPARATOR}{process_instance_id}" if tenant_id else process_instance_id
 
 
 def serial_key_expression(of: Callable[[str], Any] = F) -> Case:
-    """The same of a row of any table of jobs, in the database; ``of`` makes a column of its name, as OuterRef does."""
+    """:func:`serial_key` in the database, for any table of jobs; ``of`` makes a column from its name, as OuterRef."""
     text: models.Field[str, str] = models.CharField()
     tenant, instance = of("tenant_id"), of("process_instance_id")
     of_tenant = Concat(tenant, Value(_SEPARATOR), instance, output_field=text)
@@ -36,13 +36,13 @@ def serial_key_expression(of: Callable[[str], Any] = F) -> Case:
 
 
 def possible_instances(key: str) -> set[str]:
-    """The ids of process instances of which ``key`` may be the name: an index knows these, and not the key."""
+    """The ids of process instances for which ``key`` may be the name: indexes contain these, and not the key."""
     parts = key.split(_SEPARATOR)
     return {_SEPARATOR.join(parts[number:]) for number in range(len(parts))}
 
 
 def locks_of(process_instance_id: str) -> models.Q:
-    """The condition that a lock is that of a process instance of this id, of whichever tenant."""
+    """A condition for the locks of process instances with this id, of any tenant."""
     of_tenants = models.Q(process_instance_id__endswith=f"{_SEPARATOR}{process_instance_id}")
     return models.Q(process_instance_id=process_instance_id) | of_tenants
 
@@ -50,9 +50,9 @@ def locks_of(process_instance_id: str) -> models.Q:
 class ExclusiveLock(models.Model):
     """The right to run the exclusive jobs of a process instance, held by one lock owner.
 
-    The primary key is what makes exclusivity strict: of two nodes that insert the row, one fails. It is the
-    :func:`serial_key` of the jobs. ``acquisition`` tells the rows that one call inserted from those that were there
-    (where INSERT cannot return rows).
+    The primary key makes exclusivity strict: of two nodes that insert the row, one fails. It is the :func:`serial_key`
+    of the jobs. ``acquisition`` distinguishes the rows that one call inserted from existing ones (where INSERT cannot
+    return rows).
     """
 
     process_instance_id = NameField(max_length=320, primary_key=True)
@@ -75,5 +75,5 @@ class ExclusiveLock(models.Model):
 
     @property
     def tenant_id(self) -> str:
-        """Whose process instance it is."""
+        """The tenant of the process instance."""
         return self.process_instance_id.rpartition(_SEPARATOR)[0]

@@ -14,7 +14,7 @@ from .fields import NameField
 
 
 class NodeState(models.TextChoices):
-    """Where a node is in its life; a row that is gone was stopped in order or has been recovered."""
+    """The states of a node; the row of a node that was stopped gracefully or has been recovered is deleted."""
 
     ACTIVE = "active", pgettext_lazy("state", "active")
     DRAINING = "draining", _("draining")
@@ -22,10 +22,10 @@ class NodeState(models.TextChoices):
 
 
 class ExecutorNode(models.Model):
-    """One running executor on one engine. Its locks are good as long as its lease, which its heartbeat renews.
+    """One running executor on one engine. Its locks are valid as long as its lease, which its heartbeat renews.
 
     ``lock_owner`` is the name plus the boot's id, so that two nodes of one name, or two boots of one node, are never
-    taken for each other. All times are the database's.
+    confused. All times are the database's.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -1,4 +1,4 @@
-"""The jobs that workers outside of Django do."""
+"""The jobs of external workers, outside of Django."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .base import AbstractJob, ordered_index, process_instance_index
 class ExternalWorkerJob(AbstractJob):
     """A job for workers in any language (Flowable: ACT_RU_EXTERNAL_JOB; Camunda 7: ACT_RU_EXT_TASK; Zeebe: job).
 
-    ``handler_type`` is the type of job that workers ask for (Camunda 7: the topic), ``handler_configuration`` holds its
-    variables and what runs when it has ended, ``custom_headers`` go to the worker as they are. ``lock_owner`` is the
-    name of the worker that had it last, also when its deadline, ``lock_expiration_time``, is over: until somebody else
-    fetches the job it may still be completed. ``attempts`` counts how often it was fetched, ``lost_runs`` how often a
-    deadline was missed.
+    ``handler_type`` is the type of job that workers ask for (Camunda 7: the topic), ``handler_configuration`` contains
+    its variables and its callbacks, ``custom_headers`` go to the worker unchanged. ``lock_owner`` is the name of the
+    worker that had it last, even after its deadline, ``lock_expiration_time``: until another worker fetches the job, it
+    may still be completed. ``attempts`` counts how often it was fetched, ``lost_runs`` how often a deadline was
+    missed.
     """
 
     state: ClassVar[str] = "external worker"
@@ -37,7 +37,7 @@ class ExternalWorkerJob(AbstractJob):
         verbose_name = _("external worker job")
         verbose_name_plural = _("external worker jobs")
         indexes: ClassVar = [
-            # What is new stands in it in the order of the ranks, and what is locked or backs off stands behind.
+            # New rows are in it in the order of their ranks, and locked ones and those that back off come after them.
             ordered_index("jobexec_external_available", "handler_type", "available_at", "rank"),
             models.Index(fields=["lock_owner"], name="jobexec_external_worker"),
             process_instance_index("jobexec_external_instance"),
@@ -46,7 +46,7 @@ class ExternalWorkerJob(AbstractJob):
 
     @property
     def locked(self) -> bool:
-        """A worker holds the job, and its deadline is not over."""
+        """Whether a worker holds the job and its deadline has not passed."""
         return bool(
             self.lock_owner is not None
             and self.lock_expiration_time is not None
@@ -55,10 +55,10 @@ class ExternalWorkerJob(AbstractJob):
 
 
 class KeyBlock(models.Model):
-    """From whose numbers the keys of external jobs and their incidents are made: a row stands for 1024 keys.
+    """The numbers from which the keys of external jobs and their incidents are made: one row for 1024 keys.
 
-    Clients of other systems name jobs by a positive number of 64 bits; no database counts one up that is not the
-    primary key, and a number out of a clock and chance would be double one day.
+    Clients of other systems identify jobs by a positive number of 64 bits; no database increments a column that is not
+    the primary key, and a number made of time and chance would collide one day.
     """
 
     id = models.BigAutoField(primary_key=True)

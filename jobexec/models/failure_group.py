@@ -1,4 +1,4 @@
-"""Failures that look alike."""
+"""Groups of similar failures."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .fields import NameField
 class FailureGroup(models.Model):
     """All failures of one fingerprint: the same handler, kind of exception and place in the code.
 
-    Nodes count failures in memory and write here what they have counted together with their meters, so a storm of
-    failures costs a few statements a minute and never a count of rows.
+    Nodes count failures in memory and write them here together with their meters, so a storm of failures costs a few
+    statements a minute and never a count of rows.
     """
 
     fingerprint = models.CharField(max_length=32, primary_key=True)

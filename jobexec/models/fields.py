@@ -15,12 +15,12 @@ else:
 class NameField(_TextField):
     """A text that is compared exactly, on every database.
 
-    MySQL and MariaDB compare texts without regard to case (and accents, depending on the server) by default. There
-    ``Order-1`` and ``order-1`` would share an exclusive lock, and a suspension of one would catch the other.
+    By default MySQL and MariaDB compare texts without regard to case (and accents, depending on the server). Then
+    ``Order-1`` and ``order-1`` would share an exclusive lock, and a suspension of one would affect the other.
     """
 
     def check(self, **kwargs: Any) -> list[Any]:
-        """Without the warning about unique columns of more than 255 characters, which is about old row formats.
+        """Omit the warning about unique columns of more than 255 characters, which is about old row formats.
 
         ``DYNAMIC``, the default since MySQL 5.7 and MariaDB 10.2, has room for 768 in an index.
         """
@@ -28,5 +28,5 @@ class NameField(_TextField):
 
     def db_type(self, connection: Any) -> str:
         length = super().db_type(connection) or ""
-        # Said in full, because the default character set of the database may be another than that of the collation.
+        # Explicit, because the default character set of the database may differ from that of the collation.
         return f"{length} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin" if connection.vendor == "mysql" else length

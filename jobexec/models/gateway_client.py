@@ -1,4 +1,4 @@
-"""Who may ask the gateways, and who is doing so."""
+"""Clients that may use the gateways, and the workers that do."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from .fields import NameField
 
 
 def may_work() -> list[str]:
-    """What a client may do unless something else is said."""
+    """The default permissions of a client."""
     return ["work"]
 
 
 class GatewayClient(models.Model):
-    """A program that may fetch and finish jobs from outside: its credentials, and what it may do with them.
+    """A program that may fetch and finish jobs from outside: its credentials and its permissions.
 
-    Of its secret only a digest is kept (``token_digest``, by which it is found); it is shown once, when it is made. The
-    same secret serves as bearer token, as password of HTTP basic authentication and as client secret of OAuth 2.
+    Only a digest of its secret is stored (``token_digest``, by which it is found); the secret is shown once, when it is
+    created. It serves as bearer token, as password of HTTP basic authentication and as client secret of OAuth 2.
     """
 
     name = NameField(max_length=150, unique=True, help_text=_("Its client id, and its user name."))
     token_digest = models.CharField(max_length=64, null=True, blank=True, unique=True, editable=False)
-    #: The secret before, which is good beside the new one while workers get that: until a time, or (NULL) until it is
+    #: The previous secret, valid beside the new one until workers have that: until a time, or (NULL) until it is
     #: retired.
     previous_token_digest = models.CharField(max_length=64, null=True, blank=True, unique=True, editable=False)
     previous_expiration_time = models.DateTimeField(null=True, blank=True, editable=False)
@@ -58,13 +58,13 @@ class GatewayClient(models.Model):
 
 
 class ExternalWorker(models.Model):
-    """A worker that a gateway has seen: what it asks for, when it asked last, what it holds.
+    """A worker that a gateway has seen: the type that it asks for, its last request, and its streams and polls.
 
-    Written by the gateways every few seconds, never on the way of a request; rows of workers that have not been seen
-    for long are removed by them.
+    Written by the gateways every few seconds, never during a request; they also remove rows of workers that have not
+    been seen for long.
     """
 
-    # Together no longer than a key of MariaDB may be.
+    # Together no longer than MariaDB's limit for a key.
     gateway = NameField(max_length=100)
     protocol = models.CharField(max_length=16)
     client = NameField(max_length=150, blank=True, default="")

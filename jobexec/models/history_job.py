@@ -1,4 +1,4 @@
-"""Audit work, done by a loop of its own."""
+"""Recorded history, written by a separate loop."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .base import AbstractJob, ordered_index
 
 
 class HistoryJob(AbstractJob):
-    """History that is still to be written (Flowable: ACT_RU_HISTORY_JOB, its asynchronous history).
+    """History that is not written yet (Flowable: ACT_RU_HISTORY_JOB, its asynchronous history).
 
-    Never locked by an owner: a node's history loop holds the rows by the transaction in which it writes the history
-    and deletes them, so each is written exactly once.
+    Never locked by an owner: a node's history loop locks the rows by the transaction in which it writes the history and
+    deletes them, so each is written exactly once.
     """
 
     state: ClassVar[str] = "history"

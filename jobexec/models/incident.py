@@ -1,4 +1,4 @@
-"""What needs a person."""
+"""Incidents: failures that need an operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .fields import NameField
 
 
 class IncidentState(models.TextChoices):
-    """What became of an incident (ACT_HI_INCIDENT.INCIDENT_STATE_)."""
+    """The states of an incident (ACT_HI_INCIDENT.INCIDENT_STATE_)."""
 
     OPEN = "open", _("open")
     RESOLVED = "resolved", _("resolved")

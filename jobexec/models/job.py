@@ -1,4 +1,4 @@
-"""The executable jobs: due by definition, small and hot."""
+"""The executable jobs: due by definition; a small, frequently changed table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .base import AbstractJob, ordered_index, process_instance_index
 class Job(AbstractJob):
     """A job that may run now (Camunda: ACT_RU_JOB; Flowable: the executable jobs of ACT_RU_JOB).
 
-    Success deletes the row. One index serves acquisition, in acquisition order; no index holds a lock column, so
+    Success deletes the row. One index serves acquisition, in acquisition order; no index contains a lock column, so
     that locking a row writes no index (a HOT update on PostgreSQL, see the fillfactor in the migration).
     """
 

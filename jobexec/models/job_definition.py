@@ -1,4 +1,4 @@
-"""One handler as registered."""
+"""Registered handlers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .fields import NameField
 
 
 class JobDefinition(models.Model):
-    """A handler that some node has in its code (ACT_RU_JOBDEF); written by executors when they start.
+    """A handler in the code of some node (ACT_RU_JOBDEF); written by executors when they start.
 
-    Jobs name their definition by plain id and need no row here: enqueueing touches no definition.
+    Jobs refer to their definition by plain id and need no row here: enqueueing touches no definition.
     """
 
     id = NameField(max_length=255, primary_key=True)

@@ -1,4 +1,4 @@
-"""Who holds a unique key."""
+"""Unique keys and the jobs that hold them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .fields import NameField
 
 
 class JobKey(models.Model):
-    """A key of one tenant's jobs of one handler and the job that has it, in whichever table that is.
+    """A key for one tenant's jobs of one handler and the job that has it, in any table.
 
-    Written at enqueue only. Whether the key is still taken is asked of the job that holds it: nothing is written when
-    the job moves or ends, so jobs with keys cost their executor nothing. A row whose job is over, and whose time is
-    up, is free for the next job and goes with the cleanup of the history.
+    Written at enqueue only. The job that holds a key determines whether the key is still taken: nothing is written when
+    the job moves or ends, so jobs with keys cost their executor nothing. A row whose job and time have ended is free
+    for the next job; the cleanup of the history deletes it.
     """
 
     handler_type = NameField(max_length=255)
@@ -33,7 +33,7 @@ class JobKey(models.Model):
         verbose_name = _("unique key")
         verbose_name_plural = _("unique keys")
         default_permissions = ("view", "delete")
-        # The tenant comes last: the release before this one asks for handler and key alone.
+        # The tenant comes last: the previous release queries handler and key alone.
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["handler_type", "key", "tenant_id"], name="jobexec_jobkey_of_tenant")
         ]

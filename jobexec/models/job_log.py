@@ -1,4 +1,4 @@
-"""What happened to jobs, kept after they are gone."""
+"""Events of jobs, kept after the jobs are gone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .fields import NameField
 
 
 class LogState(models.TextChoices):
-    """What a log row reports (ACT_HI_JOB_LOG.JOB_STATE_)."""
+    """The event that a log row reports (ACT_HI_JOB_LOG.JOB_STATE_)."""
 
     CREATED = "created", _("created")
     FAILED = "failed", _("failed")

@@ -1,4 +1,4 @@
-"""How far running jobs have come, beside the hot rows."""
+"""The progress of running jobs, apart from the hot rows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from django.utils.translation import gettext_lazy as _
 
 
 class JobProgress(models.Model):
-    """The last word of a running job about its progress; there is no row for jobs that never say any.
+    """The last progress reported by a running job; jobs that never report any have no row.
 
-    In a table of its own: a column of the job would be written on the row that acquisition and settlement work on.
+    In a separate table: a column of the job would be written to the row that acquisition and settlement use.
     """
 
     job_id = models.UUIDField(primary_key=True)

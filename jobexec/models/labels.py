@@ -1,4 +1,4 @@
-"""What people read for a column: one name for columns of one name, whatever the table."""
+"""Display names of columns: the same for all columns of one name, in any table."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ LABELS = {
 
 
 def label_columns(tables: Iterable[type[models.Model]]) -> None:
-    """Give the columns their translatable names.
+    """Set the translatable names of the columns.
 
     Afterwards and not as ``verbose_name`` of each field: there they would be part of every migration.
     """

@@ -1,4 +1,4 @@
-"""What nodes have counted."""
+"""Counts reported by nodes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .fields import NameField
 
 
 class MeterLog(models.Model):
-    """How much a meter of one node grew until ``timestamp`` (ACT_RU_METER_LOG): deltas, flushed now and then.
+    """How much a meter of one node grew until ``timestamp`` (ACT_RU_METER_LOG): deltas, flushed regularly.
 
-    ``key`` tells apart what one meter counts: a handler, a fingerprint, a bucket of a histogram. Old rows are rolled
-    up into fewer, of no reporter; the sum over all rows of a meter never shrinks.
+    ``key`` subdivides the counts of one meter: a handler, a fingerprint, a bucket of a histogram. Old rows are rolled
+    up into fewer, without a reporter; the sum over all rows of a meter never shrinks.
     """
 
     name = models.CharField(max_length=64)
@@ -29,7 +29,7 @@ class MeterLog(models.Model):
         default_permissions = ("view",)
         indexes: ClassVar = [
             models.Index(fields=["name", "timestamp"], name="jobexec_meterlog_name"),
-            # Finds the rows that are still to be rolled up, which have a reporter, among those that were.
+            # Finds the rows not rolled up yet, which have a reporter, among those that were.
             models.Index(fields=["reporter", "timestamp"], name="jobexec_meterlog_reporter"),
         ]
 

@@ -1,4 +1,4 @@
-"""What is to be done again and again."""
+"""Recurring schedules."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from .fields import NameField
 
 
 class Misfire(models.TextChoices):
-    """What happens to the times that passed while nobody could fire them."""
+    """How to handle times that passed while no node could fire them."""
 
     SKIP = "skip", pgettext_lazy("missed times of a schedule", "skip them")
     ONCE = "once", pgettext_lazy("missed times of a schedule", "one job for all of them")
     ALL = "all", pgettext_lazy("missed times of a schedule", "a job for each of them")
 
 
-#: Before the text of a declaration that the code has withdrawn.
+#: The prefix of the text of a declaration that the code has withdrawn.
 WITHDRAWN = "-"
 
 
 class Schedule(models.Model):
-    """A job that is made at each of the times that ``expression`` gives: cron, or an ISO 8601 cycle (R/PT1H).
+    """A job that is created at each of the times of ``expression``: cron, or an ISO 8601 cycle (R/PT1H).
 
-    From the code (``@job(schedule=...)``), written by executors when they start, or made by a person. ``next_time`` is
-    when it fires next, None if never again. ``declared`` is what the code said last, so that a new release changes the
-    schedule and a restart does not undo what a person changed.
+    Declared in code (``@job(schedule=...)``) and written by executors when they start, or created by an operator.
+    ``next_time`` is when it fires next, None if never again. ``declared`` is the code's last declaration, so that a new
+    release changes the schedule and a restart does not undo an operator's changes.
     """
 
     name = NameField(max_length=255, unique=True)
@@ -66,17 +66,17 @@ class Schedule(models.Model):
 
     @property
     def from_code(self) -> bool:
-        """Declared by a decorator, and not made by a person."""
+        """Whether it was declared by a decorator rather than created by an operator."""
         return bool(self.declared)
 
     @property
     def withdrawn(self) -> bool:
-        """The code declared it once and no longer does. It has no next time until the code declares it again."""
+        """Whether the code no longer declares it. It has no next time until the code declares it again."""
         return self.declared.startswith(WITHDRAWN)
 
 
 class ScheduleFiring(models.Model):
-    """One time of a schedule and the job that was made for it. Unique: no two nodes fire the same time."""
+    """One time of a schedule and the job that was created for it. Unique: no two nodes fire the same time."""
 
     schedule = models.ForeignKey(Schedule, models.CASCADE, related_name="firings", db_index=False)
     fire_time = models.DateTimeField()

@@ -1,4 +1,4 @@
-"""The jobs that nobody may run until somebody activates them."""
+"""The jobs that do not run until an operator or a date activates them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .base import AbstractJob, key_index, process_instance_index
 
 
 class SuspendedJob(AbstractJob):
-    """A suspended job (Flowable: ACT_RU_SUSPENDED_JOB); ``due_date`` keeps the back-off of a waiting retry."""
+    """A suspended job (Flowable: ACT_RU_SUSPENDED_JOB); ``due_date`` keeps the backoff of a waiting retry."""
 
     state: ClassVar[str] = "suspended"
 

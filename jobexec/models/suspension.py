@@ -1,4 +1,4 @@
-"""What is suspended, and from when until when; a small table that acquisition reads on every page."""
+"""Suspensions, with their dates; a small table that acquisition reads for every page."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SEPARATOR = "\x1f"
 
 
 class SuspensionScope(models.TextChoices):
-    """What a suspension covers; the value is the name of the job column that it compares, or stands for two of them.
+    """What a suspension covers; the value is the name of the job column that it compares, or represents two of them.
 
-    A single job that is suspended without dates needs no row: it says so itself (``suspend_requested``).
+    A single job that is suspended without dates needs no row: its own ``suspend_requested`` suffices.
     """
 
     JOB = "id", _("job")
@@ -36,17 +36,17 @@ def columns_of(scope: str) -> tuple[str, ...]:
 
 
 def joined(*parts: str) -> str:
-    """What a suspension holds for the values of its columns."""
+    """The value of a suspension for these values of its columns."""
     return _SEPARATOR.join(parts)
 
 
 def value_of(scope: str, row: Any) -> str:
-    """What a suspension of this scope has to hold to mean the job."""
+    """The value that a suspension of this scope must have to cover the job."""
     return joined(*(str(getattr(row, column)) for column in columns_of(scope)))
 
 
 def parts_of(scope: str, value: str) -> dict[str, str]:
-    """The columns of a scope with the values that they must have; empty if the value, or the scope, is none."""
+    """The columns of a scope with the values to compare; empty if the value or the scope is invalid."""
     if scope not in SuspensionScope.values:
         return {}
     columns = columns_of(scope)
@@ -55,14 +55,14 @@ def parts_of(scope: str, value: str) -> dict[str, str]:
 
 
 class Suspension(models.Model):
-    """Jobs whose column ``scope`` equals ``value`` do not run, also those that are created later.
+    """Jobs whose column ``scope`` equals ``value`` do not run, including those created later.
 
-    In force from ``suspend_time`` until ``activate_time``, where these are given (Camunda: the execution date of
-    suspending and activating by definition); the time alone decides, whether or not anybody has swept. ``swept`` says
-    that the rows which existed when it came into force have been moved. Without ``include_jobs`` it holds only what is
-    created after it came into force (Camunda: suspending a definition without its jobs). A row that is not ``live`` is
-    over for good, whatever the time, and goes when its jobs have been activated; meanwhile another for the same jobs
-    may begin. Every node looks for suspensions that began or ended and finishes what is left to do.
+    In force from ``suspend_time`` until ``activate_time``, if these are set (Camunda: the execution date of suspending
+    and activating by definition); the time alone decides, whether or not a sweep has run. ``swept`` means that the rows
+    which existed when it came into force have been moved. Without ``include_jobs`` it covers only jobs created after it
+    came into force (Camunda: suspending a definition without its jobs). A row that is not ``live`` is over for good,
+    whatever the time, and is deleted when its jobs have been activated; meanwhile another for the same jobs may begin.
+    Every node looks for suspensions that began or ended and completes their sweeps.
     """
 
     scope = models.CharField(max_length=32, choices=SuspensionScope)
@@ -74,7 +74,7 @@ class Suspension(models.Model):
         default=True, db_default=True, help_text=_("Also the jobs that were there before it began.")
     )
     swept = models.BooleanField(default=True, help_text=_("The jobs that existed then have been moved."))
-    # NULL and not False: a unique constraint lets any number of NULLs pass, on every database.
+    # NULL and not False: a unique constraint accepts any number of NULLs, on every database.
     live = models.BooleanField(
         null=True, default=True, help_text=_("Empty when it is over and its jobs are being activated.")
     )
@@ -92,7 +92,7 @@ class Suspension(models.Model):
 
     @property
     def shown_value(self) -> str:
-        """The value for people."""
+        """The value for display."""
         parts = parts_of(self.scope, self.value)
         if len(parts) < 2:
             return self.value
@@ -100,15 +100,15 @@ class Suspension(models.Model):
 
     @property
     def audit_name(self) -> str:
-        """What the audit log calls it: what it covers, since a row is made anew each time."""
+        """Its name in the audit log: the jobs that it covers, because each suspension has a new row."""
         return "/".join(parts_of(self.scope, self.value).values()) or self.value
 
     def begun(self, now: datetime) -> bool:
-        """Whether the time has come from which it is in force."""
+        """Whether its start has been reached."""
         return self.suspend_time is None or self.suspend_time <= now
 
     def over(self, now: datetime) -> bool:
-        """Whether it has ended, by its date or by somebody's word."""
+        """Whether it has ended, by its date or by an operation."""
         return not self.live or (self.activate_time is not None and self.activate_time <= now)
 
     def in_force(self, now: datetime) -> bool:
@@ -117,5 +117,5 @@ class Suspension(models.Model):
 
     @property
     def since(self) -> datetime | None:
-        """It covers the jobs that were created from then on; None: all."""
+        """It covers the jobs created from then on; None: all."""
         return None if self.include_jobs else self.suspend_time or self.create_time

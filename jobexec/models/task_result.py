@@ -1,4 +1,4 @@
-"""What became of a task of django.tasks."""
+"""The results of tasks of django.tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .fields import NameField
 
 
 class ResultStatus(models.TextChoices):
-    """The states that django.tasks knows, but for RUNNING, which the lock of a job says and no row of results."""
+    """The states of django.tasks, except RUNNING, which follows from the lock of a job and not from this table."""
 
     READY = "READY", pgettext_lazy("status of a task", "ready")
     FAILED = "FAILED", pgettext_lazy("status of a task", "failed")
@@ -21,10 +21,10 @@ class ResultStatus(models.TextChoices):
 
 
 class TaskResult(models.Model):
-    """The attempts of a task and what it returned; kept for RESULT_TTL after its end.
+    """The attempts of a task and its return value; kept for RESULT_TTL after its end.
 
-    Has the id of its job. Written in the transaction that settles an attempt, never at enqueue: as long as the job is
-    in a job table that table says how it is, and this row what its earlier attempts came to.
+    Has the id of its job. Written in the transaction that settles an attempt, never at enqueue: while the job is in a
+    job table, that table determines the state, and this row has the results of earlier attempts.
     """
 
     id = models.UUIDField(primary_key=True, editable=False)

@@ -11,9 +11,9 @@ from .base import AbstractJob, process_instance_index
 
 
 class TimerJob(AbstractJob):
-    """A job whose ``due_date`` lies ahead (Flowable: ACT_RU_TIMER_JOB).
+    """A job whose ``due_date`` is in the future (Flowable: ACT_RU_TIMER_JOB).
 
-    The timers loop moves it to :class:`Job` when it is due. ``attempts > 0`` tells a waiting retry from a timer.
+    The timers loop moves it to :class:`Job` when it is due. ``attempts > 0`` distinguishes a retry from a timer.
     """
 
     state: ClassVar[str] = "timer"

@@ -61,7 +61,7 @@ def test_options_that_stand_beside_OPTIONS(shop, settings):
     backend = {"BACKEND": "jobexec.backends.JobExecutorBackend", "QUEUES": [], "RETRIES": "R1/PT0S"}
     settings.TASKS = {"default": backend}
     (warning,) = found()
-    text = "TASKS['default']: nobody reads the key 'RETRIES'; expected one of BACKEND, QUEUES, OPTIONS."
+    text = "TASKS['default']: the key 'RETRIES' has no effect; expected one of BACKEND, QUEUES, OPTIONS."
     assert (warning.id, warning.msg) == ("jobexec.W014", text)
 
 
