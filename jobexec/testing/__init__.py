@@ -1,7 +1,7 @@
-"""What a project tests its jobs with: :class:`ManualExecutor`, assertions, controlled time, failures on demand.
+"""Tools for testing a project's jobs: :class:`ManualExecutor`, assertions, controlled time, failures on demand.
 
-Everything here works on the real tables by the real verbs; there is no second queue for tests. Importing it touches
-neither models nor databases: the names are loaded when they are first used.
+Everything here uses the real tables and operations; there is no second queue for tests. Importing it touches neither
+models nor databases: the names are imported at first use.
 """
 
 from __future__ import annotations

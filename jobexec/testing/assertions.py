@@ -1,4 +1,4 @@
-"""Assertions about what is enqueued, with messages that say what is there instead."""
+"""Assertions about enqueued jobs, with messages that show what is enqueued instead."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .waiting import waiting_for_commit
 if TYPE_CHECKING:
     from .captured import CapturedJobs
 
-#: So many jobs are shown.
+#: How many jobs are shown.
 _FEW = 5
 
 
 def enqueued_jobs(using: str = "default", target: Target | None = None) -> list[EnqueuedJob]:
-    """The jobs that wait or run, also for a time or for a commit, in the order in which they were enqueued."""
+    """The jobs that wait (also for a time or for a commit) or run, in the order in which they were enqueued."""
     rows = [row for table in (Job, TimerJob, SuspendedJob) for row in table._base_manager.using(using).all()]
     jobs = [EnqueuedJob.of(using, row) for row in sorted(rows, key=lambda row: row.pk.int)]
     jobs += waiting_for_commit(using)
@@ -44,14 +44,14 @@ def assert_enqueued(
     using: str = "default",
     **columns: Any,
 ) -> list[EnqueuedJob]:
-    """Fail unless a job like this waits in the database ``using``; returns those that do.
+    """Fail unless a job like this waits in the database ``using``; returns the matching jobs.
 
-    ``target`` is the function of a job, a task, or the name of a handler. What is not named does not matter: of
-    ``args`` and ``kwargs`` (by whichever of them the job was called) and of the columns (``priority=5``,
-    ``process_instance_id="order 7"``). ``at`` or ``delay`` (timedelta or seconds) say when it is due, to the second;
-    ``count`` how many there are, exactly. Raises AssertionError, which shows the nearest jobs and their differences.
+    ``target`` is the function of a job, a task, or the name of a handler. Only given values are compared: of ``args``
+    and ``kwargs`` (by whichever of them the job was called) and of the columns (``priority=5``,
+    ``process_instance_id="order 7"``). ``at`` or ``delay`` (timedelta or seconds) are when it is due, to the second;
+    ``count`` is the exact number of jobs. Raises AssertionError, which shows the nearest jobs and their differences.
 
-    What has run is gone from the database: to ask for that, use :func:`~jobexec.testing.captured_jobs`.
+    Jobs that have run are gone from the database: for those, use :func:`~jobexec.testing.captured_jobs`.
     """
     __tracebackhide__ = True
     expected = Expectation.of(target, args, kwargs, at, delay, columns)
@@ -77,7 +77,7 @@ def refute_enqueued(
 def check_enqueued(
     expected: Expectation, jobs: Sequence[EnqueuedJob], count: int | None, where: str
 ) -> list[EnqueuedJob]:
-    """Those of the jobs that are as expected; raises AssertionError if there are none, or not so many."""
+    """The jobs that match; raises AssertionError if there are none, or not ``count``."""
     __tracebackhide__ = True
     found = [job for job in jobs if job.handler == expected.handler and not expected.differences(job)]
     if count is None and found:
@@ -91,7 +91,7 @@ def check_enqueued(
 
 
 def check_not_enqueued(expected: Expectation, jobs: Sequence[EnqueuedJob], where: str) -> None:
-    """Raises AssertionError if one of the jobs is as expected."""
+    """Raise AssertionError if one of the jobs matches."""
     __tracebackhide__ = True
     found = [job for job in jobs if job.handler == expected.handler and not expected.differences(job)]
     if found:
@@ -101,7 +101,7 @@ def check_not_enqueued(expected: Expectation, jobs: Sequence[EnqueuedJob], where
 
 
 def _others(expected: Expectation, jobs: Iterable[EnqueuedJob]) -> list[str]:
-    """The nearest jobs of the handler with what is different, and how many of other handlers there are."""
+    """The nearest jobs of the handler with their differences, and the number of jobs of other handlers."""
     alike = [(expected.differences(job), job) for job in jobs if job.handler == expected.handler]
     alike = sorted((each for each in alike if each[0]), key=lambda each: len(each[0]))
     lines = [f"{len(alike)} other of {expected.handler}, the nearest first:"] if alike else []
@@ -110,11 +110,11 @@ def _others(expected: Expectation, jobs: Iterable[EnqueuedJob]) -> list[str]:
     others = Counter(job.handler for job in jobs if job.handler != expected.handler)
     if others:
         lines.append("Other jobs: " + ", ".join(f"{count} of {name}" for name, count in others.most_common(_FEW)))
-    return lines or ["No other jobs are there."]
+    return lines or ["There are no other jobs."]
 
 
 class Assertions:
-    """The same for one database."""
+    """The assertions for one database."""
 
     using: str
 
@@ -129,7 +129,7 @@ class Assertions:
         refute_enqueued(target, **{"using": self.using, **expected})
 
     def enqueued(self, target: Target | None = None) -> list[EnqueuedJob]:
-        """The jobs that wait or run on this database; of one handler if one is named."""
+        """The jobs that wait or run on this database; only those of ``target``, if given."""
         return enqueued_jobs(self.using, target)
 
     def captured_jobs(self, *, execute_on_commit: bool = False) -> AbstractContextManager[CapturedJobs]:

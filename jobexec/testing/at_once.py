@@ -1,4 +1,4 @@
-"""Jobs that run as soon as they are enqueued."""
+"""Runs jobs as soon as they are enqueued."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PAGE = 500
 
 
 class _Thread(threading.local):
-    """What a thread has to run, and by which executor."""
+    """The jobs that a thread has to run, and the executor that runs them."""
 
     def __init__(self, executor: ManualExecutor, owner: int) -> None:
         self.queue: deque[UUID] = deque()
@@ -34,14 +34,14 @@ class _Thread(threading.local):
 
 
 class Immediate:
-    """Runs jobs in the threads that enqueue them, one after the other: what a job enqueues comes after it."""
+    """Runs jobs in the threads that enqueue them, one after another: jobs enqueued by a job come after it."""
 
     def __init__(self, executor: ManualExecutor, on_commit: bool) -> None:
         self._using, self._on_commit = executor.using, on_commit
         self._thread = _Thread(executor, threading.get_ident())
 
     def __call__(self, using: str, jobs: Sequence[Job | TimerJob]) -> None:
-        """These were inserted. Those that are due later wait, as they always do."""
+        """These jobs were inserted. Those that are due later wait, as usual."""
         due = [job.pk for job in jobs if isinstance(job, Job)]
         if using != self._using or not due:
             return
@@ -54,7 +54,7 @@ class Immediate:
     def _drain(self) -> None:
         thread = self._thread
         if thread.runs:
-            return  # a job that runs has enqueued them: whoever runs it comes to them
+            return  # a running job has enqueued them: the call that runs it will also run these
         thread.runs, executor = True, thread.executor
         results: list[JobResult] = []
         try:
@@ -71,9 +71,9 @@ class Immediate:
 def immediate(executor: ManualExecutor | str = "default", *, on_commit: bool = False) -> Iterator[ManualExecutor]:
     """Within the block, enqueueing a job runs it before ``enqueue`` returns: inserted, acquired, run and settled.
 
-    ``on_commit``: when the transaction commits instead, as in production; in a TestCase that is what
-    ``captureOnCommitCallbacks(execute=True)`` does. What a job raises, whoever enqueued it sees; its retry waits in the
-    database, as does what is due later. What a job enqueues runs after it. Jobs that were there before stay.
+    ``on_commit``: run it at the commit of the transaction instead, as in production; in a TestCase
+    ``captureOnCommitCallbacks(execute=True)`` does that. An error of a job is raised in the code that enqueued it; its
+    retry waits in the database, as do jobs that are due later. Jobs enqueued by a job run after it. Earlier jobs stay.
     ``executor`` is a manual one, or the database alias for a new one.
     """
     if isinstance(executor, str):
@@ -89,7 +89,7 @@ def immediate(executor: ManualExecutor | str = "default", *, on_commit: bool = F
 
 
 def chosen(executor: ManualExecutor, id: UUID) -> AcquiredJob | None:
-    """Acquire this job, if it can be acquired; what comes with it is given back."""
+    """Acquire this job, if it can be acquired; other jobs of its page are released."""
     jobs: list[AcquiredJob] = []
     while page := executor.acquire(_PAGE):
         jobs += page

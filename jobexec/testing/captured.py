@@ -1,4 +1,4 @@
-"""What is enqueued in a block, whatever becomes of it afterwards."""
+"""The jobs that are enqueued in a block, whatever happens to them afterwards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger("jobexec.testing")
 
 
 class _Mark:
-    """Is among the hooks of a transaction as long as what was inserted then is not rolled back."""
+    """A hook that stays registered with a transaction unless the jobs inserted with it are rolled back."""
 
     def __init__(self, connection: Any) -> None:
         self._connection, self._committed = connection, False
@@ -39,7 +39,7 @@ class _Mark:
 
 
 class CapturedJobs(Sequence[EnqueuedJob]):
-    """The jobs that were enqueued, in order; also those that have run meanwhile, not those that were rolled back."""
+    """The enqueued jobs, in order; includes those that have run meanwhile, not those that were rolled back."""
 
     def __init__(self, using: str | None) -> None:
         self._using = using
@@ -61,7 +61,7 @@ class CapturedJobs(Sequence[EnqueuedJob]):
 
     @property
     def waiting(self) -> list[EnqueuedJob]:
-        """The jobs that are going to be enqueued when a transaction of this thread commits."""
+        """The jobs that will be enqueued when a transaction of this thread commits."""
         aliases = [self._using] if self._using is not None else [each.alias for each in connections.all(True)]
         return [job for using in aliases for job in waiting_for_commit(using)]
 
@@ -79,7 +79,7 @@ class CapturedJobs(Sequence[EnqueuedJob]):
         return "\n".join(["Captured jobs:", *(f"  {shown(job)}" for job in self)]) if self else "No captured jobs"
 
     def of(self, target: Target) -> list[EnqueuedJob]:
-        """Those of one handler."""
+        """The jobs of one handler."""
         return [job for job in self if job.handler == handler_name(target)]
 
     def assert_enqueued(
@@ -116,11 +116,11 @@ class CapturedJobs(Sequence[EnqueuedJob]):
 
 @contextmanager
 def captured_jobs(using: str | None = None, *, execute_on_commit: bool = False) -> Iterator[CapturedJobs]:
-    """Remember what is enqueued in the block, on one database or on all, by whichever thread of this process.
+    """Record the jobs enqueued in the block, on one database or on all, by any thread of this process.
 
     ``execute_on_commit``: at the end of the block, run the hooks that wait for the commit of a transaction that is
-    never committed, that of a TestCase, as its ``captureOnCommitCallbacks(execute=True)`` does; what they enqueue is
-    captured, too.
+    never committed, that of a TestCase, as its ``captureOnCommitCallbacks(execute=True)`` does; jobs that they enqueue
+    are captured, too.
     """
     captured = CapturedJobs(using)
     watch(captured._note)

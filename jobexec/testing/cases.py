@@ -1,4 +1,4 @@
-"""The same for tests that are classes of unittest."""
+"""The test tools for unittest's test classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .results import JobResult
 
 
 class JobTestMixin(Assertions, UnitTestCase):
-    """What a test of jobs needs, as methods; for any test case of Django's.
+    """The test tools as methods; for any test case of Django's.
 
     ``job_executor`` is a new :class:`~jobexec.testing.ManualExecutor` for each test, on the database
     ``jobexec_using``, with ``jobexec_options`` for its keywords.
@@ -38,7 +38,7 @@ class JobTestMixin(Assertions, UnitTestCase):
         return self.job_executor.run_until_empty(**options)
 
     def immediate_jobs(self, *, on_commit: bool = False) -> AbstractContextManager[ManualExecutor]:
-        """Run what is enqueued in the block at once; see :func:`~jobexec.testing.immediate`."""
+        """Run jobs enqueued in the block at once; see :func:`~jobexec.testing.immediate`."""
         return self.job_executor.immediate(on_commit=on_commit)
 
     def control_jobs_clock(self, start: datetime | None = None) -> ControlledClock:
@@ -49,7 +49,7 @@ class JobTestMixin(Assertions, UnitTestCase):
         return clock
 
     def assert_outcomes(self, results: Iterable[JobResult], expected: Iterable[str]) -> None:
-        """Fail unless the runs came to these outcomes, in order."""
+        """Fail unless the runs had these outcomes, in order."""
         found = list(results)
         told = "\n".join(str(each) for each in found)
         self.assertEqual([each.outcome for each in found], list(expected), told)

@@ -1,4 +1,4 @@
-"""Time that a test controls."""
+"""Time controlled by a test."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from jobexec.clock import FrozenClock
 
 
 class ControlledClock(FrozenClock):
-    """A clock of jobexec that only the test moves: due dates, retries, timers, leases and schedules go by it.
+    """A clock of jobexec that only the test moves: due dates, retries, timers, leases and schedules use it.
 
-    A context manager. It is the time of jobexec and not that of Python: what asks ``timezone.now()`` still gets the
-    real time. To move both, use time-machine, which needs no clock of jobexec's.
+    A context manager. It is the time of jobexec and not that of Python: ``timezone.now()`` still returns the real time.
+    To move both, use time-machine, which needs no clock of jobexec's.
     """
 
     def advance(self, step: timedelta | float) -> datetime:
@@ -20,7 +20,7 @@ class ControlledClock(FrozenClock):
         return self.tick(step)
 
     def move_to(self, moment: datetime) -> datetime:
-        """Move the time forward to an aware moment. Raises ValueError for one that is past or naive."""
+        """Move the time forward to an aware datetime. Raises ValueError for one that is past or naive."""
         if moment.utcoffset() is None:
             raise ValueError(f"move_to() expects an aware datetime, got {moment!r}.")
         if moment < self.now:
@@ -38,14 +38,14 @@ def controlled_clock(start: datetime | None = None) -> ControlledClock:
 
 
 def advance(step: timedelta | float) -> datetime:
-    """Move the controlled clock that is in force forward; returns the new time.
+    """Move the active controlled clock forward; returns the new time.
 
     Raises RuntimeError if there is none: under time-machine, its traveller's ``shift()`` moves the time.
     """
     frozen = clock.frozen_clock()
     if frozen is None:
         raise RuntimeError(
-            "advance() moves a controlled clock, and none is in force: use controlled_clock() or the fixture "
+            "advance() moves a controlled clock, but none is active: use controlled_clock() or the fixture "
             "jobexec_clock; under time-machine, shift() of its traveller."
         )
     return frozen.tick(step)
@@ -54,6 +54,6 @@ def advance(step: timedelta | float) -> datetime:
 def follow_the_process(using: str) -> None:
     """Let the time of this database be that of the process, which time-machine changes.
 
-    An executor that ran in this process before has left behind how the database's clock differs from it.
+    An earlier executor in this process has stored how the database's clock differs from it.
     """
     clock.forget(using)

@@ -1,4 +1,4 @@
-"""Transactions of production inside the transaction of a test."""
+"""Production's transactions inside the transaction of a test."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ logger = logging.getLogger("jobexec.testing")
 
 @contextmanager
 def own_transaction(using: str) -> Iterator[None]:
-    """What the executor does in transactions of its own, inside that of a test: undone alone if it fails.
+    """A transaction of the executor inside that of a test: a savepoint, rolled back alone if it fails.
 
-    Hooks on its commits run at its end. In a test without a transaction this does nothing: the verbs have their own.
+    Hooks on its commit run at its end. If the test has no transaction, this does nothing: the operations have theirs.
     """
     connection = connections[using]
     if not connection.in_atomic_block:
@@ -29,10 +29,10 @@ def own_transaction(using: str) -> Iterator[None]:
 
 
 def run_hooks(connection: Any, start: int) -> None:
-    """Run and forget what was registered for the commit from the place ``start`` on, and what that registers.
+    """Run and remove the hooks registered for the commit from position ``start`` on, and those that they register.
 
-    What a hook raises is raised, unless it was registered as robust, as Django does at a commit; those after it run
-    before, so that none is left for the next job.
+    The first error of a hook is raised, unless it was registered as robust, as Django does at a commit; later hooks run
+    first, so that none is left for the next job.
     """
     error: BaseException | None = None
     while len(connection.run_on_commit) > start:
@@ -49,12 +49,12 @@ def run_hooks(connection: Any, start: int) -> None:
 
 
 class Enclosure:
-    """Lets a handler that is used to a connection of its own run inside the transaction of a test.
+    """Lets a handler that expects its own connection run inside the transaction of a test.
 
-    On every database in whose transaction the test is, a savepoint encloses the handler. It is kept, whatever becomes
-    of the job, so what a handler wrote before it failed stays, as it does in production; only if the database refuses
-    to go on, as PostgreSQL does after an error, it is undone. In a test without such a transaction there is nothing to
-    do, but to end one that the handler has left open.
+    On every database in whose transaction the test is, a savepoint encloses the handler. It is kept, whatever the
+    outcome of the job, so writes before a failure stay, as they do in production; it is rolled back only if the
+    database refuses to go on, as PostgreSQL does after an error. In a test without such a transaction, only a
+    transaction that the handler has left open is ended.
     """
 
     def __init__(self) -> None:
@@ -65,13 +65,13 @@ class Enclosure:
         ]
 
     def close(self) -> str | None:
-        """The handler has ended; says what is wrong if its writes are undone."""
+        """The handler has ended; returns the problem if its writes are rolled back."""
         problems = [self._close(*each) for each in self._enclosed]
         problems += [_abandon(each) for each in connections.all(initialized_only=True) if self._left_open(each)]
         return next(filter(None, problems), None)
 
     def run_hooks(self) -> None:
-        """What the handler registered for its commits, which in production has run by now."""
+        """Run the handler's hooks on its commits, which in production have run by now."""
         for connection, start, _, _ in self._enclosed:
             run_hooks(connection, start)
 
@@ -93,14 +93,14 @@ class Enclosure:
         if left_open:
             return _left(connection)
         return (
-            f"The handler went on after an error of the database {connection.alias}, which therefore has undone "
-            "everything that it did in the transaction of the test. Enclose the statement in transaction.atomic(), or "
+            f"The handler continued after an error of the database {connection.alias}, which therefore rolled back "
+            "everything that it did in the transaction of the test. Wrap the statement in transaction.atomic(), or "
             "run the test without a transaction (TransactionTestCase, transactional_db)."
         )
 
 
 def _blocks(connection: Any) -> tuple[list[Any], list[Any]]:
-    """The transaction and the savepoints that are open."""
+    """The open transactions and savepoints."""
     return list(connection.savepoint_ids), list(connection.atomic_blocks)
 
 
@@ -109,7 +109,7 @@ def _left(connection: Any) -> str:
 
 
 def _abandon(connection: Any) -> str:
-    """Roll back what a handler has begun and not ended."""
+    """Roll back a transaction that a handler has begun and not ended."""
     connection.in_atomic_block, connection.needs_rollback = False, False
     connection.savepoint_ids, connection.atomic_blocks = [], []
     connection.rollback()

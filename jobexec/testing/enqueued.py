@@ -1,4 +1,4 @@
-"""Jobs as a test looks at them."""
+"""Enqueued jobs as tests see them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from jobexec.models import AbstractJob
 
 @dataclass(frozen=True, slots=True)
 class EnqueuedJob:
-    """A job that was enqueued: what it is to do, and when.
+    """A job that was enqueued: its handler, its arguments and its due date.
 
-    ``args`` and ``kwargs`` are as the row holds them, that is as JSON. ``job`` is the row; any other column of it may
-    be asked for as an attribute (``enqueued.priority``). ``job`` is None for one that waits for a commit and has no
-    row yet.
+    ``args`` and ``kwargs`` are as stored in the row, that is as JSON. ``job`` is the row; any other column of it is
+    available as an attribute (``enqueued.priority``). ``job`` is None for one that waits for a commit and has no row
+    yet.
     """
 
     using: str
@@ -33,7 +33,7 @@ class EnqueuedJob:
 
     @classmethod
     def of(cls, using: str, job: AbstractJob) -> EnqueuedJob:
-        """What a row says."""
+        """Make it from a row."""
         configuration = job.handler_configuration if isinstance(job.handler_configuration, dict) else {}
         args, kwargs = configuration.get("args", ()), configuration.get("kwargs", {})
         return cls(using, job.pk, job.handler_type, tuple(args), dict(kwargs), job.due_date, job)
@@ -44,12 +44,12 @@ class EnqueuedJob:
         return getattr(self.job, name)
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments by the names that the handler's function gives them."""
+        """The arguments by the names of the function's parameters."""
         return by_name(self.handler, self.args, self.kwargs)
 
 
 def by_name(handler: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by name. Those of a function that nobody knows here, and what ``*args`` takes, go by position."""
+    """Arguments by name. Those of an unknown function, and those taken by ``*args``, are named by position."""
     try:
         known = get_handler(handler)
     except HandlerNotFound:
@@ -61,7 +61,7 @@ def by_name(handler: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[s
 
 
 def sensitive_of(handler: str) -> Sequence[str]:
-    """The names of arguments that a handler calls sensitive."""
+    """The names of arguments that a handler declares sensitive."""
     try:
         known = get_handler(handler)
     except HandlerNotFound:

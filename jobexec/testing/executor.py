@@ -1,4 +1,4 @@
-"""An executor without threads: runs jobs when the test says so."""
+"""An executor without threads: runs jobs on demand."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _PAGE = 100
 
 
 class ManualExecutor(Rounds, Assertions):
-    """Runs jobs in the calling thread and on its connection, when the test says so.
+    """Runs jobs in the calling thread and on its connection, on demand.
 
-    Acquisition, handlers, retries, dead letters, exclusive jobs and suspensions are those of production; what is not
-    there are threads, leases and waiting. Works inside the transaction of a test and without one. Serves all
-    categories of the settings, or those named.
+    Acquisition, handlers, retries, dead letters, exclusive jobs and suspensions are those of production; there are no
+    threads, leases and waiting. Works inside the transaction of a test and without one. Serves all categories of the
+    settings, or those given.
 
-    What a handler raises is raised again as soon as it is recorded, and what has not begun is given back: so a test
-    of what a job *does* fails where the job fails. With ``reraise=False``, here or in a call, the results tell of it;
-    that is for tests of what follows a failure. Never raised again are JobCancelled, RetryIn and RetryAt, by which a
-    handler says what it wants, and what :mod:`~jobexec.testing.faults` injects.
+    An error of a handler is raised again as soon as it is recorded, and jobs that have not started are released: so a
+    test of what a job *does* fails where the job fails. With ``reraise=False``, here or in a call, only the results
+    contain the error; that is for tests of what follows a failure. Never raised again are JobCancelled, RetryIn and
+    RetryAt, by which a handler controls its job, and errors injected by :mod:`~jobexec.testing.faults`.
     """
 
     def __init__(
@@ -47,20 +47,20 @@ class ManualExecutor(Rounds, Assertions):
         self.reraise, self.max_jobs = reraise, max_jobs
 
     def another(self) -> ManualExecutor:
-        """One more executor like this one, as if it were a second node; for another thread, too."""
+        """Another executor like this one, as if it were a second node; also for another thread."""
         more: dict[str, Any] = {"reraise": self.reraise, "max_jobs": self.max_jobs}
         return ManualExecutor(self.using, node=self.node, categories=self._categories, **more)
 
     # Jobs.
 
     def run_next(self, *, reraise: bool | None = None) -> JobResult | None:
-        """Run the one job that is next; None if none is due."""
+        """Run the next due job; None if none is due."""
         return next(iter(self.run_due(1, reraise=reraise)), None)
 
     def run_due(self, limit: int | None = None, *, reraise: bool | None = None) -> list[JobResult]:
-        """Run what is due now, at most ``limit`` jobs, in order; timers whose time has come are due.
+        """Run the jobs due now, at most ``limit``, in order; timers whose time has come are due.
 
-        What these jobs enqueue waits for the next call.
+        Jobs that they enqueue wait for the next call.
         """
         self.run_timers()
         jobs: list[AcquiredJob] = []
@@ -76,9 +76,9 @@ class ManualExecutor(Rounds, Assertions):
     def run_until_empty(
         self, *, max_jobs: int | None = None, reraise: bool | None = None, advance: bool = False
     ) -> list[JobResult]:
-        """Run what is due, and what that enqueues, until nothing is due any more; recorded history, too.
+        """Run due jobs, and the jobs that they enqueue, until none is due; recorded history, too.
 
-        What is due later stays, also retries. With ``advance`` the controlled clock moves on to it, from date to date.
+        Jobs due later stay, including retries. With ``advance`` the controlled clock moves on to them, date by date.
         Raises JobsDoNotEnd after ``max_jobs`` jobs (default: that of the executor, 1000).
         """
         most = self.max_jobs if max_jobs is None else max_jobs
@@ -94,9 +94,9 @@ class ManualExecutor(Rounds, Assertions):
             self._run(jobs, reraise, results)
 
     def tick(self, *, reraise: bool | None = None) -> list[JobResult]:
-        """One round of everything that a node does, the finding of dead nodes left to :meth:`recover`.
+        """Run one round of everything that a node does, except for finding dead nodes (:meth:`recover`).
 
-        Suspensions that begin or end, schedules and timers whose time has come, recorded history, and one page of jobs.
+        Suspensions that begin or end, due schedules and timers, recorded history, and one page of jobs.
         """
         self.run_suspensions()
         self.run_schedules()
@@ -107,7 +107,7 @@ class ManualExecutor(Rounds, Assertions):
         return results
 
     def _run(self, jobs: list[AcquiredJob], reraise: bool | None, results: list[JobResult]) -> None:
-        """Run acquired jobs; what has not begun when this ends early is given back, but not by a node that died."""
+        """Run acquired jobs; those not started when this ends early are released, unless the node has died."""
         queue = batches(jobs)
         try:
             while queue:
@@ -128,7 +128,7 @@ class ManualExecutor(Rounds, Assertions):
             self.release([work for batch in queue for work in batch])
 
     def run_acquired(self, jobs: Iterable[AcquiredJob | None], results: list[JobResult]) -> None:
-        """Run acquired jobs in their order, siblings together, and append to ``results`` what comes of them."""
+        """Run acquired jobs in their order, siblings together, and append their results to ``results``."""
         self._run([job for job in jobs if job is not None], None, results)
 
     # For async tests.
@@ -152,7 +152,7 @@ class ManualExecutor(Rounds, Assertions):
         return await _in_thread(lambda: self.tick(reraise=reraise))
 
     def immediate(self, *, on_commit: bool = False) -> AbstractContextManager[ManualExecutor]:
-        """Run what is enqueued on this database at once; see :func:`~jobexec.testing.immediate`."""
+        """Run jobs enqueued on this database at once; see :func:`~jobexec.testing.immediate`."""
         return immediate(self, on_commit=on_commit)
 
 

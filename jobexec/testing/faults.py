@@ -1,6 +1,6 @@
-"""Failures on demand: each happens at its place in the real course of a job, so what follows is what production does.
+"""Failures on demand: each happens at its place in the real course of a job, with the consequences of production.
 
-All are context managers for a block in which a :class:`~jobexec.testing.ManualExecutor` runs jobs. One that has not
+All are context managers for a block in which a :class:`~jobexec.testing.ManualExecutor` runs jobs. A fault that has not
 happened by the end of its block raises AssertionError: a test must not pass because nothing went wrong.
 """
 
@@ -29,11 +29,11 @@ Moment: TypeAlias = Literal["begins", "ends"]
 
 
 class NodeKilled(BaseException):
-    """What a process that is killed sees: nothing more. Raised by :func:`kill_node`, which also catches it."""
+    """Raised by :func:`kill_node` to end the run as a killed process would, and caught by it."""
 
 
 class Fault(ABC):
-    """Something that goes wrong with the jobs that are meant, so many times."""
+    """A fault of the selected jobs, a given number of times."""
 
     def __init__(self, name: str, which: Target | AbstractJob | UUID | None, moment: Moment, times: int = 1) -> None:
         if times < 1:
@@ -51,10 +51,10 @@ class Fault(ABC):
 
     @abstractmethod
     def happen(self, work: AcquiredJob) -> None:
-        """To this job, now."""
+        """Cause the fault for this job, now."""
 
     def repeat(self, work: AcquiredJob) -> None:  # noqa: B027 - most faults leave nothing in the database
-        """The transaction in which it happened was rolled back."""
+        """Cause it again: the transaction in which it happened was rolled back."""
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -74,7 +74,7 @@ _active: list[Fault] = []
 
 
 def strike(moment: Moment, work: AcquiredJob) -> None:
-    """A job has come to this moment; raises what goes wrong with it."""
+    """A job has reached this moment; raises the fault's error."""
     for fault in tuple(_active):
         if fault.concerns(moment, work):
             fault.left -= 1
@@ -82,7 +82,7 @@ def strike(moment: Moment, work: AcquiredJob) -> None:
 
 
 def repeat(work: AcquiredJob) -> None:
-    """An atomic job was rolled back, and with it what others did to it in the same transaction."""
+    """An atomic job was rolled back, and with it the effects of faults in the same transaction."""
     for fault in tuple(_active):
         fault.repeat(work)
 
@@ -96,10 +96,10 @@ class _Failing(Fault):
 
 @contextmanager
 def fail(which: Target | AbstractJob | UUID | None, exception: Any, times: int = 1) -> Iterator[None]:
-    """Let a handler raise ``exception`` (an instance or a class) instead of running, so many times.
+    """Let a handler raise ``exception`` (an instance or a class) instead of running, ``times`` times.
 
-    ``which`` is a job's function, a task, a name; a row or an id; None is whatever runs next. A manual executor does
-    not raise the exception again: the result tells of it.
+    ``which`` is a job's function, a task, a name; a row or an id; None is any job that runs next. A manual executor
+    does not raise the exception again: the result contains it.
     """
     fault = _Failing("fail", which, "begins", times)
     fault.exception = exception
@@ -110,25 +110,25 @@ def fail(which: Target | AbstractJob | UUID | None, exception: Any, times: int =
 def _serialisation_failure() -> OperationalError:
     cause = Exception("could not serialize access")
     cause.sqlstate = "40001"  # type: ignore[attr-defined]
-    error = OperationalError("could not serialize access due to concurrent update (asked for by the test)")
+    error = OperationalError("could not serialize access due to concurrent update (injected by the test)")
     error.__cause__ = cause
     return error
 
 
 @contextmanager
 def conflict(which: Target | AbstractJob | UUID | None = None, times: int = 1) -> Iterator[None]:
-    """Let the database refuse a handler's work for a conflict with somebody else's: tried again soon, at no retry."""
+    """Let the database refuse a handler's work with a serialisation conflict: retried soon, without costing a retry."""
     with fail(which, _serialisation_failure(), times):
         yield
 
 
 class OtherNode(Fault):
-    """A node that takes over jobs which others still run."""
+    """A node that takes over jobs which other nodes still run."""
 
     def __init__(self, which: Target | AbstractJob | UUID | None, times: int) -> None:
         super().__init__("lose_lock", which, "ends", times)
         self.owner = f"another node:{uuid7()}"
-        #: The jobs that it has taken.
+        #: The jobs that it has taken over.
         self.taken: list[UUID] = []
         self._using: set[str] = set()
 
@@ -142,7 +142,7 @@ class OtherNode(Fault):
             self._take(work)
 
     def _take(self, work: AcquiredJob) -> None:
-        """As if the lease had run out: recovery gives the job back, and this node is the first to see it."""
+        """As if the lease had expired: recovery releases the job, and this node is the first to acquire it."""
         using = work.using
         row = Job.objects.using(using).filter(pk=work.id, lock_owner=work.lock_owner, revision=work.revision).first()
         if row is None:
@@ -153,7 +153,7 @@ class OtherNode(Fault):
             lock_instances(using, self.owner, {work.serial_key} - {""})
 
     def give_back(self) -> None:
-        """Unlock what it has taken, as if it had not begun."""
+        """Unlock the jobs taken over, as if they had not started."""
         for using in self._using:
             with own_transaction(using):
                 release_owned(using, self.owner)
@@ -161,7 +161,7 @@ class OtherNode(Fault):
 
 @contextmanager
 def lose_lock(which: Target | AbstractJob | UUID | None = None, times: int = 1) -> Iterator[OtherNode]:
-    """Let another node take a job between the end of its handler and the writing of its outcome, which then is void.
+    """Let another node take a job between the end of its handler and the writing of its outcome, which is then void.
 
     An ``atomic`` job is rolled back. Yields the other node, which keeps the jobs in :attr:`~OtherNode.taken` until
     :meth:`~OtherNode.give_back`.
@@ -180,8 +180,8 @@ class _Killing(Fault):
 def kill_node(which: Target | AbstractJob | UUID | None = None, *, when: Moment = "ends") -> Iterator[None]:
     """Let the process die with a job: ``when`` its handler "begins", or "ends" and nothing of it is written yet.
 
-    The block ends there. What the node had acquired stays locked by it, and its lease has run out: ``recover()`` of
-    the manual executor, which goes on as another node, finds the jobs.
+    The block ends there. The jobs acquired by the node stay locked by it, and its lease has expired: ``recover()`` of
+    the manual executor, which goes on as another node, finds them.
     """
     try:
         with _Killing("kill_node", which, when).active():
@@ -191,7 +191,7 @@ def kill_node(which: Target | AbstractJob | UUID | None = None, *, when: Moment 
 
 
 class Away:
-    """A database that is away: ``refused`` counts the statements that it has not answered."""
+    """A database that is away: ``refused`` counts the statements that it has refused."""
 
     def __init__(self, using: str, times: int | None) -> None:
         self.using, self.left, self.refused = using, times, 0
@@ -201,13 +201,13 @@ class Away:
         return self.left is None or self.left > 0
 
     def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        # The savepoints are of the test, and not of what it tests.
+        # The savepoints belong to the test, and not to the code under test.
         if not self.is_away or sql.startswith(("SAVEPOINT", "RELEASE SAVEPOINT", "ROLLBACK TO SAVEPOINT")):
             return execute(sql, params, many, context)
         self.refused += 1
         if self.left is not None:
             self.left -= 1
-        raise OperationalError(f"The database {self.using!r} is away (asked for by the test).")
+        raise OperationalError(f"The database {self.using!r} is away (injected by the test).")
 
 
 @contextmanager

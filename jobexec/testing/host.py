@@ -1,4 +1,4 @@
-"""The caller's thread in the place of an executor."""
+"""The caller's thread in the role of an executor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .commits import own_transaction
 
 
 class ManualHost:
-    """What execution asks of an executor. Outcomes are written at once, in the thread that runs the job."""
+    """The executor's interface for execution. Outcomes are written at once, in the thread that runs the job."""
 
     def __init__(self, using: str, node_name: str, owner: Callable[[], str]) -> None:
         self.using, self.node_name, self._owner = using, node_name, owner
@@ -28,7 +28,7 @@ class ManualHost:
         self.unsettled: list[Outcome] = []
         #: Siblings that may go on, because the outcome before theirs is written.
         self.siblings: list[AcquiredJob] = []
-        #: What faults have raised.
+        #: Errors raised by faults.
         self.injected: list[BaseException] = []
         self._began: dict[int, datetime] = {}
 
@@ -43,7 +43,7 @@ class ManualHost:
         self._strike("begins", context)
 
     def end(self, context: JobContext) -> None:
-        """Nobody can stop the caller's thread: a handler past its timeout has failed when it ends."""
+        """The caller's thread cannot be stopped: a handler past its timeout has failed when it ends."""
         began = self._began.pop(id(context))
         if context.timeout is not None and clock.now(self.using) - began > context.timeout:
             context.timed_out = True
@@ -90,21 +90,21 @@ class ManualHost:
             self.give_back(siblings)
 
     def has_settled_itself(self, outcome: Outcome) -> None:
-        """An atomic job: all is written."""
+        """Nothing to do for an atomic job: everything is written."""
 
     def settle_rest(self) -> None:
-        """Try again to write what could not be written."""
+        """Try again to write the unsettled outcomes."""
         rest, self.unsettled = self.unsettled, []
         for outcome in rest:
             self.submit(outcome)
 
     def give_back(self, jobs: list[AcquiredJob]) -> None:
-        """Unlock jobs that have not begun; if the database is away, later."""
+        """Unlock jobs that have not started; if the database is away, later."""
         for work in jobs:
             self.submit(Outcome(work))
 
     def release(self, jobs: list[AcquiredJob]) -> None:
-        """Unlock jobs that have not begun, all at once."""
+        """Unlock jobs that have not started, all at once."""
         if jobs:
             with own_transaction(self.using):
                 release_jobs(self.using, jobs)

@@ -1,4 +1,4 @@
-"""What a test expects to be enqueued, and how a job differs from it."""
+"""A test's expectation of an enqueued job, and a job's differences from it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLUMNS = frozenset(SHARED_COLUMNS) - {"handler_type", "handler_configuration"}
 
 
 def as_stored(value: Any) -> Any:
-    """The value as it comes back from a row; what JSON does not know stays as it is, such as ``mock.ANY``."""
+    """The value as read back from a row; a value without a JSON form, such as ``mock.ANY``, stays as it is."""
     if isinstance(value, Mapping):
         return {_key(key): as_stored(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -38,7 +38,7 @@ def _key(key: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing in which a job is not what was expected."""
+    """One difference between a job and the expectation."""
 
     name: str
     expected: Any
@@ -51,7 +51,7 @@ class Difference:
 
 
 class _Word(str):
-    """Shown as it is."""
+    """A string whose repr() has no quotes."""
 
     __slots__ = ()
 
@@ -64,9 +64,9 @@ _MISSING = _Word("nothing")
 
 @dataclass(slots=True)
 class Expectation:
-    """What is looked for. What is not named does not matter.
+    """The expected job. Only given values are compared.
 
-    ``at`` and ``delay`` (from its creation) say when the job is due, give or take ``within``.
+    ``at`` and ``delay`` (from its creation) are when the job is due, give or take ``within``.
     """
 
     handler: str
@@ -86,7 +86,7 @@ class Expectation:
         delay: timedelta | float | None,
         columns: dict[str, Any],
     ) -> Expectation:
-        """Raises TypeError for a column that there is not, and for values that no job can have."""
+        """Raises TypeError for an unknown column, and for values that no job can have."""
         unknown = sorted(columns.keys() - _COLUMNS)
         if unknown:
             raise TypeError(f"{unknown[0]!r} is not a column of a job; arguments are given as args=... or kwargs=...")
@@ -99,7 +99,7 @@ class Expectation:
         return cls(name, arguments, columns, at, delay)
 
     def differences(self, job: EnqueuedJob) -> list[Difference]:
-        """In what a job of this handler differs; empty if it is one that is looked for."""
+        """The differences of a job of this handler; empty if it matches."""
         got, secret = job.arguments(), sensitive_of(self.handler)
         found = [
             Difference(name, hide(value, secret), hide(got.get(name, _MISSING), secret), is_sensitive(name, secret))
@@ -132,7 +132,7 @@ class Expectation:
 
 
 def shown_arguments(handler: str, arguments: Mapping[str, Any]) -> list[str]:
-    """Arguments as they may be shown."""
+    """Arguments for display, without sensitive values."""
     secret = sensitive_of(handler)
     return [
         f"{name}={HIDDEN if is_sensitive(name, secret) else repr(hide(value, secret))}"

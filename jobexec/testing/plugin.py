@@ -1,6 +1,6 @@
 """The pytest plugin: fixtures for projects that use jobexec.
 
-Loading it imports nothing of Django, no model, and touches no database; only a fixture that a test asks for does.
+Loading it imports nothing of Django, no model, and touches no database; only a fixture used by a test does.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from .executor import ManualExecutor
 
 _MARKER = (
-    "jobexec(using='default', categories=None, reraise=True, max_jobs=1000): how the fixtures jobexec and "
-    "jobexec_immediate make their ManualExecutor; what is not given comes from the options in the ini file"
+    "jobexec(using='default', categories=None, reraise=True, max_jobs=1000): arguments of the ManualExecutor in the "
+    "fixtures jobexec and jobexec_immediate; missing ones come from the options in the ini file"
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("jobexec_using", "database of the fixtures jobexec and jobexec_immediate", default="default")
-    parser.addini("jobexec_max_jobs", "so many jobs may run until the queue must be empty", default="1000")
+    parser.addini("jobexec_max_jobs", "the most jobs that may run until the queue is empty", default="1000")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,14 +43,14 @@ def _jobexec(request: pytest.FixtureRequest, db: None) -> ManualExecutor:
 
 @pytest.fixture
 def jobexec_immediate(jobexec: ManualExecutor) -> Iterator[ManualExecutor]:
-    """What is enqueued in the test runs at once; the same executor as that of the fixture ``jobexec``."""
+    """Run jobs enqueued in the test at once; the same executor as that of the fixture ``jobexec``."""
     with jobexec.immediate() as executor:
         yield executor
 
 
 @pytest.fixture
 def jobexec_clock() -> Iterator[ControlledClock]:
-    """Jobexec's time stands still during the test and is moved by ``jobexec_clock.advance(...)``."""
+    """Jobexec's time is stopped during the test; ``jobexec_clock.advance(...)`` moves it."""
     from .clocks import controlled_clock
 
     with controlled_clock() as clock:

@@ -1,4 +1,4 @@
-"""What a manual executor tells about the runs of jobs."""
+"""The results of a manual executor's runs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ OutcomeName: TypeAlias = Literal["successful", "failed", "timeout", "cancelled",
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """One run of a job and what it came to.
+    """One run of a job and its outcome.
 
-    ``outcome`` is ``successful``; ``failed`` or ``timeout``, then :attr:`became` tells where the job now is;
-    ``cancelled``; ``lost``, because somebody else had taken the job: nothing of this outcome counts; ``returned``, it
-    could not begin and was given back; ``unsettled``, the database was away when it was to be written, and the next
-    verb tries again. ``value`` is what the handler returned, ``exception`` what it raised, ``attempt`` counts from 1.
+    ``outcome`` is ``successful``; ``failed`` or ``timeout``, then :attr:`became` is the job's table now; ``cancelled``;
+    ``lost``, because another node had taken the job: nothing of this outcome counts; ``returned``, it could not start
+    and was released; ``unsettled``, the database was away when it was to be written, and the next operation tries
+    again. ``value`` is what the handler returned, ``exception`` what it raised, ``attempt`` counts from 1.
     """
 
     id: UUID
@@ -53,7 +53,7 @@ class JobResult:
 
 
 class JobsDoNotEnd(AssertionError):
-    """More jobs have run than the test allows, and there are still some."""
+    """More jobs have run than the test allows, and more are due."""
 
     def __init__(self, max_jobs: int, results: Iterable[JobResult]) -> None:
         #: The runs until then.
@@ -61,8 +61,8 @@ class JobsDoNotEnd(AssertionError):
         counts = Counter(f"{each.handler} ({each.outcome})" for each in self.results)
         told = ", ".join(f"{count} of {name}" for name, count in counts.most_common(10))
         super().__init__(
-            f"{max_jobs} jobs have run and there are still some: does a job enqueue itself for ever? Ran: {told}. "
-            "If so many are right, give a larger max_jobs."
+            f"{max_jobs} jobs have run and more are due: does a job enqueue itself for ever? Ran: {told}. "
+            "If this many are expected, pass a larger max_jobs."
         )
 
 
@@ -75,11 +75,11 @@ class Ran:
     handler: JobHandler | None = None
     value: Any = None
     error: BaseException | None = None
-    #: The error was asked for by the test.
+    #: Whether the error was injected by the test.
     injected: bool = False
 
     def result(self, *, unsettled: bool) -> JobResult:
-        """What became of it; ``unsettled``: the outcome could not be written."""
+        """The result of the run; ``unsettled``: the outcome could not be written."""
         work, outcome = self.work, self.outcome
         name: Any = outcome.name
         if unsettled:

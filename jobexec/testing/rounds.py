@@ -1,4 +1,4 @@
-"""What the other loops of a node do, one round each, in the caller's thread."""
+"""The work of a node's other loops, one round each, in the caller's thread."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Rounds(Steps):
             return sweep_suspensions(self.using)
 
     def run_timers(self) -> int:
-        """Move timers whose time has come to the executable jobs; returns how many. Runs none of them."""
+        """Move due timers to the executable jobs; returns how many. Runs none of them."""
         follow_the_process(self.using)
         count, moved = 0, _PAGE
         while moved == _PAGE:
@@ -52,10 +52,10 @@ class Rounds(Steps):
         return count
 
     def run_schedules(self) -> int:
-        """Let schedules fire whose time has come; returns how many jobs that made. Runs none of them.
+        """Fire due schedules; returns how many jobs they made. Runs none of them.
 
-        The first call also writes the schedules that the code declares, as a node does when it starts: what fires
-        comes after that. Raises what a handler says to a schedule whose arguments do not fit.
+        The first call also writes the schedules declared in code, as a node does when it starts: only later times
+        fire. Raises a handler's error about a schedule whose arguments do not fit.
         """
         follow_the_process(self.using)
         made, more = 0, True
@@ -72,7 +72,7 @@ class Rounds(Steps):
         return made
 
     def run_history(self, *, reraise: bool | None = None) -> int:
-        """Let the history handlers write what is due; returns how many rows were looked at."""
+        """Let the history handlers write due records; returns how many rows were processed."""
         writer, count = _Writer(self.using, self.node), 0
         while (due := next_history_date(self.using)) is not None and due <= clock.now(self.using):
             with own_transaction(self.using):
@@ -85,7 +85,7 @@ class Rounds(Steps):
         return count
 
     def recover(self) -> int:
-        """Release what dead nodes have held, and locks that have expired; returns how many nodes were dead."""
+        """Release the jobs of dead nodes, and expired locks; returns how many nodes were dead."""
         with own_transaction(self.using):
             dead = declare_dead(self.using, but=self.owner)
             for node in dead:
@@ -94,11 +94,11 @@ class Rounds(Steps):
         return len(dead)
 
     def _advance(self) -> bool:
-        """Move the controlled clock to the next date at which something is due; whether there is one."""
+        """Move the controlled clock to the next date at which a job is due; returns whether there is one."""
         frozen = clock.frozen_clock()
         if frozen is None:
             raise RuntimeError(
-                "advance=True moves a controlled clock, and none is in force: use controlled_clock() or the fixture "
+                "advance=True moves a controlled clock, but none is active: use controlled_clock() or the fixture "
                 "jobexec_clock."
             )
         dates = [date for date in (next_due_date(self.using), next_history_date(self.using)) if date is not None]
@@ -109,18 +109,18 @@ class Rounds(Steps):
 
 
 class _Writer:
-    """Who writes recorded history, as the history loop does, and keeps what goes wrong."""
+    """Writes recorded history, as the history loop does, and collects the errors."""
 
     def __init__(self, using: str, node_name: str) -> None:
         self.using, self.node_name = using, node_name
         self.errors: list[BaseException] = []
 
     def write(self, handler_type: str, records: list[HistoryRecord]) -> None:
-        """A fresh context, as for a job."""
+        """In a fresh context, as for a job."""
         contextvars.Context().run(get_history_handler(handler_type).function, records)
 
     def failure_of(self, handler_type: str, error: BaseException) -> Failure:
-        """What an error means for the record."""
+        """The failure to record for an error."""
         if not any(error is each for each in self.errors):
             self.errors.append(error)
         try:

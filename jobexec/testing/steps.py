@@ -1,4 +1,4 @@
-"""The steps of an executor without its threads."""
+"""The steps of an executor, without its threads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TRIES = 10
 class Steps:
     """The steps of an executor one by one, in the caller's thread and on its connection.
 
-    ``acquire()`` locks jobs, ``run()`` calls the handler of one, ``settle()`` writes what came of it: by the verbs of
+    ``acquire()`` locks jobs, ``run()`` calls the handler of one, ``settle()`` writes its outcome: by the operations of
     the executor, in the transaction of the test if there is one (Camunda: ControllableJobExecutor).
     """
 
@@ -58,17 +58,17 @@ class Steps:
 
     @property
     def owner(self) -> str:
-        """What the jobs that it has acquired are locked by."""
+        """The lock owner of the jobs that it has acquired."""
         return f"{self.node}:{self._boot}"
 
     def acquire(self, limit: int = 100) -> list[AcquiredJob]:
         """Lock up to ``limit`` due jobs as an executor does, and return them in order.
 
-        Raises OperationalError if the database is away; an executor waits a while then, and asks again.
+        Raises OperationalError if the database is away; an executor would wait a while then, and try again.
         """
         self.host.settle_rest()
         jobs: list[AcquiredJob] = []
-        for _ in range(_TRIES):  # a page may consist of what has to be put out of the way
+        for _ in range(_TRIES):  # a page may consist of jobs that are only moved out of the way
             with own_transaction(self.using):
                 found, jobs = self._page(limit)
             if jobs or not found:
@@ -146,10 +146,10 @@ class Steps:
             ran.error = TransactionManagementError(problem)
 
     def settle(self, ran: Ran, siblings: list[AcquiredJob] | None = None) -> JobResult:
-        """Write what came of a run: done, retry or dead letter. A job that could not begin is given back.
+        """Write the outcome of a run: done, retry or dead letter. A job that could not start is released.
 
         ``siblings`` are exclusive jobs of the same process instance that this executor holds and runs next; they are
-        given back if the outcome does not count.
+        released if the outcome does not count.
         """
         outcome = ran.outcome
         self.host.siblings = []
@@ -160,11 +160,11 @@ class Steps:
         return ran.result(unsettled=any(outcome is each for each in self.host.unsettled))
 
     def release(self, jobs: Iterable[AcquiredJob]) -> None:
-        """Give back acquired jobs that have not begun, at no cost."""
+        """Release acquired jobs that have not started, without costing a retry."""
         self.host.release(list(jobs))
 
     def _die(self) -> None:
-        """Leave everything locked, by a node whose lease has run out; from now on this is another node."""
+        """Leave everything locked, by a node whose lease has expired; from now on this is another node."""
         now = clock.now(self.using)
         ended_at = now - timedelta(seconds=1)
         with own_transaction(self.using):
@@ -183,20 +183,20 @@ class Steps:
 
 
 def ends_the_test(ran: Ran) -> bool:
-    """Whether somebody ends the test itself, whatever the job does: Ctrl-C, pytest.fail(), a time limit."""
+    """Whether the error ends the test itself, whatever the job does: Ctrl-C, pytest.fail(), a time limit."""
     harmless = Exception | SystemExit | GeneratorExit | asyncio.CancelledError
     return ran.error is not None and not ran.injected and not isinstance(ran.error, harmless)
 
 
 def is_serious(ran: Ran, result: JobResult) -> bool:
-    """Whether a test should be told of a failure at once, and not only by the result."""
+    """Whether to raise a failure in the test at once, and not only report it in the result."""
     if ran.injected or isinstance(result.exception, RetryIn | RetryAt):
         return False
     return result.outcome in ("failed", "timeout")
 
 
 def noted(result: JobResult) -> BaseException:
-    """The error of a job, with a line that says whose it is."""
+    """The error of a job, with a note that names the job."""
     error = result.exception
     assert error is not None, result
     became = f"; it is a {result.became.__name__} now" if result.became else ""

@@ -1,4 +1,4 @@
-"""What a test may name a handler by: the function of a job, a task, or a name."""
+"""How a test names a handler: the function of a job, a task, or a name."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Target: TypeAlias = str | HasModulePath | HasName
 
 
 def handler_name(target: Target) -> str:
-    """What rows hold. Raises TypeError for what names no handler."""
+    """The name stored in rows. Raises TypeError if the target does not name a handler."""
     found: Any = target
     if not isinstance(target, str):
-        # In this order: the name of a task is that of its function alone.
+        # In this order: a task's ``name`` is that of its function alone.
         found = getattr(target, "module_path", None) or getattr(target, "name", None)
     if not isinstance(found, str) or not found:
         raise TypeError(f"Expected the function of a job, a task, or the name of a handler, got {target!r}.")

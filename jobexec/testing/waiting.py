@@ -13,7 +13,7 @@ from .enqueued import EnqueuedJob
 
 
 def waiting_for_commit(using: str) -> list[EnqueuedJob]:
-    """The jobs that ``enqueue_on_commit`` has promised for this database, in the transactions of this thread."""
+    """The jobs for this database that ``enqueue_on_commit`` will insert, in the transactions of this thread."""
     opened: Any = connections.all(initialized_only=True)
     hooks = [hook for each in opened for _, hook, _ in each.run_on_commit]
     return [_of(hook) for hook in hooks if isinstance(hook, DeferredJob) and hook.using == using]

@@ -83,7 +83,7 @@ def message_of(function, *args, **kwargs):
 class TestNotFound:
     def test_nothing_is_there(self, alias, mail):
         message = message_of(assert_enqueued, mail, args=[7], using=alias)
-        assert message == f"Expected a job on {alias!r}, found none:\n    shop.mail(order=7)\nNo other jobs are there."
+        assert message == f"Expected a job on {alias!r}, found none:\n    shop.mail(order=7)\nThere are no other jobs."
 
     def test_the_nearest_comes_first_with_its_differences(self, alias, mail):
         make_job(alias, handler_type="other.app")
