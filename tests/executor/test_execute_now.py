@@ -80,8 +80,8 @@ class TestByHand:
         [
             (SuspendedJob, {}, JobStateError, "is suspended. Activate it first"),
             (DeadLetterJob, {}, JobStateError, "is a dead letter. Requeue it first"),
-            (ExternalWorkerJob, {"type": JobType.EXTERNAL}, JobStateError, "for workers outside"),
-            (Job, {"type": JobType.HISTORY}, InvalidJob, "is history"),
+            (ExternalWorkerJob, {"type": JobType.EXTERNAL}, JobStateError, "for external workers"),
+            (Job, {"type": JobType.HISTORY}, InvalidJob, "is a history job"),
             (Job, {"lock_owner": "node:1"}, JobLocked, "running or queued on node:1"),
             (TimerJob, {"handler_type": "tests.unknown"}, HandlerNotFound, r"No handler 'tests\.unknown'"),
         ],

@@ -21,7 +21,7 @@ def alert(node):  # noqa: F811
 
 
 def told(caplog):
-    return [record.getMessage() for record in caplog.records if "no worker asks" in record.getMessage()]
+    return [record.getMessage() for record in caplog.records if "no worker polls" in record.getMessage()]
 
 
 def waiting(alias, clock, type="payment"):

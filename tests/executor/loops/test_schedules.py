@@ -322,7 +322,7 @@ class TestFromTheCode:
         assert "tests.nightly" not in registry.known_names()
 
     def test_a_name_of_our_own_is_refused_there_and_not_when_a_node_starts(self, handle):
-        with pytest.raises(InvalidSchedule, match="jobexec's own"):
+        with pytest.raises(InvalidSchedule, match="internal job of jobexec"):
             handle(lambda: None, name="jobexec.nightly", schedule="@daily")
         assert not registry.schedules
 

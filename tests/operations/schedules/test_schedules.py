@@ -237,11 +237,11 @@ class TestByHand:
         save(alias)
         own = {"handler_type": EXECUTION, "handler_configuration": {"args": ["batch", [], False], "kwargs": {}}}
         Schedule.objects.using(alias).update(**own)
-        with pytest.raises(InvalidSchedule, match="jobexec's own"):
+        with pytest.raises(InvalidSchedule, match="internal job of jobexec"):
             fire_now(alias, "report")
         frozen.tick(timedelta(hours=2))
         (error,) = fire(alias).failed.values()
-        assert "jobexec's own" in str(error) and "jobexec's own" in schedule_problem(reload(alias))
+        assert "internal job of jobexec" in str(error) and "internal job of jobexec" in schedule_problem(reload(alias))
         assert not Job.objects.using(alias).exists()
 
 
