@@ -99,7 +99,7 @@ def _migrations() -> frozenset[str]:
 
 @transaction.non_atomic_requests  # otherwise an absent database is a server error before this view is called
 def view(request: HttpRequest, max_due_age: timedelta | float | None = None) -> HttpResponseBase:
-    """200 if all engines are healthy, otherwise 503. Anonymous clients get only ``ok``, staff the details.
+    """200 if all engines are healthy, otherwise 503. Other clients get only ``ok``, staff the details.
 
     Staff must have the permission to view nodes, for all tenants: ages and nodes are not limited to some.
     ``max_due_age``, a timedelta or seconds, overrides HEALTH_MAX_DUE_AGE:

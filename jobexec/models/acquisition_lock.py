@@ -11,8 +11,8 @@ from .fields import NameField
 class AcquisitionLock(models.Model):
     """The right to acquire, held by one lock owner at a time (Flowable: the global acquire lock in ACT_GE_PROPERTY).
 
-    ``token`` grows with every acquisition of the lock. Whoever acts under the lock proves by it that no other owner has
-    taken the lock over since; Flowable does not check that, so a stalled holder goes on and frees its successor's lock.
+    ``token`` grows with every acquisition of the lock. A node that acts under the lock proves by it that no other owner
+    has taken it over since; Flowable does not check that, so a stalled holder goes on and frees its successor's lock.
     """
 
     name = NameField(max_length=64, primary_key=True)

@@ -16,8 +16,8 @@ class JobKey(models.Model):
     """A key for one tenant's jobs of one handler and the job that has it, in any table.
 
     Written at enqueue only. The job that holds a key determines whether the key is still taken: nothing is written when
-    the job moves or ends, so jobs with keys cost their executor nothing. A row whose job and time have ended is free
-    for the next job; the cleanup of the history deletes it.
+    the job moves or ends, so jobs with keys cost their executor nothing. A row whose job is over and whose time
+    has expired is free for the next job; the cleanup of the history deletes it.
     """
 
     handler_type = NameField(max_length=255)

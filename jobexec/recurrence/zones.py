@@ -14,7 +14,7 @@ from jobexec.exceptions import InvalidSchedule
 from jobexec.json_values import shown
 
 _MINUTE = timedelta(minutes=1)
-_NEAR = timedelta(hours=3)  # more than any clock change
+_NEAR = timedelta(hours=3)  # more than clocks are moved in one night
 
 
 def zone_named(name: Any = None) -> str:

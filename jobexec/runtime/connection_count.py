@@ -11,7 +11,7 @@ from django.db import connections
 from jobexec.conf import EngineSettings, Settings
 from jobexec.operations.sql.dialect import dialect
 
-#: The executor's threads for each engine, with one connection each; one acquisition for each name.
+#: The executor's threads for each engine, with one connection each; one of acquisition for each name.
 LOOPS = (
     "acquisition",
     "timers",

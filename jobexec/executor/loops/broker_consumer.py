@@ -75,7 +75,7 @@ class BrokerConsumer(Loop):
             with suppress(Exception):
                 self._let_go()
                 self._answer()
-                # Explicitly, before its connection: otherwise messages just delivered by Redis would be lost to all.
+                # Explicitly, before its connection: messages just delivered by Redis would otherwise have no consumer.
                 self._channel.close()
             self._disconnect()
         return stopped

@@ -44,7 +44,7 @@ class Monitor(Loop):
         return super().stop(timeout)
 
     def _hear(self, using: str, job: AbstractJob, **kwargs: Any) -> None:
-        """A job was cancelled in this process; perhaps from the job before it in its own batch, which runs now."""
+        """A job was cancelled in this process; perhaps by the job before it in its own batch, which runs now."""
         for each in self._in_hand() if using == self.node.using else ():
             if each.id == job.pk:
                 each.cancel_requested = True

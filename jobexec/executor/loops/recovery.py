@@ -40,7 +40,7 @@ class Recovery(Loop):
         dead_nodes = declare_dead(using, but=self.node.owner) if self.node.may_judge else declared_dead(using)
         for dead in dead_nodes:
             if dead.lock_owner == self.node.owner:
-                continue  # declared by another node: the heartbeat begins a new boot, then recovery is not ours to do
+                continue  # declared by another node: after the heartbeat's new boot this is no longer our own row
             count = recover_node(using, dead, self._charged)
             logger.warning("Node %s died with %d jobs on %s; they are released", dead.lock_owner, count, using)
             released += count

@@ -26,7 +26,7 @@ class TimerAcquisition(Loop):
         self.schedules = Schedules(node)
 
     def run_once(self) -> float:
-        # Timers first: an error of theirs leaves the schedules for the next round.
+        # Timers first: an error of the schedules comes after the timers have moved.
         return min(self._move_timers(), self.schedules.fire())
 
     def _move_timers(self) -> float:

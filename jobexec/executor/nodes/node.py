@@ -59,7 +59,7 @@ class Node:
         #: Held while pages are locked or outcomes are written, where one writer locks the whole database: a thread that
         #: waits here wakes up at once, a thread that waits in SQLite sleeps for up to a tenth of a second.
         self.writing = threading.Lock() if is_single_writer(self.using) else nullcontext()
-        #: Held from before a page is locked until the pool has it: the acquisitions of an engine lock in the same name,
+        #: Held from before a page is locked until the pool has it: the acquisitions of an engine have one lock owner,
         #: and a job that one of them has just locked must not look like a stray to another.
         self.acquiring = threading.Lock()
         self._scope_read = 0.0
