@@ -174,8 +174,8 @@ def tenant_concurrency(value: Any) -> dict[str, int] | None:
     )
     if not whole or isinstance(value, bool) or not limits:
         raise ValueError(
-            "a whole number of at least 1 for every tenant, a dict of tenants to such numbers, with '*' for all others, "
-            "or None"
+            "a whole number of at least 1 for every tenant, a dict of tenants to such numbers, with '*' for all "
+            "others, or None"
         )
     return dict(limits)
 
