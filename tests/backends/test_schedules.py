@@ -48,4 +48,4 @@ def test_a_task_of_another_backend_is_declared_and_not_written(alias, configure,
         declare("shop.tasks.elsewhere", "R/PT1H")
         start(alias).leave()
     assert not Schedule.objects.using(alias).exists()
-    assert "shop.tasks.elsewhere is not written" in caplog.text
+    assert "shop.tasks.elsewhere is not saved" in caplog.text

@@ -333,7 +333,7 @@ def test_a_swallowed_error_is_told_if_it_undid_the_work(alias, handle, executor)
 
     handle(swallows, database=alias).enqueue()
     if connections[alias].vendor == "postgresql":
-        with pytest.raises(transaction.TransactionManagementError, match=r"went on after an error.*transactional_db"):
+        with pytest.raises(transaction.TransactionManagementError, match=r"continued after an error.*transactional_db"):
             executor.run_due()
         assert names(alias) == set()
     else:
