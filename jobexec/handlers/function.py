@@ -191,7 +191,6 @@ class JobFunction(Generic[P, R]):
         return self.arguments.read(configuration)
 
     def call_with(self, context: JobContext, arguments: Any) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of the function's call."""
         args, kwargs = arguments
         return [context, *args] if self.takes_context else args, kwargs
 

@@ -30,7 +30,6 @@ class Parts(NamedTuple):
 
 
 def parse_text(text: str) -> Parts:
-    """The parts of the text."""
     if len(text) > MAX_TEXT_LENGTH:
         raise ValueError(f"it is longer than {MAX_TEXT_LENGTH} characters")
     count, body = None, text.strip()

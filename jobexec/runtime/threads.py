@@ -108,7 +108,6 @@ class Loop(Service):
 
     @property
     def alive(self) -> bool:
-        """Whether its thread is alive."""
         return is_alive(self._thread)
 
     def run_once(self) -> float:

@@ -106,7 +106,6 @@ class Settlement(Service):
 
     @property
     def alive(self) -> bool:
-        """Whether its thread is alive."""
         return is_alive(self._thread)
 
     # Start and stop.
