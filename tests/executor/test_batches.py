@@ -1,6 +1,7 @@
 """Batches in an executor: its threads do the pieces beside each other and beside other jobs."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -56,14 +57,14 @@ def held(monkeypatch):
     class Held:
         entered, go = threading.Event(), threading.Event()
 
-    verb = OPERATIONS["requeue"].verb
+    verb = OPERATIONS["requeue"].function
 
     def slow(ids, **arguments):
         Held.entered.set()
         assert Held.go.wait(TIMEOUT)
         return verb(ids, **arguments)
 
-    monkeypatch.setitem(OPERATIONS, "requeue", type(OPERATIONS["requeue"])(slow))
+    monkeypatch.setitem(OPERATIONS, "requeue", replace(OPERATIONS["requeue"], function=slow))
     yield Held
     Held.go.set()
 
@@ -110,7 +111,7 @@ def test_its_end_is_seen_with_the_last_piece_and_not_at_the_next_look(alias, sta
 
 def test_a_piece_that_fails_is_retried_and_done_once(alias, started, monkeypatch):
     rows = dead_letters(alias, 20, **ELSEWHERE)
-    verb, failed = OPERATIONS["requeue"].verb, []
+    verb, failed = OPERATIONS["requeue"].function, []
 
     def breaks_once(ids, **arguments):
         result = verb(ids, **arguments)
@@ -119,7 +120,7 @@ def test_a_piece_that_fails_is_retried_and_done_once(alias, started, monkeypatch
             raise KeyboardInterrupt  # an Exception would be taken for that of a job, and tried again one by one
         return result
 
-    monkeypatch.setitem(OPERATIONS, "requeue", type(OPERATIONS["requeue"])(breaks_once))
+    monkeypatch.setitem(OPERATIONS, "requeue", replace(OPERATIONS["requeue"], function=breaks_once))
     started(DEFAULT_RETRY_PLAN="R3/PT0.1S")
     batch = start_batch("requeue", rows, using=alias)
     until(lambda: over(alias, batch))

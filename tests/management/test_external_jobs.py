@@ -84,7 +84,10 @@ class TestLooking:
 class TestChanging:
     def test_suspend_and_activate(self, alias):
         job = make_external(alias)
-        assert jobs("suspend", job.job_key, alias=alias) == (0, "1 job suspended.\n")
+        assert jobs("suspend", job.job_key, alias=alias) == (
+            0,
+            "1 job suspended. If it is running, it finishes; only its retry is held back.\n",
+        )
         assert table_of(alias, job) is SuspendedJob
         assert jobs("activate", job.job_key, alias=alias) == (0, "1 job activated.\n")
         assert [each.id for each in fetch(alias)] == [job.pk]
@@ -93,7 +96,7 @@ class TestChanging:
         job = make_external(alias)
         assert jobs("bury", job.pk, "--yes", "--reason", "no", alias=alias)[0] == 0
         assert table_of(alias, job) is DeadLetterJob
-        assert jobs("requeue", job.job_key, alias=alias) == (0, "1 job requeued.\n")
+        assert jobs("requeue", job.job_key, alias=alias) == (0, "1 job requeued with 3 retries.\n")
         assert table_of(alias, job) is ExternalWorkerJob
 
     def test_reschedule_and_prioritize(self, alias):

@@ -8,7 +8,7 @@ import pytest
 
 from jobexec import clock
 from jobexec.management.jobs.changes import change
-from jobexec.management.jobs.changes.verbs import SCOPES, VERBS
+from jobexec.management.jobs.changes.subcommands import SCOPES, SUBCOMMANDS
 from jobexec.management.jobs.output import screen
 from jobexec.models import JOB_TABLES, Batch, DeadLetterJob, Job, SuspendedJob, Suspension, SuspensionScope, TimerJob
 from jobexec.operations import suspend
@@ -58,7 +58,7 @@ class TestVerbs:
 
     def test_requeue(self, alias):
         dead = make_row(DeadLetterJob, alias, retries=0)
-        assert jobs("requeue", "--retries", 5, dead.pk, alias=alias) == (0, "1 job requeued.\n")
+        assert jobs("requeue", "--retries", 5, dead.pk, alias=alias) == (0, "1 job requeued with 5 retries.\n")
         assert reload(alias, dead).retries == 5
 
     def test_the_audit_log_names_who_did_it_and_where(self, alias, monkeypatch):
@@ -74,7 +74,10 @@ class TestVerbs:
 
     def test_suspend_and_activate(self, alias):
         job = make_job(alias)
-        assert jobs("suspend", job.pk, "--until", "+2h", alias=alias) == (0, "1 job suspended.\n")
+        assert jobs("suspend", job.pk, "--until", "+2h", alias=alias) == (
+            0,
+            "1 job suspended until 03/01/2026 14:00:00. If it is running, it finishes; only its retry is held back.\n",
+        )
         assert table_of(alias, job) is SuspendedJob
         assert Suspension.objects.using(alias).get().activate_time == NOW + timedelta(hours=2)
         assert jobs("activate", job.pk, alias=alias) == (0, "1 job activated.\n")
@@ -106,7 +109,10 @@ class TestVerbs:
     def test_cancel(self, alias):
         waits, runs = make_job(alias, priority=-1), work(alias)
         Job.objects.using(alias).filter(pk=waits.pk).update(lock_owner=None)
-        assert jobs("cancel", "--yes", waits.pk, runs.id, alias=alias) == (0, "2 jobs cancelled.\n")
+        assert jobs("cancel", "--yes", waits.pk, runs.id, alias=alias) == (
+            0,
+            "2 jobs cancelled. Those that are running have been asked to stop.\n",
+        )
         assert table_of(alias, waits) is None and reload(alias, runs).cancel_requested
 
     def test_delete(self, alias):
@@ -116,16 +122,19 @@ class TestVerbs:
 
     def test_reschedule(self, alias):
         job = make_job(alias)
-        assert jobs("reschedule", job.pk, "--to", "2026-03-02T08:30", alias=alias) == (0, "1 job rescheduled.\n")
+        assert jobs("reschedule", job.pk, "--to", "2026-03-02T08:30", alias=alias) == (
+            0,
+            "1 job is due 03/02/2026 08:30:00.\n",
+        )
         assert reload(alias, job).due_date == datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
 
     def test_prioritize(self, alias):
         job = make_job(alias)
-        assert jobs("prioritize", job.pk, "--priority", 7, alias=alias) == (0, "1 job has the new priority.\n")
+        assert jobs("prioritize", job.pk, "--priority", 7, alias=alias) == (0, "1 job has priority 7.\n")
         assert reload(alias, job).priority == 7
 
     def test_each_is_an_operation_that_a_batch_can_do(self):
-        assert {verb.operation for verb in VERBS if verb.name != "unlock"} <= set(OPERATIONS)
+        assert {each.verb for each in SUBCOMMANDS if each.name != "unlock"} <= set(OPERATIONS)
 
     def test_recalculate(self, alias, settings):
         settings.JOBEXEC = {**settings.JOBEXEC, "DEFAULT_RETRY_PLAN": "R3/PT1H"}
@@ -185,7 +194,7 @@ class TestWhichJobs:
         dead, other, nobody = make_row(DeadLetterJob, alias), make_job(alias), uuid4()
         code, text = jobs("requeue", dead.pk, other.pk, nobody, alias=alias)
         assert code == 3
-        assert text.splitlines()[:2] == ["1 job requeued.", "2 jobs were left alone:"]
+        assert text.splitlines()[:2] == ["1 job requeued with 3 retries.", "2 jobs were left alone:"]
         assert f"  {other.pk}  not possible for a job that is executable" in text and f"  {nobody}  there is no" in text
         code, (told,) = objects("requeue", other.pk, alias=alias)
         assert (code, told["changed"], list(told["skipped"])) == (3, [], [str(other.pk)])
@@ -197,7 +206,10 @@ class TestWhichJobs:
         assert code == 0 and told["skipped"] == {}
         assert set(told["changed"]) == {str(row.pk) for row in ours}
         assert table_of(alias, theirs) is DeadLetterJob
-        assert jobs("requeue", "--all-matching", "--handler", "none", alias=alias) == (0, "0 jobs requeued.\n")
+        assert jobs("requeue", "--all-matching", "--handler", "none", alias=alias) == (
+            0,
+            "0 jobs requeued with 3 retries.\n",
+        )
 
     def test_a_job_that_moves_is_not_met_again_in_its_new_table(self, alias):
         timer, job = make_row(TimerJob, alias, due_date=NOW + DAY), make_job(alias)
@@ -294,7 +306,8 @@ class TestAsking:
         found, _ = jobs("delete", job.pk, alias=alias)
         assert (found, table_of(alias, job)) == (code, None if code == 0 else Job)
         asked = capsys.readouterr().out
-        assert "This affects 1 job. Deleted jobs never run and cannot be restored. Are you sure? [y/N]" in asked
+        assert asked.startswith("This affects 1 job. Deleted jobs never run and cannot be restored. ")
+        assert "Running jobs are left alone. Are you sure? [y/N]" in asked
 
     def test_the_end_of_input_is_a_no(self, monkeypatch):
         monkeypatch.setattr(sys, "stdin", Keyboard(""))

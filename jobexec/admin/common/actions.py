@@ -57,7 +57,7 @@ class Action:
     dangerous = False
     do_not_call_in_templates = True
     operation: ClassVar[str | None] = None
-    """Its name in ``jobexec.operations.batches.operations``; None if it only runs within the request."""
+    """Its name as a batch (``jobexec.operations.manage.verbs``); None if it only runs within the request."""
     name_column = "pk"
     """The column that a row's ``str()`` needs besides the key."""
 

@@ -18,11 +18,11 @@ from jobexec.operations.definitions import (
     override_priority,
     set_retries_by_definition,
 )
+from jobexec.operations.manage.verbs import period
 
 from ..common import display
 from ..common.actions import Action, Outcome
 from ..common.forms import LiftForm, OverrideForm, RetriesForm, SuspendScopeForm
-from ..jobs.actions import dates
 
 
 class DefinitionAction(Action):
@@ -61,7 +61,7 @@ class SuspendDefinition(DefinitionAction):
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         text = ngettext("%(count)d definition suspended%(dates)s.", "%(count)d definitions suspended%(dates)s.", count)
-        return text % {"count": count, "dates": dates(data)}
+        return text % {"count": count, "dates": period(data)}
 
 
 class ActivateDefinition(DefinitionAction):

@@ -17,12 +17,12 @@ from django.utils.translation import gettext_lazy, ngettext
 from jobexec import operations
 from jobexec.exceptions import JobExecError
 from jobexec.models import ExternalWorkerJob, Job, Suspension, SuspensionScope, TimerJob
+from jobexec.operations.manage.verbs import period
 
 from ..common.base import TableAdmin
 from ..common.forms import SuspendScopeForm
 from ..common.paging import CappedCount
 from ..common.tenancy import tenants_of
-from ..jobs.actions import dates
 
 _SCOPES = [choice for choice in SuspensionScope.choices if choice[0] != SuspensionScope.JOB]
 _TABLES = (Job, TimerJob, ExternalWorkerJob)
@@ -125,14 +125,14 @@ class AddSuspension(TableAdmin):
 
     def _suspend(self, request: HttpRequest, data: dict[str, Any], using: str) -> HttpResponse:
         scope = _columns(data)
-        period = {"at": data["at"], "until": data["until"], "include_jobs": data["include_jobs"]}
+        chosen = {"at": data["at"], "until": data["until"], "include_jobs": data["include_jobs"]}
         try:
-            moved = operations.suspend(using=using, **period, **scope)
+            moved = operations.suspend(using=using, **chosen, **scope)
             assert isinstance(moved, int)
         except JobExecError as error:
             self.message_user(request, str(error), messages.ERROR)
             return HttpResponseRedirect(self.list_url())
-        said = {"dates": dates(data)}
+        said = {"dates": period(data)}
         text = ngettext(
             "%(scope)s %(value)s suspended%(dates)s; %(count)d job moved to the suspended jobs.",
             "%(scope)s %(value)s suspended%(dates)s; %(count)d jobs moved to the suspended jobs.",

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy
 
 from jobexec import operations
-from jobexec.operations import OperationResult
+from jobexec.operations.manage.verbs import VERBS
 
-from ..common import display
 from ..common.actions import Action, Outcome
 from ..common.forms import ConfirmForm, DueDateForm, PriorityForm, RetriesForm, SuspendForm
 from ..common.search import as_uuid
@@ -25,14 +23,22 @@ class JobAction(Action):
     """An action on rows of a job table."""
 
     name_column = "handler_type"
+    #: Its name in :data:`~jobexec.operations.manage.verbs.VERBS`, from which the permission and the texts come.
+    verb: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        verb = VERBS.get(vars(cls).get("verb", ""))
+        if verb is not None:
+            cls.permission = verb.permission
+            cls.operation = cls.verb if verb.in_batches else None
+            cls.warning = cls.warning or verb.warning
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
-        result = self.operate(queryset, using, data)
+        result = VERBS[self.verb].act(queryset, data, using)
         return Outcome(list(result.changed), dict(result.skipped))
 
-    def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
-        """Call the operation."""
-        raise NotImplementedError
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return VERBS[self.verb].done(count, data)
 
     def whereabouts(self, request: HttpRequest, keys: Iterable[str], using: str) -> dict[str, str]:
         ids = {key: as_uuid(key) for key in keys}
@@ -48,183 +54,81 @@ class JobAction(Action):
 
 
 class ResetRetries(JobAction):
-    """Set the number of attempts left."""
+    """Set how many attempts are left."""
 
-    name, permission = "reset_retries", "retry"
-    operation = "set_retries"
+    name, verb = "reset_retries", "set_retries"
     description = gettext_lazy("Set retries of selected %(verbose_name_plural)s…")
     label = gettext_lazy("Set retries…")
     form_class = RetriesForm
-
-    def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
-        return operations.set_retries(queryset, data["retries"], using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext("%(count)d job has %(retries)d retries.", "%(count)d jobs have %(retries)d retries.", count)
-        return text % {"count": count, **data}
 
 
 class RetryNow(JobAction):
     """Make waiting jobs due now."""
 
-    name, permission = "retry_now", "retry"
-    operation = "retry_now"
+    name = verb = "retry_now"
     description = gettext_lazy("Run selected %(verbose_name_plural)s now")
     label = gettext_lazy("Run now")
-
-    def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
-        return operations.retry_now(queryset, using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d job is due now.", "%(count)d jobs are due now.", count) % {"count": count}
 
 
 class Requeue(JobAction):
     """Give dead letters new attempts."""
 
-    name, permission = "requeue", "requeue"
-    operation = "requeue"
+    name = verb = "requeue"
     description = gettext_lazy("Requeue selected %(verbose_name_plural)s…")
     label = gettext_lazy("Requeue…")
     form_class = RetriesForm
-
-    def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
-        return operations.requeue(queryset, data["retries"], using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext(
-            "%(count)d job requeued with %(retries)d retries.",
-            "%(count)d jobs requeued with %(retries)d retries.",
-            count,
-        )
-        return text % {"count": count, **data}
 
 
 class Cancel(JobAction):
     """Remove waiting jobs, and ask running jobs to stop."""
 
-    name, permission = "cancel", "cancel"
-    operation = "cancel"
+    name = verb = "cancel"
     description = gettext_lazy("Cancel selected %(verbose_name_plural)s…")
     label = gettext_lazy("Cancel…")
     form_class = ConfirmForm
-    warning = gettext_lazy(
-        "Waiting jobs are removed and never run. Running jobs are asked to stop; their handlers decide whether and "
-        "when they do. They are not retried."
-    )
     dangerous = True
-
-    def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
-        return operations.cancel(queryset, using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext(
-            "%(count)d job cancelled. If it is running, it has been asked to stop.",
-            "%(count)d jobs cancelled. Those that are running have been asked to stop.",
-            count,
-        )
-        return text % {"count": count}
 
 
 class Suspend(JobAction):
     """Suspend jobs, now or from a date on, until a date or without an end."""
 
-    name, permission = "suspend", "suspend"
-    operation = "suspend"
+    name = verb = "suspend"
     description = gettext_lazy("Suspend selected %(verbose_name_plural)s…")
     label = gettext_lazy("Suspend…")
     form_class = SuspendForm
-
-    def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
-        result = operations.suspend(queryset, using=using, at=data["at"], until=data["until"])
-        assert isinstance(result, OperationResult)
-        return result
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext(
-            "%(count)d job suspended%(dates)s. If it is running, it finishes; only its retry is held back.",
-            "%(count)d jobs suspended%(dates)s. Those that are running finish; only their retries are held back.",
-            count,
-        )
-        return text % {"count": count, "dates": dates(data)}
-
-
-def dates(data: Mapping[str, Any]) -> str:
-    """The chosen period, to append to a word: " from … until …"; empty for now and without an end."""
-    begin = _(" from %(moment)s") % {"moment": display.absolute(data["at"])} if data.get("at") else ""
-    end = _(" until %(moment)s") % {"moment": display.absolute(data["until"])} if data.get("until") else ""
-    return begin + end
 
 
 class Activate(JobAction):
     """Let suspended jobs run again."""
 
-    name, permission = "activate", "activate"
-    operation = "activate"
+    name = verb = "activate"
     description = gettext_lazy("Activate selected %(verbose_name_plural)s")
     label = gettext_lazy("Activate")
-
-    def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
-        result = operations.activate(queryset, using=using)
-        assert isinstance(result, OperationResult)
-        return result
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d job activated.", "%(count)d jobs activated.", count) % {"count": count}
 
 
 class Reschedule(JobAction):
     """Set the due date of jobs."""
 
-    name, permission = "reschedule", "reschedule"
-    operation = "set_due_date"
+    name, verb = "reschedule", "set_due_date"
     description = gettext_lazy("Reschedule selected %(verbose_name_plural)s…")
     label = gettext_lazy("Reschedule…")
     form_class = DueDateForm
-
-    def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
-        return operations.set_due_date(queryset, data["due_date"], using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext("%(count)d job is due %(due)s.", "%(count)d jobs are due %(due)s.", count)
-        return text % {"count": count, "due": _moment(data)}
-
-
-def _moment(data: Mapping[str, Any]) -> str:
-    due: datetime = data["due_date"]
-    return display.absolute(due)
 
 
 class SetPriority(JobAction):
     """Set the priority of jobs."""
 
-    name, permission = "set_priority", "prioritize"
-    operation = "set_priority"
+    name = verb = "set_priority"
     description = gettext_lazy("Set priority of selected %(verbose_name_plural)s…")
     label = gettext_lazy("Set priority…")
     form_class = PriorityForm
-
-    def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
-        return operations.set_priority(queryset, data["priority"], using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext("%(count)d job has priority %(priority)d.", "%(count)d jobs have priority %(priority)d.", count)
-        return text % {"count": count, **data}
 
 
 class Delete(JobAction):
     """Delete jobs for good. It has the name of Django's own action and replaces it."""
 
-    name, permission = "delete_selected", "delete"
-    operation = "delete"
+    name, verb = "delete_selected", "delete"
     description = gettext_lazy("Delete selected %(verbose_name_plural)s…")
     label = gettext_lazy("Delete…")
     form_class = ConfirmForm
-    warning = gettext_lazy("Deleted jobs never run and cannot be restored. Running jobs are left alone.")
     dangerous = True
-
-    def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
-        return operations.delete_jobs(queryset, using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d job deleted.", "%(count)d jobs deleted.", count) % {"count": count}

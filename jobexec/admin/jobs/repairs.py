@@ -10,10 +10,6 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec.exceptions import JobExecError, JobStateError
 from jobexec.executor.execute_now import execute_by_hand
-from jobexec.operations import OperationResult
-from jobexec.operations.manage.dead_letters import move_to_dead_letter
-from jobexec.operations.manage.due_dates import recalculate_due_date
-from jobexec.operations.manage.unlock import unlock
 
 from ..common.actions import Outcome
 from ..common.forms import ConfirmForm, ReasonForm, RecalculateForm
@@ -26,7 +22,7 @@ MOST_EXECUTED = 10
 class RecalculateDueDate(JobAction):
     """Recalculate the due dates of waiting retries."""
 
-    name, permission = "recalculate_due_date", "reschedule"
+    name = verb = "recalculate_due_date"
     description = gettext_lazy("Recalculate the due date of selected %(verbose_name_plural)s…")
     label = gettext_lazy("Recalculate due date…")
     form_class = RecalculateForm
@@ -35,19 +31,11 @@ class RecalculateDueDate(JobAction):
         "given and are left alone."
     )
 
-    def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
-        return recalculate_due_date(queryset, from_creation=data["from_creation"], using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d job has a new due date.", "%(count)d jobs have a new due date.", count) % {
-            "count": count
-        }
-
 
 class Unlock(JobAction):
     """Unlock jobs whose owner is gone."""
 
-    name, permission = "unlock", "unlock"
+    name = verb = "unlock"
     description = gettext_lazy("Unlock selected %(verbose_name_plural)s…")
     label = gettext_lazy("Unlock…")
     form_class = ConfirmForm
@@ -55,12 +43,6 @@ class Unlock(JobAction):
         "Jobs whose owner is gone become available to other nodes. Jobs of a living owner are left alone, because they "
         "would run twice. A node whose lease has expired is declared dead."
     )
-
-    def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
-        return unlock(queryset, using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d job unlocked.", "%(count)d jobs unlocked.", count) % {"count": count}
 
 
 class GiveBack(Unlock):
@@ -109,18 +91,7 @@ class ExecuteNow(JobAction):
 class MoveToDeadLetters(JobAction):
     """Turn jobs into dead letters."""
 
-    name, permission = "move_to_dead_letters", "bury"
+    name, verb = "move_to_dead_letters", "move_to_dead_letter"
     description = gettext_lazy("Move selected %(verbose_name_plural)s to the dead letters…")
     label = gettext_lazy("Move to dead letters…")
     form_class = ReasonForm
-    warning = gettext_lazy(
-        "The jobs are not retried until an operator requeues them, and each gets an incident. Running jobs are left "
-        "alone."
-    )
-
-    def operate(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> OperationResult:
-        return move_to_dead_letter(queryset, data["reason"], using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext("%(count)d job is now a dead letter.", "%(count)d jobs are now dead letters.", count)
-        return text % {"count": count}

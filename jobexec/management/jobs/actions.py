@@ -6,7 +6,7 @@ from .action import Action
 from .batches.list import Batches
 from .changes.change import Change
 from .changes.execute import Execute
-from .changes.verbs import VERBS
+from .changes.subcommands import SUBCOMMANDS
 from .definitions import Definitions
 from .deployments import Deployments
 from .incidents import Incidents
@@ -22,7 +22,7 @@ _ALL: tuple[Action, ...] = (
     Show(),
     Why(),
     Execute(),
-    *(Change(verb) for verb in VERBS),
+    *(Change(each) for each in SUBCOMMANDS),
     Incidents(),
     Batches(),
     Definitions(),

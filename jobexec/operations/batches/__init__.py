@@ -1,5 +1,6 @@
 """Operations on very many jobs, done piece by piece by jobs."""
 
+from ..manage.verbs import OPERATIONS
 from .control import (
     BatchProgress,
     activate_batch,
@@ -9,12 +10,10 @@ from .control import (
     start_batch,
     suspend_batch,
 )
-from .operations import OPERATIONS, Operation
 
 __all__ = [
     "OPERATIONS",
     "BatchProgress",
-    "Operation",
     "activate_batch",
     "batch_progress",
     "cancel_batch",

@@ -20,19 +20,18 @@ from jobexec.retry import default_plan
 from ..audit import MOST_IDS, about, audited, note
 from ..manage.adjust import requeue
 from ..manage.suspend import activate, suspend
+from ..manage.verbs import OPERATIONS, as_json, operation_named
 from ..query.stored_filter import MAX_IDS, Description, describe, job_table, tenant_of
 from ..sql.errors import storable
 from ..sql.locks import atomic, delete_rows
 from ..sql.server_time import time_of
 from ..targets.for_each import Target, database_of, ids_of
 from .jobs import DRIVERS, MONITOR, SEED, driven, enqueue_own
-from .operations import OPERATIONS, Operation, as_json, operation_named
 from .work import clear_some, lock_batch
 
 __all__ = [
     "OPERATIONS",
     "BatchProgress",
-    "Operation",
     "activate_batch",
     "batch_progress",
     "cancel_batch",

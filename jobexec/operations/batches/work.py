@@ -26,6 +26,7 @@ from jobexec.models import (
     SuspendedJob,
 )
 
+from ..manage.verbs import Verb, operation_named
 from ..query.stored_filter import described_ids, resolve
 from ..rows.remove import remove_waiting
 from ..sql.locks import atomic, delete_rows, lock_rows
@@ -34,7 +35,6 @@ from ..targets.for_each import OperationResult
 from ..targets.lookup import find_states
 from .end import hurry_on_commit
 from .jobs import EXECUTION, MONITOR, SEED, enqueue_own, enqueue_parts
-from .operations import Operation, operation_named
 from .results import add, record
 
 _PAGE = 500  # jobs of a cancelled batch that one transaction removes
@@ -125,7 +125,7 @@ def _still_meant(rows: QuerySet[Any], ids: Collection[UUID]) -> list[UUID]:
 
 
 def _perform(
-    operation: Operation, batch: Batch, ids: Sequence[UUID], table: type[AbstractJob] | None, using: str
+    operation: Verb, batch: Batch, ids: Sequence[UUID], table: type[AbstractJob] | None, using: str
 ) -> OperationResult:
     """All at once; if that fails one by one, so that only what cannot be done is left alone.
 
@@ -147,7 +147,7 @@ def _perform(
 
 
 def _attempt(
-    operation: Operation, batch: Batch, ids: Sequence[UUID], table: type[AbstractJob] | None, using: str
+    operation: Verb, batch: Batch, ids: Sequence[UUID], table: type[AbstractJob] | None, using: str
 ) -> OperationResult:
     if not ids:
         return OperationResult()

@@ -1,5 +1,6 @@
 """Batches: what they do to how many jobs, in which pieces, and what is left when anything goes wrong on the way."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -301,7 +302,7 @@ def test_what_is_refused_does_not_disturb_the_rest(alias, frozen, small):
 
 def test_what_fails_does_not_disturb_the_rest(alias, frozen, monkeypatch):
     bad, *good = dead_letters(alias, 4)
-    verb = OPERATIONS["requeue"].verb
+    verb = OPERATIONS["requeue"].function
 
     def broken(target, **arguments):
         result = verb(target, **arguments)
@@ -309,7 +310,7 @@ def test_what_fails_does_not_disturb_the_rest(alias, frozen, monkeypatch):
             raise ValueError("no\x00 " + "way " * 1000)
         return result
 
-    monkeypatch.setitem(OPERATIONS, "requeue", type(OPERATIONS["requeue"])(broken))
+    monkeypatch.setitem(OPERATIONS, "requeue", replace(OPERATIONS["requeue"], function=broken))
     batch = run_to_the_end(alias, frozen, start_batch("requeue", dead(alias).all(), using=alias))
     assert (batch.changed, batch.skipped) == (3, 1)
     assert {table_of(alias, row) for row in good} == {Job}

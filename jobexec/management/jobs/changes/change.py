@@ -23,7 +23,7 @@ from ..arguments.filters import add_filters, query_of
 from ..output.outcome import tell, user
 from ..output.rows import show_rows
 from ..output.screen import Exit, Screen, ask, usage
-from .verbs import Verb
+from .subcommands import Subcommand
 
 #: Up to this many jobs are changed directly; more become a batch.
 AT_ONCE = 1000
@@ -31,32 +31,33 @@ _SHOWN = 10
 
 
 class Change:
-    """One verb on the selected jobs."""
+    """One subcommand on the selected jobs."""
 
     positionals = " [ID ...]"
 
-    def __init__(self, verb: Verb) -> None:
-        self.verb, self.name, self.help = verb, verb.name, verb.help
+    def __init__(self, subcommand: Subcommand) -> None:
+        self.subcommand, self.verb = subcommand, subcommand.registered
+        self.name, self.help = subcommand.name, subcommand.help
 
     def add_options(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
         add("ids", nargs="*", type=named.job, metavar="ID", help="the ids or keys of the jobs")
         add("--all-matching", action="store_true", help="instead of ids: all jobs that match the options below")
-        if self.verb.operation:
+        if self.verb.in_batches:
             add("--batch", action="store_true", help=f"use a batch even for {AT_ONCE} jobs or fewer")
         add("--dry-run", action="store_true", help="only show which jobs would be affected")
         if self.verb.warning:
             add("--yes", action="store_true", help="do not ask for confirmation")
-        self.verb.add_options(parser)
+        self.subcommand.add_options(parser)
         add_filters(parser)
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        arguments = self.verb.arguments(options)
-        if self.verb.scoped is not None and (scope := options["scope"]) is not None:
+        arguments = self.subcommand.arguments(options)
+        if self.subcommand.scoped is not None and (scope := options["scope"]) is not None:
             return self._scope(scope, arguments, options, screen)
         query = query_of(options)
         if options["all_matching"]:
-            return self._matching(self.verb.narrowed(query), arguments, options, screen)
+            return self._matching(self.subcommand.narrowed(query), arguments, options, screen)
         if not options["ids"]:
             raise usage(_("Give the ids of jobs, or --all-matching for all jobs that match the options."))
         if query.given:
@@ -71,31 +72,37 @@ class Change:
             return Exit.LEFT_ALONE
         if self._by_batch(len(ids), options):
             return self._batches([ids], arguments, screen)
-        return tell(self.name, self.verb.done, self.verb.act(ids, screen.using, arguments), screen)
+        return self._act(ids, arguments, screen)
 
     def _matching(self, query: JobQuery, arguments: dict[str, Any], options: Mapping[str, Any], screen: Screen) -> int:
-        tables = [table for table in query.tables if table in self.verb.tables_of(query)]
+        tables = [table for table in query.tables if table in self.subcommand.tables_of(query)]
         rows = {table: query.queryset(table, screen.using) for table in tables}
         counts = {table: CappedCount.of(rows[table]) for table in tables}
         if options["dry_run"]:
             return self._dry(query, counts, screen)
         count = CappedCount.upto(sum(counts.values()), any(each.capped for each in counts.values()))
         if not count:
-            return tell(self.name, self.verb.done, OperationResult(), screen)
+            return self._tell(OperationResult(), arguments, screen)
         if not self._sure(count, options):
             return Exit.LEFT_ALONE
         if self._by_batch(count, options):
             return self._batches([rows[table] for table in tables if counts[table]], arguments, screen)
         # Read all ids first: a job that moves to another table must not be selected there again.
-        most = AT_ONCE if self.verb.operation else None
+        most = AT_ONCE if self.verb.in_batches else None
         ids = [pk for each in rows.values() for pk in each.values_list("pk", flat=True)[:most]]
-        return tell(self.name, self.verb.done, self.verb.act(ids, screen.using, arguments), screen)
+        return self._act(ids, arguments, screen)
+
+    def _act(self, ids: Sequence[UUID], arguments: dict[str, Any], screen: Screen) -> int:
+        return self._tell(self.verb.act(list(ids), arguments, screen.using), arguments, screen)
+
+    def _tell(self, result: OperationResult, arguments: dict[str, Any], screen: Screen) -> int:
+        return tell(self.name, lambda count: self.verb.done(count, arguments), result, screen)
 
     def _scope(self, scope: Sequence[str], arguments: Any, options: Mapping[str, Any], screen: Screen) -> int:
         if options["ids"] or options["all_matching"] or options["batch"] or options["dry_run"]:
             raise usage(_("--scope cannot be combined with ids, --all-matching, --batch or --dry-run."))
-        assert self.verb.scoped is not None
-        moved = self.verb.scoped(scope[0], scope[1], screen.using, arguments)
+        assert self.subcommand.scoped is not None
+        moved = self.subcommand.scoped(scope[0], scope[1], screen.using, arguments)
         if screen.json:
             screen.tell({"operation": self.name, "scope": scope[0], "value": scope[1], "moved": moved})
         else:
@@ -104,7 +111,7 @@ class Change:
         return Exit.DONE
 
     def _by_batch(self, count: int, options: Mapping[str, Any]) -> bool:
-        return bool(self.verb.operation) and (options["batch"] or count > AT_ONCE)
+        return self.verb.in_batches and (options["batch"] or count > AT_ONCE)
 
     def _sure(self, count: int, options: Mapping[str, Any]) -> bool:
         if not self.verb.warning or options["yes"]:
@@ -117,7 +124,7 @@ class Change:
         from jobexec.operations.batches.control import start_batch
 
         start: dict[str, Any] = {"arguments": arguments, "using": screen.using, "user": user()}
-        batches: list[Batch] = [start_batch(self.verb.operation, target, **start) for target in targets]
+        batches: list[Batch] = [start_batch(self.subcommand.verb, target, **start) for target in targets]
         if screen.json:
             screen.tell({"operation": self.name, "batches": [batch.pk for batch in batches]})
             return Exit.DONE

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
-from uuid import UUID
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec import operations
-from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, SuspensionScope, TimerJob
+from jobexec.models import ExternalWorkerJob, Job, SuspendedJob, SuspensionScope, TimerJob
+from jobexec.operations.manage.verbs import ALL, VERBS, Tables, Verb
 from jobexec.operations.query.job_query import JobQuery
-from jobexec.operations.targets.for_each import OperationResult
 
 from ..arguments import values
 from ..output.screen import usage
 
-Tables: TypeAlias = tuple[type[AbstractJob], ...]
 Options: TypeAlias = Mapping[str, Any]
-
-WAITING: Tables = (Job, TimerJob, SuspendedJob, ExternalWorkerJob)
-ALL: Tables = (*WAITING, DeadLetterJob)
 
 SCOPES = {
     "process-instance": SuspensionScope.PROCESS_INSTANCE.value,
@@ -44,40 +38,34 @@ def _no_arguments(options: Options) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Verb:
-    """A verb. ``operation`` is its name as a batch operation, "" if it has none. ``tables`` are the tables in which it
-    is valid, and ``usual`` the default tables if the options name no state. ``among`` are conditions that its jobs
-    must meet in addition to the options. With a ``warning`` it asks first."""
+class Subcommand:
+    """A verb as a subcommand. ``verb`` is its name in :data:`~jobexec.operations.manage.verbs.VERBS`.
+
+    ``usual`` are the tables that are searched if the options name no state; ``among`` is a condition that its jobs
+    meet besides those of the options. A verb with a warning asks for confirmation.
+    """
 
     name: str
     help: str
-    operation: str
-    function: Callable[..., Any]
-    tables: Tables
-    counted: Callable[[int], str]
+    verb: str
     usual: Tables = ()
     add_options: Callable[[ArgumentParser], None] = _no_options
     arguments: Callable[[Options], dict[str, Any]] = _no_arguments
-    warning: Any = ""
     scoped: Callable[[str, str, str, dict[str, Any]], int] | None = field(default=None)
     among: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def registered(self) -> Verb:
+        """The verb itself."""
+        return VERBS[self.verb]
+
     def tables_of(self, query: JobQuery) -> Tables:
-        """The tables that the verb searches for this query."""
-        return self.tables if query.states is not None or not self.usual else self.usual
+        """The tables in which its jobs can be."""
+        return self.registered.tables if query.states is not None or not self.usual else self.usual
 
     def narrowed(self, query: JobQuery) -> JobQuery:
-        """Add the conditions of ``among`` to the query; conditions from the options take precedence."""
+        """The query among the jobs to which the verb applies at all; conditions from the options take precedence."""
         return JobQuery(**{**self.among, **query.given})
-
-    def act(self, ids: Sequence[UUID], using: str, arguments: Mapping[str, Any]) -> OperationResult:
-        """Change these jobs now."""
-        result: OperationResult = self.function(list(ids), using=using, **arguments)
-        return result
-
-    def done(self, count: int) -> str:
-        """The message about ``count`` changed jobs."""
-        return self.counted(count) % {"count": count}
 
 
 def _requeue_options(parser: ArgumentParser) -> None:
@@ -167,120 +155,76 @@ def _given(*names: str) -> Callable[[Options], dict[str, Any]]:
     return lambda options: {name: options[name] for name in names if options[name] is not None}
 
 
-VERBS = (
-    Verb(
+SUBCOMMANDS = (
+    Subcommand(
         "retry",
         "Make waiting retries and timers due immediately; their number of retries does not change.",
         "retry_now",
-        operations.retry_now,
-        WAITING,
-        lambda count: ngettext("%(count)d job is due now.", "%(count)d jobs are due now.", count),
         usual=(TimerJob,),
     ),
-    Verb(
+    Subcommand(
         "requeue",
         "Give dead letters new attempts and make them executable.",
         "requeue",
-        operations.requeue,
-        (DeadLetterJob,),
-        lambda count: ngettext("%(count)d job requeued.", "%(count)d jobs requeued.", count),
         add_options=_requeue_options,
         arguments=_given("retries"),
     ),
-    Verb(
+    Subcommand(
         "suspend",
         "Keep jobs from running, or everything of a tenant, process or handler (--scope).",
         "suspend",
-        operations.suspend,
-        WAITING,
-        lambda count: ngettext("%(count)d job suspended.", "%(count)d jobs suspended.", count),
         usual=(Job, TimerJob, ExternalWorkerJob),
         add_options=_suspend_options,
         arguments=_suspend_arguments,
         scoped=_suspend_scope,
     ),
-    Verb(
+    Subcommand(
         "activate",
         "Let suspended jobs run again, or everything of a tenant, process or handler (--scope).",
         "activate",
-        operations.activate,
-        WAITING,
-        lambda count: ngettext("%(count)d job activated.", "%(count)d jobs activated.", count),
         usual=(SuspendedJob,),
         add_options=_activate_options,
         arguments=_activate_arguments,
         scoped=_activate_scope,
     ),
-    Verb(
-        "cancel",
-        "Remove waiting jobs, and ask running jobs to stop.",
-        "cancel",
-        operations.cancel,
-        WAITING,
-        lambda count: ngettext("%(count)d job cancelled.", "%(count)d jobs cancelled.", count),
-        warning=gettext_lazy("Waiting jobs are removed and never run; running jobs are asked to stop."),
-    ),
-    Verb(
-        "delete",
-        "Delete jobs in any state for good; running ones are left alone.",
-        "delete",
-        operations.delete_jobs,
-        ALL,
-        lambda count: ngettext("%(count)d job deleted.", "%(count)d jobs deleted.", count),
-        warning=gettext_lazy("Deleted jobs never run and cannot be restored."),
-    ),
-    Verb(
+    Subcommand("cancel", "Remove waiting jobs, and ask running jobs to stop.", "cancel"),
+    Subcommand("delete", "Delete jobs in any state for good; running ones are left alone.", "delete"),
+    Subcommand(
         "reschedule",
         "Set the due date of jobs.",
         "set_due_date",
-        operations.set_due_date,
-        WAITING,
-        lambda count: ngettext("%(count)d job rescheduled.", "%(count)d jobs rescheduled.", count),
         add_options=_reschedule_options,
         arguments=lambda options: {"due_date": options["to"]},
     ),
-    Verb(
+    Subcommand(
         "prioritize",
         "Set the priority of jobs.",
         "set_priority",
-        operations.set_priority,
-        ALL,
-        lambda count: ngettext("%(count)d job has the new priority.", "%(count)d jobs have the new priority.", count),
         add_options=_prioritize_options,
         arguments=_given("priority"),
     ),
-    Verb(
+    Subcommand(
         "recalculate",
         "Restart the wait of waiting retries, for as long as their retry plan specifies.",
         "recalculate_due_date",
-        operations.recalculate_due_date,
-        (TimerJob, SuspendedJob),
-        lambda count: ngettext("%(count)d job has a new due date.", "%(count)d jobs have a new due date.", count),
         usual=(TimerJob,),
         add_options=_recalculate_options,
         arguments=_given("from_creation"),
         among={"attempted": True},
     ),
-    Verb(
+    Subcommand(
         "unlock",
         "Take jobs from owners that are gone; jobs of a living owner are left alone. From external workers if the jobs"
         " are named, or with --state external_worker.",
-        "",
-        operations.unlock,
-        ALL,
-        lambda count: ngettext("%(count)d job unlocked.", "%(count)d jobs unlocked.", count),
+        "unlock",
         usual=tuple(table for table in ALL if table is not ExternalWorkerJob),
         among={"locked": True},
     ),
-    Verb(
+    Subcommand(
         "bury",
         "Turn jobs into dead letters, whatever retries they have left.",
         "move_to_dead_letter",
-        operations.move_to_dead_letter,
-        WAITING,
-        lambda count: ngettext("%(count)d job is now a dead letter.", "%(count)d jobs are now dead letters.", count),
         add_options=_bury_options,
         arguments=_given("reason"),
-        warning=gettext_lazy("The jobs are not retried until an operator requeues them, and each gets an incident."),
     ),
 )
