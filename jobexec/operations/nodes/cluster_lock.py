@@ -31,7 +31,7 @@ def take(using: str, owner: str, force_after: timedelta, name: str = ACQUIRE_JOB
         if not free:
             return None
         if row.lock_owner not in (None, owner):
-            text = "The lock %s on %s is taken over from %s, which has kept it too long"
+            text = "Taking over the lock %s on %s from %s, which has held it too long"
             logger.warning(text, name, using, row.lock_owner)
         values = {"lock_owner": owner, "token": row.token + 1, "lock_expiration_time": now + force_after}
         AcquisitionLock.objects.using(using).filter(pk=row.pk).update(**values)

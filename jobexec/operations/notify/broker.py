@@ -88,7 +88,7 @@ class _Dispatch:
             for kind, id in (*_of_ids(using, self.ids), *_first_of(using, self.instances)):
                 self.add(kind, [id])
         except Exception:  # all is committed; whoever did it must not see an error
-            logger.warning("Jobs on %s could not be announced; they are found by polling", using, exc_info=True)
+            logger.warning("Jobs on %s could not be announced; nodes will find them by polling", using, exc_info=True)
         publisher().announce(Announcement(using, *kind, ids) for kind, ids in self._known.items())
 
 

@@ -1,1 +1,1 @@
-"""What databases can do, and how: locks, errors, inserts, moments. The only room that names a vendor."""
+"""Database capabilities and statements: locks, errors, inserts, time. The only package that names a vendor."""

@@ -1,7 +1,7 @@
-"""COPY: the fastest way to bring many rows to PostgreSQL.
+"""COPY: the fastest way to insert many rows into PostgreSQL.
 
-Through Django's own cursor, which is psycopg's: nothing of psycopg is imported. A value is spelled as the text from
-which PostgreSQL reads it, so that what is the same for all rows is spelled once.
+This uses Django's own cursor, which is psycopg's, and imports nothing from psycopg. Values are formatted as the text
+that PostgreSQL parses, so that a value shared by all rows is formatted once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from jobexec.models import AbstractJob
 
-_LINES = 500  # in one message to the server, some hundred kilobytes; larger ones gain nothing
+_LINES = 500  # per message to the server, some hundred kilobytes; larger messages gain nothing
 _SPECIAL = re.compile(r"[\\\t\n\r]")
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
@@ -29,7 +29,7 @@ def copy_rows(
     rows: Iterable[Sequence[Any]],
     shared: Mapping[str, Any],
 ) -> None:
-    """Insert the rows, whose columns are ``names``, with the columns ``shared``, which are the same for all."""
+    """Insert the rows, whose columns are ``names``, together with the columns ``shared``, equal for all rows."""
     columns = ", ".join(f'"{name}"' for name in (*names, *shared))
     end = "".join(f"\t{_text(value)}" for value in shared.values()) + "\n"
     lines = ("\t".join(map(_text, row)) + end for row in rows)
@@ -38,7 +38,7 @@ def copy_rows(
 
 
 def _execute(cursor: Any, statement: str, lines: Iterable[str]) -> None:
-    """As Django's cursor executes a statement: through the wrappers of the connection and with Django's errors."""
+    """Execute as Django's cursor does: through the connection's execute wrappers and with Django's errors."""
     connection = cursor.db
 
     def copy(sql: str, params: None, many: bool, context: Any) -> None:
@@ -54,7 +54,7 @@ def _execute(cursor: Any, statement: str, lines: Iterable[str]) -> None:
 
 
 def _text(value: Any) -> str:
-    """A parameter as PostgreSQL reads it in the text format of COPY."""
+    """Format a parameter in the text format of COPY."""
     if isinstance(value, str):
         return value.translate(_ESCAPES) if _SPECIAL.search(value) else value
     if value is None:
@@ -63,6 +63,6 @@ def _text(value: Any) -> str:
         return "t" if value else "f"
     if isinstance(value, datetime):
         return value.isoformat(" ")
-    if isinstance(value, timedelta):  # str() would say "1 day, 0:00:05"
+    if isinstance(value, timedelta):  # str() would return "1 day, 0:00:05"
         return f"{value.days} days {value.seconds} seconds {value.microseconds} microseconds"
     return str(int(value))

@@ -1,4 +1,4 @@
-"""Which answers a database gives; see :mod:`.portable` for the questions."""
+"""The dialect of each database; see :mod:`.portable` for what a dialect answers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _DIALECTS: dict[str, Dialect] = {"postgresql": PostgreSQL(), "sqlite": SQLite(),
 
 
 def dialect(using: str) -> Dialect:
-    """The answers of this database."""
+    """Return the dialect of this database."""
     return dialect_of(connections[using])
 
 
 def dialect_of(connection: Any) -> Dialect:
-    """The answers of the database behind one of Django's connections."""
+    """Return the dialect of the database behind a Django connection."""
     return _DIALECTS.get(connection.vendor, _PORTABLE)

@@ -1,4 +1,4 @@
-"""Which database errors mean "somebody else was faster" and which "it is not there"; what an error text may hold."""
+"""Classify database errors (conflict, connection gone) and clean texts for storage and logs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _BUSY_SQLITE_MESSAGES = ("database is locked", "database table is locked")
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether the database itself refused: serialisation, deadlock, lock timeout, a busy SQLite file.
+    """Whether the database reported a conflict: serialisation failure, deadlock, lock timeout, busy SQLite file.
 
     The same work may succeed a moment later. Such errors cost a job no retry (Camunda: OptimisticLockingException),
-    but they are counted, so that a job that always conflicts does not go round for ever.
+    but they are counted, so that a job that always conflicts is not retried forever.
     """
     if not isinstance(error, OperationalError):
         return False
@@ -27,17 +27,17 @@ def is_conflict(error: BaseException) -> bool:
 
 
 def is_database_error(error: BaseException) -> bool:
-    """Whether the error came from the database layer at all (the connection is gone, the disk is full, ...)."""
+    """Whether the error came from the database layer at all (connection gone, disk full, ...)."""
     return isinstance(error, DatabaseLayerError | InterfaceError | OperationalError | ProgrammingError)
 
 
 def storable(text: str) -> str:
-    """The text without what a database refuses: U+0000 (PostgreSQL) and lone surrogates (all of them)."""
+    """Escape what databases refuse in a text: U+0000 (PostgreSQL) and lone surrogates (all databases)."""
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def one_line(text: object, length: int = 500) -> str:
-    """The text for a line of a log, whoever chose it: cut, and what does not print (line breaks, above all) escaped."""
+    """Make an untrusted text safe for a log line: cut it, and escape unprintable characters, above all line breaks."""
     said = str(text)
     if len(said) > length:
         said = f"{said[:length]}…"
@@ -47,7 +47,7 @@ def one_line(text: object, length: int = 500) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """The beginning and the end: an exception may quote megabytes, which a database refuses as a packet too big."""
+    """Keep the beginning and the end: an exception may quote megabytes, and a database refuses packets that large."""
     if len(text) <= length:
         return text
     half = length // 2

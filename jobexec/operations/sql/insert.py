@@ -1,7 +1,7 @@
-"""INSERT of job rows, without the ORM's work for each of their columns.
+"""INSERT job rows without the ORM's overhead for each column.
 
-What is written is what ``Model.save()`` and ``bulk_create`` would write, column for column; only the way there is
-shorter. Columns that nobody gave hold the default of their field and stand as constants in the statement.
+The values written equal those of ``Model.save()`` and ``bulk_create``, column for column. Columns without a given value
+get the default of their field, as a constant in the statement.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from .locks import names_conflict_target
 Table = type[AbstractJob]
 Row = Sequence[Any]
 
-#: What drivers take as it is. Exactly these types: a subclass of str may have to be spelled in another way.
+#: Values that drivers take unchanged. Exactly these types: a subclass of str may need another representation.
 _PLAIN = ((models.CharField, str), (models.TextField, str), (models.BooleanField, bool), (models.IntegerField, int))
 _HARMLESS = re.compile(r"[\w{}]*", re.ASCII)
-_MAX_ROWS = 1000  # in one statement
-_MAX_LENGTH = 1_000_000  # of the texts in one statement: servers refuse one of several megabytes
+_MAX_ROWS = 1000  # per statement
+_MAX_LENGTH = 1_000_000  # characters of text per statement: servers refuse a statement of several megabytes
 
 
 def parameters(
     connection: BaseDatabaseWrapper, table: type[models.Model], columns: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The columns as drivers take them: what the fields of the model make of them. JSON is a text."""
+    """Prepare column values for the driver as the model's fields do. JSON becomes a text."""
     fields = _fields(table)
     made = {}
     for name, value in columns.items():
@@ -46,16 +46,16 @@ def parameters(
 
 
 def json_text(value: Any) -> str:
-    """JSON as Django stores it."""
+    """Encode JSON as Django stores it."""
     return json.dumps(value, cls=DjangoJSONEncoder)
 
 
 def insert_row(connection: BaseDatabaseWrapper, table: Table, values: Mapping[str, Any]) -> None:
-    """One INSERT; ``values`` are :func:`parameters`."""
+    """Insert one row; ``values`` come from :func:`parameters`."""
     statement = _statement(connection.vendor, table, tuple(values))
     try:
         with connection.cursor() as cursor:
-            if connection.vendor == "sqlite":  # Django's way from names to SQLite's placeholders is the shorter one
+            if connection.vendor == "sqlite":  # Django converts named parameters to SQLite's placeholders faster
                 cursor.execute(statement.named, values)
             else:
                 cursor.execute(statement.one, tuple(values.values()))
@@ -65,15 +65,15 @@ def insert_row(connection: BaseDatabaseWrapper, table: Table, values: Mapping[st
 
 
 def insert_missing(using: str, table: type[models.Model], rows: Sequence[Mapping[str, Any]]) -> int | None:
-    """Insert those of a few rows whose unique key is free; all say the same columns.
+    """Insert those of a few rows whose unique key is free; all rows have the same columns.
 
-    Returns how many, or None on MySQL and MariaDB, where a row that was not inserted is counted, too. Waits for a
-    transaction that has inserted one of the keys and not ended.
+    Return how many were inserted, or None on MySQL and MariaDB, which also count rows that were not inserted. Waits for
+    an open transaction that has inserted one of the keys.
     """
     connection = connections[using]
     quote, names = connection.ops.quote_name, tuple(rows[0])
-    # On MySQL and MariaDB INSERT IGNORE would share the lock of a row that is there, and of the gap before it: two who
-    # then want to write there would wait for each other. A change that changes nothing locks the row for one.
+    # On MySQL and MariaDB, INSERT IGNORE would take a shared lock on an existing row and on the gap before it: two
+    # transactions that then write there would wait for each other. An update without effect locks the row exclusively.
     counts = names_conflict_target(using)
     otherwise = "ON CONFLICT DO NOTHING" if counts else f"ON DUPLICATE KEY UPDATE {quote(names[0])} = {quote(names[0])}"
     columns, marks = ", ".join(map(quote, names)), f"({', '.join(['%s'] * len(names))})"
@@ -94,18 +94,18 @@ def insert_rows(
     rows: Sequence[Row],
     shared: Mapping[str, Any] | None = None,
 ) -> None:
-    """Many rows, in as few statements as the database likes best; call it in a transaction.
+    """Insert many rows, in the number of statements that suits the database; call it in a transaction.
 
-    ``names`` are the columns that ``rows`` bring; ``shared`` is the same for all of them. All values are
+    ``names`` are the columns of ``rows``; ``shared`` holds columns with one value for all rows. All values come from
     :func:`parameters`.
     """
     shared = shared or {}
-    if connection.vendor == "postgresql":  # pays from the second row on
+    if connection.vendor == "postgresql":  # COPY pays off from the second row on
         copy_rows(connection, table, names, rows, {**_constants(table, (*names, *shared)), **shared})
         return
     statement, rest = _statement(connection.vendor, table, (*names, *shared)), tuple(shared.values())
     with connection.cursor() as cursor:
-        if connection.vendor == "sqlite":  # in this process: a statement for each row costs next to nothing
+        if connection.vendor == "sqlite":  # runs in this process: a statement per row costs next to nothing
             cursor.executemany(statement.one, [(*row, *rest) for row in rows])
             return
         for chunk in _chunks(rows, _length(rest)):
@@ -114,7 +114,7 @@ def insert_rows(
 
 
 def _chunks(rows: Iterable[Row], besides: int) -> Iterator[list[Row]]:
-    """Portions that fit into a statement; ``besides`` is the length of the texts that each row gets besides."""
+    """Yield chunks that fit into a statement; ``besides`` is the text length that shared columns add to each row."""
     chunk: list[Row] = []
     length = 0
     for row in rows:
@@ -132,9 +132,9 @@ def _length(row: Row) -> int:
 
 
 class _Statement(NamedTuple):
-    """``one`` inserts one row, as does ``named``, whose placeholders have the names of the columns.
+    """``one`` inserts one row, as does ``named``, whose placeholders are named after the columns.
 
-    ``head`` and then ``row``, any number of times with commas between, insert as many rows.
+    ``head`` followed by n comma-separated copies of ``row`` inserts n rows.
     """
 
     one: str
@@ -156,14 +156,14 @@ def _statement(vendor: str, table: Table, names: tuple[str, ...]) -> _Statement:
 
 
 def _constants(table: Table, given: Iterable[str]) -> dict[str, Any]:
-    """The defaults of the columns that are not given; what is NULL need not be said."""
+    """Return the defaults of the columns that are not given, without those that are NULL."""
     left = set(given)
     return {name: value for name, value in _defaults(table).items() if value is not None and name not in left}
 
 
 @cache
 def _defaults(table: Table) -> dict[str, Any]:
-    """As parameters; but for ``id`` and ``create_time``, which are made for each row."""
+    """Return the field defaults as parameters, except ``id`` and ``create_time``, which differ for each row."""
     defaults = {field.name: field.get_default() for field in table._meta.concrete_fields}
     return parameters(connections["default"], table, defaults | {"id": None, "create_time": None})
 
@@ -174,13 +174,13 @@ def _literal(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     if not _HARMLESS.fullmatch(value):
-        raise ValueError(f"A default that would have to be quoted: {value!r}.")
+        raise ValueError(f"Expected a default that needs no quoting, got {value!r}.")
     return f"'{value}'"
 
 
 @cache
 def _fields(table: type[models.Model]) -> dict[str, tuple[type | None, Callable[[Any, BaseDatabaseWrapper], Any]]]:
-    """By name: the type of values that need no preparation, and what prepares the others."""
+    """Map each field name to the type of values that need no preparation and the function that prepares the others."""
     return {field.name: (_plain(field), partial(_prepare(field), field)) for field in table._meta.concrete_fields}
 
 
@@ -198,16 +198,16 @@ def _json(field: Any, value: Any, connection: BaseDatabaseWrapper) -> str:
 
 
 def _uuid(field: Any, value: Any, connection: BaseDatabaseWrapper) -> str:
-    # SQLite stores it so, and the others read it.
+    # SQLite stores this form, and the other databases accept it.
     return str(value.hex if type(value) is UUID else field.to_python(value).hex)
 
 
 def _moment(field: Any, value: Any, connection: BaseDatabaseWrapper) -> Any:
-    if type(value) is datetime and value.tzinfo is not None:  # all that the field does is for those that are not
+    if type(value) is datetime and value.tzinfo is not None:  # the field's preparation only concerns other values
         return connection.ops.adapt_datetimefield_value(value)
     return _any(field, value, connection)
 
 
 def _any(field: Any, value: Any, connection: BaseDatabaseWrapper) -> Any:
     prepared = field.get_db_prep_save(value, connection)
-    return str.__str__(prepared) if isinstance(prepared, str) else prepared  # a member of TextChoices is a str, too
+    return str.__str__(prepared) if isinstance(prepared, str) else prepared  # a TextChoices member is also a str

@@ -1,4 +1,4 @@
-"""INSERT ... SELECT: rows of one table made from rows of another, inside the database."""
+"""INSERT ... SELECT: create rows of one table from rows of another, inside the database."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Form: TypeAlias = Callable[[Any, Table, list[UUID], Own], tuple[str, str, list[A
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """What a column gets, as SQL over the columns of ``source``, the row that it comes from."""
+    """The value of a column, as an SQL expression over the columns of the row ``source``."""
 
     text: str
     parameters: tuple[Any, ...] = ()
 
 
 def is_possible(using: str) -> bool:
-    """Whether this database takes the statements below."""
+    """Whether this database supports the statements below."""
     return _form(using) is not None
 
 
@@ -40,10 +40,10 @@ def insert_from(
     each: Mapping[UUID, Mapping[str, Any]] | None = None,
     update: Sequence[str] = (),
 ) -> None:
-    """INSERT INTO ``to`` one row for each of these rows of ``source``, in one statement if the database takes it.
+    """Insert into ``to`` one row for each of these rows of ``source``, in one statement if the database allows it.
 
-    ``columns`` says what the columns get: a value, or :class:`Sql`; ``each`` has further values by id. A row that is
-    there already, by its id, gets the columns in ``update`` instead; without them that is an error.
+    ``columns`` maps column names to a value or :class:`Sql`; ``each`` has further values by id. If a row with the same
+    id exists, its columns in ``update`` are updated instead; without ``update`` this is an error.
     """
     rows = list(each or ids)
     own = len(each[rows[0]]) if each else 0
@@ -82,7 +82,7 @@ def _insert_from(
 
 
 def _or_update(connection: Any, columns: Sequence[str], *, filtered: bool) -> str:
-    """The end of an upsert; ``filtered``: what it follows has a WHERE, without which SQLite takes it for a join's."""
+    """Return the end of an upsert; without a WHERE before it (``filtered``), SQLite takes its ON for a join's."""
     increments = dialect_of(connection).increments(connection)
     if not columns or increments is None:
         return ""
@@ -93,7 +93,7 @@ def _or_update(connection: Any, columns: Sequence[str], *, filtered: bool) -> st
 
 
 def _split(each: Mapping[UUID, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """What is the same for all rows, and what is not, by column: a storm of failures has most things in common."""
+    """Split the columns into those equal for all rows and the others: mass failures have most values in common."""
     rows = list(each.values())
     shared: dict[str, Any] = {}
     own: dict[str, list[Any]] = {}
@@ -121,7 +121,7 @@ def _postgresql(connection: Any, to: Table, ids: list[UUID], own: Own) -> tuple[
     types = ["uuid", *(_field(to, name).db_type(connection) for name in own)]
     arrays = ", ".join(f"%s::{type}[]" for type in types)
     given = f"WITH given({_names(connection, own)}) AS (SELECT * FROM unnest({arrays}))"
-    # Row by row, which OFFSET 0 enforces: of a table that was empty at its last ANALYZE it would read all rows.
+    # OFFSET 0 forces a lookup per row: PostgreSQL would read all rows of a table that was empty at its last ANALYZE.
     origin = "given CROSS JOIN LATERAL (SELECT * FROM {source} AS row WHERE row.id = given.job OFFSET 0) AS source"
     return given, origin, [ids, *_prepared(connection, to, own)]
 
@@ -134,7 +134,7 @@ def _mariadb(connection: Any, to: Table, ids: list[UUID], own: Own) -> tuple[str
     row = f"({', '.join([key, *['%s'] * len(own)])})"
     given = f"WITH given({_names(connection, own)}) AS (VALUES {', '.join([row] * len(keys))})"
     values = [value for line in zip(keys, *_prepared(connection, to, own), strict=True) for value in line]
-    # In this order: it takes a small table for one that is best read as a whole.
+    # STRAIGHT_JOIN fixes the order: MariaDB would rather read a small table as a whole.
     return (
         given,
         _JOIN.replace("JOIN {source} AS source", "STRAIGHT_JOIN {source} AS source FORCE INDEX (PRIMARY)"),
@@ -152,7 +152,7 @@ def _sqlite(connection: Any, to: Table, ids: list[UUID], own: Own) -> tuple[str,
     row = f"({', '.join(['%s'] * (1 + len(own)))})"
     given = f"WITH given({_names(connection, own)}) AS (VALUES {', '.join([row] * len(keys))})"
     values = [value for line in zip(keys, *_prepared(connection, to, own), strict=True) for value in line]
-    return given, _JOIN.replace("JOIN", "CROSS JOIN"), values  # in this order
+    return given, _JOIN.replace("JOIN", "CROSS JOIN"), values  # CROSS JOIN fixes the order
 
 
 def _names(connection: Any, own: Own) -> str:
@@ -171,9 +171,10 @@ def _field(table: Table, name: str) -> models.Field[Any, Any]:
 
 
 def _form(using: str) -> Form | None:
-    """How this database is told which rows are meant, and what each of them is given.
+    """Return the function that writes the row ids and their own values for this database, or None.
 
-    The beginning of the statement, what follows its FROM, and the parameters of both. MySQL spells it otherwise again.
+    It returns the beginning of the statement, what follows its FROM, and the parameters of both. MySQL would need yet
+    another syntax and has none.
     """
     connection: Any = connections[using]
     form = dialect_of(connection).given_rows

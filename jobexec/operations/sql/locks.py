@@ -1,4 +1,4 @@
-"""Transactions and locks of rows, as far as ``connection.features`` says that the database has them."""
+"""Transactions and row locks, as far as ``connection.features`` reports that the database has them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = TypeVar("Row")
 
 
 def has_skip_locked(using: str) -> bool:
-    """Whether rows that others lock can be passed over (PostgreSQL, MariaDB 10.6+, MySQL 8+)."""
+    """Whether the database has SKIP LOCKED (PostgreSQL, MariaDB 10.6+, MySQL 8+)."""
     return bool(connections[using].features.has_select_for_update_skip_locked)
 
 
@@ -30,18 +30,18 @@ def is_single_writer(using: str) -> bool:
 
 
 def names_conflict_target(using: str) -> bool:
-    """Whether an upsert says which unique columns it means (not on MySQL and MariaDB)."""
+    """Whether an upsert names its conflict columns (not on MySQL and MariaDB)."""
     return bool(connections[using].features.supports_update_conflicts_with_target)
 
 
 def returns_rows(using: str) -> bool:
-    """Whether UPDATE and DELETE can return the rows that they have changed (PostgreSQL, SQLite 3.35+)."""
+    """Whether UPDATE and DELETE can return the changed rows (PostgreSQL, SQLite 3.35+)."""
     connection = connections[using]
     return dialect_of(connection).returns_rows(connection)
 
 
 def by_code_point(rows: QuerySet[Any], column: str) -> Any:
-    """A column to sort by, texts as Python sorts them; a database may sort them as its country does."""
+    """Return an expression that sorts texts as Python does; a database may sort them by its locale."""
     text = isinstance(rows.model._meta.get_field(column), models.CharField)
     of_country = text and connections[rows.db].vendor == "postgresql"
     return Collate(F(column), "C") if of_country else F(column)
@@ -49,7 +49,7 @@ def by_code_point(rows: QuerySet[Any], column: str) -> Any:
 
 @cache
 def ids_sort_by_time(using: str) -> bool:
-    """Whether UUIDs of version 7 are sorted by time; not on MariaDB before 10.11.6: the last digits came first."""
+    """Whether version 7 UUIDs sort by time; not on MariaDB before 10.11.6, which compared the last digits first."""
     connection = connections[using]
     if connection.vendor != "mysql" or not connection.features.has_native_uuid_field:
         return True
@@ -60,11 +60,11 @@ def ids_sort_by_time(using: str) -> bool:
 
 
 def lock_rows(queryset: QuerySet[M, Row], *, skip_locked: bool = False, no_key: bool = False) -> QuerySet[M, Row]:
-    """The queryset with its rows locked until the transaction ends; ``skip_locked`` passes over foreign locks.
+    """Return the queryset with its rows locked until the transaction ends; ``skip_locked`` skips locked rows.
 
-    ``no_key``: they are not going to be deleted, so that on PostgreSQL nobody waits who inserts what refers to them.
-    On SQLite the transaction already holds the only write lock (``transaction_mode`` IMMEDIATE), and there is
-    nothing to lock.
+    Pass ``no_key`` if the rows will not be deleted: on PostgreSQL, inserts of rows that refer to them then do not wait.
+    On SQLite the transaction already holds the only write lock (``transaction_mode`` IMMEDIATE), and there is nothing
+    to lock.
     """
     features = connections[queryset.db].features
     if not features.has_select_for_update:
@@ -73,7 +73,7 @@ def lock_rows(queryset: QuerySet[M, Row], *, skip_locked: bool = False, no_key: 
     return queryset.select_for_update(skip_locked=skip, no_key=no_key and features.has_select_for_no_key_update)
 
 
-#: How long a statement waits for locks: how to ask, how to say it, and whether an error leaves it as it is.
+#: The lock timeout: the statements that read and set it, and whether the setting survives an error.
 _PATIENCE = {
     "postgresql": ("SHOW lock_timeout", "SELECT set_config('lock_timeout', %s, true)", False),
     "mysql": ("SELECT @@SESSION.innodb_lock_wait_timeout", "SET SESSION innodb_lock_wait_timeout = %s", True),
@@ -82,10 +82,10 @@ _PATIENCE = {
 
 @contextmanager
 def waiting_at_most(using: str, seconds: int) -> Iterator[None]:
-    """In a transaction: a statement that waits for a lock of somebody else for longer raises a conflict.
+    """In a transaction, make statements that wait longer for a foreign lock raise a conflict.
 
-    Not on SQLite, where who writes has the whole file. After an error PostgreSQL has forgotten what was set, with all
-    that the transaction did; MySQL keeps it for the connection.
+    No effect on SQLite, where a writer locks the whole file. After an error PostgreSQL rolls the setting back with the
+    transaction; MySQL keeps it for the connection.
     """
     connection = connections[using]
     if connection.vendor not in _PATIENCE:
@@ -108,20 +108,20 @@ def waiting_at_most(using: str, seconds: int) -> Iterator[None]:
 
 
 def atomic(using: str) -> Any:
-    """A transaction for one operation: durable work on its own, a savepoint-free part of the caller's otherwise."""
+    """Open a transaction for one operation, or join the caller's without a savepoint."""
     return transaction.atomic(using=using, savepoint=False)
 
 
 def delete_rows(queryset: QuerySet[Any]) -> int:
-    """DELETE in one statement: no collector, no signals, no cascade. Job rows have none of these."""
+    """Delete in one statement, without collector, signals or cascades. Job rows have none of these."""
     if connections[queryset.db].vendor == "mysql":
         return _delete_by_primary_key(queryset)
     return queryset._raw_delete(queryset.db)
 
 
 def _delete_by_primary_key(queryset: QuerySet[Any]) -> int:
-    # MariaDB reads all of a small table for DELETE ... WHERE id IN (...), and waits for every row that others hold on
-    # the way: two nodes that delete their own rows deadlocked. The hint keeps it to the rows that are meant.
+    # For DELETE ... WHERE id IN (...) MariaDB scans a small table and waits for every row that other transactions have
+    # locked: two nodes that deleted only their own rows deadlocked. The hint makes it read the given rows only.
     connection = connections[queryset.db]
     query = queryset.query.chain(DeleteQuery)
     try:
@@ -130,7 +130,7 @@ def _delete_by_primary_key(queryset: QuerySet[Any]) -> int:
         return 0
     table = connection.ops.quote_name(queryset.model._meta.db_table)
     plain = f"DELETE FROM {table}"
-    if not statement.startswith(plain):  # in case Django spells it otherwise one day
+    if not statement.startswith(plain):  # in case Django changes its SQL one day
         return queryset._raw_delete(queryset.db)
     hinted = f"DELETE {table} FROM {table} FORCE INDEX (PRIMARY){statement.removeprefix(plain)}"
     with connection.cursor() as cursor:

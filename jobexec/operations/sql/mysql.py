@@ -1,4 +1,4 @@
-"""The answers of MariaDB and MySQL."""
+"""The dialect of MariaDB and MySQL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TEXT = "VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 
 
 class MySQL(Dialect):
-    """InnoDB: it locks what an index leads it past. MariaDB returns rows of DELETE, but not with an index hint."""
+    """InnoDB locks every index entry that it scans. MariaDB has DELETE ... RETURNING, but not with an index hint."""
 
     numbers_are_final = True
     orders_by_constants = False

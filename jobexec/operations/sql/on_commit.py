@@ -1,4 +1,4 @@
-"""Callbacks of which a transaction has one, whatever it does."""
+"""On-commit callbacks that a transaction has at most once."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ C = TypeVar("C")
 
 
 class Once(Generic[C]):
-    """Finds the callback of a class among those that wait for a commit.
+    """Find the callback of a class among those that wait for the commit.
 
-    A callback that a rolled back savepoint took away also took away what it was for, so looking for our own callback is
-    enough to know that one will come. A transaction may have very many callbacks: looking through them for each of its
-    jobs would take forever, so the place where it was seen last is remembered.
+    A savepoint that was rolled back removed its callback together with the changes that needed it, so finding our
+    callback is enough to know that it will be called. A transaction may have very many callbacks: searching them for
+    each of its jobs would take forever, so the last known position is remembered.
     """
 
     def __init__(self, kind: type[C]) -> None:
@@ -23,7 +23,7 @@ class Once(Generic[C]):
         self._places: WeakKeyDictionary[BaseDatabaseWrapper, int] = WeakKeyDictionary()
 
     def waiting(self, connection: BaseDatabaseWrapper) -> C | None:
-        """The callback that will be called when the current transaction commits; None if there is none yet."""
+        """Return the callback that the commit of the current transaction will call; None if there is none yet."""
         waiting: Any = connection.run_on_commit
         if not waiting:
             return None

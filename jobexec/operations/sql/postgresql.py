@@ -1,4 +1,4 @@
-"""PostgreSQL's answers."""
+"""The dialect of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from uuid import UUID
 
 from .portable import Dialect
 
-_INLINE = 1000  # bytes: a value this short is not stored elsewhere, and need not be measured as text
+_INLINE = 1000  # bytes: a value this short is stored inline, and its length as text need not be computed
 
 
 class PostgreSQL(Dialect):
-    """Returns rows from every statement, writes in WITH, notifies."""
+    """PostgreSQL: RETURNING in every statement, writes in WITH, NOTIFY."""
 
     writes_in_with = True
     notifies = True
@@ -29,7 +29,7 @@ class PostgreSQL(Dialect):
         "floor(extract(epoch FROM coalesce(source.due_date, %s)) * 1000) - source.priority::numeric * %s"
         "))::bigint"
     )
-    # It keeps some for superusers, and since 16 for a role.
+    # PostgreSQL reserves some connections for superusers, and since version 16 some for a role.
     capacity = (
         "SELECT current_setting('max_connections')::int"
         " - current_setting('superuser_reserved_connections')::int"
@@ -43,7 +43,7 @@ class PostgreSQL(Dialect):
         return "excluded.{}", "ON CONFLICT ({}) DO UPDATE SET"
 
     def cursor(self, connection: Any) -> Any:
-        """A cursor like Django's own, with its wrappers and its log of queries, that fetches in the binary format.
+        """Return a cursor like Django's own, with its wrappers and query log, that fetches in the binary format.
 
         Numbers, flags and ids need no parsing then. Parameters are bound by the server.
         """
@@ -55,7 +55,7 @@ class PostgreSQL(Dialect):
         return connection.make_debug_cursor(cursor) if connection.queries_logged else connection.make_cursor(cursor)
 
     def id_list(self, ids: Iterable[UUID]) -> str:
-        # One parameter: a list of a thousand costs a thousand otherwise.
+        # One parameter: otherwise a list of a thousand ids costs a thousand parameters.
         return f"{{{','.join([id.hex for id in ids])}}}"
 
     def among(self, name: str) -> str:
@@ -68,7 +68,7 @@ class PostgreSQL(Dialect):
         return f"{column} = ANY({mark})"
 
     def chosen(self, select: str) -> str:
-        # A list, and not a join that the planner may turn round.
+        # An array, because the planner could reverse a join.
         return f"= ANY (ARRAY({select}))"
 
     def pairs(self, table: str, columns: tuple[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Process instances, of whichever tenant: their exclusive jobs, and whether somebody holds them."""
+"""Process instances of any tenant: their exclusive jobs, and whether they are locked."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _Row = TypeVar("_Row", bound=AbstractJob)
 
 
 def locked_instance(using: str) -> Exists:
-    """The condition that somebody holds the process instance of a row, were it exclusive."""
+    """Return the condition that the process instance of a row, if it were exclusive, is locked."""
     locks = ExclusiveLock.objects.using(using)
     return Exists(locks.filter(process_instance_id=serial_key_expression(OuterRef)))
 
 
 def of_instances(queryset: QuerySet[_Row], keys: Collection[str]) -> QuerySet[_Row, Any]:
-    """The exclusive jobs of these process instances; ``key`` is the alias of each one's serial key.
+    """Return the exclusive jobs of these process instances; the alias ``key`` is the serial key of each.
 
-    By the index of process instances: the keys of tenants are compared with what it finds.
+    Uses the index on process instances and then compares the keys, which include the tenant, with what it finds.
     """
-    # Says what the partial index says: PostgreSQL cannot conclude it from a join, nor from a list of more than 100,
-    # and would read the whole table.
+    # Repeats the condition of the partial index: PostgreSQL cannot infer it from a join, nor from a list of more than
+    # 100 values, and would scan the whole table.
     jobs = queryset.filter(~Q(process_instance_id=""), exclusive=True)
     instances = set[str]().union(*map(possible_instances, keys))
     return jobs.filter(process_instance_id__in=instances).alias(key=serial_key_expression()).filter(key__in=keys)  # type: ignore[return-value]

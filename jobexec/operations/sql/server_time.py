@@ -1,4 +1,4 @@
-"""The database's own time, by which :mod:`jobexec.clock` goes."""
+"""The database's time, which :mod:`jobexec.clock` follows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.db import connections
 
 from jobexec import clock
 
-#: Seconds for which a process that only enqueues carries on the database's time by its own monotonic clock.
+#: Seconds for which a process that only enqueues derives the database's time from its own monotonic clock.
 _GOOD_FOR = 60.0
 
 # now() would be the start of the transaction, and CURRENT_TIMESTAMP is in the session's time zone on MySQL.
@@ -17,7 +17,7 @@ _TIME = {"postgresql": "SELECT clock_timestamp()", "mysql": "SELECT UTC_TIMESTAM
 
 
 def database_time(using: str) -> datetime | None:
-    """The database's own clock; None where it is this machine's (SQLite)."""
+    """Return the database server's time; None where it is this machine's (SQLite)."""
     statement = _TIME.get(connections[using].vendor)
     if statement is None:
         return None
@@ -28,11 +28,11 @@ def database_time(using: str) -> datetime | None:
 
 
 def synchronise_clock(using: str) -> datetime:
-    """Read the database's time and set :mod:`jobexec.clock` by it; returns it.
+    """Read the database's time, set :mod:`jobexec.clock` to it and return it.
 
-    Behind by the way back from the database, and never ahead: a process that is paused on the way there, however long,
-    must not take living nodes for dead because it counts half of its pause. The skew of this node's clock does not
-    matter.
+    The clock lags by the return trip from the database and is never ahead: if half of the round trip were added, a
+    process that was paused while sending the query could take living nodes for dead. The skew of this node's clock does
+    not matter.
     """
     time = database_time(using)
     if time is not None:
@@ -41,16 +41,16 @@ def synchronise_clock(using: str) -> datetime:
 
 
 def time_of(using: str) -> datetime:
-    """The database's time, asked now, for whoever judges a lease and has no heartbeat that sets his clock."""
+    """Query the database's time, for a process that checks a lease and has no heartbeat to set its clock."""
     time = None if clock.is_frozen() else database_time(using)
     return time or clock.now(using)
 
 
 def keep_time(using: str) -> None:
-    """Let :func:`jobexec.clock.now` tell the database's time to whoever is about to write a moment.
+    """Make :func:`jobexec.clock.now` return the database's time before the caller writes a timestamp.
 
-    A process without a heartbeat, a web server say, asks once a minute; its own clock may be wrong by any amount. Not
-    in Django's test environment: there a test moves the time, with time-machine perhaps.
+    A process without a heartbeat, such as a web server, asks once a minute; its own clock may be wrong by any amount.
+    No effect in Django's test environment, where tests move the time, perhaps with time-machine.
     """
     if clock.is_stale(using, _GOOD_FOR) and not under_test():
         synchronise_clock(using)

@@ -1,4 +1,4 @@
-"""What the driver knows of its connection, asked without a round trip."""
+"""The state of a driver's connection, read without a round trip."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError
 
-#: Begun, active, in an error: all of libpq's states but idle (0) and unknown (4), which is that of a dead connection.
+#: Active, in a transaction, in an error: all libpq states but idle (0) and unknown (4), which means a dead connection.
 _OPEN_ON_POSTGRESQL = frozenset({1, 2, 3})
 _IN_TRANSACTION_ON_MYSQL = 1
 
-#: So many errors are looked at that led to one another.
+#: The maximum number of chained errors that are checked.
 _CHAIN = 20
 
-# Connection exceptions (class 08), and a server that shuts down, crashes or starts.
+# Connection exceptions (class 08), and a server that is shutting down, crashing or starting.
 _LOST_SQLSTATES = ("08", "57P01", "57P02", "57P03", "57P05")
-# Server shutdown, aborted, killed, gone away, lost during a query, extended.
+# Server shutdown, aborted, killed, gone away, lost during a query, lost during a query (extended).
 _LOST_MYSQL_ERRORS = frozenset({1053, 1152, 1927, 2006, 2013, 2055})
 
 
 def in_transaction(connection: Any) -> bool:
-    """Whether a transaction is open on a connection of Django's, also one that a statement of SQL has begun.
+    """Whether a transaction is open on a Django connection, including one that an SQL statement has begun.
 
-    A driver that cannot tell (mysqlclient) is believed to have none that Django has not begun.
+    A driver that cannot tell (mysqlclient) is assumed to have none besides those that Django has begun.
     """
     raw = connection.connection
     if connection.vendor == "postgresql":
@@ -35,7 +35,7 @@ def in_transaction(connection: Any) -> bool:
 
 
 def is_closed(connection: Any) -> bool:
-    """Whether somebody has closed the driver's connection behind Django's back."""
+    """Whether the driver's connection was closed without Django's knowledge."""
     raw = connection.connection
     if connection.vendor == "postgresql":
         return bool(raw.closed)
@@ -43,16 +43,17 @@ def is_closed(connection: Any) -> bool:
         try:
             raw.in_transaction  # noqa: B018
             raw.total_changes  # noqa: B018
-        except Exception:  # only the driver's own ProgrammingError, but of whichever driver
+        except Exception:  # only the driver's own ProgrammingError, but the driver is not known
             return True
         return False
     return not getattr(raw, "open", True)
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether an error, or one that it came from, says that a connection of Django's is gone.
+    """Whether an error, or one of its causes, means that a Django connection is lost.
 
-    And not what was wrong with a statement. Some drivers raise another error when a dead connection is closed.
+    Errors of a statement do not count. The causes matter because some drivers raise another error when a dead
+    connection is closed.
     """
     seen: BaseException | None = error
     for _ in range(_CHAIN):
@@ -65,7 +66,7 @@ def is_lost(error: BaseException) -> bool:
 
 
 def is_of_connection(error: BaseException) -> bool:
-    """Whether an error may come from a database that is away, and not from what was asked of it."""
+    """Whether an error may come from an unavailable database, and not from the statement."""
     return isinstance(error, OperationalError | InterfaceError) or is_lost(error)
 
 
@@ -77,12 +78,12 @@ def _says_lost(error: BaseException) -> bool:
     if state is not None:
         return str(state).startswith(_LOST_SQLSTATES)
     if error.args and isinstance(error.args[0], int):
-        return error.args[0] in _LOST_MYSQL_ERRORS or error.args[0] == 0  # PyMySQL's own: it is closed already
-    # libpq has no state for an error that no server has sent.
+        return error.args[0] in _LOST_MYSQL_ERRORS or error.args[0] == 0  # PyMySQL's own: already closed
+    # An error that no server has sent has no SQLSTATE in libpq.
     return type(cause).__module__.startswith("psycopg")
 
 
-# What changes a session until its end. SET LOCAL and SET TRANSACTION end with the transaction.
+# Statements that change a session until its end. SET LOCAL and SET TRANSACTION end with the transaction.
 _STATEMENT = re.compile(
     r"(?:^|;)(?:\s|\(|--[^\n]*\n|/\*(?:(?!\*/).)*\*/)*"
     r"(?:SET(?!\s+(?:LOCAL|TRANSACTION|CONSTRAINTS)\b)|RESET|DISCARD|BEGIN|START|LOCK|UNLOCK|LISTEN|UNLISTEN|PREPARE|"
@@ -96,7 +97,7 @@ _PLAIN = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "SAVEPO", "RELEAS"})
 
 
 class SessionWatch:
-    """An execute wrapper of Django's that notes whether somebody changes the session of a connection."""
+    """A Django execute wrapper that records whether a statement changes the session of its connection."""
 
     __slots__ = ("changed",)
 
@@ -117,9 +118,9 @@ def _is_plain(sql: Any) -> bool:
 
 
 def changes_session(sql: Any) -> bool:
-    """Whether a statement leaves something behind in its session: a role, a setting, a lock, a temporary table.
+    """Whether a statement leaves a role, a setting, a lock or a temporary table behind in its session.
 
-    What is not text (``psycopg.sql``) is believed to.
+    A statement that is not text (``psycopg.sql``) is assumed to.
     """
     if isinstance(sql, bytes):
         sql = sql.decode("utf-8", "replace")

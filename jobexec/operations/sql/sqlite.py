@@ -1,4 +1,4 @@
-"""SQLite's answers."""
+"""The dialect of SQLite."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from .portable import Dialect
 
 
 class SQLite(Dialect):
-    """In this process, one writer at a time; returns rows since 3.35."""
+    """SQLite: runs in this process, has one writer at a time, and has RETURNING since 3.35."""
 
     single_writer = True
     locks_by_any_index = True
     given_rows = "values"
     row_place = "rowid"
     separator = "char(31)"
-    # No ``rank``: its numbers end at 64 bits, and a priority times an interval may be longer.
+    # No ``rank``: SQLite's integers have 64 bits, and a priority times an interval may be longer.
 
     def returns_rows(self, connection: Any) -> bool:
         return bool(connection.features.can_return_columns_from_insert)
 
     def counts_commits(self, connection: Any) -> bool:
-        return not connection.is_in_memory_db()  # what is in memory belongs to one process
+        return not connection.is_in_memory_db()  # an in-memory database belongs to one process
 
     def increments(self, connection: Any) -> tuple[str, str]:
         return "excluded.{}", "ON CONFLICT ({}) DO UPDATE SET"

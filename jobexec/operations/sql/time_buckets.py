@@ -1,4 +1,4 @@
-"""Equal parts of time, counted inside the database."""
+"""Time buckets of equal length, computed inside the database."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ _SECOND = timedelta(seconds=1)
 
 
 def whole_second(moment: datetime) -> datetime:
-    """The second that the moment is in, in UTC."""
+    """Truncate a moment to the second, in UTC."""
     return moment.astimezone(UTC).replace(microsecond=0)
 
 
 def floor(moment: datetime, length: timedelta) -> datetime:
-    """The beginning of the part of time that the moment is in; parts of this length begin in 1970."""
+    """Return the start of the bucket that contains the moment; buckets of this length are counted from 1970."""
     return _EPOCH + (moment - _EPOCH) // length * length
 
 
 class Slot(Func):
-    """In which part of ``seconds`` seconds a time is, counted from 0 for the part that begins at ``since``."""
+    """The number of the bucket of ``seconds`` seconds that contains a time; bucket 0 begins at ``since``."""
 
     output_field = IntegerField()
 
     def __init__(self, time: Expression | F, since: datetime, seconds: int) -> None:
-        # Inlined, as both are numbers: PostgreSQL takes expressions with parameters in SELECT and GROUP BY for two.
+        # Inlined, as both are numbers: PostgreSQL considers equal expressions with parameters in SELECT and GROUP BY
+        # different.
         super().__init__(time, since=(since - _EPOCH) // _SECOND, seconds=seconds)
 
     def as_sql(self, compiler: Any, connection: Any, *arguments: Any, **context: Any) -> Any:
@@ -37,6 +38,6 @@ class Slot(Func):
 _TEMPLATES = {
     "postgresql": "floor((extract(epoch FROM %(expressions)s) - %(since)d) / %(seconds)d)::integer",
     "mysql": "(timestampdiff(SECOND, '1970-01-01', %(expressions)s) - %(since)d) DIV %(seconds)d",
-    # Cut off, for SQLite rounds to milliseconds.
+    # Cut to seconds, because SQLite rounds to milliseconds.
     "sqlite": "(CAST(strftime('%%%%s', substr(%(expressions)s, 1, 19)) AS INTEGER) - %(since)d) / %(seconds)d",
 }

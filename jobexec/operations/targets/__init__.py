@@ -1,1 +1,1 @@
-"""Which rows a caller means."""
+"""The rows that an operation's target refers to."""

@@ -1,4 +1,4 @@
-"""What an operation is told to work on: a row, ids, or a queryset; and what it tells back."""
+"""The target of an operation (a row, ids or a queryset) and its result."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from .lookup import find_states
 
 Target: TypeAlias = AbstractJob | UUID | str | Iterable[AbstractJob | UUID | str] | QuerySet[Any]
 Verb: TypeAlias = Callable[[Any], str | None]
-#: What a verb does to many rows of one table at once: (using, table, ids), returns the ids of those that it has done.
+#: Applies a verb to many rows of one table at once: (using, table, ids); returns the ids of the rows that it changed.
 Bulk: TypeAlias = Callable[[str, type[AbstractJob], list[UUID]], Iterable[UUID]]
 _PAGE = 200
-_FEWEST = 2  # rows that are worth doing at once
+_FEWEST = 2  # the fewest rows for which the bulk form pays off
 
 logger = logging.getLogger("jobexec.operations")
 
@@ -36,7 +36,7 @@ CHANGED_MEANWHILE = gettext_noop("it changed meanwhile")
 
 @dataclass(slots=True)
 class OperationResult:
-    """What an operation did: the ids that it changed, and those it left alone with the reason."""
+    """The result of an operation: the ids that it changed, and those that it skipped, with the reason."""
 
     changed: list[Any] = field(default_factory=list)
     skipped: dict[Any, str] = field(default_factory=dict)
@@ -46,10 +46,10 @@ class OperationResult:
 
 
 def database_of(target: Target | None, using: str | None) -> str:
-    """The engine that an operation works on: ``using`` if given, else where its rows or its queryset come from.
+    """Return the engine of an operation: ``using`` if given, else the database of its rows or queryset.
 
-    A queryset without a database of its own, ids and scopes mean the one to which the routers write jobs: never a
-    replica that they are read from. From here on :func:`jobexec.clock.now` is that database's time.
+    For ids, scopes and a queryset without a database of its own it is the database to which the routers write jobs,
+    never a replica for reading. From here on :func:`jobexec.clock.now` returns that database's time.
     """
     database = _database_of(target, using)
     keep_time(database)
@@ -63,7 +63,7 @@ def _database_of(target: Target | None, using: str | None) -> str:
         target = target[0]
     if isinstance(target, AbstractJob) and target._state.db:
         return target._state.db
-    named = getattr(target, "_db", None)  # of a queryset: what using() said
+    named = getattr(target, "_db", None)  # of a queryset: the argument of using()
     if isinstance(target, QuerySet) and named:
         return str(named)
     return router.db_for_write(Job)
@@ -72,15 +72,15 @@ def _database_of(target: Target | None, using: str | None) -> str:
 def for_each(
     target: Target, using: str | None, verb: Verb, *tables: type[AbstractJob], bulk: Bulk | None = None
 ) -> OperationResult:
-    """Apply ``verb`` to every row of the target, locked, each in a transaction of its own.
+    """Lock every row of the target and apply ``verb`` to it, each in a transaction of its own.
 
-    ``verb`` returns None when it is done, or why it did nothing. A row that it refuses so (or by a
-    :class:`~jobexec.exceptions.JobExecError`), that is in none of ``tables`` or that moved meanwhile is skipped with
-    the reason and does not disturb the others.
+    ``verb`` returns None on success, or the reason why it did nothing. A row is skipped with the reason if the verb
+    refuses it in this way or with a :class:`~jobexec.exceptions.JobExecError`, if it is in none of ``tables`` or if it
+    moved in the meantime; the other rows are not affected.
 
     ``bulk`` is the fast form: it does the same to the rows of a page that allow it, in few statements and one
-    transaction; the others go one by one, and so do all of the page if it fails. Rows of a queryset are looked for in
-    its own table first.
+    transaction. The other rows are changed one by one, and so are all rows of the page if it fails. Rows of a queryset
+    are looked up in its own table first.
     """
     result, ids, database = OperationResult(), list(dict.fromkeys(ids_of(target))), database_of(target, using)
     likely = target.model if isinstance(target, QuerySet) and target.model in tables else None
@@ -90,7 +90,7 @@ def for_each(
 
 
 def ids_of(target: Target) -> Iterator[UUID]:
-    """The ids of a target. Raises ValueError for a text that is none."""
+    """Yield the ids of a target. Raises ValueError for a text that is no UUID."""
     if isinstance(target, QuerySet):
         yield from list(target.values_list("pk", flat=True))
     elif isinstance(target, AbstractJob | UUID | str):
@@ -144,8 +144,8 @@ def _at_once(using: str, table: type[AbstractJob], ids: list[UUID], bulk: Bulk) 
             return done
     except Exception as error:
         if connections[using].needs_rollback:
-            raise  # the transaction is the caller's, and has ended
-        logger.warning("%d jobs could not be changed at once on %s (%s); one by one now", len(ids), using, error)
+            raise  # the transaction is the caller's, and the error has ended it
+        logger.warning("%d jobs could not be changed at once on %s (%s); retrying one by one", len(ids), using, error)
         return set()
 
 
@@ -159,7 +159,7 @@ def _done(row: AbstractJob, table: type[AbstractJob], using: str, verb: Verb) ->
 
 def _one(pk: UUID, table: type[AbstractJob], using: str, verb: Verb, result: OperationResult) -> None:
     try:
-        # With a savepoint, so that a refusal does not spoil a transaction of the caller's.
+        # With a savepoint, so that a refusal does not break the caller's transaction.
         with audit.part(using):
             row = lock_rows(table._base_manager.using(using).filter(pk=pk)).first()
             refusal = CHANGED_MEANWHILE if row is None else _done(row, table, using, verb)
@@ -170,7 +170,7 @@ def _one(pk: UUID, table: type[AbstractJob], using: str, verb: Verb, result: Ope
     except JobExecError as error:
         result.skipped[pk] = str(error)
     except Exception as error:
-        # A deadlock on MySQL has ended the whole transaction: then it is for its owner to try again.
+        # A deadlock on MySQL has rolled back the whole transaction: only its owner can retry it.
         if not is_conflict(error) or connections[using].needs_rollback:
             raise
         result.skipped[pk] = _("the database refused: %(error)s") % {"error": error}

@@ -1,4 +1,4 @@
-"""A job by its id, in whichever table it is."""
+"""Find a job by its id in any table."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _TABLES = {table.state: table for table in _ALL}
 
 
 def find_states(ids: Iterable[UUID], using: str) -> dict[UUID, type[AbstractJob]]:
-    """In which table each of these jobs is; ids that are in none are left out.
+    """Return the table of each of these jobs, without ids that are in no table.
 
-    One UNION ALL statement, which is one snapshot: a job that is just moving is seen here or there, never nowhere.
+    One UNION ALL statement is one snapshot: a job that is being moved is found in one of the tables, never in none.
     """
     wanted = list(ids)
     first, *others = (_states(table, wanted, using) for table in _TABLES.values())
@@ -31,7 +31,7 @@ def _states(table: type[AbstractJob], ids: list[UUID], using: str) -> Any:
 
 
 def as_id(id: UUID | str) -> UUID | None:
-    """The id of a job, as somebody has written it; None for a text that is no UUID."""
+    """Parse the id of a job; None for a text that is no UUID."""
     try:
         return id if isinstance(id, UUID) else UUID(str(id))
     except ValueError:
@@ -39,16 +39,15 @@ def as_id(id: UUID | str) -> UUID | None:
 
 
 def find_job(id: UUID | str, using: str = "default", *, defer: Sequence[str] = ()) -> AbstractJob:
-    """The row of this job: a Job, TimerJob, SuspendedJob, DeadLetterJob, ExternalWorkerJob or HistoryJob.
+    """Return the row of this job: a Job, TimerJob, SuspendedJob, DeadLetterJob, ExternalWorkerJob or HistoryJob.
 
-    The columns in ``defer`` stay in the database until they are asked for. Raises
-    :class:`~jobexec.exceptions.JobNotFound` if it is in no table: done, deleted, or never there; also for texts that
-    are no UUID.
+    The columns in ``defer`` are loaded when first accessed. Raises :class:`~jobexec.exceptions.JobNotFound` if the job
+    is in no table (done, deleted, or never created), and for texts that are no UUID.
     """
     wanted = as_id(id)
     if wanted is None:
         raise JobNotFound(f"There is no job {id!r}: expected a UUID.")
-    # It may move between the two statements; then the next look finds it where it went.
+    # The row may move between the two statements; the next iteration then finds it in its new table.
     for _ in range(1000):
         table = find_states([wanted], using).get(wanted)
         if table is None:

@@ -1,1 +1,1 @@
-"""What travels between the rooms. Nothing here asks the database."""
+"""Values that the packages pass to each other. Nothing here queries the database."""

@@ -1,4 +1,4 @@
-"""What travels between the database and the threads: rows as light values, not as model instances."""
+"""Jobs on their way from the database to the threads: light values instead of model instances."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from jobexec.models.exclusive_lock import serial_key
 from .category_turns import Turns
 from .tenant_room import TenantRoom
 
-#: A job with so many lost runs runs alone in its process; if that is lost too, the job has killed it.
+#: A job with at least this number of lost runs runs alone in its process; if that run is lost too, the job killed it.
 ALONE_FROM = 2
 
-#: Arguments whose JSON is longer (characters) stay in the database until their thread asks for them: a page of jobs
-#: with a megabyte each must not be a gigabyte in memory.
+#: Arguments whose JSON is longer (in characters) stay in the database until their thread needs them: a page of jobs
+#: with a megabyte each must not take a gigabyte of memory.
 LONG = 16_384
 
 
 @dataclass(slots=True)
 class AcquiredJob:
-    """A job as its thread needs it, locked by ``lock_owner`` at ``revision``.
+    """A job with the columns that its thread needs, locked by ``lock_owner`` at ``revision``.
 
-    ``configuration`` is the JSON text of ``handler_configuration``: decoded by the thread that runs the job, so that
-    a broken row costs nobody else anything; None if it is long, see :meth:`arguments`. :meth:`load` fetches the whole
-    row when somebody asks for it.
+    ``configuration`` is the JSON text of ``handler_configuration``, None if it is long, see :meth:`arguments`. The
+    thread that runs the job decodes it, so that a broken row does not affect other jobs. :meth:`load` fetches the whole
+    row on demand.
     """
 
     COLUMNS: ClassVar[tuple[str, ...]] = (
@@ -74,20 +74,20 @@ class AcquiredJob:
     cancel_requested: bool
     tenant_id: str
     configuration: str | None
-    #: Only in a wide scope, see :class:`ServedJobs`; None was not asked for.
+    #: Only in a wide scope, see :class:`ServedJobs`; None if it was not fetched.
     traceparent: str | None = None
-    #: The share of the named acquisition that has brought it; '' is the engine's only one.
+    #: The share of the named acquisition that has acquired the job; '' is the engine's only one.
     acquired_by: str = ""
 
     def load(self) -> Job:
-        """The whole row. Raises :class:`JobNotFound` if it is no longer locked by this acquisition."""
+        """Fetch the whole row. Raises :class:`JobNotFound` if it is no longer locked by this acquisition."""
         row = Job._base_manager.using(self.using).filter(pk=self.id, lock_owner=self.lock_owner).first()
         if row is None or row.revision != self.revision:
             raise self._not_ours()
         return row
 
     def arguments(self) -> str:
-        """The JSON text of ``handler_configuration``, asked for now if it is long. Raises :class:`JobNotFound`."""
+        """Return the JSON text of ``handler_configuration``, fetched now if it is long. Raises :class:`JobNotFound`."""
         if self.configuration is not None:
             return self.configuration
         rows = Job._base_manager.using(self.using).filter(pk=self.id, lock_owner=self.lock_owner)
@@ -101,12 +101,12 @@ class AcquiredJob:
 
     @property
     def share(self) -> str:
-        """Of whose places in the pool it takes one."""
+        """The share of the pool in which the job takes a place."""
         return self.acquired_by or self.using
 
     @property
     def serial_key(self) -> str:
-        """What jobs that must not run at the same time share; '' runs beside everything."""
+        """The key shared by jobs that must not run at the same time; '' if the job may run alongside any other."""
         exclusive = self.exclusive and self.process_instance_id
         return serial_key(self.tenant_id, self.process_instance_id) if exclusive else ""
 
@@ -115,22 +115,22 @@ _TEXT = Cast("handler_configuration", TextField())
 _SHORT = Case(When(LessThanOrEqual(Length(_TEXT), LONG), then=_TEXT), default=Value(None))
 
 
-#: What a page brings in a wide scope, after all else.
+#: The additional columns of a page in a wide scope, after all others.
 WIDE = ("traceparent",)
 
 
 def columns(wide: bool = False) -> tuple[str | Expression, ...]:
-    """The arguments of ``values_list`` for :func:`from_row`; JSON stays text, and what is long stays behind."""
+    """Return the arguments of ``values_list`` for :func:`from_row`; JSON stays text, and long JSON becomes None."""
     return (*AcquiredJob.COLUMNS, _SHORT, *(WIDE if wide else ()))
 
 
 def from_row(row: tuple[Any, ...], using: str, owner: str) -> AcquiredJob:
-    """The job of a row selected with :func:`columns`, as it was before locking."""
+    """Build the job from a row selected with :func:`columns`, as it was before locking."""
     return AcquiredJob(using, owner, *row)
 
 
 def batches(jobs: Iterable[AcquiredJob]) -> list[list[AcquiredJob]]:
-    """Jobs for threads: exclusive siblings form one batch in rank order, every other job is a batch of its own."""
+    """Group jobs for threads: exclusive siblings form one batch in rank order, every other job its own batch."""
     result: list[list[AcquiredJob]] = []
     by_key: dict[str, list[AcquiredJob]] = {}
     for job in jobs:
@@ -147,13 +147,13 @@ def batches(jobs: Iterable[AcquiredJob]) -> list[list[AcquiredJob]]:
 
 @dataclass(frozen=True, slots=True)
 class ServedJobs:
-    """Which jobs an executor serves.
+    """The jobs that an executor serves.
 
     ``deployments`` are the deployment ids whose jobs it takes besides those of no deployment. The bounds of
-    ``priority`` are inclusive; None is open. ``category_order`` says how categories share a page: by ``rank`` as if
-    they were one; ``strict``, each only when those before it have no job; or ``weighted``, by ``turns``. ``wide``: its
-    pages bring the trace contexts of the jobs, which most nodes have no use for. ``tenants`` says of
-    which tenants how much may be acquired; None without limits.
+    ``priority`` are inclusive; None is open. ``category_order`` defines how categories share a page: by ``rank`` as if
+    they were one; ``strict``, each only when those before it have no job; or ``weighted``, by ``turns``. With ``wide``
+    its pages include the trace contexts of the jobs, which most nodes do not use. ``tenants`` limits the number of jobs
+    acquired for each tenant; None means no limits.
     """
 
     categories: tuple[str, ...] = ("default",)
@@ -166,16 +166,16 @@ class ServedJobs:
     tenants: TenantRoom | None = field(default=None, compare=False)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """The (category, deployment) pairs served; each is one run of the acquisition index."""
+        """Return the (category, deployment) pairs served; each is one contiguous run of the acquisition index."""
         return [(category, deployment) for category in self.categories for deployment in ("", *self.deployments)]
 
 
 @dataclass(slots=True)
 class Acquisition:
-    """What one call of ``acquire_jobs`` brought.
+    """The result of one call of ``acquire_jobs``.
 
-    ``found`` jobs were there; of these ``lock_failures`` went to other nodes, ``suspended`` were covered by a
-    suspension and ``blocked`` belong to locked process instances. ``lock_taken``: another node has the global lock.
+    ``found`` jobs were found; of these ``lock_failures`` went to other nodes, ``suspended`` were covered by a
+    suspension and ``blocked`` belong to locked process instances. ``lock_taken``: another node holds the global lock.
     """
 
     jobs: list[AcquiredJob] = field(default_factory=list)

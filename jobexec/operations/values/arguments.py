@@ -1,4 +1,4 @@
-"""Checks of arguments that a caller gives; each error names the argument and what was expected."""
+"""Checks of caller arguments; each error names the argument and what was expected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jobexec.exceptions import InvalidJob
 
 
 def check_moment(name: str, moment: Any) -> datetime | None:
-    """The moment in UTC, None for None. Raises InvalidJob, which names the argument and what was expected."""
+    """Return the moment in UTC, None for None. Raises InvalidJob for a naive datetime or another type."""
     if moment is None:
         return None
     if not isinstance(moment, datetime):
@@ -17,13 +17,13 @@ def check_moment(name: str, moment: Any) -> datetime | None:
     if moment.utcoffset() is None:
         raise InvalidJob(f"{name}: expected a datetime with a time zone, got the naive {moment!r}.")
     try:
-        # In UTC: PostgreSQL would store what is then past the year 9999, and nobody could read the row again.
+        # PostgreSQL would store a moment that is past the year 9999 in UTC, and the row could not be read again.
         return moment.astimezone(UTC)
     except OverflowError:
         raise InvalidJob(f"{name}: expected a moment from the year 1 to 9999 in UTC, got {moment!r}.") from None
 
 
 def check_retries(retries: int) -> None:
-    """Raise :class:`~jobexec.exceptions.InvalidJob` for what is no number of attempts."""
+    """Raise :class:`~jobexec.exceptions.InvalidJob` unless this is a number of attempts."""
     if not isinstance(retries, int) or isinstance(retries, bool) or retries < 1:
         raise InvalidJob(f"retries: expected a whole number of at least 1, got {retries!r}.")

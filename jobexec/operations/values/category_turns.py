@@ -1,4 +1,4 @@
-"""How the categories share a page of jobs."""
+"""How categories share a page of jobs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ J = TypeVar("J")
 
 
 class Turns:
-    """Takes turns between categories by their weights, smoothly and without chance.
+    """Take turns between categories by their weights, smoothly and without randomness.
 
-    Weights of 3 and 1 give a, a, b, a, a, a, b, a, ...: of any 4 places in a row the first has 3, however small the
-    pages are, because what a category is owed is carried from page to page. A category without jobs gives its places
-    to the others and saves nothing up. (Sidekiq draws by lot with the same shares; ours is the smooth weighted round
-    robin that nginx uses.) Not to be shared between threads.
+    Weights of 3 and 1 give a, a, b, a, a, a, b, a, ...: of any 4 consecutive places the first has 3, however small the
+    pages are, because the balance of each category is carried over to the next page. A category without jobs gives its
+    places to the others and does not save them up. (Sidekiq draws at random with the same shares; this is nginx's
+    smooth weighted round robin.) Not thread-safe.
     """
 
     def __init__(self, weights: Mapping[str, int]) -> None:
@@ -22,7 +22,7 @@ class Turns:
         self._owed = dict.fromkeys(self._weights, 0)
 
     def merge(self, found: Mapping[str, Sequence[J]], limit: int) -> list[J]:
-        """Up to ``limit`` jobs of these categories, each in its own order."""
+        """Return up to ``limit`` jobs of these categories, those of each category in their order."""
         left = {category: list(reversed(jobs)) for category, jobs in found.items() if jobs}
         page: list[J] = []
         while left and len(page) < limit:

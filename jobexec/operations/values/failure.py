@@ -12,7 +12,7 @@ from ..sql.errors import storable
 from .acquired_job import AcquiredJob
 from .fingerprint import fingerprint
 
-#: Characters of an exception's message and of its stack trace that are kept.
+#: The maximum stored length of an exception's message and of its stack trace, in characters.
 MESSAGE_LENGTH = 4000
 STACK_LENGTH = 100_000
 
@@ -21,11 +21,11 @@ STACK_LENGTH = 100_000
 class Failure:
     """Why a run did not succeed.
 
-    ``kind`` says what it costs: ``error`` one retry; ``fatal`` all of them (a do-not-retry error, a row that cannot
-    be read); ``conflict`` none, up to the cap MAX_CONFLICTS; ``interrupted`` none, and is no attempt: it put itself off
-    because its executor stops; ``unknown`` none until UNKNOWN_HANDLER_TIMEOUT has passed
-    since a node first did not know the handler; ``cancelled`` is the end, without a failure. ``retry_at`` overrides the
-    due date of the retry plan. ``keeps_instance``: the handler still runs, so its process instance stays locked.
+    ``kind`` defines its cost: ``error`` one retry; ``fatal`` all of them (a do-not-retry error, an unreadable row);
+    ``conflict`` none, up to the limit MAX_CONFLICTS; ``interrupted`` none, and it is no attempt: the job postponed
+    itself because its executor stops; ``unknown`` none until UNKNOWN_HANDLER_TIMEOUT has passed since a node first did
+    not know the handler; ``cancelled`` ends the job without a failure. ``retry_at`` overrides the due date of the retry
+    plan. ``keeps_instance``: the handler still runs, so its process instance stays locked.
     """
 
     message: str
@@ -35,18 +35,18 @@ class Failure:
     plan: RetryPlan | None = None
     error: BaseException | None = None
     keeps_instance: bool = False
-    #: What it has in common with those that look alike, once somebody has asked; see :func:`fingerprint_of`.
+    #: Cache of :func:`fingerprint_of`.
     known_fingerprint: str = field(default="", init=False, compare=False, repr=False)
 
     @property
     def counts(self) -> bool:
-        """Whether it is an attempt, to be logged and counted; one that is the last always is."""
+        """Whether it is an attempt, to be logged and counted; the last one always is."""
         return self.kind not in {"unknown", "interrupted"}
 
 
 def fingerprint_of(row: AbstractJob | AcquiredJob, failure: Failure) -> str:
-    """What this failure has in common with those that look alike."""
+    """Return the fingerprint of a failure, which similar failures share."""
     if not failure.known_fingerprint:
         found = fingerprint(row.handler_type, storable(failure.message), failure.stack)
-        object.__setattr__(failure, "known_fingerprint", found)  # it is needed twice and takes microseconds
+        object.__setattr__(failure, "known_fingerprint", found)  # needed twice, and computing it takes microseconds
     return failure.known_fingerprint

@@ -1,4 +1,4 @@
-"""What makes two failures alike."""
+"""Fingerprints that group similar failures."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 from hashlib import blake2b
 
 _FRAME = '  File "'
-#: What differs between messages that mean the same: quoted texts, numbers, ids.
+#: The parts that differ between messages with the same meaning: quoted texts, numbers, ids.
 _PARTICULAR = re.compile(r"""'[^']*'|"[^"]*"|\b0x[0-9a-f]+\b|\b[0-9a-f]{8,}(?:-[0-9a-f]{4,})*\b|\d+""", re.IGNORECASE)
 
 
 def fingerprint(handler_type: str, message: str, stack: str = "") -> str:
-    """The fingerprint of a failure: equal for the same handler, the same exception and the same place in the code.
+    """Compute a fingerprint that is equal for the same handler, exception and place in the code.
 
-    ``message`` begins with the name of the exception. Without a stack trace the place is unknown, and the message
-    stands for it, but for what is particular in it (numbers, ids, quoted texts). 16 hexadecimal digits.
+    ``message`` begins with the name of the exception. Without a stack trace the message replaces the place, with its
+    numbers, ids and quoted texts masked. Returns 16 hexadecimal digits.
     """
     name = exception_name(message)
     place = _place(stack) or _PARTICULAR.sub("#", message[:1000])
@@ -22,16 +22,16 @@ def fingerprint(handler_type: str, message: str, stack: str = "") -> str:
 
 
 def exception_name(message: str) -> str:
-    """The name of the exception that a message begins with; '' if it does not look like one."""
+    """Return the exception name at the beginning of a message; '' if there is none."""
     name = message.partition(":")[0]
     return name if name.isidentifier() else ""
 
 
 def _place(stack: str) -> str:
-    """File and function of the innermost frame; not the line, which the next release moves."""
+    """Return file and function of the innermost frame, without the line, which the next release may move."""
     start = stack.rfind(_FRAME)
     if start < 0:
         return ""
     file, _, rest = stack[start + len(_FRAME) :].partition("\n")[0].partition('"')
-    # The end of the path: releases may live in folders of their own.
+    # Only the end of the path: each release may have its own folder.
     return "/".join(file.replace("\\", "/").rsplit("/", 2)[-2:]) + rest.rpartition(",")[2]

@@ -1,22 +1,22 @@
-"""Lengths of time, counted in buckets that double: from a millisecond to a day and a half, and one for what is longer.
+"""Durations counted in buckets that double, from one millisecond to a day and a half, and one bucket for longer ones.
 
-A length of ``n`` whole milliseconds falls into the bucket with the number of binary digits of ``n``: so a bucket is
-found by one operation, and a quantile is wrong by less than a factor of two.
+A duration of ``n`` whole milliseconds falls into the bucket numbered by the count of binary digits of ``n``, so one
+operation finds the bucket, and a quantile is wrong by less than a factor of two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-#: The upper bounds in milliseconds, exclusive, since times are whole milliseconds; the last bucket has none.
+#: The upper bounds in milliseconds, exclusive, as durations are whole milliseconds; the last bucket has none.
 BOUNDS = tuple(2**digits for digits in range(28))
 
-#: What the meter log has as the key of each bucket: its upper bound in milliseconds, in the order of the bounds.
+#: The key of each bucket in the meter log: its upper bound in milliseconds, in the order of the bounds.
 KEYS = (*map(str, BOUNDS), "inf")
 
 
 def counts_by_key(buckets: Iterable[int]) -> Iterator[tuple[str, int]]:
-    """The keys and counts of the buckets that are not empty; what has more binary digits belongs to the last one."""
+    """Yield keys and counts of the non-empty buckets; durations with more binary digits belong to the last one."""
     counts = list(buckets)
     last = len(BOUNDS)
     found = [*counts[:last], sum(counts[last:])]
@@ -24,10 +24,10 @@ def counts_by_key(buckets: Iterable[int]) -> Iterator[tuple[str, int]]:
 
 
 def quantile(counts: Mapping[str, int], share: float) -> float | None:
-    """How many seconds are not exceeded by this share (0 to 1) of what was counted; None if nothing was.
+    """Return the seconds that this share (0 to 1) of the durations does not exceed; None without durations.
 
-    ``counts`` by key of bucket. As if the lengths of a bucket were spread evenly over it; of what is in the bucket
-    without an end only the beginning is known.
+    ``counts`` maps bucket keys to counts. Durations are assumed to be spread evenly over their bucket; for the last
+    bucket, which has no end, its beginning is returned.
     """
     if not 0 <= share <= 1:
         raise ValueError(f"share: expected a number from 0 to 1, got {share!r}.")

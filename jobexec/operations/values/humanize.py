@@ -1,4 +1,4 @@
-"""Times and lengths of time in words, for whatever people read: the admin, commands, reasons."""
+"""Times and durations as text for people: in the admin, commands and reasons."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNITS = (
 
 
 def duration(seconds: float | None) -> str:
-    """A length of time in its two largest units: "250 ms", "12 s", "3 min 5 s", "2 d 4 h"; negative ones too."""
+    """Format a duration in its two largest units: "250 ms", "12 s", "3 min 5 s", "2 d 4 h"; it may be negative."""
     if seconds is None:
         return NONE
     if seconds < 0:
@@ -36,17 +36,17 @@ def duration(seconds: float | None) -> str:
 
 
 def absolute(moment: datetime) -> str:
-    """Date and time with seconds in the current time zone."""
+    """Format date and time with seconds in the current time zone."""
     local = timezone.localtime(moment)
     return f"{formats.date_format(local, 'SHORT_DATE_FORMAT')} {local:%H:%M:%S}"
 
 
 def distance(moment: datetime, reference: datetime) -> str:
-    """A moment as seen from another: "in 3 min", "2 h ago"."""
+    """Format a moment relative to another: "in 3 min", "2 h ago"."""
     seconds = (moment - reference).total_seconds()
     return (_("in %s") if seconds > 0 else _("%s ago")) % duration(abs(seconds))
 
 
 def both(moment: datetime, reference: datetime) -> str:
-    """A moment, and how far away it is."""
+    """Format a moment and its distance from the reference."""
     return _("%(moment)s (%(distance)s)") % {"moment": absolute(moment), "distance": distance(moment, reference)}

@@ -1,4 +1,4 @@
-"""What was inserted, as instances of the models."""
+"""Inserted rows as model instances."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from django.db.models.base import ModelState
 from jobexec.models import AbstractJob, DeadLetterJob, Job, SuspendedJob, TimerJob
 
 Table = type[Job] | type[TimerJob]
-#: What ``enqueue`` returns: what it inserted, or whoever has the unique key.
+#: The result of ``enqueue``: the job that it inserted, or the existing job with the unique key.
 AnyJob: TypeAlias = Job | TimerJob | SuspendedJob | DeadLetterJob
 
 
 def instance(using: str, table: type[AbstractJob], columns: Mapping[str, Any]) -> Any:
-    """The row of these columns as saved in ``using``; the other columns hold their defaults.
+    """Build an instance from these columns as if loaded from ``using``; the other columns have their defaults.
 
-    Made as Django makes what it unpickles: the constructor takes several times as long as all the rest.
+    It bypasses the constructor, as unpickling does: the constructor takes several times as long as all the rest.
     """
     row = table.__new__(table)
     row._state = state = ModelState()
@@ -33,9 +33,9 @@ def instance(using: str, table: type[AbstractJob], columns: Mapping[str, Any]) -
 
 
 def without_defaults(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that say something else than their default: these are what a statement has to be told.
+    """Return the columns that differ from their default, which are all that a statement needs.
 
-    And the deployment: if it is not given, a job has that of the process which enqueues it.
+    The deployment is always kept: if it is not given, a job gets that of the process that enqueues it.
     """
     defaults = {name: value for name, value in _defaults(Job).items() if name != "deployment_id"}
     return {name: value for name, value in columns.items() if name not in defaults or value != defaults[name]}
@@ -49,11 +49,11 @@ def _defaults(table: type[AbstractJob]) -> dict[str, Any]:
 
 
 class CreatedJobs(Sequence[Job | TimerJob]):
-    """The rows that one call has inserted, in the order given. Read like a list, compares like one.
+    """The rows inserted by one call, in the given order. Reads and compares like a list.
 
-    An instance is made when it is first looked at, and kept: most callers look at none, and a hundred thousand take
-    longer to make than to insert. ``handler_configuration`` is as the database would give it back. ``list(rows)``
-    makes all. Can be pickled.
+    An instance is created at its first access and kept: most callers access none, and creating a hundred thousand
+    takes longer than inserting them. ``handler_configuration`` is as the database would return it. ``list(rows)``
+    creates all instances. Can be pickled.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class CreatedJobs(Sequence[Job | TimerJob]):
         self._using, self._table, self._columns = using, table, columns
         self._configurations = configurations
         self._rows: dict[int, Any] = {}
-        #: The ids of the rows; costs nothing.
+        #: The ids of the rows, available without creating instances.
         self.ids = ids
 
     def __len__(self) -> int:
@@ -95,6 +95,6 @@ class CreatedJobs(Sequence[Job | TimerJob]):
         if row is None:
             configuration = json.loads(self._configurations[number])
             columns = dict(self._columns, id=self.ids[number], handler_configuration=configuration)
-            # Two threads that look at the same moment get the same instance.
+            # Threads that access a row at the same time get the same instance.
             row = self._rows.setdefault(number, instance(self._using, self._table, columns))
         return row

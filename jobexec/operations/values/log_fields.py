@@ -1,4 +1,4 @@
-"""What every log line about a job carries besides its text, for whoever writes logs as JSON."""
+"""The structured fields of every log record about a job, for projects that write logs as JSON."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .acquired_job import AcquiredJob
 
 
 def log_fields(job: AcquiredJob | AbstractJob, **more: Any) -> dict[str, Any]:
-    """The ``extra`` of a line: the job, its attempt, and where it runs; see ``docs/reference/logging.md``.
+    """Return the ``extra`` of a record: the job, its attempt and where it runs; see ``docs/reference/logging.md``.
 
-    The same names in every line; what is not known is ''.
+    Every record has the same names; unknown values are ''.
     """
     using = job._state.db if isinstance(job, AbstractJob) else job.using
     return {

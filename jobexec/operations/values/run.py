@@ -1,4 +1,4 @@
-"""How a run went, whatever became of its job."""
+"""The timing of a run, whatever its outcome."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from jobexec.models import AbstractJob
 
 @dataclass(slots=True)
 class Run:
-    """How a run went: wall-clock start, seconds that the handler ran, and the node's name."""
+    """A run: its wall-clock start, the handler's run time in seconds, and the node's name."""
 
-    # Not frozen: one is made for each job, and that would take four times as long.
+    # Not frozen: one is created for each job, and creating a frozen one takes four times as long.
 
     started_at: datetime
     duration: float
@@ -21,6 +21,6 @@ class Run:
 
 
 def timing(row: AbstractJob, run: Run) -> dict[str, Any]:
-    """The columns of a log row that come from the run."""
+    """Return the columns of a log row that come from the run."""
     wait = (run.started_at - (row.due_date or row.create_time)).total_seconds()
     return {"node": run.node, "duration": run.duration, "wait": max(0.0, wait)}

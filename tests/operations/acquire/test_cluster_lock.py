@@ -65,7 +65,7 @@ def test_it_is_taken_over_after_a_while(alias, frozen, caplog):
     frozen.tick(1)
     new = cluster_lock.take(alias, "b", MINUTE)
     assert new == old + 1
-    assert "taken over from a" in caplog.text
+    assert "from a, which has held it too long" in caplog.text
     assert not confirmed(alias, "a", old), "the fence"
     assert not cluster_lock.release(alias, "a", old), "and the successor's lock is not freed"
     assert lock(alias).lock_owner == "b"

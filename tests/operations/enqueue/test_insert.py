@@ -333,7 +333,7 @@ def test_rows_alike_are_told_and_logged(alias, configure):
 
 
 def test_a_default_that_would_need_quotes_is_refused():
-    with pytest.raises(ValueError, match="would have to be quoted"):
+    with pytest.raises(ValueError, match="needs no quoting"):
         insert._literal("it's")
 
 
