@@ -1,1 +1,1 @@
-"""What is kept of jobs beside their rows: log, incidents, task results."""
+"""Records about jobs besides their rows: log, incidents, task results."""

@@ -1,7 +1,7 @@
-"""Incidents: a job has no retries left, and somebody has to see to it (Camunda: ACT_RU_INCIDENT, ACT_HI_INCIDENT).
+"""Incidents: a job has no retries left and needs an operator (Camunda: ACT_RU_INCIDENT, ACT_HI_INCIDENT).
 
-An incident is opened by whatever makes a dead letter and is over when the job is no dead letter any more, each in the
-same transaction. So there are as many open incidents as dead letters, and one for each; it stays when it is over.
+An incident is opened when a job becomes a dead letter and closed when it is no longer one, in the same transaction. So
+each dead letter has exactly one open incident, and there are no others; closed incidents are kept.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .keys import next_keys
 
 ANNOTATION_LENGTH = 4000
 
-#: What an incident is about (``Incident.type``): no retries are left; a worker outside has thrown an error that nothing
-#: catches; the variables of a job for workers outside have grown too large to be sent. (Camunda: failedJob; Zeebe:
+#: The types of incidents (``Incident.type``): no retries are left; an external worker has thrown an error that nothing
+#: catches; the variables of an external job have grown too large to be sent. (Camunda: failedJob; Zeebe:
 #: JOB_NO_RETRIES, UNHANDLED_ERROR_EVENT, MESSAGE_SIZE_EXCEEDED.)
 FAILED_JOB, UNHANDLED_ERROR, MESSAGE_SIZE_EXCEEDED = "failedJob", "unhandledError", "messageSizeExceeded"
 
-#: The columns of an incident that are those of its job, by another name or the same.
+#: The columns of an incident that are copied from its job, and their names there.
 _COPIED = {
     "job_id": "id",
     "timestamp": "died_at",
@@ -52,9 +52,9 @@ _COPIED = {
 
 
 def open_incidents(using: str, dead: Sequence[AbstractJob], type: str = FAILED_JOB) -> None:
-    """Open an incident for each of these rows, which have just become dead letters.
+    """Open an incident for each of these new dead letters.
 
-    Of jobs that workers outside know by a key the incident has one, too.
+    Incidents of jobs with a key, which external workers use, get a key too.
     """
     keys = iter(next_keys(using, sum(row.job_key is not None for row in dead)))
     made = [
@@ -69,9 +69,9 @@ def _columns(row: AbstractJob) -> dict[str, Any]:
 
 
 def copy_incidents(using: str, ids: Collection[UUID]) -> None:
-    """The same inside the database, in one statement, for rows that it need not bring: jobs of executors.
+    """Open incidents inside the database, in one statement, for executor jobs whose rows need not be loaded.
 
-    Jobs that have a key do not become dead letters in this way.
+    Jobs with a key do not become dead letters in this way.
     """
     columns: dict[str, Any] = {name: Sql(f"source.{source}") for name, source in _COPIED.items()}
     columns |= {"type": FAILED_JOB, "state": IncidentState.OPEN, "annotation": "", "end_time": None}
@@ -80,12 +80,12 @@ def copy_incidents(using: str, ids: Collection[UUID]) -> None:
 
 
 def resolve_incidents(using: str, ids: Collection[UUID]) -> None:
-    """The incidents of these jobs, which are dead letters no more, are over."""
+    """Close the incidents of jobs that are no longer dead letters."""
     _close(using, ids, IncidentState.RESOLVED)
 
 
 def delete_incidents(using: str, ids: Collection[UUID]) -> None:
-    """The incidents of these jobs, which were deleted as dead letters, are over."""
+    """Close the incidents of dead letters that were deleted."""
     _close(using, ids, IncidentState.DELETED)
 
 
@@ -96,7 +96,7 @@ def _close(using: str, ids: Collection[UUID], state: IncidentState) -> None:
 
 @audited
 def annotate_incident(id: UUID | str, text: str, *, using: str | None = None) -> None:
-    """Write a note to an incident, open or over, in place of the one it has; '' takes it away.
+    """Replace the note of an open or closed incident; '' removes it.
 
     Camunda's setAnnotationForIncidentById and clearAnnotationForIncidentById. Raises ``Incident.DoesNotExist`` for an
     unknown id, and :class:`~jobexec.exceptions.InvalidJob` for a text of more than 4000 characters.
@@ -112,7 +112,7 @@ def annotate_incident(id: UUID | str, text: str, *, using: str | None = None) ->
         if old is not None:
             before = {"annotation": old["annotation"]}
             note(database, "incident", old["pk"], old=before, new={"annotation": text}, tenant=old["tenant_id"])
-    if not changed:  # outside, or a transaction of the caller's could not go on
+    if not changed:  # outside the block, or the caller's transaction could not continue
         raise Incident.DoesNotExist(f"There is no incident {str(id)!r}.")
 
 

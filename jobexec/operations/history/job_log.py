@@ -1,4 +1,4 @@
-"""The job log: written in bulk, in the transaction that changes the jobs, and read by job."""
+"""The job log, written in bulk in the transaction that changes the jobs, and read by job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEVELS = {
     "activity": frozenset({LogState.FAILED, LogState.SUCCESSFUL, LogState.DELETED, LogState.CANCELLED}),
     "full": frozenset(LogState),
 }
-#: The columns of a log row that are those of its job.
+#: The columns of a log row that are copied from its job.
 COPIED = (
     "job_definition_id",
     "handler_type",
@@ -38,12 +38,12 @@ COPIED = (
 
 
 def wants(state: str) -> bool:
-    """Whether the history level asks for rows of this state (Camunda writes its job log only at level FULL)."""
+    """Whether the history level includes rows of this state (Camunda writes its job log only at level FULL)."""
     return state in _LEVELS[get_settings().history_level]
 
 
 def entry(row: AbstractJob, state: str, **values: Any) -> JobLog:
-    """A log row about ``row``, not yet saved; ``values`` are its remaining columns."""
+    """Build an unsaved log row about ``row``; ``values`` are its remaining columns."""
     copied = {name: getattr(row, name) for name in COPIED}
     copied |= {"retries": row.retries, "attempt": row.attempts}
     timestamp = clock.now(row._state.db or "default")
@@ -51,15 +51,15 @@ def entry(row: AbstractJob, state: str, **values: Any) -> JobLog:
 
 
 def write(using: str, state: str, entries: Iterable[JobLog]) -> None:
-    """Save log rows of one state if the level asks for them. ``entries`` is not looked at otherwise."""
+    """Save log rows of one state if the history level includes it. Otherwise ``entries`` is not consumed."""
     if wants(state):
         JobLog.objects.using(using).bulk_create(entries)
 
 
 def copy(using: str, state: str, source: type[AbstractJob], each: Mapping[UUID, Mapping[str, Any]]) -> None:
-    """The same inside the database, from rows that are still in ``source``; ``each`` has the remaining columns by id.
+    """Write log rows inside the database, from rows still in ``source``; ``each`` has the remaining columns by id.
 
-    The remaining columns are the same for each of them, and all that the rows do not say themselves.
+    Each must have the same remaining columns, which are all that are not copied from the rows.
     """
     if not each or not wants(state):
         return
@@ -69,9 +69,9 @@ def copy(using: str, state: str, source: type[AbstractJob], each: Mapping[UUID, 
 
 
 def job_log(id: UUID | str, *, using: str | None = None) -> QuerySet[JobLog]:
-    """The log of a job in the order of its events, also when it is gone (Camunda: HistoricJobLogQuery by job).
+    """Return the log of a job in the order of its events, even if the job is gone (Camunda: HistoricJobLogQuery).
 
-    What there is depends on HISTORY_LEVEL. Raises :class:`~jobexec.exceptions.JobNotFound` for a text that is no UUID.
+    Its content depends on HISTORY_LEVEL. Raises :class:`~jobexec.exceptions.JobNotFound` for a text that is no UUID.
     """
     wanted = as_id(id)
     if wanted is None:
@@ -80,9 +80,9 @@ def job_log(id: UUID | str, *, using: str | None = None) -> QuerySet[JobLog]:
 
 
 def stack_trace(id: UUID | str, *, using: str | None = None) -> str:
-    """The stack trace of a job's last failure; '' if it has not failed (Camunda: getJobExceptionStacktrace).
+    """Return the stack trace of a job's last failure, '' if it has not failed (Camunda: getJobExceptionStacktrace).
 
-    Raises :class:`~jobexec.exceptions.JobNotFound` if it is in no table: those of earlier attempts, and of jobs that
-    are gone, are in :func:`job_log`.
+    Raises :class:`~jobexec.exceptions.JobNotFound` if the job is in no table. The stack traces of earlier attempts, and
+    of jobs that are gone, are in :func:`job_log`.
     """
     return find_job(id, database_of(None, using)).exception_stack

@@ -1,4 +1,4 @@
-"""The numbers by which workers outside name jobs and incidents: positive, of 64 bits, each given once."""
+"""The keys by which external workers identify jobs and incidents: positive 64-bit numbers, each assigned once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..sql.dialect import dialect
 from ..sql.locks import atomic, delete_rows
 
 BLOCK = 1024
-"""Keys for which a row of KeyBlock stands."""
+"""The number of keys in one row of KeyBlock."""
 
 
 class _Store:
-    """What is left of the blocks that this process has taken, by database."""
+    """The unused keys of the blocks that this process has taken, by database."""
 
     def __init__(self) -> None:
         self.lock, self.process = threading.Lock(), os.getpid()
@@ -28,11 +28,11 @@ _store = _Store()
 
 
 def next_keys(using: str, count: int) -> list[int]:
-    """So many new keys, rising; one statement for each thousand of them, mostly none.
+    """Return ``count`` new keys in ascending order; needs one statement for each block of 1024 keys, mostly none.
 
-    Where the database never gives a number of a primary key again, also if the transaction that asked is rolled back
-    (PostgreSQL, MariaDB, MySQL), what is left of a block is kept for the next call. SQLite takes the number back with
-    the transaction, so there every call takes a new block; those before it are of no use any more and are deleted.
+    Where the database never reuses an automatic primary key, even if its transaction is rolled back (PostgreSQL,
+    MariaDB, MySQL), the rest of a block is kept for the next call. SQLite takes the number back with the transaction,
+    so there every call takes a new block; earlier blocks are no longer needed and are deleted.
     """
     if count <= 0:
         return []
@@ -55,20 +55,20 @@ def _fresh(using: str, count: int) -> list[int]:
 
 
 def _blocks(using: str, count: int) -> list[range]:
-    # One INSERT each: MySQL does not tell the numbers of several.
+    # One INSERT each: MySQL does not return the keys of several rows.
     numbers = [KeyBlock.objects.using(using).create().pk for _ in range(count)]
     return [range(number * BLOCK, (number + 1) * BLOCK) for number in numbers]
 
 
 def _name(using: str) -> tuple[str, str]:
-    # Tests, and whoever switches databases under an alias, must not get numbers of another one.
+    # Tests, and projects that switch databases under an alias, must not get keys of another database.
     settings = connections[using].settings_dict
     return using, f"{settings.get('HOST')}:{settings.get('PORT')}/{settings.get('NAME')}"
 
 
 def _kept(using: str, count: int) -> list[int]:
     with _store.lock:
-        if _store.process != os.getpid():  # a fork: what is left belongs to the parent
+        if _store.process != os.getpid():  # after a fork the remaining keys belong to the parent
             _store.left, _store.process = {}, os.getpid()
         found: list[int] = []
         left = _store.left.get(_name(using), [])
@@ -88,6 +88,6 @@ def _keep(using: str, block: range) -> None:
 
 
 def forget_keys() -> None:
-    """Take new blocks from now on; for tests, in whose databases rows of KeyBlock come and go."""
+    """Take new blocks from now on; for tests, whose databases lose rows of KeyBlock."""
     with _store.lock:
         _store.left = {}

@@ -1,4 +1,4 @@
-"""What attempts of tasks came to, and tasks that are over without one: written in the transaction that settles them."""
+"""Results of task attempts, and of tasks that end without one, written in the transaction that settles them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ..values.failure import Failure
 from ..values.run import Run
 from .task_rows import TRACEBACK_LENGTH, End, write_ends
 
-#: Tasks are over by somebody's word, or because their node died, and not by a run of this process. Arguments:
-#: ``using``, ``jobs`` (rows as they stood last; what is long may have been left in the database). After the commit.
+#: Sent after the commit when tasks end through an operator or the death of their node, and not through a run of this
+#: process. Arguments: ``using``, ``jobs`` (the last state of the rows; long columns may have been left unloaded).
 task_ended = Signal()
 
-#: Why a task is over that did not run to its end.
+#: The reasons for the end of a task that did not run to its end.
 CANCELLED, DELETED = "It was cancelled by an operator.", "It was deleted by an operator."
 
 
@@ -31,15 +31,15 @@ def is_task(row: AbstractJob) -> bool:
 
 
 def mark_ready(using: str, ids: Collection[UUID]) -> None:
-    """The tasks among these jobs, which were dead letters, are not over; what they came to so far is kept."""
+    """Reopen the results of the tasks among these former dead letters; the results of their attempts are kept."""
     if ids:
         TaskResult.objects.using(using).filter(pk__in=ids).update(status=ResultStatus.READY, end_time=None)
 
 
 def write_failures(using: str, failed: Sequence[tuple[AbstractJob, Failure, Run, bool]]) -> None:
-    """Failed attempts of tasks whose rows, locked, are still where they ran; the last of each says whether it is over.
+    """Record failed attempts of tasks whose locked rows have not moved yet; the last value of each is True if it ended.
 
-    One whose handler is unknown has not been attempted.
+    With an unknown handler there was no attempt.
     """
     now = clock.now(using)
     ends = {
@@ -55,7 +55,7 @@ def write_failures(using: str, failed: Sequence[tuple[AbstractJob, Failure, Run,
 
 
 def write_cancelled(using: str, cancelled: Sequence[tuple[AbstractJob, Failure, Run]]) -> None:
-    """Tasks that were cancelled while a node had them in hand; how their run failed, if it did, comes before that."""
+    """Record tasks that were cancelled while a node held them; the failure of their run, if any, comes first."""
     now = clock.now(using)
     ends = {}
     for row, failure, run in cancelled:
@@ -67,10 +67,10 @@ def write_cancelled(using: str, cancelled: Sequence[tuple[AbstractJob, Failure, 
 def write_removed(
     using: str, rows: Sequence[AbstractJob], reason: str, reasons: Mapping[UUID, str] | None = None
 ) -> None:
-    """The tasks among rows of one table that are about to be removed without a run; told by ``task_ended``.
+    """Record the tasks among rows of one table that are about to be removed without a run; sends ``task_ended``.
 
-    ``reasons`` says for some of them why, where it is not ``reason``. A dead letter has failed before: its result stays
-    as it is, and is written only if there is none.
+    ``reasons`` holds, by id, reasons that replace ``reason``. A dead letter has failed before: its result stays as it
+    is, and is written only if there is none.
     """
     tasks = [row for row in rows if is_task(row)]
     if not tasks:
@@ -92,7 +92,7 @@ def _removal(row: AbstractJob, reason: str) -> dict[str, str]:
 
 
 def write_buried(using: str, dead: DeadLetterJob, error: BaseException | None = None) -> None:
-    """A task that has just become a dead letter without a run; told by ``task_ended``."""
+    """Record a task that has just become a dead letter without a run; sends ``task_ended``."""
     if is_task(dead):
         told = _error(type(error) if error else DoNotRetry, dead.exception_stack or dead.exception_message)
         write_ends(using, [dead], {dead.pk: End(ResultStatus.FAILED, clock.now(using), None, [told])})
@@ -100,14 +100,14 @@ def write_buried(using: str, dead: DeadLetterJob, error: BaseException | None = 
 
 
 def announce_ended(using: str, rows: Sequence[AbstractJob]) -> None:
-    """Tell after the commit of the tasks among these jobs that they are over."""
+    """Send ``task_ended`` after the commit for the tasks among these jobs."""
     tasks = [row for row in rows if is_task(row)]
     if tasks:
         announce(task_ended, using, TaskResult, jobs=tasks)
 
 
 def error_of(failure: Failure) -> dict[str, str]:
-    """The error of an attempt as django.tasks has it; the text is that of the job's row, without what is sensitive."""
+    """Build the error of an attempt as in django.tasks; its text is that of the job's row, without sensitive data."""
     kind = HandlerNotFound if failure.kind == "unknown" else JobExecError
     return _error(kind if failure.error is None else type(failure.error), failure.stack or failure.message)
 

@@ -1,6 +1,6 @@
-"""Rows of TaskResult: written whole with the first attempt of a task, and added to with each further one.
+"""Rows of TaskResult: inserted with the first attempt of a task, and extended by each further one.
 
-Whoever writes has locked the job, so nobody else writes its result.
+The writer has locked the job, so there is no concurrent writer of its result.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ..sql.insert_select import Sql, insert_from
 from ..sql.locks import names_conflict_target
 from ..values.run import Run
 
-#: Of the attempts of one task are kept so many: their errors, with so many characters of each traceback, and nodes.
+#: Limits for the attempts of one task: the first and last errors kept, characters of each traceback, and nodes.
 FIRST_ERRORS, LAST_ERRORS, TRACEBACK_LENGTH, WORKERS = 10, 40, 10_000, 1000
 
-_PAGE = 100  # rows that are read at once
-_LETTERS = 2_000_000  # in the errors of one statement
+_PAGE = 100  # rows per query
+_LETTERS = 2_000_000  # characters in the errors of one statement
 
 _COPIED = (
     *("id", "handler_type", "handler_configuration", "category", "priority"),
@@ -40,7 +40,7 @@ J = TypeVar("J", bound=AbstractJob)
 
 @dataclass(slots=True)
 class End:
-    """How an attempt ended, or a task without one: then ``run`` is None. ``end_time`` None: it will be tried again."""
+    """The end of an attempt, or of a task without one (``run`` is None). A task without ``end_time`` is retried."""
 
     status: ResultStatus
     end_time: datetime | None
@@ -50,19 +50,19 @@ class End:
 
 
 def end_of(run: Run) -> datetime:
-    """When a run ended."""
+    """Return the time at which a run ended."""
     return run.started_at + timedelta(seconds=run.duration)
 
 
 def as_written(rows: QuerySet[J]) -> QuerySet[J]:
-    """The rows with what :func:`write_ends` needs of them."""
+    """Restrict the rows to the columns that :func:`write_ends` needs."""
     return rows.only("pk") if insert_select.is_possible(rows.db) else rows
 
 
 def write_ends(using: str, rows: Sequence[AbstractJob], ends: Mapping[UUID, End]) -> None:
-    """Add these ends, by id, to the results of tasks, whose rows of one table the caller has locked or just inserted.
+    """Add these ends, by id, to the results of tasks; the caller has locked or just inserted their rows of one table.
 
-    Inside the database, where it can: what was not read of the rows stays there.
+    Runs inside the database where possible: columns of the rows that were not loaded stay there.
     """
     for start in range(0, len(rows), _PAGE):
         page = rows[start : start + _PAGE]
@@ -71,7 +71,7 @@ def write_ends(using: str, rows: Sequence[AbstractJob], ends: Mapping[UUID, End]
 
 
 def _added(using: str, ends: Mapping[UUID, End]) -> dict[UUID, dict[str, Any]]:
-    """The columns that change, by id: what is there already, and what comes to it."""
+    """Return the changed columns by id: the existing values extended by the new ends."""
     found = TaskResult.objects.using(using).filter(pk__in=ends)
     earlier = {row[0]: row[1:] for row in found.values_list("pk", "errors", "workers", "first_time", "last_time")}
     return {pk: _columns(end, *earlier.get(pk, ([], [], None, None))) for pk, end in ends.items()}
@@ -91,13 +91,13 @@ def _columns(end: End, errors: Any, workers: Any, first: datetime | None, last: 
 
 
 def _bounded(there: Any, more: Sequence[Any], first: int, last: int) -> list[Any]:
-    """A list that does not grow without end: its first and its last entries."""
+    """Extend a list, but keep only its first and last entries, so that it does not grow without limit."""
     every = [*(there if isinstance(there, list) else []), *more]
     return every if len(every) <= first + last else [*every[:first], *every[-last:]]
 
 
 def _pieces(each: Mapping[UUID, dict[str, Any]]) -> Iterator[dict[UUID, dict[str, Any]]]:
-    """Groups that fit into a statement: MariaDB refuses one of 16 megabytes."""
+    """Yield groups that fit into a statement: MariaDB refuses statements of 16 megabytes."""
     piece: dict[UUID, dict[str, Any]] = {}
     letters = 0
     for pk, columns in each.items():

@@ -1,1 +1,1 @@
-"""Executors: leases, deployments, the lock of the cluster."""
+"""Executor nodes: leases, deployments, the cluster lock."""

@@ -1,4 +1,4 @@
-"""Locks that one node at a time holds, fenced: to acquire jobs (Flowable: the global acquire lock), to clean up."""
+"""Fenced locks that one node at a time holds: to acquire jobs (Flowable: the global acquire lock), to clean up."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ ACQUIRE_JOBS, CLEAN_UP = "acquire-jobs", "clean-up-history"
 
 
 def take(using: str, owner: str, force_after: timedelta, name: str = ACQUIRE_JOBS) -> int | None:
-    """Take the lock; returns the token that proves it, or None if another node has it.
+    """Take the lock and return the token that proves it, or None if another node holds it.
 
     A lock that has been held for longer than ``force_after`` is taken over (Flowable: forceAcquireAfter): its holder
-    has died or stalled. The token has then changed, so a holder that wakes up acquires nothing and frees nothing.
+    has died or stalled. The token then changes, so a holder that wakes up acquires nothing and releases nothing.
     Never waits for a row that another node is just changing.
     """
     with atomic(using):
@@ -39,7 +39,7 @@ def take(using: str, owner: str, force_after: timedelta, name: str = ACQUIRE_JOB
 
 
 def _create(using: str, owner: str, force_after: timedelta, name: str) -> int | None:
-    """The very first node inserts the row; the row may also be there and locked by somebody."""
+    """Insert the row as the very first node; the row may also exist and be locked by another node."""
     table = AcquisitionLock.objects.using(using)
     first = AcquisitionLock(name=name, lock_owner=owner, token=1, lock_expiration_time=clock.now(using) + force_after)
     if table.filter(name=name).exists():
@@ -49,24 +49,24 @@ def _create(using: str, owner: str, force_after: timedelta, name: str) -> int | 
 
 
 def confirm(using: str, owner: str, token: int) -> bool:
-    """Whether the lock is still ours; then nobody can take it over before this transaction ends."""
+    """Whether the lock is still ours; if so, it cannot be taken over before this transaction ends."""
     held = AcquisitionLock.objects.using(using).filter(name=ACQUIRE_JOBS, lock_owner=owner, token=token)
     return lock_rows(held).first() is not None
 
 
 def prolong(using: str, owner: str, token: int, force_after: timedelta, name: str) -> bool:
-    """:func:`confirm`, and hold it for ``force_after`` from now."""
+    """Hold the lock for ``force_after`` from now if it is still ours; return whether it was."""
     held = AcquisitionLock.objects.using(using).filter(name=name, lock_owner=owner, token=token)
     return bool(held.update(lock_expiration_time=clock.now(using) + force_after))
 
 
 def release(using: str, owner: str, token: int, name: str = ACQUIRE_JOBS) -> bool:
-    """Free the lock if it is still ours; whether it was."""
+    """Release the lock if it is still ours; return whether it was."""
     held = AcquisitionLock.objects.using(using).filter(name=name, lock_owner=owner, token=token)
     return bool(held.update(lock_owner=None, lock_expiration_time=None))
 
 
 def release_of(using: str, owner: str) -> None:
-    """Free whatever lock an owner has; for owners that are dead or have stopped."""
+    """Release all locks of an owner that is dead or has stopped."""
     held = AcquisitionLock.objects.using(using).filter(lock_owner=owner)
     held.update(lock_owner=None, lock_expiration_time=None)

@@ -1,6 +1,6 @@
-"""Deployments, and the node names that take their jobs; job definitions, written when a node starts.
+"""Deployments, the node names that take their jobs, and job definitions, written when a node starts.
 
-A node that starts locks all versions of its deployment, in one order, so that none is retired under it.
+A starting node locks all versions of its deployment, always in the same order, so that none is retired meanwhile.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from ..audit import audited, note, note_rows, part
 from ..sql.locks import atomic, delete_rows, lock_rows, names_conflict_target
 from ..targets.for_each import OperationResult
 
-#: The columns of a JobDefinition that its handler does not write anew.
+#: The columns of a JobDefinition that a new registration of its handler does not overwrite.
 _KEPT = ("id", "overriding_priority", "overriding_since")
 
 
 def split_deployment_id(deployment_id: str) -> tuple[str, str]:
-    """The name and the version in ``name:version``; ValueError if it is not that."""
+    """Split ``name:version`` into name and version. Raises ValueError for another format."""
     name, colon, version = deployment_id.partition(":")
     if not (name and colon and version):
         raise ValueError(f"deployment: expected 'name:version', got {deployment_id!r}.")
@@ -49,7 +49,7 @@ def split_deployment_id(deployment_id: str) -> tuple[str, str]:
 
 @audited
 def deploy(deployment_id: str, handlers: Iterable[str], *, using: str = "default") -> Deployment:
-    """Record that this version of the code exists, with the handlers in it; the first node that has it does so."""
+    """Record this version of the code and its handlers; called by the first node that has it."""
     name, version = split_deployment_id(deployment_id)
     rows, known = Deployment.objects.using(using), sorted(handlers)
     with atomic(using):
@@ -72,7 +72,7 @@ def _lock_versions(using: str, name: str) -> list[Deployment]:
 def register_deployment(deployment_id: str, node_name: str, *, using: str = "default") -> None:
     """Let the nodes of this name take the deployment's jobs (Camunda: registerDeploymentForJobExecutor).
 
-    Persisted, other than in Camunda, and seen by running nodes at their next heartbeat. Raises
+    Unlike Camunda's, the registration is persisted; running nodes see it at their next heartbeat. Raises
     ``Deployment.DoesNotExist`` for an unknown deployment.
     """
     _set_registered(deployment_id, node_name, True, using)
@@ -80,7 +80,7 @@ def register_deployment(deployment_id: str, node_name: str, *, using: str = "def
 
 @audited
 def unregister_deployment(deployment_id: str, node_name: str, *, using: str = "default") -> None:
-    """Keep the nodes of this name from taking the deployment's jobs, also after they restart."""
+    """Keep the nodes of this name from taking the deployment's jobs, even after a restart."""
     _set_registered(deployment_id, node_name, False, using)
 
 
@@ -96,10 +96,10 @@ def _set_registered(deployment_id: str, node_name: str, registered: bool, using:
 
 
 def register_own_deployment(deployment_id: str, node_name: str, *, using: str = "default") -> None:
-    """What a node does when it starts: register its deployment and all older versions of the same name.
+    """Register the deployment of a starting node and all older versions of the same name.
 
-    New code runs old jobs by default, as Camunda's process applications resume previous versions. What an operator
-    has unregistered stays unregistered.
+    New code runs old jobs by default, as Camunda's process applications resume previous versions. A deployment that an
+    operator has unregistered stays unregistered.
     """
     own = Deployment.objects.using(using).get(pk=deployment_id)
     with atomic(using):
@@ -114,23 +114,23 @@ def register_own_deployment(deployment_id: str, node_name: str, *, using: str = 
 
 
 def registered_deployments(node_name: str, *, using: str = "default") -> list[str]:
-    """The ids of the deployments whose jobs the nodes of this name take."""
+    """Return the ids of the deployments whose jobs the nodes of this name take."""
     registrations = DeploymentRegistration.objects.using(using).filter(node_name=node_name, registered=True)
     return sorted(registrations.values_list("deployment_id", flat=True))
 
 
 def all_deployments(categories: Iterable[str] = (), *, using: str = "default") -> list[str]:
-    """The ids of all deployments: what a node that is not deployment aware takes.
+    """Return the ids of all deployments, whose jobs a node that is not deployment aware takes.
 
-    Those that a node has recorded, and those that a job in one of the categories names though no node has: created by
-    code that is newer than its executors', or whose deployment was removed.
+    These are the deployments recorded by nodes, and those that only jobs in these categories name: such jobs were
+    created by code newer than the executors', or their deployment was removed.
     """
     known = set(Deployment.objects.using(using).values_list("id", flat=True))
     return sorted(known.union(*(_named_by_jobs(category, using) for category in categories)))
 
 
 def _named_by_jobs(category: str, using: str) -> set[str]:
-    # From one to the next along the index of acquisition: as many looks as there are deployments, however many jobs.
+    # Skips from one to the next in the acquisition index: one query per deployment, however many jobs there are.
     named: set[str] = set()
     rows = Job.objects.using(using).filter(category=category).order_by("deployment_id")
     ids = rows.values_list("deployment_id", flat=True)
@@ -145,11 +145,12 @@ def _named_by_jobs(category: str, using: str) -> set[str]:
 def retire_deployments(
     ids: Iterable[str] | None = None, *, superseded_for: timedelta | None = None, using: str = "default"
 ) -> OperationResult:
-    """Delete deployments that nobody needs any more, with their registrations: ``ids``, or all that are superseded.
+    """Delete deployments that are no longer needed, with their registrations: ``ids``, or all superseded ones.
 
-    A deployment is superseded when there is a newer version of its name. It is needed as long as a job in any table
-    names it, a living node has it in its code, or a living node was registered for it by hand: what a node takes
-    because it is an older version of its own does not count. Such ones are skipped, with the reason.
+    A deployment is superseded by a newer version of the same name, deployed at least ``superseded_for`` ago. It is
+    needed as long as a job in any table names it, a living node has it in its code, or a living node was registered for
+    it by hand; a registration as an older version of the node's own deployment does not count. Deployments still needed
+    are skipped, with the reason.
     """
     if (ids is None) == (superseded_for is None):
         raise ValueError("retire_deployments: expected either ids or superseded_for.")
@@ -173,12 +174,12 @@ def _superseded(using: str, age: timedelta) -> list[str]:
 
 
 def _retire(using: str, id: str) -> str | None:
-    """Each in a transaction of its own: who holds one row waits for no other."""
+    """Retire one deployment in its own transaction, which holds one row and never waits for another."""
     with part(using):
         rows = Deployment.objects.using(using).filter(pk=id)
         if not lock_rows(rows).values_list("pk").first():
             return gettext_noop("there is no such deployment")
-        # Asked again: a node that was just starting has committed by the time that the row is ours.
+        # Checked again: a node that was just starting has committed by the time we hold the row.
         reason = _of_living_nodes(using, [id]).get(id)
         if reason is None:
             _delete_registrations(using, DeploymentRegistration.objects.using(using).filter(deployment_id=id))
@@ -188,9 +189,9 @@ def _retire(using: str, id: str) -> str | None:
 
 
 def _needed(using: str, ids: Collection[str]) -> dict[str, str]:
-    """Those of the deployments that cannot be retired, with the reason.
+    """Return the deployments that cannot be retired, with the reason.
 
-    Reads each job table once, and for each deployment that is left those with jobs of workers outside.
+    Reads each job table once, and for each remaining deployment the tables that may hold external jobs.
     """
     if not ids:
         return {}
@@ -206,9 +207,9 @@ def _needed(using: str, ids: Collection[str]) -> dict[str, str]:
 
 
 def _called_by(table: type[AbstractJob], id: str, using: str) -> bool:
-    """Whether what follows a job of workers outside may name the deployment: its text stands in the arguments."""
+    """Whether a follow-up of an external job may name the deployment: searches the job's arguments for its text."""
     rows = table._base_manager.using(using).filter(job_key__isnull=False)
-    written = {json.dumps(id), json.dumps(id, ensure_ascii=False)}  # databases write other letters as they like
+    written = {json.dumps(id), json.dumps(id, ensure_ascii=False)}  # databases may or may not escape non-ASCII letters
     either = Q(*(("text__contains", text) for text in written), _connector=Q.OR)
     return rows.annotate(text=Cast("handler_configuration", TextField())).filter(either).exists()
 
@@ -228,7 +229,7 @@ def _of_living_nodes(using: str, ids: Collection[str]) -> dict[str, str]:
 
 
 def _comes_with(own: Deployment | None, other: Deployment | None) -> bool:
-    """Whether a node registers the other deployment by itself, as an older version of its own."""
+    """Whether a node registers the other deployment automatically, as an older version of its own."""
     return own is not None and other is not None and own.name == other.name and other.deploy_time <= own.deploy_time
 
 
@@ -244,10 +245,11 @@ def retire_registrations(
     older_than: timedelta | None = None,
     using: str = "default",
 ) -> int:
-    """Delete the registrations of a node name that no living node has, or of all such names; returns how many.
+    """Delete the registrations of a node name without a living node, or of all such names; return how many.
 
-    ``deployments``: only for these; ``older_than``: only those that have not changed for so long. What an operator has
-    unregistered stays when all names are meant. Raises :class:`~jobexec.exceptions.NotAllowed` if the named node lives.
+    ``deployments`` limits this to these deployments, ``older_than`` to registrations unchanged for at least that time.
+    For all names, entries that an operator has unregistered stay. Raises :class:`~jobexec.exceptions.NotAllowed` if the
+    named node lives.
     """
     if node_name is not None and _living(using).filter(name=node_name).exists():
         raise NotAllowed(f"Node {node_name!r} is alive, and keeps its registrations.")
@@ -262,7 +264,7 @@ def retire_registrations(
 
 def _unregister_gone(using: str, id: str, rows: QuerySet[DeploymentRegistration]) -> int:
     with part(using):
-        # A node that starts holds this row until its own is there to be seen.
+        # A starting node locks this row until its own row is visible.
         lock_rows(Deployment.objects.using(using).filter(pk=id)).values_list("pk").first()
         found = list(rows.filter(deployment_id=id).values_list("pk", "node_name"))
         note_rows(using, DeploymentRegistration, [pk for pk, _ in found], [f"{id} on {node}" for _, node in found])
@@ -275,7 +277,7 @@ def _delete_registrations(using: str, rows: QuerySet[DeploymentRegistration]) ->
 
 
 def retiring(using: str) -> Iterator[int]:
-    """What DEPLOYMENT_TIME_TO_LIVE says, with the cleanup of the history; yields how many rows were deleted."""
+    """Apply DEPLOYMENT_TIME_TO_LIVE, as part of the history cleanup; yield the numbers of deleted rows."""
     age = get_settings().deployment_time_to_live
     if age is not None:
         if deleted := retire_registrations(older_than=age, using=using):
@@ -287,15 +289,15 @@ def retiring(using: str) -> Iterator[int]:
 def write_job_definitions(definitions: Iterable[Mapping[str, Any]], *, using: str = "default") -> None:
     """Insert or update one row per handler; each mapping holds the columns of a JobDefinition.
 
-    What a person has said of a definition stays.
+    Values that an operator has set on a definition are kept.
     """
-    # In one order, so that nodes that start together wait for each other and never in a circle.
+    # Always in the same order, so that nodes that start together wait for each other without a deadlock.
     ordered = sorted(definitions, key=lambda columns: str(columns["id"]))
     rows = [JobDefinition(last_registered=clock.now(using), **columns) for columns in ordered]
     if not rows:
         return
     columns = [field.name for field in JobDefinition._meta.fields if field.name not in _KEPT]
-    # MySQL and MariaDB name no conflict target; there the primary key is the only one there is.
+    # MySQL and MariaDB name no conflict target; the primary key is the only one that exists.
     target = ["id"] if names_conflict_target(using) else None
     table = JobDefinition.objects.using(using)
     table.bulk_create(rows, update_conflicts=True, update_fields=columns, unique_fields=target)

@@ -1,4 +1,4 @@
-"""One lease per node: a job's lock is good as long as its owner's lease, however long the job runs."""
+"""One lease per node: a job's lock is valid as long as its owner's lease, however long the job runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Answer: TypeAlias = tuple[Any, ...]
 Answers: TypeAlias = QuerySet[ExecutorNode, Answer]
 Rows: TypeAlias = QuerySet[ExecutorNode]
 
-#: By so much the time of a lease may be wrong; and if the statement takes as long, it is sent again.
+#: The tolerated error of a lease's time; a statement that takes longer is sent again.
 _CLOCK_ERROR = timedelta(seconds=0.1)
 
 _BEAT = """WITH beat AS ({beat} RETURNING 1)
@@ -36,7 +36,7 @@ SELECT clock_timestamp(), EXISTS (SELECT 1 FROM beat), look.* FROM ({question}) 
 
 @dataclass(frozen=True, slots=True)
 class NodeProfile:
-    """What a node tells about itself in its row."""
+    """The columns of a node's row that describe the node."""
 
     name: str
     threads: int = 0
@@ -47,10 +47,10 @@ class NodeProfile:
 
 
 def register_node(using: str, profile: NodeProfile, lease_time: timedelta) -> ExecutorNode:
-    """Insert the row of a node that starts, with a lock owner that no other boot has; returns it.
+    """Insert and return the row of a starting node, with a lock owner that is unique to this boot.
 
-    Nodes of one name stay apart by the boot's id in the lock owner (a host name alone would hide the orphans of an
-    earlier boot). Raises :class:`~jobexec.exceptions.NodeRefused` where one node is all that the database bears
+    The boot's id in the lock owner distinguishes nodes of the same name (a host name alone would hide the orphaned jobs
+    of an earlier boot). Raises :class:`~jobexec.exceptions.NodeRefused` where the database supports only one node
     (SQLite) and another one lives.
     """
     now = synchronise_clock(using)
@@ -88,7 +88,7 @@ def _refuse_second_node(using: str, now: datetime) -> None:
 
 
 def is_gone_from_this_host(node: ExecutorNode) -> bool:
-    """Whether the node's process ran on this host and no longer does: then nobody needs to wait for its lease."""
+    """Whether the node's process ran on this host and has ended, so that waiting for its lease is not necessary."""
     if node.hostname != socket.gethostname() or node.pid == os.getpid():
         return False
     try:
@@ -101,17 +101,17 @@ def is_gone_from_this_host(node: ExecutorNode) -> bool:
 
 
 def live_namesakes(using: str, node: ExecutorNode) -> int:
-    """How many other living nodes have this node's name; they share its registrations, not its locks."""
+    """Count the other living nodes with this node's name; they share its registrations, not its locks."""
     others = ExecutorNode.objects.using(using).filter(name=node.name).exclude(pk=node.pk).exclude(state=NodeState.DEAD)
     return others.filter(lease_expiration_time__gt=clock.now(using)).count()
 
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """A lease that is good again.
+    """A renewed lease.
 
-    ``answers`` are the questions that went with it and were answered by yes, and ``step`` is how far the time of the
-    database was from where it was expected.
+    ``answers`` are the questions sent with the renewal that were answered with yes, and ``step`` is the difference
+    between the database's time and the expected time.
     """
 
     answers: frozenset[str] = frozenset()
@@ -121,11 +121,12 @@ class Renewal:
 def renew_lease(
     using: str, node: ExecutorNode, lease_time: timedelta, *, questions: Mapping[str, Any] | None = None, **load: Any
 ) -> Renewal | None:
-    """Heartbeat: extend the lease if nobody has declared the node dead; None if somebody has.
+    """Heartbeat: extend the lease; returns None if the node has been declared dead.
 
-    Compare-and-set on the node's row, which is also what declares a node dead: of the two, one wins. ``load`` are
-    further columns (``busy_threads``, ``queued_jobs``, ``state``, ``deployments``). A lease that has run out but was
-    not taken is good again: nobody has touched its jobs. ``questions`` are asked on the way (:mod:`~.look`).
+    This is a compare-and-set on the node's row, as is declaring a node dead: of the two, one wins. ``load`` are further
+    columns (``busy_threads``, ``queued_jobs``, ``state``, ``deployments``). A lease that has expired without the node
+    being declared dead becomes valid again, as its jobs are untouched. ``questions`` are queried in the same round trip
+    (:mod:`~.look`).
     """
     row, names = ExecutorNode.objects.using(using).filter(pk=node.pk), tuple(questions or ())
     asked: Answers = row.annotate(**questions or {}).values_list("pk", *names)
@@ -138,7 +139,7 @@ def renew_lease(
 
 
 class _Expected:
-    """Where the time of a database would be if it had gone on as it did before."""
+    """The time that a database would have if it had advanced steadily."""
 
     def __init__(self, using: str) -> None:
         self._using, self._now, self._at = using, clock.now(using), clock.monotonic()
@@ -158,9 +159,9 @@ def _renew(using: str, row: Rows, asked: Answers, lease_time: timedelta, load: d
 def _renew_in_one_statement(
     using: str, row: Rows, asked: Answers, lease_time: timedelta, load: dict[str, Any]
 ) -> Answer | None:
-    """The same in one round trip where UPDATE can stand in a WITH, and with the time of the last heartbeat.
+    """Renew in one round trip where WITH may contain UPDATE, with the time derived from the last heartbeat.
 
-    Done again if that turns out to be wrong: the machine was suspended, or somebody has set the database's clock.
+    Repeated if that time turns out to be wrong: the machine was suspended, or the database's clock was set.
     """
     question, parameters = asked.query.get_compiler(using).as_sql()
     for _ in range(2):
@@ -181,13 +182,13 @@ def _renew_in_one_statement(
 
 
 def declare_dead(using: str, *, but: str = "") -> list[ExecutorNode]:
-    """Mark the nodes whose lease has run out as dead and return all dead ones, those of earlier rounds too.
+    """Mark nodes whose lease has expired as dead and return all dead nodes, including those of earlier rounds.
 
-    ``but`` is the lock owner of the node that asks: who can ask is alive, and if nobody else has minded that its
-    lease ran out (a database that was away or busy, a process that was paused), its next heartbeat makes it good.
+    ``but`` is the lock owner of the calling node, which is alive: if its own lease has expired (the database was
+    unavailable or busy, the process was paused) and no other node has declared it dead, its next heartbeat renews it.
 
-    A lease may look expired although it is not: somebody has set the database's clock back since this process read it,
-    and the other's heartbeat came after that. So the time is read again before anybody is declared dead.
+    A lease may look expired although it is not: the database's clock was set back after this process had read it, and
+    the other node's heartbeat came after that. So the time is read again before any node is declared dead.
     """
     expired = list(_expired(using, but))
     if expired:
@@ -199,13 +200,13 @@ def declare_dead(using: str, *, but: str = "") -> list[ExecutorNode]:
 
 
 def declared_dead(using: str) -> list[ExecutorNode]:
-    """The nodes that somebody has declared dead and nobody has recovered to the end."""
+    """Return the nodes that have been declared dead and whose recovery is not complete."""
     return list(ExecutorNode.objects.using(using).filter(state=NodeState.DEAD))
 
 
 def declare_one_dead(using: str, node: ExecutorNode) -> bool:
-    """Mark a node as dead whose lease was seen to have run out; whether it is dead then."""
-    # Compare and set: a heartbeat that came in between has moved the lease, and this finds no row.
+    """Mark a node whose lease was seen expired as dead; return whether it is dead afterwards."""
+    # Compare and set: a heartbeat in between has extended the lease, and this finds no row.
     seen = ExecutorNode.objects.using(using).filter(pk=node.pk, lease_expiration_time=node.lease_expiration_time)
     if not seen.exclude(state=NodeState.DEAD).update(state=NodeState.DEAD):
         return not ExecutorNode.objects.using(using).filter(pk=node.pk).exclude(state=NodeState.DEAD).exists()
@@ -214,7 +215,7 @@ def declare_one_dead(using: str, node: ExecutorNode) -> bool:
 
 
 def dead_nodes(using: str, but: str = "") -> QuerySet[ExecutorNode]:
-    """The nodes that :func:`declare_dead` would return."""
+    """Return the nodes that :func:`declare_dead` would return."""
     return ExecutorNode.objects.using(using).filter(state=NodeState.DEAD) | _expired(using, but)
 
 
@@ -224,7 +225,7 @@ def _expired(using: str, but: str) -> QuerySet[ExecutorNode]:
 
 
 def remove_node(using: str, node: ExecutorNode) -> None:
-    """Delete the node's row: the last step of an orderly stop and of a recovery."""
+    """Delete the node's row: the last step of a graceful shutdown and of a recovery."""
     with atomic(using):
         for row in lock_rows(ExecutorNode.objects.using(using).filter(pk=node.pk)):
             row.delete(using=using)

@@ -1,1 +1,1 @@
-"""Who learns of a change: executors, workers outside, brokers, signals."""
+"""Notifications of changes: to executors, external workers, brokers and signals."""

@@ -1,8 +1,8 @@
-"""Announce on the broker, after commit, which jobs have become executable. Nothing of it if DISPATCH is "database".
+"""Announce on the broker, after commit, which jobs have become executable. Not used if DISPATCH is "database".
 
-Whoever makes rows of the executable table acquirable tells here which, in the transaction that does it. At the commit
-that is handed to the publisher, which has a thread of its own: no caller waits for the broker, and none sees an error.
-What is lost on the way is found by the slow poll of the nodes.
+Code that makes rows of the executable table acquirable reports them here, in the same transaction. At the commit they
+are passed to the publisher, which has a thread of its own: no caller waits for the broker, and none sees an error. The
+slow poll of the nodes finds jobs whose announcement is lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..values.inserted_rows import CreatedJobs
 logger = logging.getLogger("jobexec.dispatch")
 
 _PAGE = 500
-#: Rows that are read to find the first ones of process instances that were freed.
+#: Rows read per query to find the first jobs of unlocked process instances.
 _SIBLINGS = 1000
 
 #: Category, deployment and class of priority.
@@ -42,19 +42,19 @@ def by_broker() -> bool:
 
 
 def announce_created(using: str, jobs: Sequence[Job | TimerJob]) -> None:
-    """These were just inserted as executable jobs."""
+    """Announce jobs that were just inserted as executable."""
     if not (jobs and by_broker()):
         return
     with _of_transaction(using) as waiting:
         if isinstance(jobs, CreatedJobs):
-            waiting.add(_kind(jobs[0]), jobs.ids)  # they are alike
+            waiting.add(_kind(jobs[0]), jobs.ids)  # all of the same kind
             return
         for job in jobs:
             waiting.add(_kind(job), [job.pk])
 
 
 def announce_ids(using: str, ids: Iterable[UUID]) -> None:
-    """These have become acquirable; what else is to be said of them is asked after the commit."""
+    """Announce jobs that have become acquirable; their other columns are read after the commit."""
     if by_broker():
         found = list(ids)
         if found:
@@ -63,14 +63,14 @@ def announce_ids(using: str, ids: Iterable[UUID]) -> None:
 
 
 def announce_instances(using: str, instances: Collection[str]) -> None:
-    """The locks of these process instances were given up: one of their exclusive jobs may come next."""
+    """Announce process instances that were unlocked: one of their exclusive jobs may run next."""
     if instances and by_broker():
         with _of_transaction(using) as waiting:
             waiting.instances.update(instances)
 
 
 class _Dispatch:
-    """What one transaction has to say."""
+    """The announcements of one transaction."""
 
     def __init__(self, using: str) -> None:
         self._using = using
@@ -84,10 +84,10 @@ class _Dispatch:
     def __call__(self) -> None:
         using = self._using
         try:
-            # After the commit, and not before: a job that is inserted meanwhile finds the instance locked.
+            # After the commit and not before: a job that is inserted in the meantime finds the instance locked.
             for kind, id in (*_of_ids(using, self.ids), *_first_of(using, self.instances)):
                 self.add(kind, [id])
-        except Exception:  # all is committed; whoever did it must not see an error
+        except Exception:  # everything is committed; the caller must not see an error
             logger.warning("Jobs on %s could not be announced; nodes will find them by polling", using, exc_info=True)
         publisher().announce(Announcement(using, *kind, ids) for kind, ids in self._known.items())
 
@@ -97,7 +97,7 @@ _once = Once(_Dispatch)
 
 @contextmanager
 def _of_transaction(using: str) -> Iterator[_Dispatch]:
-    """What the current transaction has to say, to be added to. Outside of one that is said when the block ends."""
+    """The current transaction's announcements, to add to. Outside a transaction they are sent when the block ends."""
     connection: BaseDatabaseWrapper = connections[using]
     waiting = _once.waiting(connection)
     if waiting is not None:
@@ -121,9 +121,9 @@ def _of_ids(using: str, ids: Sequence[UUID]) -> Iterator[tuple[Kind, UUID]]:
 
 
 def _first_of(using: str, instances: Collection[str]) -> Iterator[tuple[Kind, UUID]]:
-    """The first job of each process instance in each category and deployment: acquisition brings its siblings along.
+    """Yield the first job of each process instance per category and deployment: acquisition adds its siblings.
 
-    Locked ones, too: an acquirer may hold one for the moment in which it sees that it cannot have it.
+    Includes locked jobs: an acquisition may lock a job for the moment in which it finds that it cannot have it.
     """
     left = set(instances)
     while left:

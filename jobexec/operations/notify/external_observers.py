@@ -1,7 +1,7 @@
-"""Tells whoever counts in this process that a job outside was completed: by its type, and not as a row.
+"""Report completions of external jobs to counters in this process: by the job's type, not as a row.
 
-Receivers of the signal ``job_completed`` are given the row, which the database has to return and Python to build for
-each completion. That is more than counting may cost.
+Receivers of the signal ``job_completed`` get the row, which the database has to return and Python to build for each
+completion. That is too expensive for counting.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ _listeners: list[Callable[[str], None]] = []
 
 
 def listen(listener: Callable[[str], None]) -> None:
-    """Call ``listener`` with the type of each job that is completed here, from now on; once, however often it asks."""
+    """Call ``listener`` with the type of each job completed in this process; once, even if it is added repeatedly."""
     if listener not in _listeners:
         _listeners.append(listener)
 
 
 def unlisten(listener: Callable[[str], None]) -> None:
-    """No more."""
+    """Undo :func:`listen`; an unknown listener is ignored."""
     if listener in _listeners:
         _listeners.remove(listener)
 
 
 def completed(using: str, type: str) -> None:
-    """A job was completed; told when the current transaction commits."""
+    """Report a completed job when the current transaction commits."""
     for listener in _listeners:
         transaction.on_commit(partial(listener, type), using=using, robust=True)

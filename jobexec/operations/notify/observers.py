@@ -1,4 +1,4 @@
-"""Who is told of jobs as soon as they are inserted, before the commit: what tests a project's jobs."""
+"""Watchers that learn of jobs as soon as they are inserted, before the commit: for tests of a project's jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 from jobexec.models import Job, TimerJob
 
 #: Called with the database alias and the rows that one call has inserted, in order, in the thread that inserted them.
-#: What it raises reaches whoever enqueues.
+#: Its exceptions reach the caller that enqueues.
 Watcher: TypeAlias = Callable[[str, Sequence[Job | TimerJob]], object]
 
 _watchers: list[Watcher] = []
@@ -17,7 +17,7 @@ _watchers: list[Watcher] = []
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        #: What each call that goes on has inserted, the innermost last.
+        #: The rows inserted by each unfinished call, the innermost last.
         self.calls: list[list[tuple[str, Sequence[Job | TimerJob]]]] = []
 
 
@@ -25,7 +25,7 @@ _thread = _Thread()
 
 
 def watch(watcher: Watcher) -> None:
-    """Tell ``watcher`` of all jobs that are inserted in this process, also of those that are rolled back later."""
+    """Call ``watcher`` for all jobs inserted in this process, including those that are rolled back later."""
     _watchers.append(watcher)
 
 
@@ -36,7 +36,7 @@ def unwatch(watcher: Watcher) -> None:
 
 
 def tell_watchers(using: str, jobs: Sequence[Job | TimerJob]) -> None:
-    """These rows have been inserted. Costs nothing while nobody watches."""
+    """Report inserted rows. Costs nothing without watchers."""
     if not (_watchers and jobs):
         return
     if _thread.calls:
@@ -47,9 +47,9 @@ def tell_watchers(using: str, jobs: Sequence[Job | TimerJob]) -> None:
 
 
 class told_afterwards:
-    """Let watchers hear at the end of the block of what is inserted in it, and of nothing if the block raises.
+    """Report the rows inserted in a block to watchers when it ends, and none if it raises.
 
-    To be entered before a transaction of the call's own, so that a watcher that raises does not undo the insert.
+    Enter it before the call's own transaction, so that an exception of a watcher does not roll back the insert.
     """
 
     def __enter__(self) -> None:

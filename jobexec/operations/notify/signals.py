@@ -1,4 +1,4 @@
-"""Tell the rest of the project, after the commit, what was written."""
+"""Send signals to the rest of the project after the commit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..audit import acting
 
 
 def failure_signal(moved: AbstractJob, error: BaseException | None) -> tuple[Signal, dict[str, Any]]:
-    """What tells of a run that did not succeed, by where its job now is; and the arguments of the signal."""
+    """Return the signal for a run that did not succeed, by the table its job is now in, and its arguments."""
     if isinstance(moved, Job):
         return signals.job_cancelled, {"jobs": [moved]}
     dead = isinstance(moved, DeadLetterJob)
@@ -25,8 +25,8 @@ def failure_signal(moved: AbstractJob, error: BaseException | None) -> tuple[Sig
 def announce(signal: Signal, using: str, sender: type[Any], **values: Any) -> None:
     """Send a signal of :mod:`jobexec.signals` once the current transaction commits; an error in a receiver is logged.
 
-    Costs nothing while nobody listens. A rolled back change is never announced. What a receiver changes is no deed of
-    the operator whose change it hears of.
+    Costs nothing without receivers. A change that is rolled back is never announced. Changes made by a receiver are not
+    attributed to the operator whose change it receives.
     """
     if signal.receivers and signal.has_listeners(sender):
         transaction.on_commit(partial(_send, signal, sender=sender, using=using, **values), using=using, robust=True)

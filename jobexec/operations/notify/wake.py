@@ -1,4 +1,4 @@
-"""Tell executors, after commit, that there is something to do."""
+"""Wake up executors, after commit, when there is work."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ logger = logging.getLogger("jobexec.wake")
 
 CHANNEL = "jobexec_wake"
 
-#: What a wake-up is about: the content of a notification. Executors of other releases may say less, or something else;
-#: that is then about everything.
+#: The subject of a wake-up: the content of a notification. Other releases may send less or other content, which means
+#: everything.
 JOBS, TIMERS, HISTORY, SCHEDULES, EVERYTHING = "job", "timer", "history", "schedule", ""
 
 _listeners: set[Callable[[str, str], None]] = set()
 
 
 def add_listener(listener: Callable[[str, str], None]) -> None:
-    """Call ``listener(using, content)`` in this process after each commit that brought jobs (an embedded executor's
-    ear); ``content`` is JOBS, TIMERS, HISTORY, SCHEDULES or EVERYTHING."""
+    """Call ``listener(using, content)`` in this process after each commit that added jobs, for an embedded executor;
+    ``content`` is JOBS, TIMERS, HISTORY, SCHEDULES or EVERYTHING."""
     _listeners.add(listener)
 
 
@@ -38,9 +38,9 @@ def remove_listener(listener: Callable[[str, str], None]) -> None:
 def wake_on_commit(using: str, *, timers: bool = False, history: bool = False, schedules: bool = False) -> None:
     """Wake the executors of this engine once the current transaction commits, once per transaction.
 
-    For executable jobs, or for timers, history or schedules: of these only the loop that waits for them wants to know.
-    Losing the wake-up costs latency only: polling always suffices. With a broker as dispatcher it is the broker that
-    tells other processes of jobs (:mod:`~jobexec.operations.notify.broker`), and the database of all else.
+    For executable jobs, or for timers, history or schedules, which wake up only the loop that waits for them. Losing a
+    wake-up only costs latency: polling always suffices. With a broker as dispatcher, the broker notifies other
+    processes of jobs (:mod:`~jobexec.operations.notify.broker`), and the database of everything else.
     """
     content = SCHEDULES if schedules else HISTORY if history else TIMERS if timers else JOBS
     connection = connections[using]
@@ -56,7 +56,7 @@ class _Wake:
         self.connection, self.using, self.content = connection, connection.alias, content
 
     def also(self, content: str) -> None:
-        """The transaction brings this, too."""
+        """Add another subject to the wake-up."""
         if content != self.content:
             self.content = EVERYTHING
 
@@ -64,7 +64,7 @@ class _Wake:
         for listener in tuple(_listeners):
             try:
                 listener(self.using, self.content)
-            except Exception:  # the job is committed, and the other listeners want to know
+            except Exception:  # the job is committed, and the other listeners must still be called
                 logger.exception("A listener failed on %s", self.using)
         settings = get_settings()
         if not dialect_of(self.connection).notifies or not settings.engine(self.using).notify:
@@ -73,12 +73,12 @@ class _Wake:
             self._notify()
 
     def _notify(self) -> None:
-        # On its own, after the commit: NOTIFY inside a transaction takes a lock that serialises all commits
-        # of the database.
+        # On its own, after the commit: NOTIFY inside a transaction takes a lock that serialises all commits of the
+        # database.
         try:
             with self.connection.cursor() as cursor:
                 cursor.execute(f"NOTIFY {CHANNEL}" + (f", '{self.content}'" if self.content else ""))
-        except Exception:  # the job is committed; whoever enqueued it must not see an error for a lost wake-up
+        except Exception:  # the job is committed; its caller must not see an error for a lost wake-up
             logger.warning("NOTIFY failed on %s; executors will find the job by polling", self.using, exc_info=True)
 
 

@@ -1,4 +1,4 @@
-"""Tell those who wait for external jobs, after commit, of which types there are some."""
+"""Wake up gateways that wait for external jobs, after commit, by the types of the jobs."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from ..sql.dialect import dialect_of
 logger = logging.getLogger("jobexec.wake")
 
 CHANNEL = "jobexec_external"
-"""Of the notifications on PostgreSQL; a notification's content is a type, or nothing for any type."""
+"""The channel of the notifications on PostgreSQL; their content is a type, or empty for any type."""
 
-#: Gateways ask every ten seconds when the next job of a type comes; of one that comes sooner they have to be told.
+#: Gateways check every ten seconds when the next job of a type is due; earlier jobs need a notification.
 SOON = timedelta(seconds=15)
 
-_MANY = 20  # types in one transaction: rather one notification that is about every type
+_MANY = 20  # types in one transaction; with more, a single notification for any type is sent
 
 _listeners: set[Callable[[str, frozenset[str]], None]] = set()
-#: Where the last notice stands among what a connection calls after its commit. A transaction may have very many
-#: callbacks; looking through them for each of its jobs would take forever.
+#: The position of the last notice among a connection's on-commit callbacks. A transaction may have very many callbacks;
+#: searching them for each of its jobs would take forever.
 _places: WeakKeyDictionary[BaseDatabaseWrapper, int] = WeakKeyDictionary()
 
 
 def add_worker_listener(listener: Callable[[str, frozenset[str]], None]) -> None:
     """Call ``listener(using, types)`` in this process after each commit that made external jobs available.
 
-    No types at all means any. It is called by the thread that commits, so it must not wait nor fail.
+    An empty set of types means any type. The committing thread calls it, so it must neither block nor fail.
     """
     _listeners.add(listener)
 
@@ -47,8 +47,8 @@ def remove_worker_listener(listener: Callable[[str, frozenset[str]], None]) -> N
 def wake_workers_on_commit(using: str, types: Iterable[str]) -> None:
     """Wake the gateways that have workers waiting for these types, once the current transaction commits.
 
-    Losing the wake-up costs latency only: gateways look from time to time. What a rolled back savepoint takes away was
-    also what its callback was for.
+    Losing a wake-up only costs latency: gateways poll from time to time. A savepoint that is rolled back removes its
+    callback together with the changes that needed it.
     """
     named = {type for type in types if type}
     if not named:
@@ -63,12 +63,12 @@ def wake_workers_on_commit(using: str, types: Iterable[str]) -> None:
 
 
 def _pending(connection: BaseDatabaseWrapper) -> _Wake | None:
-    """The last notice, if it goes with the same savepoints as one that would be made now.
+    """Return the last notice if it belongs to the same savepoints as a new one would.
 
-    Others are called after the commit, too, and may have come after it: the receivers of the signal ``job_created``.
+    Other callbacks may have been added after it, such as those that send the signal ``job_created``.
     """
     waiting: Any = connection.run_on_commit
-    # The last callback, if savepoints that were rolled back have moved the others.
+    # Also check the last callback, as savepoints that were rolled back may have moved the notice.
     for place in (_places.get(connection, -1), len(waiting) - 1):
         if 0 <= place < len(waiting):
             savepoints, callback, _ = waiting[place]
@@ -86,7 +86,7 @@ class _Wake:
         for listener in tuple(_listeners):
             try:
                 listener(self.using, types)
-            except Exception:  # the job is committed, and the other listeners want to know
+            except Exception:  # the job is committed, and the other listeners must still be called
                 logger.exception("A listener failed on %s", self.using)
         if dialect_of(self.connection).notifies and get_settings().engine(self.using).notify:
             self._notify(sorted(types) or [""])
@@ -97,7 +97,7 @@ class _Wake:
         try:
             with self.connection.cursor() as cursor:
                 cursor.execute(f"SELECT {', '.join(['pg_notify(%s, %s)'] * len(types))}", _pairs(types))
-        except Exception:  # the job is committed; whoever made it must not see an error for a lost wake-up
+        except Exception:  # the job is committed; its caller must not see an error for a lost wake-up
             logger.warning("NOTIFY failed on %s; workers will find the job by polling", self.using, exc_info=True)
 
 
