@@ -1,4 +1,4 @@
-"""Jobs come into being here, in the caller's transaction."""
+"""Create jobs in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -32,24 +32,23 @@ _OF_EACH = ("handler_configuration", "due_date", "id", "create_time")
 
 
 def create_job(using: str, **columns: Any) -> Job | TimerJob:
-    """Insert one job: executable, or a timer if ``due_date`` lies ahead. Returns the row as saved.
+    """Insert one job: executable, or a timer if ``due_date`` lies in the future. Returns the row as saved.
 
     One INSERT in the caller's transaction: it is rolled back with the caller's data and becomes visible with it. No
-    lock row, no suspension and no definition is touched, and no signal of Django's models is sent. Executors are woken
-    after commit. Raises :class:`~jobexec.exceptions.InvalidJob` for unknown columns, a naive due date, an unknown
-    category.
+    lock row, suspension or definition is touched, and no Django model signal is sent. Executors are woken up after
+    commit. Raises :class:`~jobexec.exceptions.InvalidJob` for unknown columns, a naive due date or an unknown category.
     """
     own = _take(columns)
     return Pattern(using, columns).create(**own)
 
 
 def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[Job | TimerJob]:
-    """Insert many jobs, each given as columns, in one transaction and few statements; in the order given.
+    """Insert many jobs, each given as columns, in the given order, in one transaction and few statements.
 
-    All rows are built, and so checked, before the first is inserted.
+    All rows are built and thereby checked before the first is inserted.
     """
     jobs: list[Job | TimerJob] = []
-    # What one statement inserts: a table and the columns that are given.
+    # One statement inserts rows of the same table with the same given columns.
     groups: dict[tuple[Table, tuple[str, ...]], list[tuple[Any, ...]]] = {}
     for given in rows:
         columns = dict(given)
@@ -72,10 +71,10 @@ def _take(columns: dict[str, Any]) -> dict[str, Any]:
 
 
 class Pattern:
-    """Jobs that differ in what they are to do and when: what they share is checked and prepared once, here.
+    """The common columns of jobs that differ in arguments and times, checked and prepared once.
 
-    Made for one process and its settings; any number of threads may use it. ``columns`` are those of the jobs but for
-    ``handler_configuration``, ``due_date``, ``id`` and ``create_time``. Raises
+    A pattern belongs to one process and its settings; any number of threads may use it. ``columns`` are those of the
+    jobs except ``handler_configuration``, ``due_date``, ``id`` and ``create_time``. Raises
     :class:`~jobexec.exceptions.InvalidJob`.
     """
 
@@ -100,7 +99,7 @@ class Pattern:
         self._values = parameters(connections[using], Job, self._columns)
 
     def create(self, handler_configuration: Any = None, encoded: str | None = None, **own: Any) -> Job | TimerJob:
-        """Insert one job, as :func:`create_job`; see :meth:`job` for the arguments."""
+        """Insert one job like :func:`create_job`; see :meth:`job` for the arguments."""
         using, connection = self.using, connections[self.using]
         table, columns, values = self.job(handler_configuration, encoded, **own)
         row = instance(using, table, columns)
@@ -115,9 +114,9 @@ class Pattern:
         return row  # type: ignore[no-any-return]
 
     def create_many(self, encoded: Sequence[str], *, ids: Sequence[UUID] | None = None, **own: Any) -> CreatedJobs:
-        """Insert a job for each ``handler_configuration``, given as JSON texts, in one transaction; in that order.
+        """Insert a job for each ``handler_configuration``, given as JSON texts, in this order, in one transaction.
 
-        All else is the same for all, also their ``create_time``. Their ``ids`` are made if they are not given.
+        All other columns are equal, including ``create_time``. ``ids`` are generated if they are not given.
         """
         using = self.using
         table, columns, values = self.job(encoded="", **own)
@@ -142,10 +141,10 @@ class Pattern:
         id: Any = None,
         create_time: datetime | None = None,
     ) -> tuple[Table, dict[str, Any], dict[str, Any]]:
-        """The table of a job, its columns, and the same as parameters; not those that have their default.
+        """Return the table of a job, its columns, and these as parameters, without columns that have their default.
 
-        ``encoded`` is ``handler_configuration`` as JSON text, if the caller has it; ``id`` and ``create_time`` are made
-        if they are not given.
+        ``encoded`` is ``handler_configuration`` as JSON text, if the caller has it; ``id`` and ``create_time`` are
+        generated if they are not given.
         """
         using = self.using
         keep_time(using)
@@ -165,7 +164,7 @@ class Pattern:
         values = parameters(connections[using], table, columns)
         columns["handler_configuration"] = {} if handler_configuration is None else handler_configuration
         values["handler_configuration"] = json_text(columns["handler_configuration"]) if encoded is None else encoded
-        # In this order: a timer may have been given another type.
+        # In this order, as a timer may have been given another type.
         return table, columns | self._columns, values | self._values
 
 
@@ -175,7 +174,7 @@ def _log(using: str, jobs: Iterable[Job | TimerJob]) -> None:
 
 
 def _tell(using: str, table: Table, jobs: Sequence[Job | TimerJob]) -> None:
-    # In this order: else an executor in this process may tell that it has acquired what was not told to be created.
+    # In this order: otherwise an executor in this process may announce the acquisition of a job before its creation.
     if jobs:
         announce(signals.job_created, using, table, jobs=jobs)
         wake_on_commit(using, timers=table is TimerJob)

@@ -1,4 +1,4 @@
-"""Jobs with unique keys come into being here, together with their keys."""
+"""Create jobs with unique keys, together with their keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .create import Pattern
 from .unique import CHANGED, ROUNDS, Claim, Rule
 from .unique_keys import Holder
 
-_KEYS = 500  # in one statement
+_KEYS = 500  # per statement
 
 
 def create_unique_job(
@@ -35,11 +35,11 @@ def create_unique_job(
     due_date: datetime | None = None,
     id: UUID | None = None,
 ) -> AnyJob:
-    """Insert a job and take its key, in the caller's transaction or in one of their own; both or neither.
+    """Insert a job and take its key atomically, in the caller's transaction or in their own.
 
-    Or return whoever has the key, with ``is_duplicate``: its row, or with ``on_conflict="ignore"``, and when the job
-    is over, an instance that is not saved, of which only the id is the other's. Raises
-    :class:`~jobexec.exceptions.DuplicateJob` if the rule says so, with nothing written.
+    If another job holds the key, return it with ``is_duplicate``: its row or, with ``on_conflict="ignore"`` and if the
+    job is over, an unsaved instance that has only its id in common with that job. With ``on_conflict="raise"`` raises
+    :class:`~jobexec.exceptions.DuplicateJob` and writes nothing.
     """
     using, own = pattern.using, id or uuid7()
     for _ in range(ROUNDS):
@@ -54,26 +54,26 @@ def create_unique_job(
             if not made:
                 continue
         holder = claim.duplicates[key]
-        if rule.on_conflict == "raise":  # not in the block: the caller's transaction is to go on
+        if rule.on_conflict == "raise":  # outside the block, so that the caller's transaction can continue
             raise DuplicateJob(rule.handler_type, key, holder.job_id)
         row = _found(using, holder) if rule.on_conflict != "ignore" else None
         if row is None and (rule.on_conflict == "ignore" or holder.table is None):
             row = _unsaved(pattern, holder.job_id, handler_configuration, encoded, due_date)
-        if row is not None:  # else it moved, or ended and the key may be free
+        if row is not None:  # otherwise it moved, or ended and the key may be free
             row.is_duplicate = True
             return row
-    raise OperationalError(CHANGED, f"The job that has a key of {rule.handler_type} has changed each time.")
+    raise OperationalError(CHANGED, f"The job that holds a key of {rule.handler_type} changed on every attempt.")
 
 
 def _made(claim: Claim, create: Callable[[], AnyJob]) -> tuple[bool, AnyJob | None]:
-    """Take the key and insert the job, or None if it is a duplicate; False if it met a conflict and can be repeated."""
+    """Take the key and insert the job, or return None for a duplicate; False after a conflict that can be retried."""
     try:
         with told_afterwards(), atomic(claim.using):
             claim.take()
             return True, None if claim.duplicates else create()
     except OperationalError as error:
-        # InnoDB may find a deadlock between two who insert neighbouring keys. Nothing but ours is undone, if the
-        # transaction was ours; else it is the caller's to repeat.
+        # InnoDB may detect a deadlock between two transactions that insert neighbouring keys. In our own transaction
+        # only our work is rolled back; otherwise the caller has to retry.
         if connections[claim.using].in_atomic_block or not is_conflict(error):
             raise
         return False, None
@@ -93,7 +93,7 @@ def _unsaved(pattern: Pattern, id: UUID, configuration: Any, encoded: str | None
 
 
 class Created(NamedTuple):
-    """For each call the id of its job, and which of them are those of jobs that were there, by number."""
+    """The job id of each call, and the indexes of those calls whose job already existed."""
 
     ids: Sequence[UUID]
     duplicates: frozenset[int]
@@ -107,10 +107,10 @@ def create_unique_jobs(
     *,
     due_date: datetime | None = None,
 ) -> Created:
-    """The same for many, each with a key and its ``handler_configuration`` as JSON text.
+    """Insert many jobs and take their keys, each with its ``handler_configuration`` as JSON text.
 
-    Call it in a transaction, to be rolled back (perhaps to a savepoint) if it raises: keys may have been taken then.
-    Of calls with the same key the first one counts, or the last one if it is to replace.
+    Call it in a transaction and roll that back (perhaps to a savepoint) if it raises: keys may have been taken by then.
+    Of calls with the same key the first wins, or the last with ``on_conflict="replace"``.
     """
     numbers = range(len(keys) - 1, -1, -1) if rule.on_conflict != "replace" else range(len(keys))
     chosen = {keys[number]: number for number in numbers}
@@ -127,7 +127,7 @@ def create_unique_jobs(
 
 
 def _take(using: str, rule: Rule, wanted: Mapping[str, UUID]) -> dict[str, Holder]:
-    """Take these keys; returns those that others have. In sorted order, as everybody who takes several."""
+    """Take these keys in sorted order, as all callers that take several; return those that other jobs hold."""
     taken: dict[str, Holder] = {}
     for page in _pages(wanted):
         claim = Claim(using, rule, page)

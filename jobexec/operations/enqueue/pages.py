@@ -1,4 +1,4 @@
-"""What was inserted page by page: ids, and rows that are looked up."""
+"""The result of inserting jobs page by page: ids, and rows that are looked up on access."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SIZE = 16  # bytes of an id
 
 
 class PackedIds(Sequence[UUID]):
-    """Ids, of which each takes as much memory as it has bytes."""
+    """A list of ids that takes 16 bytes of memory for each."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
 
     def extend(self, ids: Iterable[UUID]) -> None:
-        """Add these at the end."""
+        """Append these ids."""
         self._bytes += b"".join(id.bytes for id in ids)
 
     def __len__(self) -> int:
@@ -42,22 +42,22 @@ class PackedIds(Sequence[UUID]):
 
 
 class CreatedPages(Sequence[AnyJob]):
-    """The jobs of one call, in the order given. Read like a list; of each only its id is kept, 16 bytes.
+    """The jobs of one call, in the given order. Reads like a list, but keeps only 16 bytes for each job, its id.
 
-    A row is looked up when it is looked at, in whichever table it then is, and each time anew; iterating looks up
-    pages. A job that is over, and with ``on_conflict="ignore"`` one that was there, is an instance that is not saved
-    and has only its id. ``is_duplicate`` says which were there.
+    A row is looked up at each access, in whichever table it then is; iterating looks up pages. A job that is over, and
+    with ``on_conflict="ignore"`` one that already existed, is an unsaved instance that has only its id.
+    ``is_duplicate`` is set on jobs that already existed.
     """
 
     def __init__(self, using: str, handler_type: str, *, known: bool = True) -> None:
-        """``known``: jobs that were there are looked up, too."""
+        """``known``: also look up jobs that already existed."""
         self._using, self._handler_type, self._known = using, handler_type, known
         self._duplicates: set[int] = set()
-        #: The ids of the jobs; costs nothing.
+        #: The ids of the jobs, available without queries.
         self.ids = PackedIds()
 
     def add(self, ids: Sequence[UUID], duplicates: Collection[int] = ()) -> None:
-        """The next ones; ``duplicates`` says, by their number among these, which were there before."""
+        """Append these ids; ``duplicates`` are the indexes among them of jobs that already existed."""
         before = len(self.ids)
         self._duplicates.update(before + number for number in duplicates)
         self.ids.extend(ids)
@@ -97,7 +97,7 @@ class CreatedPages(Sequence[AnyJob]):
 
     def _found(self, ids: set[UUID]) -> dict[UUID, AnyJob]:
         found: dict[UUID, AnyJob] = {}
-        # What moves between the two statements is found by the next look, for so long as anything moves.
+        # Rows that move between the two statements are found by the next iteration.
         for _ in range(_PAGE):
             left = ids - found.keys()
             states = find_states(left, self._using) if left else {}
@@ -113,6 +113,6 @@ class CreatedPages(Sequence[AnyJob]):
             row = instance(self._using, Job, {"id": id, "handler_type": self._handler_type})
             row._state.adding = True
         if number in self._duplicates:
-            row = copy(row)  # the call that inserted it may be one of these, too
+            row = copy(row)  # the call that inserted the job may be in this result too
             row.is_duplicate = True
         return row

@@ -1,4 +1,4 @@
-"""History that a project records itself: put down with its data, written by the history loop."""
+"""History recorded by the project: stored with its data, processed by the history loop."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def record_history(
     tenant_id: str = "",
     process_instance_id: str = "",
 ) -> HistoryJob | None:
-    """Hand records, each any JSON, to the history handler ``name`` (Flowable: asynchronous history).
+    """Pass records, each any JSON value, to the history handler ``name`` (Flowable: asynchronous history).
 
-    One INSERT in the current transaction, whatever their number: a HistoryJob that holds all records of this call,
-    rolled back and visible with the caller's data. The history loop of some node gives them to the handler and deletes
-    the row in one transaction, so each is written exactly once. Without records nothing is written and the result is
-    None. ``tenant_id`` and ``process_instance_id`` say whose they are.
+    This is one INSERT in the current transaction, whatever their number: a HistoryJob with all records of this call,
+    which is rolled back and becomes visible with the caller's data. The history loop of a node passes them to the
+    handler and deletes the row in one transaction, so each is written exactly once. Without records nothing is written
+    and the result is None. ``tenant_id`` and ``process_instance_id`` are those of the records.
 
     Raises :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted, for a name that cannot be stored and for
     records that are not JSON.

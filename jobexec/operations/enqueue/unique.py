@@ -1,7 +1,7 @@
-"""Unique keys: of one tenant's jobs of one handler with the same key at most one exists, waits, or runs.
+"""Unique keys: of a tenant's jobs of one handler with the same key, at most one exists, waits or runs.
 
-The key is taken in the transaction that inserts the job. Nothing is written when a job ends: whether a key is still
-taken is asked of the job that holds it. What is locked and why: docs/explanation/locking.md.
+The key is taken in the transaction that inserts the job. Nothing is written when a job ends: the state of the job that
+holds a key determines whether the key is still taken. For the locks and their reasons see docs/explanation/locking.md.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ..sql.locks import lock_rows
 from . import unique_keys
 from .unique_keys import Holder, Owner
 
-#: One is enough but for keys that are removed or handed on in the very moment.
+#: The maximum number of attempts. One suffices unless keys are removed or transferred at the same moment.
 ROUNDS = 10
-#: MySQL's number for a record that was changed since it was read: errors.is_conflict knows it.
+#: MySQL's error number for a record that has changed since it was read; errors.is_conflict knows it.
 CHANGED = 1020
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What the options of a job say: ``unique_while``, ``unique_for``, ``on_conflict``, ``tenant_id``."""
+    """The uniqueness options of a job: ``unique_while``, ``unique_for``, ``on_conflict``, ``tenant_id``."""
 
     handler_type: str
     unique_while: str = "active"
@@ -40,11 +40,11 @@ class Rule:
 
     @property
     def owner(self) -> Owner:
-        """Whose keys they are."""
+        """The owner of the keys."""
         return Owner(self.handler_type, self.tenant_id)
 
     def blocks(self, holder: Holder, now: datetime) -> bool:
-        """Whether the key is taken as long as its holder stands as it was seen."""
+        """Whether the key is taken, given the state of its holder."""
         if holder.expiration_time is not None and holder.expiration_time > now:
             return True
         if holder.table is None:
@@ -54,12 +54,12 @@ class Rule:
         return not holder.locked or self.unique_while != "waiting"
 
     def replaces(self, holder: Holder) -> bool:
-        """Whether a holder that blocks is to make room: one that waits, and no dead letter."""
+        """Whether the new job replaces a holder that blocks: one that waits and is no dead letter."""
         waits = holder.table is not None and holder.table is not DeadLetterJob and not holder.locked
         return waits and self.on_conflict == "replace"
 
     def expiration_time(self, now: datetime) -> datetime | None:
-        """Until when the key is taken whatever becomes of its job. Raises InvalidJob past the year 9999."""
+        """Return until when the key is taken, whatever happens to its job. Raises InvalidJob past the year 9999."""
         try:
             return None if self.unique_for is None else now + self.unique_for
         except OverflowError:
@@ -67,22 +67,22 @@ class Rule:
 
 
 class Claim:
-    """Keys that jobs to come want to have, by key; some hundred at most.
+    """An attempt to take keys for new jobs; a few hundred at most.
 
-    :meth:`look` first, which locks nothing, then :meth:`take` in the transaction that inserts the jobs.
+    Call :meth:`look` first, which locks nothing, then :meth:`take` in the transaction that inserts the jobs.
     """
 
     def __init__(self, using: str, rule: Rule, wanted: Mapping[str, UUID]) -> None:
         self.using, self.rule = using, rule
-        #: Not decided yet. What is neither here nor among the duplicates in the end is ours.
+        #: The undecided keys. Keys that are finally neither here nor among the duplicates are ours.
         self.open = dict(wanted)
-        #: The keys that are taken, and by whom.
+        #: The keys that are taken, with their holders.
         self.duplicates: dict[str, Holder] = {}
         self._seen: dict[str, Holder] = {}
         self._expiration = rule.expiration_time(clock.now(using))
 
     def look(self) -> None:
-        """Find the keys that are taken."""
+        """Find keys that are taken."""
         seen, now = unique_keys.holders(self.using, self.rule.owner, list(self.open)), clock.now(self.using)
         for key, holder in seen.items():
             if holder.job_id == self.open[key]:
@@ -92,7 +92,7 @@ class Claim:
         self._seen = {key: holder for key, holder in seen.items() if key in self.open}
 
     def take(self) -> None:
-        """Take the open keys that nobody takes before us. Raises a conflict of the database if others always do."""
+        """Take the open keys that are still free. Raises a database conflict if they change on every attempt."""
         for _ in range(ROUNDS):
             self._insert()
             self._take_over()
@@ -108,12 +108,12 @@ class Claim:
                 del self.open[key]
 
     def _take_over(self) -> None:
-        """Take the keys whose holders are over, or replaced, if they still are when their rows are locked."""
+        """Take keys whose holders are over or can be replaced, if this is still so once their rows are locked."""
         seen = self._seen
         if not seen:
             return
         locked = unique_keys.lock(self.using, [holder.row for holder in seen.values()])
-        # The others were handed on meanwhile, or removed: the next look says how they stand.
+        # The other keys were transferred or removed meanwhile: the next look finds their state.
         held = {key: holder for key, holder in locked.items() if holder.job_id == seen[key].job_id}
         held = self._without_replaced(held)
         now = clock.now(self.using)
@@ -126,7 +126,7 @@ class Claim:
             unique_keys.hand_over(self.using, rows, self._expiration)
 
     def _without_replaced(self, held: dict[str, Holder]) -> dict[str, Holder]:
-        """Remove the jobs that make room, and say of them that they are over; of those that run, that they do."""
+        """Remove the jobs to be replaced and mark them as over; mark those that could not be removed as locked."""
         now = clock.now(self.using)
         waiting = [key for key, one in held.items() if self.rule.blocks(one, now) and self.rule.replaces(one)]
         reasons = {held[key].job_id: f"Replaced by {self.open[key]}" for key in waiting}
@@ -139,7 +139,7 @@ class Claim:
         return held
 
     def _without_revived(self, held: dict[str, Holder]) -> dict[str, Holder]:
-        """Write on the dead letters among them what they lose; leave out those that are none any more."""
+        """Record on the dead letters among them the key that they lose; exclude those that are no longer dead."""
         dying = {one.job_id: key for key, one in held.items() if one.table is DeadLetterJob}
         dead = unique_keys.take_from_dead(self.using, dying) if dying else set()
         return {key: one for key, one in held.items() if one.job_id not in dying or one.job_id in dead}
@@ -150,9 +150,10 @@ class Claim:
 
 
 def take_back(row: DeadLetterJob) -> None:
-    """Take the unique key of a dead letter that is to run again, if another job has taken it since.
+    """Take back the unique key of a dead letter that is to run again, if another job has taken it since.
 
-    In the transaction that makes it executable. Raises :class:`~jobexec.exceptions.DuplicateJob` while another has it.
+    Call it in the transaction that makes the job executable. Raises :class:`~jobexec.exceptions.DuplicateJob` while
+    another job holds the key.
     """
     if not row.lost_key:
         return
@@ -166,9 +167,9 @@ def take_back(row: DeadLetterJob) -> None:
 
 
 def _remove(using: str, waiting: Iterable[Holder], reasons: Mapping[UUID, str]) -> set[UUID]:
-    """Delete these jobs if nobody has them in hand; returns the ids of those that are gone.
+    """Delete those of these jobs that are not locked; return their ids.
 
-    What is just acquired or moved is passed over: whoever enqueues never waits for a job.
+    Jobs that are just being acquired or moved are skipped: enqueueing never waits for a job.
     """
     tables: dict[type, list[UUID]] = {}
     for holder in waiting:

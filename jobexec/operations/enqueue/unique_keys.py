@@ -1,4 +1,4 @@
-"""The statements on rows of JobKey, for some hundred keys of one owner at most. Who may have one is in ``unique``."""
+"""Statements on JobKey rows, for a few hundred keys of one owner at most. The rules are in ``unique``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TABLES = {table.state: table for table in HANDLER_TABLES}
 
 
 class Owner(NamedTuple):
-    """Whose keys: those of one handler, of one tenant."""
+    """The owner of keys: one handler of one tenant."""
 
     handler_type: str
     tenant_id: str = ""
@@ -30,7 +30,7 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The job that has a key, as one look saw it; ``table`` is None if the job is over."""
+    """A snapshot of the job that holds a key; ``table`` is None if the job is over."""
 
     row: int
     job_id: UUID
@@ -40,24 +40,24 @@ class Holder:
 
 
 def holders(using: str, owner: Owner, keys: Collection[str]) -> dict[str, Holder]:
-    """Who has these keys. Locks nothing and waits for nobody; keys that nobody has are left out."""
+    """Return the holders of these keys, without free keys. Neither locks nor waits."""
     return _look(JobKey.objects.using(using).filter(**owner._asdict(), key__in=keys))
 
 
 def lock(using: str, rows: Iterable[int]) -> dict[str, Holder]:
-    """The same of rows that were seen, locked until the transaction ends; rows that are gone are left out.
+    """Lock these rows until the transaction ends and return their holders, without rows that are gone.
 
-    In the order of their ids, as the cleanup locks them. The jobs are looked for in a statement that begins when the
-    rows are locked, so it sees what whoever had them before has committed.
+    Locks in the order of the ids, as the cleanup does. The jobs are read in a statement that begins after the rows are
+    locked, so it sees the commits of transactions that held the locks before.
     """
     return _look(lock_rows(JobKey.objects.using(using).filter(pk__in=list(rows)).order_by("pk")))
 
 
 def insert(using: str, owner: Owner, wanted: Mapping[str, UUID], expiration_time: datetime | None) -> bool:
-    """Insert a row for each key that has none; True if that were certainly all of them.
+    """Insert a row for each key that has none; return True if all were certainly inserted.
 
-    Waits for a transaction that has inserted one of them and not ended: if it commits, the row is its, and ours if it
-    rolls back. In sorted order, so that two who insert the same keys do not wait for each other.
+    Waits for an open transaction that has inserted one of them: if it commits, the row is its own, and ours if it rolls
+    back. Inserts in sorted order, so that two transactions with the same keys do not deadlock.
     """
     shared = {**owner._asdict(), "create_time": clock.now(using), "expiration_time": expiration_time}
     rows = [{**shared, "key": key, "job_id": wanted[key]} for key in sorted(wanted)]
@@ -65,7 +65,7 @@ def insert(using: str, owner: Owner, wanted: Mapping[str, UUID], expiration_time
 
 
 def hand_over(using: str, rows: Mapping[int, UUID], expiration_time: datetime | None) -> None:
-    """Give these rows, which the caller has locked, to other jobs."""
+    """Transfer these rows, which the caller has locked, to other jobs."""
     table = JobKey.objects.using(using)
     uuid: Field[UUID, UUID] = UUIDField()
     job: Any = Case(*(When(pk=row, then=Value(id, output_field=uuid)) for row, id in rows.items()))
@@ -76,10 +76,10 @@ def hand_over(using: str, rows: Mapping[int, UUID], expiration_time: datetime | 
 
 
 def take_from_dead(using: str, keys: Mapping[UUID, str]) -> set[UUID]:
-    """Write on these dead letters, each with its key, that another job takes it; returns those that still are any.
+    """Record on these dead letters, given with their keys, that another job takes the key; return those still dead.
 
-    They stay locked until the transaction ends, and their revision rises: who has looked at one without a lock does not
-    move it. Waits for whoever is requeueing or deleting one of them.
+    They stay locked until the transaction ends, and their revision rises: a transaction that has read one without a
+    lock will not move it. Waits for transactions that are requeueing or deleting one of them.
     """
     rows = DeadLetterJob.objects.using(using)
     dead = set(lock_rows(rows.filter(pk__in=list(keys)).order_by("pk")).values_list("pk", flat=True))
@@ -97,8 +97,8 @@ def _look(rows: QuerySet[JobKey]) -> dict[str, Holder]:
 
 
 def _jobs(using: str, ids: Collection[UUID]) -> dict[UUID, tuple[type[AbstractJob], bool]]:
-    """In which table each of these jobs is, and whether it is locked. One statement, as :func:`~.lookup.find_states`:
-    a job that is just moving is seen here or there."""
+    """Return the table of each of these jobs and whether it is locked. One statement, as :func:`~.lookup.find_states`:
+    a job that is being moved is found in one of the tables."""
     first, *others = (_rows_of(table, using, ids) for table in HANDLER_TABLES)
     return {pk: (_TABLES[state], owner is not None) for pk, state, owner in first.union(*others, all=True)}
 

@@ -125,8 +125,8 @@ def renew_lease(
 
     This is a compare-and-set on the node's row, as is declaring a node dead: of the two, one wins. ``load`` are further
     columns (``busy_threads``, ``queued_jobs``, ``state``, ``deployments``). A lease that has expired without the node
-    being declared dead becomes valid again, as its jobs are untouched. ``questions`` are queried in the same round trip
-    (:mod:`~.look`).
+    being declared dead becomes valid again, as its jobs are untouched. ``questions`` are queried along with it
+    (:mod:`~jobexec.operations.maintenance.heartbeat_probes`).
     """
     row, names = ExecutorNode.objects.using(using).filter(pk=node.pk), tuple(questions or ())
     asked: Answers = row.annotate(**questions or {}).values_list("pk", *names)

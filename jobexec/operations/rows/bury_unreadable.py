@@ -1,6 +1,7 @@
-"""Rows that cannot be read, or not be moved: they become dead letters, so that they stop nobody else.
+"""Make dead letters of rows that cannot be read or moved, so that they do not block other jobs.
 
-No code of ours writes such rows. Raw SQL does, other programs, and SQLite, which takes any value in any column.
+Our code never writes such rows. They come from raw SQL, other programs, and SQLite, which accepts any value in any
+column.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ..values.fingerprint import fingerprint
 from .exclusive import unlock_instances
 from .redaction_by_definition import hide_text_by_definition
 
-#: What reading or moving a page raises because of one of its rows; never what a database raises that is away.
+#: Exceptions raised by reading or moving a page because of one of its rows; none of an unavailable database.
 UNREADABLE = (
     DataError,
     IntegrityError,
@@ -56,7 +57,7 @@ _UNTOUCHED = frozenset({"id", "revision", "lock_owner", "lock_expiration_time", 
 
 
 def bury_unreadable(using: str, table: type[AbstractJob], **conditions: Any) -> int:
-    """Look for rows that cannot be read or moved, and make them dead letters; returns how many there were.
+    """Find rows that cannot be read or moved and make them dead letters; return their number.
 
     Called after a page could not be read or moved. Reads the whole table once, in pages.
     """
@@ -116,10 +117,10 @@ def bury(
     lock_owner: str | None = None,
     keeps_instance: bool = False,
 ) -> bool:
-    """Make a dead letter of what can be read of a row; the rest gets default values and is named in the message.
+    """Make a dead letter of a row's readable columns; the others get default values and are named in the message.
 
-    With ``lock_owner`` only if that owner holds it; its process instance is freed, unless ``keeps_instance`` says that
-    the handler still runs. False if the row is no longer there, or not as it was.
+    With ``lock_owner``, only if that owner holds the row; its process instance is unlocked, unless the handler still
+    runs (``keeps_instance``). Returns False if the row is gone or has changed.
     """
     rows = table._base_manager.using(using).filter(pk=pk, lock_owner=lock_owner)
     revision = rows.values_list("revision", flat=True).first()
@@ -138,14 +139,14 @@ def bury(
     }
     fresh |= {"died_at": clock.now(using), "exception_stack": _raw_arguments(using, table, pk, values)}
     if table is HistoryJob:
-        fresh["type"] = JobType.HISTORY  # by which requeue() knows where it came from
+        fresh["type"] = JobType.HISTORY  # tells requeue() which table it came from
     fresh["fingerprint"] = fingerprint(values["handler_type"], fresh["exception_message"])
     with atomic(using):
         if not delete_rows(rows.filter(revision=revision)):
             return False
         dead = _insert(using, values | fresh, fresh)
         open_incidents(using, [dead])
-        with suppress(*UNREADABLE), transaction.atomic(using=using):  # its result need not be readable either
+        with suppress(*UNREADABLE), transaction.atomic(using=using):  # its result may be unreadable too
             write_buried(using, dead, UnreadableJob(text))
         announce(signals.job_dead_lettered, using, DeadLetterJob, job=dead, error=UnreadableJob(text))
         if lock_owner and instance and not keeps_instance:
@@ -158,12 +159,12 @@ def _insert(using: str, values: dict[str, Any], fresh: dict[str, Any]) -> DeadLe
     try:
         with transaction.atomic(using=using):
             return table.create(**values)
-    except UNREADABLE:  # can be read, and still not be written: then only what people look for
+    except UNREADABLE:  # readable values may still not be writable: keep only those that operators search for
         return table.create(**{name: values[name] for name in _ESSENTIAL} | fresh)
 
 
 def _raw_arguments(using: str, table: type[AbstractJob], pk: UUID, values: dict[str, Any]) -> str:
-    """The arguments as they stand in the row, for whoever repairs it; without what is sensitive."""
+    """Return the raw arguments of the row without sensitive data, for the person who repairs it."""
     try:
         rows = table._base_manager.using(using).filter(pk=pk)
         text = rows.values_list(Cast("handler_configuration", TextField()), flat=True).first()
@@ -174,7 +175,7 @@ def _raw_arguments(using: str, table: type[AbstractJob], pk: UUID, values: dict[
 
 
 def _salvage(using: str, table: type[AbstractJob], pk: UUID) -> tuple[dict[str, Any], list[str]]:
-    """The columns that can be read, one statement each, and what is wrong with the others."""
+    """Read the columns with one statement each; return those that are readable and the problems of the others."""
     values: dict[str, Any] = {}
     problems: list[str] = []
     rows = table._base_manager.using(using).filter(pk=pk)

@@ -21,23 +21,23 @@ from ..sql.locks import delete_rows, lock_rows, returns_rows
 from ..sql.serial_key import locked_instance, of_instances
 
 _TYPES = 100  # of external jobs in one process instance
-_ROWS = 200  # in one statement: SQLite has had a limit of 999 parameters
+_ROWS = 200  # per statement: older SQLite versions have a limit of 999 parameters
 
 
 def without_locked_instances(queryset: QuerySet[Job]) -> QuerySet[Job]:
-    """Leave out exclusive jobs of process instances that are locked, by whomever.
+    """Exclude exclusive jobs of process instances that any owner has locked.
 
-    Only a filter that keeps such jobs from standing in the way of others: what makes exclusivity strict is the
-    primary key of the lock row (NOT EXISTS beside SKIP LOCKED alone lets two nodes win).
+    This filter only keeps such jobs from blocking others. Exclusivity is made strict by the primary key of the lock row
+    (NOT EXISTS with SKIP LOCKED alone lets two nodes win).
     """
     return queryset.filter(Q(exclusive=False) | Q(process_instance_id="") | ~locked_instance(queryset.db))
 
 
 def lock_instances(using: str, owner: str, instances: Collection[str]) -> set[str]:
-    """Insert the lock rows of these process instances; returns those that we hold by this very call.
+    """Insert the lock rows of these process instances; return those that this call has locked.
 
-    Rows go in sorted order, so that two nodes with the same instances wait for each other and never in a circle.
-    A row that exists, also one of our own from an earlier page, is a conflict.
+    Rows are inserted in sorted order, so that two nodes with the same instances wait for each other without a deadlock.
+    An existing row is a conflict, even one of our own from an earlier page.
     """
     if not instances:
         return set()
@@ -51,26 +51,26 @@ def lock_instances(using: str, owner: str, instances: Collection[str]) -> set[st
 
 
 def lock_siblings(using: str, instance: str) -> None:
-    """Lock the exclusive jobs of a process instance that nobody has in hand, in the order of their ids.
+    """Lock the unlocked exclusive jobs of a process instance, in the order of their ids.
 
-    Waits for whoever is just acquiring one of them; he has then locked the instance, or left it alone.
+    Waits for a transaction that is just acquiring one of them; it has then locked the instance or not touched it.
     """
     rows = of_instances(Job.objects.using(using).filter(lock_owner=None), [instance])
     list(lock_rows(rows.order_by("pk")).values_list("pk"))
 
 
 def give_up_instances(using: str, owner: str, instances: Collection[str]) -> None:
-    """Delete the lock rows of these process instances, which this transaction has inserted and nobody has seen."""
+    """Delete lock rows that this transaction has inserted and that no other transaction has seen."""
     if instances:
         delete_rows(ExclusiveLock.objects.using(using).filter(process_instance_id__in=instances, lock_owner=owner))
 
 
 def unlock_instances(using: str, owner: str, instances: Collection[str]) -> None:
-    """Give up those of these process instances of which ``owner`` has no locked exclusive job left.
+    """Unlock those of these process instances in which ``owner`` has no locked exclusive job left.
 
-    Called at the end of the transaction that settles or releases jobs, after the job rows: everybody locks job rows
-    first and lock rows second. What one owner settles of one process instance is done one after the other (its
-    batch lives in one thread), so the look at the siblings cannot miss one.
+    Called at the end of the transaction that settles or releases jobs, after the job rows: every transaction locks job
+    rows before lock rows. One owner settles the jobs of one process instance one after the other (its batch runs in one
+    thread), so the check for siblings cannot miss one.
     """
     if not instances:
         return
@@ -90,7 +90,7 @@ def _free_one_by_one(using: str, owner: str, instances: Collection[str]) -> Coll
 
 def _free_in_one_statement(using: str, owner: str, instances: Collection[str]) -> Collection[str]:
     spelled, lock, job = dialect(using), ExclusiveLock._meta.db_table, Job._meta.db_table
-    # The id of the process instance, by which the index finds its jobs, is what follows the tenant.
+    # The index finds jobs by the process instance id, which is the part of the key after the tenant.
     key, among = "held.process_instance_id", spelled.text_among("process_instance_id", "%s")
     instance = f"substr({key}, {spelled.text_position}({key}, {spelled.separator}) + 1)"
     statement = f"""
@@ -105,10 +105,10 @@ def _free_in_one_statement(using: str, owner: str, instances: Collection[str]) -
 
 
 def wake_for_siblings(using: str, freed: Collection[str]) -> None:
-    """Acquirers that are idle because all they saw was locked must not sleep on when it is free; nor workers outside.
+    """Wake up executors and external workers that are idle because they found only locked instances.
 
-    Also for a sibling that is locked: an acquirer may hold it for the moment in which it sees that the page is not
-    plain, unlock it, look again before this commit, and find the instance locked.
+    A locked sibling counts too: an acquisition may lock it for the moment in which it finds that the page is not plain,
+    unlock it, look again before this commit, and find the instance locked.
     """
     if not freed:
         return
@@ -123,7 +123,7 @@ def wake_for_siblings(using: str, freed: Collection[str]) -> None:
 
 
 def _exist(using: str, *querysets: QuerySet[Any]) -> list[bool]:
-    """Whether each of them has a row, in one statement."""
+    """Check in one statement whether each queryset has a row."""
     asked = [rows.query.exists().get_compiler(using).as_sql() for rows in querysets]
     with connections[using].cursor() as cursor:
         cursor.execute(
@@ -134,5 +134,5 @@ def _exist(using: str, *querysets: QuerySet[Any]) -> list[bool]:
 
 
 def unlock_all(using: str, owner: str) -> int:
-    """Give up everything that ``owner`` holds; for owners that are dead or have stopped."""
+    """Unlock all process instances of an owner that is dead or has stopped."""
     return delete_rows(ExclusiveLock.objects.using(using).filter(lock_owner=owner))

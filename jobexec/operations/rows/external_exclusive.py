@@ -1,4 +1,4 @@
-"""External jobs and the locks of process instances: each job is an owner of its own."""
+"""Locks of process instances by external jobs: each job is an owner of its own."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ PREFIX = "external:"
 
 
 def owner_of(id: UUID) -> str:
-    """The lock owner that stands for whoever works on this job.
+    """Return the lock owner that represents the current worker of this job.
 
-    Not the worker: it may hold several jobs, and when its deadline is over another worker goes on with the same lock.
+    It is not the worker's name: a worker may hold several jobs, and after its deadline another worker continues with
+    the same lock.
     """
     return f"{PREFIX}{id}"
 
 
 def needs_lock(row: AbstractJob) -> bool:
-    """Whether nobody else may work on its process instance while somebody works on it."""
+    """Whether the job locks its process instance while a worker holds it."""
     return bool(row.serial_key)
 
 
 def take(using: str, rows: Sequence[ExternalWorkerJob]) -> set[UUID]:
-    """Lock the process instances of rows that the caller has locked; returns the ids of those that may be worked on.
+    """Lock the process instances of rows that the caller has locked; return the ids of jobs that may be handed out.
 
-    One that was fetched before and has not ended holds its instance still. In the order of the instances, so that
-    nobody waits in a circle.
+    A job that was fetched before and has not ended still holds its instance. Instances are locked in sorted order to
+    avoid deadlocks.
     """
     free = {row.pk for row in rows if not needs_lock(row) or row.lock_owner is not None}
     waiting = [row for row in rows if row.pk not in free]

@@ -1,4 +1,4 @@
-"""A move: delete here, insert there, keep the id."""
+"""Move a job between tables: delete, insert, keep the id."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ J = TypeVar("J", bound=AbstractJob)
 
 
 def move(row: AbstractJob, to: type[J], *, incident_type: str = FAILED_JOB, **changes: Any) -> J | None:
-    """Move one row to another job table; None if somebody else changed or moved it first.
+    """Move one row to another job table; return None if another transaction changed or moved it first.
 
-    Deletes by primary key and revision first, so of two movers one finds nothing and inserts nothing; both steps are
-    one transaction. The row's lock does not travel and its revision rises, so whoever still runs it is fenced.
+    Deletes by primary key and revision first, so of two concurrent moves one finds nothing and inserts nothing; both
+    steps are one transaction. The lock is not copied and the revision rises, so an executor that still runs the job is
+    fenced.
     """
     moved = move_all([row], to, incident_type=incident_type, **changes)
     return moved[0] if moved else None
@@ -36,11 +37,11 @@ def move_all(
     incident_type: str = FAILED_JOB,
     **changes: Any,
 ) -> list[J]:
-    """Move rows of one table, that the caller has locked or does not mind losing, to another in few statements.
+    """Move rows of one table to another in few statements; the caller has locked them or accepts that some stay.
 
-    ``changes`` are columns of all of them, ``each`` has further ones by id. Returns the new rows; rows that changed
-    since they were read stay where they are and are left out. Dead letters get an incident of ``incident_type``, and
-    what was one has its incident resolved.
+    ``changes`` are columns of all rows, ``each`` has further ones by id. Returns the new rows; rows that changed since
+    they were read are not moved and not returned. New dead letters get an incident of ``incident_type``; the incidents
+    of former ones are resolved.
     """
     if not rows:
         return []
@@ -61,11 +62,11 @@ def move_all(
 
 
 def _delete_unchanged(source: type[AbstractJob], using: str, rows: Sequence[AbstractJob]) -> set[Any]:
-    """Two statements for any number of rows: lock those that are still as we saw them, and delete.
+    """Lock and delete the rows that are unchanged since they were read, in two statements for any number of rows.
 
-    A row that somebody else holds is passed over like one that has changed: it is changing. Waiting for it deadlocked
-    on MariaDB, which looks at all rows of a small table, also at those that others hold, and everywhere where the
-    caller holds suspensions.
+    A row that another transaction has locked is skipped like a changed one, as it is being changed. Waiting for it
+    deadlocked on MariaDB, which reads all rows of a small table, including locked ones, and on every database where
+    the caller holds suspensions.
     """
     expected = {row.pk: row.revision for row in rows}
     table = source._base_manager.using(using)

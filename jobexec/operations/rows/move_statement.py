@@ -1,7 +1,7 @@
-"""Moves inside the database: rows go from table to table without being read, built and sent again.
+"""Moves inside the database: rows go from table to table without being loaded and sent back.
 
-The fast form of :func:`~jobexec.operations.rows.move.move_all`, which defines what a move means, and serves MySQL and
-whoever needs the rows. For rows that the caller has locked, and knows to be as it decided about them.
+This is the fast form of :func:`~jobexec.operations.rows.move.move_all`, which defines what a move means and is used on
+MySQL and by callers that need the rows. The caller must have locked the rows and know that they are unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .routing import available_at, available_at_sql, free_instances
 
 
 def is_possible(using: str) -> bool:
-    """Whether this database takes the statements of :mod:`~jobexec.operations.sql.insert_select`."""
+    """Whether this database supports the statements of :mod:`~jobexec.operations.sql.insert_select`."""
     return insert_select.is_possible(using)
 
 
@@ -36,10 +36,10 @@ def transfer(
     changes: Mapping[str, Any] | None = None,
     each: Mapping[UUID, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Move these rows, which the caller has locked, in two statements; with what :func:`move_all` changes.
+    """Move these rows, which the caller has locked, in two statements, with the same changes as :func:`move_all`.
 
-    ``changes`` are columns of all of them, ``each`` has further ones by id: the same columns for every row. A third
-    statement sees to their incidents, where there is to be one, or was.
+    ``changes`` are columns of all rows, ``each`` has further ones by id, the same columns for every row. A third
+    statement opens or resolves incidents where necessary.
     """
     if not ids:
         return
@@ -52,7 +52,7 @@ def transfer(
         columns["available_at"] = available_at_sql(using) if own else available_at(using, (changes or {})["due_date"])
     if to is Job or to is ExternalWorkerJob:
         now = clock.now(using)
-        due = (changes["due_date"] or now) if changes and "due_date" in changes else None  # of all of them
+        due = (changes["due_date"] or now) if changes and "due_date" in changes else None  # of all rows
         in_sql = rank_sql(using, due or now, own=due is None)
         if in_sql is None:
             each = _ranked(using, source, ids, each or {}, due)

@@ -1,4 +1,4 @@
-"""What running jobs say of their progress, beside their rows."""
+"""The progress that running jobs report, stored beside their rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEPT = timedelta(days=1)
 
 
 class Progress(NamedTuple):
-    """That an attempt of a job has ``done`` of ``total`` (None: unknown) units of its work."""
+    """The progress of an attempt: ``done`` of ``total`` (None: unknown) units of its work."""
 
     job_id: UUID
     attempt: int
@@ -27,7 +27,7 @@ class Progress(NamedTuple):
 def write_progress(using: str, news: Iterable[Progress]) -> None:
     """Insert or replace the progress of these jobs, in one statement."""
     now = clock.now(using)
-    # In one order, so that nodes that write the same rows wait for each other and never in a circle.
+    # Always in the same order, so that nodes that write the same rows wait for each other without a deadlock.
     rows = [JobProgress(**each._asdict(), update_time=now) for each in sorted(news)]
     target = ["job_id"] if names_conflict_target(using) else None
     columns = ["attempt", "done", "total", "update_time"]
@@ -36,12 +36,12 @@ def write_progress(using: str, news: Iterable[Progress]) -> None:
 
 
 def clear_progress(using: str, ids: Collection[UUID]) -> None:
-    """Forget the progress of jobs that do not run any more."""
+    """Delete the progress of jobs that no longer run."""
     delete_rows(JobProgress.objects.using(using).filter(pk__in=ids))
 
 
 def clear_old_progress(using: str) -> int:
-    """Forget what processes that died have left: a day old, and nobody holds the job. Returns how many rows."""
+    """Delete rows left by dead processes: a day old and of unlocked jobs. Returns the number of rows."""
     held = Job.objects.using(using).filter(lock_owner__isnull=False).values("pk")
     old = JobProgress.objects.using(using).filter(update_time__lt=clock.now(using) - _KEPT)
     return delete_rows(old.exclude(pk__in=held))

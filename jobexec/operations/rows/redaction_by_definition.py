@@ -1,4 +1,4 @@
-"""Arguments without what is sensitive, where only the database tells which are: the job definition of their handler."""
+"""Hide sensitive arguments where only the handler's job definition in the database tells which they are."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from jobexec.sensitive import HIDDEN, hide, may_be_within
 
 
 def hide_by_definition(handler_type: str, configuration: Any, using: str) -> Any:
-    """A copy of ``handler_configuration`` without what its job definition calls sensitive.
+    """Copy ``handler_configuration`` without the arguments that its job definition marks as sensitive.
 
-    If anything is, all positional arguments are hidden, since nobody here knows their names; also if there is no
-    definition, as for a handler's former name.
+    If any argument is sensitive, all positional arguments are hidden, as their names are not known here; likewise if
+    there is no definition, as for a handler's former name.
     """
     return _hidden(configuration, named_by_definition(handler_type, using), _is_defined(handler_type, using))
 
 
 def hide_text_by_definition(handler_type: str, text: str, using: str) -> str:
-    """The same for the text in a row, which need not be JSON: then all of it is hidden if anything may be sensitive."""
+    """Do the same for a row's text; if it is not JSON, all of it is hidden if anything may be sensitive."""
     named, defined = named_by_definition(handler_type, using), _is_defined(handler_type, using)
     if defined and not (named or may_be_within(text)):
         return text
@@ -31,12 +31,12 @@ def hide_text_by_definition(handler_type: str, text: str, using: str) -> str:
 
 
 def named_by_definition(handler_type: str, using: str) -> Sequence[str]:
-    """The names that a handler's definition calls sensitive; those of all, if no executor has written one of it."""
+    """Return the sensitive names of a handler's definition; those of all definitions if it has none."""
     return names_by_definitions({handler_type}, using)[handler_type]
 
 
 def names_by_definitions(handler_types: Collection[str], using: str) -> dict[str, Sequence[str]]:
-    """The same for several handlers."""
+    """Return :func:`named_by_definition` for several handlers."""
     definitions = JobDefinition.objects.using(using)
     found = {pk: names or () for pk, names in definitions.filter(pk__in=handler_types).values_list("pk", "sensitive")}
     missing = set(handler_types) - found.keys()
@@ -47,7 +47,7 @@ def names_by_definitions(handler_types: Collection[str], using: str) -> dict[str
 
 
 def callbacks_of(configuration: Any) -> Iterator[str]:
-    """The handlers that run when an external job has ended, and are given its variables."""
+    """Yield the handlers that run when an external job has ended, and get its variables."""
     if isinstance(configuration, dict):
         by_code = configuration.get("on_error")
         for each in (configuration.get("on_complete"), *(by_code.values() if isinstance(by_code, dict) else ())):

@@ -1,4 +1,4 @@
-"""Rows of jobs that are deleted before their time, by a person's word, and what the log says of them."""
+"""Delete or cancel job rows, with log entries."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .routing import free_instances, may_hold
 
 
 def remove_deleted(using: str, rows: Sequence[AbstractJob], reasons: Mapping[UUID, str] | None = None) -> None:
-    """Delete rows of one table, locked by the caller, with a line in the log for each, and their incidents.
+    """Delete rows of one table, locked by the caller, log each and close their incidents.
 
-    ``reasons`` says by id why, where it is not by a person's word.
+    ``reasons`` holds, by id, the reasons of deletions that no operator has requested.
     """
     why = reasons or {}
     entries = (job_log.entry(row, LogState.DELETED, exception_message=why.get(row.pk, "")) for row in rows)
@@ -30,7 +30,7 @@ def remove_deleted(using: str, rows: Sequence[AbstractJob], reasons: Mapping[UUI
 
 
 def remove_waiting(using: str, rows: Sequence[AbstractJob]) -> None:
-    """The same for jobs that were cancelled and that nobody has in hand; ``job_cancelled`` tells of each."""
+    """Delete and log cancelled jobs that are not locked, and send ``job_cancelled`` for each."""
     job_log.write(using, LogState.CANCELLED, (job_log.entry(row, LogState.CANCELLED) for row in rows))
     write_removed(using, rows, CANCELLED)
     remove_cancelled(using, rows)
@@ -39,7 +39,7 @@ def remove_waiting(using: str, rows: Sequence[AbstractJob]) -> None:
 
 
 def remove_cancelled(using: str, rows: Sequence[AbstractJob]) -> None:
-    """Delete rows of one table that the caller has locked, and what was said of their progress."""
+    """Delete rows of one table that the caller has locked, and their progress."""
     _delete(using, rows)
     clear_progress(using, [row.pk for row in rows])
 

@@ -1,4 +1,4 @@
-"""The columns of a row that begins anew."""
+"""The columns of a requeued row."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def requeued_columns(retries: int) -> dict[str, Any]:
-    """What a dead letter says when it begins anew."""
+    """Return the columns with which a dead letter starts over."""
     fresh = {"retries": retries, "attempts": 0, "lost_runs": 0, "conflicts": 0, "unknown_since": None}
     return fresh | {
         "exception_message": "",

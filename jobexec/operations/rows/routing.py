@@ -1,4 +1,4 @@
-"""External jobs among all others: where they wait, when workers may fetch them, what a hold leaves behind."""
+"""External jobs among all others: their table, their availability to workers, and the traces of a worker's lock."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from .external_exclusive import PREFIX, owner_of
 
 
 def is_external(row: AbstractJob) -> bool:
-    """Whether workers outside of Django do the job, wherever its row is.
+    """Whether external workers do the job, in whichever table its row is.
 
-    Not by its type: that is where a job came from, and what follows a job of workers keeps it.
+    The type does not tell: it is the job's origin, and the follow-up of an external job keeps it.
     """
     return isinstance(row, ExternalWorkerJob) or row.job_key is not None
 
 
 def home(row: AbstractJob, *, later: bool) -> type[AbstractJob]:
-    """The table in which a job waits that nothing holds up; ``later``: its due date lies ahead."""
+    """Return the table in which an unsuspended job waits; ``later``: its due date lies in the future."""
     if is_external(row):
         return ExternalWorkerJob
     return TimerJob if later else Job
 
 
 def split(rows: Iterable[AbstractJob]) -> tuple[list[AbstractJob], list[AbstractJob]]:
-    """The jobs of executors, and those of workers outside."""
+    """Split jobs into those of executors and those of external workers."""
     ours: list[AbstractJob] = []
     theirs: list[AbstractJob] = []
     for row in rows:
@@ -48,18 +48,18 @@ def split(rows: Iterable[AbstractJob]) -> tuple[list[AbstractJob], list[Abstract
 
 
 def available_at(using: str, due_date: datetime | None) -> datetime | None:
-    """When a worker may fetch a job that nobody holds; None is at once."""
+    """Return when a worker may fetch an unlocked job; None means at once."""
     return due_date if due_date is not None and due_date > clock.now(using) else None
 
 
 def available_at_sql(using: str) -> Sql:
-    """The same over the columns of ``source``."""
+    """Return :func:`available_at` as SQL over the columns of ``source``."""
     now = connections[using].ops.adapt_datetimefield_value(clock.now(using))
     return Sql("CASE WHEN source.due_date > %s THEN source.due_date END", (now,))
 
 
 def free(table: type[AbstractJob], now: datetime) -> Q:
-    """The rows of a table that nobody holds. Whose deadline is over is free, though it still says who had it."""
+    """Match unlocked rows of a table. An external job is free after its deadline, though it still names its worker."""
     condition = Q(lock_owner=None)
     if table is ExternalWorkerJob:
         condition |= Q(lock_expiration_time=None) | Q(lock_expiration_time__lte=now)
@@ -67,13 +67,13 @@ def free(table: type[AbstractJob], now: datetime) -> Q:
 
 
 def held(table: type[AbstractJob], now: datetime) -> Q:
-    """The rows of a table that a node or a worker holds."""
+    """Match rows of a table that a node or a worker holds."""
     condition = Q(lock_owner__isnull=False)
     return condition & Q(lock_expiration_time__gt=now) if table is ExternalWorkerJob else condition
 
 
 def wake_for(using: str, rows: Iterable[AbstractJob], *, timers: bool = False) -> None:
-    """Wake whoever does these jobs, which may run now, or as timers later: workers outside, or executors."""
+    """Wake the external workers or executors for these jobs, which may run now, or later as timers."""
     ours, theirs = split(rows)
     wake_workers_on_commit(using, {row.handler_type for row in theirs})
     if ours:
@@ -83,7 +83,7 @@ def wake_for(using: str, rows: Iterable[AbstractJob], *, timers: bool = False) -
 
 
 def held_by(row: AbstractJob) -> str:
-    """Who has a locked job in hand, as the reason why something is not done to it."""
+    """Name the holder of a locked job, as the reason for refusing an operation."""
     if isinstance(row, ExternalWorkerJob):
         values = {"worker": row.lock_owner, "until": row.lock_expiration_time}
         return _("the worker %(worker)s has it until %(until)s") % values
@@ -91,7 +91,7 @@ def held_by(row: AbstractJob) -> str:
 
 
 def job_of_instance(lock_owner: str) -> UUID | None:
-    """The job for which a process instance is held; None if executors hold it."""
+    """Return the external job for which a process instance is locked; None if an executor holds it."""
     try:
         return UUID(lock_owner.removeprefix(PREFIX)) if lock_owner.startswith(PREFIX) else None
     except ValueError:
@@ -99,10 +99,10 @@ def job_of_instance(lock_owner: str) -> UUID | None:
 
 
 def free_instances(using: str, ids: Collection[UUID]) -> None:
-    """Free the process instances that are held for these external jobs, whose rows the caller has locked.
+    """Unlock the process instances that are held for these external jobs, whose rows the caller has locked.
 
-    One look by the index of the owners, and nothing more for jobs that hold none. One by one in sorted order, as they
-    are taken, so that nobody waits in a circle.
+    For jobs that hold none, this is one query by the index on owners. Instances are unlocked one by one in sorted
+    order, as they are locked, to avoid deadlocks.
     """
     if not ids:
         return
@@ -115,22 +115,22 @@ def free_instances(using: str, ids: Collection[UUID]) -> None:
 
 
 def may_hold(rows: Iterable[AbstractJob]) -> list[UUID]:
-    """Those of these external jobs for which a process instance may be held."""
+    """Return the ids of those external jobs for which a process instance may be locked."""
     return [row.pk for row in rows if row.serial_key]
 
 
 def put_off(using: str, due_date: datetime | None) -> dict[str, Any]:
-    """What a due date changes in rows that nobody holds. Whoever let the deadline pass has the job no more: what was
-    held for it (:func:`free_instances`) would be held until then."""
+    """Return the columns that a new due date changes in unlocked rows. A worker that let its deadline pass loses the
+    job: the lock of its process instance (:func:`free_instances`) would otherwise be held until the due date."""
     available = available_at(using, due_date)
     return {"due_date": due_date, "available_at": available, "lock_owner": None, "lock_expiration_time": None}
 
 
 def is_available(row: ExternalWorkerJob, now: datetime) -> bool:
-    """Whether a worker may fetch it now, for all that its own dates say."""
+    """Whether a worker may fetch the job now, judging only by its dates."""
     return row.available_at is None or row.available_at <= now
 
 
 def given_back() -> dict[str, Any]:
-    """What a row says of its holder when there is none any more."""
+    """Return the columns of a row that no longer has a holder."""
     return {"lock_owner": None, "lock_expiration_time": None, "lease_token": ""}

@@ -1,4 +1,4 @@
-"""The suspensions in force, and which rows they cover."""
+"""The suspensions in force and the rows that they cover."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _FEW = 200
 
 
 class Suspensions:
-    """What the small Suspension table says at this moment.
+    """The current content of the small Suspension table.
 
-    Every verb that makes a job runnable asks it in its own transaction, so a suspension that is committed holds for
-    whatever is acquired, comes due, is retried or is requeued afterwards, also for jobs created later. Dates count by
-    the time of the database, whether or not a sweep has taken notice of them.
+    Every operation that makes a job runnable reads it in its own transaction, so a committed suspension applies to all
+    jobs that are acquired, become due, are retried or are requeued afterwards, including jobs created later. Dates take
+    effect by the database's time, whether or not a sweep has processed them.
     """
 
     def __init__(self, suspensions: Iterable[Suspension]) -> None:
-        # Of the jobs of a scope those that were created since a moment, or all.
+        # A suspension covers all jobs of its scope, or those created since a moment.
         self._since = {(row.scope, row.value): row.since for row in suspensions if _possible(row.scope, row.value)}
         self.scopes = sorted({scope for scope, _ in self._since})
 
     @classmethod
     def of(cls, using: str, jobs: Collection[UUID]) -> Suspensions:
-        """Those of this engine that are in force now, as far as they can concern these jobs."""
+        """Return this engine's suspensions that are in force now and may concern these jobs."""
         in_force = Suspension.objects.using(using).filter(_in_force(clock.now(using)))
         found = list(in_force[: _FEW + 1])
-        if len(found) > _FEW:  # somebody has put dates on thousands of single jobs: not all of them for every page
+        if len(found) > _FEW:  # thousands of single jobs may be suspended: do not load all of them for every page
             found = list(in_force.filter(_concerning(jobs)))
         return cls(found)
 
@@ -44,7 +44,7 @@ class Suspensions:
         return bool(self._since)
 
     def cover(self, row: AbstractJob) -> bool:
-        """Whether the row may not run: by its scope, or because it was itself suspended."""
+        """Whether the row may not run, because its scope or the job itself is suspended."""
         if row.suspend_requested:
             return True
         return any(self._covers(scope, row) for scope in self.scopes)
@@ -58,16 +58,16 @@ class Suspensions:
 
     @classmethod
     def held(cls, using: str, jobs: Collection[UUID]) -> Suspensions:
-        """The same, locked until the transaction ends, so that none can end meanwhile."""
+        """Like :meth:`of`, but lock the suspensions until the transaction ends, so that none can end meanwhile."""
         rows = lock_suspensions(Suspension.objects.using(using).filter(_concerning(jobs)))
         now = clock.now(using)
         return cls(row for row in rows if row.in_force(now))
 
     def condition(self) -> Q:
-        """The rows that a scope may cover, as a filter for querysets of job tables; matches nothing without any.
+        """Return a filter for job tables that matches the rows that a scope may cover; without scopes, none.
 
-        All that are covered and, of a scope that leaves out what was there before, some that are not: :meth:`cover`
-        decides. Not a condition for each suspension: SQLite takes no more than a thousand.
+        It matches all covered rows and, for a scope that excludes earlier jobs, some others: :meth:`cover` decides.
+        There is no condition per suspension because SQLite accepts no more than a thousand.
         """
         condition = Q(pk__in=[])
         for scope in self.scopes:
@@ -98,14 +98,14 @@ def _concerning(jobs: Collection[UUID]) -> Q:
 
 
 def _possible(scope: str, value: str) -> bool:
-    """False for what no job can match and no query could be asked: a broken row must not stop acquisition."""
+    """False if no job can match and the query would fail: a broken row must not stop acquisition."""
     if scope != SuspensionScope.JOB:
         return bool(parts_of(scope, value))
     return job_id(value) is not None
 
 
 def job_id(value: str) -> UUID | None:
-    """The job that a suspension of a single job means; None if its value is no UUID."""
+    """Return the id of a single suspended job; None if the suspension's value is no UUID."""
     try:
         return UUID(value)
     except ValueError:
@@ -113,11 +113,10 @@ def job_id(value: str) -> UUID | None:
 
 
 def lock_suspensions(queryset: QuerySet[Suspension]) -> list[Suspension]:
-    """These suspensions as they are now, locked in one order until the transaction ends.
+    """Read and lock these suspensions until the transaction ends, always in the same order.
 
-    By their primary key, looked up before: MariaDB locks the entry of the index that it uses first and the row
-    second, and one who locks an entry of the other index first and one who deletes the row wait for each other in a
-    circle.
+    They are locked by primary key, which is looked up before: MariaDB locks the entry of the index that it uses first
+    and the row second, so a transaction that locks by another index and one that deletes the row would deadlock.
     """
     found = list(queryset.values_list("pk", flat=True))
     if not found:
@@ -126,17 +125,17 @@ def lock_suspensions(queryset: QuerySet[Suspension]) -> list[Suspension]:
 
 
 def lock_suspension(using: str, scope: str, value: str) -> Suspension | None:
-    """The live suspension of this scope, locked; None if there is none."""
+    """Lock and return the live suspension of this scope; None if there is none."""
     rows = lock_suspensions(Suspension.objects.using(using).filter(scope=scope, value=value, live=True))
     return rows[0] if rows and rows[0].live else None
 
 
 def covered_rows(using: str, rows: Sequence[AbstractJob]) -> list[AbstractJob]:
-    """Those of the rows, which the caller is about to move to the suspended jobs, that a suspension covers.
+    """Return the rows that a suspension covers; the caller is about to move them to the suspended jobs.
 
-    Looks without a lock first, because nearly always nothing is covered. What is covered is looked at again under
-    lock: else an activation could end the suspension and finish its sweep between our look and our move, and the
-    row would stay suspended for good.
+    Checks without a lock first, because nearly always no row is covered. Covered rows are checked again under lock:
+    otherwise an activation could end the suspension and finish its sweep between our check and our move, and the row
+    would stay suspended forever.
     """
     ids = [row.pk for row in rows]
     seen = Suspensions.of(using, ids)
@@ -148,7 +147,7 @@ def covered_rows(using: str, rows: Sequence[AbstractJob]) -> list[AbstractJob]:
 
 
 def suspended_among(using: str, ids: Collection[UUID]) -> frozenset[UUID]:
-    """Those of these executable jobs that a suspension covers now. Locks nothing."""
+    """Return those of these executable jobs that a suspension covers now. Locks nothing."""
     seen = Suspensions.of(using, ids)
     rows = Job.objects.using(using).filter(seen.condition(), pk__in=ids) if seen else Job.objects.none()
     columns = {column for scope in seen.scopes for column in columns_of(scope)}
@@ -156,9 +155,10 @@ def suspended_among(using: str, ids: Collection[UUID]) -> frozenset[UUID]:
 
 
 def scope_of(**scope: Any) -> tuple[str, str]:
-    """The one scope named by keyword, as scope and value of a suspension; a clear error otherwise.
+    """Return the scope named by keyword as scope and value of a suspension. Raises ValueError unless it is exactly one.
 
-    ``process_definition_key`` and ``tenant_id`` together are one; with '' it is the definition's jobs without a tenant.
+    ``process_definition_key`` and ``tenant_id`` together are one scope; the tenant '' means the definition's jobs
+    without a tenant.
     """
     allowed = [
         name
