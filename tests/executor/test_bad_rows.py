@@ -157,7 +157,7 @@ def test_a_retry_plan_that_is_garbage_is_replaced_by_the_default_one(alias, hand
     write_raw(alias, row, retry_plan=text)
     run_one(alias)
     assert TimerJob.objects.using(alias).get().retries == 2
-    assert "its retry plan is broken; the default plan is used" in caplog.text
+    assert "its retry plan is broken; using the default plan" in caplog.text
 
 
 def test_huge_texts_and_far_numbers_are_run(alias, handle):

@@ -1,1 +1,1 @@
-"""Which jobs an executor gets, and their locks."""
+"""Acquisition: select the jobs that an executor gets, and lock them."""

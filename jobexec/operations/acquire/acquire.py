@@ -1,4 +1,4 @@
-"""Acquisition: pick unlocked jobs and lock them."""
+"""Acquisition: select unlocked jobs and lock them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .candidates import Request, any_job, in_order, narrowed, out_of_turn, read_
 from .cursor import AcquisitionCursor, Position
 from .statement import lock_plain_page
 
-#: So many pages are not tried in one statement after one that was not plain.
+#: After a page that was not plain, the number of pages for which the single statement is not tried.
 _NOT_PLAIN = 20
 
 
@@ -45,19 +45,18 @@ def acquire_jobs(
 ) -> Acquisition:
     """Lock up to ``limit`` jobs for ``owner``, in the order of ``scope``, and return them (Camunda: AcquireJobsCmd).
 
-    A job can be acquired if nobody holds it, no suspension covers it, ``scope`` serves it and, if it is exclusive,
-    its process instance is not locked. Expired locks are not looked at: recovery alone clears them, so that a lost
-    run is counted once. Jobs that a suspension covers are moved to the suspended table instead.
+    A job can be acquired if it is unlocked, no suspension covers it, ``scope`` serves it and, if it is exclusive, its
+    process instance is not locked. Expired locks still count: only recovery clears them, so that a lost run is counted
+    once. Jobs that a suspension covers are moved to the suspended table instead.
 
-    ``strategy``: ``skip_locked`` passes over rows that others are just locking; ``optimistic`` reads without locks
-    and then compares and sets the revisions, so of two nodes one wins each row; ``global_lock`` lets one
-    node at a time acquire, and takes the lock over after ``force_after``; ``auto`` is the first where the database has
-    it and the second elsewhere. Rows that cannot be read become dead letters, and the call brings nothing but
-    ``found``: the next one will.
+    ``strategy``: ``skip_locked`` skips rows that other transactions are locking; ``optimistic`` reads without locks and
+    then compares and sets the revisions, so of two nodes one wins each row; ``global_lock`` lets one node at a time
+    acquire, and takes the lock over after ``force_after``; ``auto`` is the first where the database supports it and the
+    second elsewhere. Unreadable rows become dead letters; that call returns only ``found``, and the next one returns
+    jobs.
 
-    ``cursor`` is the position of the loop that asks; without one each page starts at the head of the order. With
-    ``ids`` only these jobs are looked at, and the siblings that come along; see
-    :mod:`~jobexec.operations.acquire.by_ids`.
+    ``cursor`` is the position of the calling loop; without one each page starts at the head of the order. With ``ids``
+    only these jobs and their siblings are considered; see :mod:`~jobexec.operations.acquire.by_ids`.
     """
     if limit < 1:
         return Acquisition()
@@ -75,7 +74,7 @@ def acquire_jobs(
 
 
 def _acquire(request: Request) -> Acquisition:
-    """In one statement if the page is plain, else in several that have the same meaning."""
+    """Acquire in one statement if the page is plain, otherwise in several with the same result."""
     cursor, position = request.cursor, request.cursor.begin()
     request = narrowed(request, position)
     if not request.pairs:
@@ -109,7 +108,7 @@ def _acquire_in_several(request: Request, position: Position | None) -> Acquisit
 
 
 def _completed(request: Request, position: Position | None, plain: list[AcquiredJob]) -> Acquisition:
-    """The page whose plain jobs are locked already, with as many others as have their place on it."""
+    """Fill up a page whose plain jobs are already locked with other jobs."""
     result = Acquisition()
     if len(plain) < request.limit:
         result = _acquire_in_several(replace(request, limit=request.limit - len(plain)), position)
@@ -154,8 +153,8 @@ def _acquire_global_lock(request: Request, force_after: timedelta) -> Acquisitio
     try:
         with atomic(using):
             if not cluster_lock.confirm(using, owner, token):
-                return Acquisition(lock_taken=True)  # we stalled, and another has taken over
-            # Rows are passed over all the same: people and execute-now lock them without the global lock.
+                return Acquisition(lock_taken=True)  # we stalled, and another node has taken over
+            # Locked rows are still skipped: operators and execute-now lock rows without the global lock.
             result = _acquire(request)
             cluster_lock.release(using, owner, token)
     except BaseException:
@@ -165,9 +164,9 @@ def _acquire_global_lock(request: Request, force_after: timedelta) -> Acquisitio
 
 
 def _compare_and_set(using: str, owner: str, jobs: Iterable[AcquiredJob], until: datetime) -> set[UUID]:
-    # Two statements, however long the page is. One for each row would make the transaction of a page that has grown
-    # with the back-off longer than the back-off itself, and then nodes collide all the more. Locked in the order of the
-    # ids: two nodes with overlapping pages wait for each other at most.
+    # Two statements, however long the page is. With one for each row, the transaction of a page that has grown with the
+    # backoff would take longer than the backoff itself, and nodes would collide even more. Rows are locked in the order
+    # of the ids: two nodes with overlapping pages may wait for each other but cannot deadlock.
     read = {job.id: job.revision for job in jobs}
     rows = lock_rows(Job.objects.using(using).filter(pk__in=read, lock_owner=None).order_by("pk"))
     taken = {pk for pk, revision in rows.values_list("pk", "revision") if read[pk] == revision}
@@ -177,7 +176,7 @@ def _compare_and_set(using: str, owner: str, jobs: Iterable[AcquiredJob], until:
 
 
 def _lock(using: str, ids: Collection[UUID], owner: str, until: datetime) -> None:
-    """Lock rows that this transaction holds."""
+    """Set the lock columns of rows that this transaction holds."""
     if not returns_rows(using):
         Job.objects.using(using).filter(pk__in=ids).update(**_lock_columns(owner, until))
         return
@@ -204,7 +203,7 @@ def _raised(jobs: list[AcquiredJob]) -> list[AcquiredJob]:
 
 
 def _without_suspended(using: str, jobs: list[AcquiredJob], result: Acquisition) -> list[AcquiredJob]:
-    """Move what a suspension covers out of the way. A row that was covered and no longer is waits for the next page."""
+    """Move jobs that a suspension covers. A row that is no longer covered waits for the next page."""
     if not jobs:
         return jobs
     ids = [job.id for job in jobs]
@@ -220,10 +219,10 @@ def _without_suspended(using: str, jobs: list[AcquiredJob], result: Acquisition)
 
 
 def _lock_instances(request: Request, jobs: list[AcquiredJob], result: Acquisition) -> list[AcquiredJob]:
-    """Those jobs that may run: of no process instance, or of one whose lock row we just inserted, if it is their turn.
+    """Return the jobs that may run: those without a process instance, or whose lock row we just inserted, in turn.
 
-    A page passes over rows that others are just locking. If a sibling in front of them is one of these, those behind it
-    wait for the next page, and so does the instance if none is left of it.
+    A page skips rows that other transactions are locking. If one of these is a preceding sibling, the jobs behind it
+    wait for the next page, and an instance of which no job is left is unlocked.
     """
     using, owner = request.using, request.owner
     instances = {job.serial_key for job in jobs} - {""}

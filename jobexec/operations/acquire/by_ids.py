@@ -1,4 +1,4 @@
-"""Acquisition of jobs that somebody has named: what a message of a broker is good for."""
+"""Acquisition of given jobs, such as those in a broker message."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .statement_by_ids import lock_plain_ids
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What was acquired, and which of the named jobs are ``left``: they could still be had, by whoever asks again.
+    """The acquired jobs, and those of the given jobs that are ``left``, which another call could still acquire.
 
-    All others are settled as far as a message goes: they are ours now, or somebody else's, gone or moved away, not of
-    this scope, or wait for their process instance. Whatever makes such a job acquirable announces it again.
+    For the message, all other jobs are done: they are now locked by us or another node, gone or moved, not in this
+    scope, or waiting for their process instance. A change that makes such a job acquirable announces it again.
     """
 
     acquisition: Acquisition
@@ -38,11 +38,11 @@ def acquire_ids(
     strategy: str = "auto",
     force_after: timedelta = timedelta(minutes=1),
 ) -> Named:
-    """Lock up to ``limit`` of these jobs, and exclusive siblings, for ``owner``; in order of their rank.
+    """Lock up to ``limit`` of these jobs, and exclusive siblings, for ``owner``, in rank order.
 
-    The same as :func:`~jobexec.operations.acquire_jobs` in every other respect, by the same strategies: who may have a
-    job, what suspensions cover, one node for a process instance. A job that is locked already, also by ``owner``, is
-    not touched, so a message that comes twice does nothing.
+    In all other respects this equals :func:`~jobexec.operations.acquire_jobs`, with the same strategies: scope,
+    suspensions, one node per process instance. A job that is already locked, even by ``owner``, is not touched, so a
+    message that is delivered twice has no effect.
     """
     wanted = list(dict.fromkeys(ids))
     if limit < 1 or not wanted:
@@ -51,7 +51,7 @@ def acquire_ids(
     result, free = Acquisition(), wanted
     if plain is not None:
         result = Acquisition(plain, found=len(plain))
-        # Without a lock and outside of a transaction: mostly nothing is left, and that is all.
+        # Without a lock and outside a transaction: mostly nothing is left, and no further statement is needed.
         free = _still_free(using, scope, _others(wanted, plain))
     if free and len(result.jobs) < limit:
         others = acquire_jobs(
@@ -72,7 +72,7 @@ def acquire_ids(
 def _plain(
     using: str, owner: str, ids: list[UUID], scope: ServedJobs, lock_time: timedelta, strategy: str
 ) -> list[AcquiredJob] | None:
-    """Those that one statement can lock; None if there is none for this database and these settings."""
+    """Lock those that one statement can lock; None if this database or these settings do not allow it."""
     if strategy not in ("auto", "skip_locked") or scope.tenants is not None:
         return None
     return lock_plain_ids(using, owner, ids, scope, clock.now(using) + lock_time)

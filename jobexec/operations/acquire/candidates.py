@@ -1,4 +1,4 @@
-"""Which jobs a page of acquisition consists of: the portable form. Reads and row locks only; nothing is changed."""
+"""Select the jobs of an acquisition page: the portable form. Only reads and locks rows, changes nothing."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs, columns,
 from ..values.category_turns import Turns
 from .cursor import AcquisitionCursor, Position
 
-#: With so many siblings each process instance is reckoned, when a page is filled up with them.
+#: The assumed number of siblings per process instance when a page is filled up with them.
 _PER_INSTANCE = 10
-#: So many (category, deployment) pairs are read as they are; of more, only those that have jobs.
+#: Up to this number, all (category, deployment) pairs are read; of more, only those that have jobs.
 _FEW_PAIRS = 8
 
 Pair: TypeAlias = tuple[str, str]
@@ -35,7 +35,7 @@ Pair: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked of one acquisition."""
+    """The arguments of one acquisition."""
 
     using: str
     owner: str
@@ -43,9 +43,9 @@ class Request:
     scope: ServedJobs
     lock_time: timedelta
     cursor: AcquisitionCursor
-    #: Only these, wherever they stand; None: whatever comes first.
+    #: Acquire only these jobs, whatever their position; None: the first ones.
     ids: Collection[UUID] | None = None
-    #: Only these of the scope's pairs; None: all of them.
+    #: Read only these of the scope's pairs; None: all of them.
     only: Sequence[Pair] | None = None
 
     @property
@@ -55,25 +55,25 @@ class Request:
 
     @property
     def until(self) -> datetime:
-        """When the locks expire."""
+        """The time at which the locks expire."""
         return clock.now(self.using) + self.lock_time
 
 
 def in_order(job: AcquiredJob) -> tuple[int, int]:
-    """Sorts jobs as they are acquired, within a category."""
+    """Sort key: the acquisition order within a category."""
     return job.rank, job.id.int
 
 
 def any_job(request: Request, position: Position | None) -> bool:
-    """Whether anything could be acquired there; asked without a lock and outside of a transaction."""
+    """Whether a job could be acquired behind ``position``; checked without a lock and outside a transaction."""
     return bool(_with_jobs(request, position))
 
 
 def narrowed(request: Request, position: Position | None) -> Request:
-    """The same with none but the pairs in which there is something, if there are many pairs.
+    """Restrict a request with many pairs to those that have acquirable jobs.
 
-    A node serves all deployments that were ever recorded, and few of them have jobs. PostgreSQL reckons with a whole
-    page of each, and would rather compile the statement (JIT) than run it.
+    A node serves all deployments that were ever recorded, and few of them have jobs. PostgreSQL expects a whole page
+    from each, and the estimated cost would make it compile the statement (JIT).
     """
     if request.ids is not None or len(request.pairs) <= _FEW_PAIRS:
         return request
@@ -81,13 +81,13 @@ def narrowed(request: Request, position: Position | None) -> Request:
 
 
 def _with_jobs(request: Request, position: Position | None) -> list[Pair]:
-    """The pairs in which anything could be acquired; in one statement, however many there are.
+    """Return the pairs that have acquirable jobs, with one statement for any number of pairs.
 
-    A look into the acquisition index for each pair: a subquery with an order and a limit, which no database turns into
-    a join that reads the whole table.
+    Each pair is looked up in the acquisition index, by a subquery with an order and a limit, which no database turns
+    into a join that reads the whole table.
     """
     connection = connections[request.using]
-    # MariaDB and MySQL have JSON_TABLE since they pass over locked rows.
+    # MariaDB and MySQL have JSON_TABLE in all versions that have SKIP LOCKED.
     table = dialect(request.using).pairs("pair", ("category", "deployment"))
     if table is None or not (has_skip_locked(request.using) or is_single_writer(request.using)):
         return [pair for pair in request.pairs if _run(request, pair, position).exists()]
@@ -100,7 +100,7 @@ def _with_jobs(request: Request, position: Position | None) -> list[Pair]:
 
 
 def acquirable(using: str, scope: ServedJobs) -> QuerySet[Job]:
-    """Unlocked jobs in this scope whose process instance nobody holds, whatever their deployment and category."""
+    """Return unlocked jobs in this scope whose process instance is not locked, of any deployment and category."""
     return _in_scope(without_locked_instances(Job.objects.using(using).filter(lock_owner=None)), scope)
 
 
@@ -114,9 +114,9 @@ def _in_scope(jobs: QuerySet[Job], scope: ServedJobs) -> QuerySet[Job]:
 
 
 def read_page(request: Request, position: Position | None, *, lock: bool) -> tuple[list[AcquiredJob], Acquisition]:
-    """The candidates with their siblings, and what was found.
+    """Return the candidates with their siblings, and the counts of this acquisition.
 
-    Not more candidates than the last page needed, twice over: each that falls off the end was read and locked in vain.
+    Reads at most twice as many candidates as the last page needed: those that do not fit are read and locked in vain.
     """
     cursor, limit = request.cursor, request.limit
     most = min(limit, 2 * cursor.heads) if cursor.heads else limit
@@ -131,7 +131,7 @@ def read_page(request: Request, position: Position | None, *, lock: bool) -> tup
 
 
 def _within_tenants(request: Request, page: list[AcquiredJob]) -> list[AcquiredJob]:
-    """What is too many of a tenant is not locked. The next page leaves the tenant out, if it is full by then."""
+    """Drop jobs above a tenant's limit. The next page excludes the tenant if its limit is reached by then."""
     assert request.scope.tenants is not None
     fitting = request.scope.tenants.fitting(page)
     if len(fitting) < len(page):
@@ -140,7 +140,7 @@ def _within_tenants(request: Request, page: list[AcquiredJob]) -> list[AcquiredJ
 
 
 def _candidates(request: Request, position: Position | None, *, lock: bool) -> list[AcquiredJob]:
-    """The first jobs in the order of the scope, by rank within a category; behind ``position``, if ranks decide."""
+    """Return the first jobs in the order of the scope, by rank in a category; behind ``position`` if ranks decide."""
     scope, limit = request.scope, request.limit
     if request.ids is not None:
         return _those(request, lock)
@@ -154,13 +154,13 @@ def _candidates(request: Request, position: Position | None, *, lock: bool) -> l
                 found += _first(request, limit - len(found), pairs[category], None, lock)
         return found
     turns = scope.turns or Turns(dict.fromkeys(scope.categories, 1))
-    # A whole page of each: any of them may be the only one that has jobs.
+    # A whole page of each category: any of them may be the only one that has jobs.
     pages = {name: _first(request, limit, pairs[name], None, lock) for name in scope.categories}
     return turns.merge(pages, limit)
 
 
 def _those(request: Request, lock: bool) -> list[AcquiredJob]:
-    """The jobs that were named, as far as they can be acquired, by rank."""
+    """Return those of the given jobs that can be acquired, by rank."""
     page = named(request.using, request.scope, request.ids or ())
     if lock:
         page = lock_rows(page, skip_locked=True)
@@ -169,7 +169,7 @@ def _those(request: Request, lock: bool) -> list[AcquiredJob]:
 
 
 def named(using: str, scope: ServedJobs, ids: Collection[UUID]) -> QuerySet[Job]:
-    """Those of these jobs that can be acquired in this scope."""
+    """Return those of these jobs that can be acquired in this scope."""
     jobs = acquirable(using, scope).filter(category__in=scope.categories)
     return jobs.filter(deployment_id__in=("", *scope.deployments), pk__in=ids)
 
@@ -177,7 +177,7 @@ def named(using: str, scope: ServedJobs, ids: Collection[UUID]) -> QuerySet[Job]
 def _first(
     request: Request, limit: int, pairs: Sequence[Pair], position: Position | None, lock: bool
 ) -> list[AcquiredJob]:
-    """The first jobs in rank order: one short run of the acquisition index per (category, deployment) pair."""
+    """Return the first jobs in rank order: one short run of the acquisition index per (category, deployment) pair."""
     found: list[AcquiredJob] = []
     for pair in pairs:
         page = _run(request, pair, position)
@@ -198,10 +198,10 @@ def _run(request: Request, pair: tuple[Any, Any], position: Position | None) -> 
 
 
 def _with_siblings(request: Request, jobs: list[AcquiredJob], *, lock: bool) -> tuple[list[AcquiredJob], int]:
-    """The page with the exclusive siblings of its jobs, and how many jobs were gone through for it.
+    """Return the page with the exclusive siblings of its jobs, and the number of jobs used for it.
 
-    So a process instance is locked once for as many of its jobs as a page holds, and not for each of them anew. What
-    falls off the end of the page is not locked this time. Rows that others are just locking are passed over.
+    This way a process instance is locked once for as many of its jobs as fit on a page, instead of once for each. Jobs
+    that do not fit are not locked this time. Rows that other transactions are locking are skipped.
     """
     instances = list(dict.fromkeys(job.serial_key for job in jobs if job.serial_key))
     if not instances:
@@ -211,7 +211,7 @@ def _with_siblings(request: Request, jobs: list[AcquiredJob], *, lock: bool) -> 
     count = 0
     for job in jobs:
         count += 1
-        # Before the job itself: where the cursor stands, or categories decide, some may stand in front of it.
+        # Siblings go before the job itself: behind a cursor position, or with category orders, some may precede it.
         page |= {sibling.id: sibling for sibling in siblings.pop(job.serial_key, [])}
         page.setdefault(job.id, job)
         if len(page) >= request.limit:
@@ -220,7 +220,7 @@ def _with_siblings(request: Request, jobs: list[AcquiredJob], *, lock: bool) -> 
 
 
 def _siblings(request: Request, instances: Collection[str], lock: bool) -> dict[str, list[AcquiredJob]]:
-    """What could be acquired of these process instances, by rank; with ``lock`` until the transaction ends."""
+    """Return the acquirable jobs of these process instances by rank; with ``lock``, locked for the transaction."""
     scope, found = request.scope, dict[str, list[AcquiredJob]]()
     rows = _exclusive_of(acquirable(request.using, scope), scope, instances).order_by("rank", "id")
     if lock:
@@ -237,10 +237,10 @@ def _exclusive_of(jobs: QuerySet[Job], scope: ServedJobs, instances: Collection[
 
 
 def out_of_turn(request: Request, page: Collection[AcquiredJob]) -> set[UUID]:
-    """Those exclusive jobs of a page in front of which a sibling stands that is not on it, whoever has locked its row.
+    """Return the exclusive jobs of a page that follow a sibling that is not on it, even one with a locked row.
 
-    Asked when the lock rows of their process instances are ours, so that nobody begins a sibling meanwhile; by rank, in
-    what this scope serves: what no node of this kind ever takes keeps nobody waiting.
+    Called once we hold the lock rows of their process instances, so that no sibling can start meanwhile. The order is
+    by rank within this scope: siblings that no node with this scope ever takes do not block others.
     """
     ours: dict[str, list[UUID]] = {}
     for job in page:

@@ -1,8 +1,7 @@
 """The fast form of acquisition: one statement that finds and locks a page, where UPDATE can return rows.
 
-It takes plain jobs only. What else was on the page (a job that is suspended, or belongs to a process instance) is
-unlocked again and left to the portable form, :mod:`~jobexec.operations.acquire.acquire`, which defines what
-acquisition means.
+It takes only plain jobs. Other jobs on the page (suspended, or exclusive in a process instance) are unlocked again and
+left to the portable form, :mod:`~jobexec.operations.acquire.acquire`, which defines what acquisition means.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from .candidates import in_order
 from .cursor import Position
 
 JOB, _LOCK, _SUSPENSION = (model._meta.db_table for model in (Job, ExclusiveLock, Suspension))
-_MANY_PAIRS = 100  # SQLite puts a limit on the terms of a UNION
+_MANY_PAIRS = 100  # SQLite limits the number of terms in a UNION
 
 _UPDATE = """
 UPDATE {job} SET lock_owner = %(owner)s, lock_expiration_time = %(until)s, revision = revision + 1
@@ -41,7 +40,7 @@ AND NOT (exclusive AND process_instance_id <> '' AND EXISTS (
   SELECT 1 FROM {lock} AS held WHERE held.process_instance_id = {key}))
 {bounds} ORDER BY rank, id LIMIT %(limit)s"""
 
-# Whether any suspension is in force: asked once for each statement, and seen with the same eyes as the jobs.
+# Whether any suspension is in force: evaluated once per statement, in the same snapshot as the jobs.
 _SUSPENSIONS = f"""EXISTS (SELECT 1 FROM {_SUSPENSION} WHERE live
 AND (suspend_time IS NULL OR suspend_time <= %(now)s) AND (activate_time IS NULL OR activate_time > %(now)s))"""
 
@@ -50,7 +49,7 @@ Pairs = list[tuple[str, str]]
 
 
 class PlainPage(NamedTuple):
-    """The plain jobs of a page, locked, and whether there were ``others``, which are not."""
+    """The locked plain jobs of a page, and whether there were ``others``, which are not locked."""
 
     jobs: list[AcquiredJob]
     others: bool
@@ -69,11 +68,11 @@ def lock_plain_page(
     *,
     pairs: Pairs | None = None,
 ) -> PlainPage:
-    """Lock the first ``limit`` jobs behind ``position`` and return them in order, as they are now.
+    """Lock the first ``limit`` jobs behind ``position`` and return them in order, as they are after locking.
 
-    ``pairs`` of category and deployment are those of the scope, or some of them. What is not plain is left out. Empty
-    if nothing else is there, or if the database or the order of the categories asks for the portable form. Commits by
-    itself, or is a part of the caller's transaction.
+    ``pairs`` of category and deployment are those of the scope, or some of them. Jobs that are not plain are left out.
+    The page is empty if there are no other jobs, or if the database or the category order requires the portable form.
+    Commits on its own, or joins the caller's transaction.
     """
     connection, spelled = connections[using], dialect(using)
     in_order = scope.category_order == "rank" or len(scope.categories) == 1
@@ -91,14 +90,14 @@ def lock_plain_page(
         with spelled.cursor(connection) as cursor:
             cursor.execute(made, parameters)
             locked = read(using, owner, cursor.fetchall())
-    except UNREADABLE:  # one of them; all are locked by now, and committed
+    except UNREADABLE:  # one row is unreadable; all are locked by now, and committed
         unlock_page(using, owner, until)
         return PlainPage([], others=True)
     return plain_of(using, owner, locked, until)
 
 
 def bounds_of(scope: ServedJobs, position: Position | None, parameters: dict[str, Any]) -> str:
-    """The conditions of the scope and of the position, as SQL; adds their values to the parameters."""
+    """Return the conditions of the scope and the position as SQL; adds their values to the parameters."""
     bounds = ""
     if scope.priority_min is not None:
         bounds += " AND priority >= %(least)s"
@@ -154,14 +153,14 @@ def _run(spelled: Dialect, columns: str, category: str, deployment: str, bounds:
 
 
 def _at_places(spelled: Dialect, page: str, wide: bool) -> str:
-    # By its place a row is found fastest. One that was changed since the statement began is at another place by now,
-    # is not found there, and stays for the next page.
+    # The physical place finds a row fastest. A row changed since the statement began is now at another place, is not
+    # found, and is left to the next page.
     return update(spelled, spelled.row_place, page, wide)
 
 
 def update(spelled: Dialect, column: str, page: str, wide: bool) -> str:
-    """The statement that locks the rows whose ``column`` a SELECT returns."""
-    # The arguments as text, as far as they are short, and in a wide scope what else is asked for.
+    """Return the statement that locks the rows whose ``column`` a SELECT returns."""
+    # The arguments as text if they are short, and in a wide scope the additional columns.
     configuration = spelled.short_json("handler_configuration", LONG) + "".join(f", {name}" for name in WIDE * wide)
     return _UPDATE.format(
         page=f"{column} {spelled.chosen(page)}",
@@ -173,14 +172,14 @@ def update(spelled: Dialect, column: str, page: str, wide: bool) -> str:
 
 
 class Locked(NamedTuple):
-    """What one statement has locked, and whether a suspension was in force then."""
+    """The jobs locked by one statement, and whether a suspension was in force then."""
 
     jobs: list[AcquiredJob]
     suspensions: bool
 
 
 def read(using: str, owner: str, rows: list[tuple[Any, ...]]) -> Locked:
-    """The rows that such a statement returns."""
+    """Convert the rows that such a statement returns."""
     one = AcquiredJob if dialect(using).native_types else _converted
     return Locked([one(using, owner, *row[:-1]) for row in rows], bool(rows) and bool(rows[0][-1]))
 
@@ -196,7 +195,7 @@ def _converted(using: str, owner: str, *row: Any) -> AcquiredJob:
 
 
 def plain_of(using: str, owner: str, locked: Locked, until: datetime) -> PlainPage:
-    """Those that may run as they are, in order; the others are unlocked."""
+    """Return the jobs that may run as they are, in order, and unlock the others."""
     plain: list[AcquiredJob] = []
     others: list[AcquiredJob] = []
     suspended = suspended_among(using, [job.id for job in locked.jobs]) if locked.suspensions else frozenset()
@@ -210,9 +209,9 @@ def plain_of(using: str, owner: str, locked: Locked, until: datetime) -> PlainPa
 
 
 def unlock_page(using: str, owner: str, until: datetime, **among: Any) -> None:
-    """Undo what one statement has locked: the moment until which is that statement's own.
+    """Undo the locks of one statement, which are identified by their expiration time.
 
-    With the revision that they had: the rows are as they were, and nobody has been told of anything else.
+    The revisions are restored as well: the rows are as before, and no caller has seen another state.
     """
     page = Job.objects.using(using).filter(lock_owner=owner, lock_expiration_time=until, **among)
     page.update(lock_owner=None, lock_expiration_time=None, revision=F("revision") - 1)

@@ -1,6 +1,6 @@
-"""Acquisition by ids in one statement, where UPDATE can return rows: plain jobs.
+"""Acquisition of plain jobs by ids in one statement, where UPDATE can return rows.
 
-What is not plain is left to the portable form, which defines what acquisition means.
+Other jobs are left to the portable form, which defines what acquisition means.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..sql.portable import Dialect
 from ..values.acquired_job import AcquiredJob, ServedJobs
 from .statement import JOB, Locked, bounds_of, plain_of, read, unlock_page, update
 
-# By their ids and not by the acquisition index, whatever the planner thinks of it: no order, no limit.
+# Without order and limit, so that every planner uses the ids and not the acquisition index.
 _THOSE = f"""
 SELECT id FROM {JOB} WHERE {{among}} AND lock_owner IS NULL AND NOT suspend_requested
 AND NOT (exclusive AND process_instance_id <> '') AND {{pairs}} {{bounds}}"""
@@ -31,9 +31,9 @@ AND NOT (exclusive AND process_instance_id <> '') AND {{pairs}} {{bounds}}"""
 def lock_plain_ids(
     using: str, owner: str, ids: Collection[UUID], scope: ServedJobs, until: datetime
 ) -> list[AcquiredJob] | None:
-    """Lock those of these jobs that are plain, and return them in order, as they are now.
+    """Lock those of these jobs that are plain, and return them in order, as they are after locking.
 
-    None if the database asks for the portable form. Commits by itself, or is a part of the caller's transaction.
+    None if the database requires the portable form. Commits on its own, or joins the caller's transaction.
     """
     connection, spelled = connections[using], dialect(using)
     if not returns_rows(using):
@@ -48,7 +48,7 @@ def lock_plain_ids(
     statement = _statement(spelled, len(categories), len(deployments), bounds, scope.wide)
     try:
         locked = _execute(using, owner, statement, parameters)
-    except UNREADABLE:  # one of them; all are locked by now, and committed
+    except UNREADABLE:  # one row is unreadable; all are locked by now, and committed
         unlock_page(using, owner, until, pk__in=ids)
         return []
     return plain_of(using, owner, locked, until).jobs

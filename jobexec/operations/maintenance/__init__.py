@@ -1,1 +1,1 @@
-"""What the executor's loops do beside running jobs."""
+"""The work of the executor's loops besides running jobs."""

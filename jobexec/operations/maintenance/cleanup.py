@@ -1,4 +1,4 @@
-"""Retention: what is older than anybody wants to see is deleted, in small pieces (Camunda: history cleanup)."""
+"""Retention: delete history past its time to live, in small transactions (Camunda: history cleanup)."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from .key_cleanup import freeing_keys
 
 logger = logging.getLogger("jobexec.cleanup")
 
-#: After so long another node takes over from one that has died; no piece takes nearly as long.
+#: The time after which another node takes over the lock of a dead one; no step takes nearly as long.
 FORCE_AFTER = timedelta(minutes=2)
 
 Rows: TypeAlias = QuerySet[Any, Any]
 
 
 def clean_up_history(using: str = "default") -> int:
-    """Delete all history that is past HISTORY_TIME_TO_LIVE or HISTORY_MAX_ROWS; returns how many rows.
+    """Delete all history past HISTORY_TIME_TO_LIVE or HISTORY_MAX_ROWS; return the number of rows.
 
-    At once, whatever HISTORY_CLEANUP_WINDOW says, in transactions of HISTORY_CLEANUP_BATCH_SIZE rows; for cron, and for
-    whoever runs no executor. Does nothing while another process is at it. Not to be called in a transaction.
+    Runs at once, ignoring HISTORY_CLEANUP_WINDOW, in transactions of HISTORY_CLEANUP_BATCH_SIZE rows; for cron and for
+    projects without an executor. Does nothing while another process cleans up. Do not call it in a transaction.
     """
     cleanup = Cleanup.begin(using, f"clean up history:{uuid7()}")
     if cleanup is None:
@@ -59,10 +59,10 @@ def clean_up_history(using: str = "default") -> int:
 
 
 class Cleanup:
-    """The same step by step, for whoever pauses in between. One process at a time does it, under a lock with a token.
+    """A cleanup in steps, for callers that pause in between. One process at a time runs it, under a fenced lock.
 
-    After an error ``owner`` may begin again at once; when he has died, recovery frees the lock, or another takes it
-    over after :data:`FORCE_AFTER`. What was deleted until then stays deleted.
+    After an error ``owner`` may begin again at once; if it has died, recovery releases the lock, or another process
+    takes it over after :data:`FORCE_AFTER`. Rows deleted until then stay deleted.
     """
 
     def __init__(self, using: str, owner: str, token: int) -> None:
@@ -71,19 +71,19 @@ class Cleanup:
         self._tables = _expired(using)
         self._rows: Rows | None = None
         self._reached: Any = None
-        #: What has its own way of going on in transactions; several may be at it.
+        #: Cleanups that manage their own transactions; several processes may run them at once.
         self._others = chain(freeing_keys(using), rolling_up(using), retiring(using))
 
     @classmethod
     def begin(cls, using: str, owner: str) -> Cleanup | None:
-        """Take the lock; None if another has it."""
+        """Take the lock; None if another process holds it."""
         token = cluster_lock.take(using, owner, FORCE_AFTER, cluster_lock.CLEAN_UP)
         return None if token is None else cls(using, owner, token)
 
     def step(self) -> int | None:
-        """Delete or merge rows of one table in a transaction; returns by how many there are fewer.
+        """Delete or merge rows of one table in a transaction; return by how many rows it shrank.
 
-        None: nothing is left, or the lock is lost.
+        Returns None if nothing is left or the lock is lost.
         """
         while True:
             if self._rows is None:
@@ -106,24 +106,24 @@ class Cleanup:
         return cluster_lock.prolong(self.using, self.owner, self._token, FORCE_AFTER, cluster_lock.CLEAN_UP)
 
     def _warn(self) -> None:
-        logger.warning("Another process has taken over the cleanup of the history on %s", self.using)
+        logger.warning("Another process has taken over the history cleanup on %s", self.using)
 
     def end(self) -> None:
-        """Free the lock, if it is still ours."""
+        """Release the lock if it is still ours."""
         cluster_lock.release(self.using, self.owner, self._token, cluster_lock.CLEAN_UP)
 
     def _delete(self, rows: Rows) -> int | None:
         """Delete the first of these rows; None if the lock is no longer ours.
 
-        By the ids that were read before: the DELETE touches these rows and no gap between them, so whoever inserts
-        does not wait.
+        Deletes by the ids that were read before: the DELETE locks these rows but no gaps between them, so inserts do
+        not wait.
         """
         using = self.using
         with atomic(using):
             if not self._prolong():
                 return None
             (column,) = rows.query.order_by
-            if self._reached is not None:  # not once more through all that is deleted and still in the index
+            if self._reached is not None:  # do not scan deleted rows that are still in the index again
                 rows = rows.filter(**{f"{column}__gte": self._reached})
             page = list(rows.values_list("pk", column)[: get_settings().history_cleanup_batch_size])
             if not page:
@@ -133,7 +133,7 @@ class Cleanup:
 
 
 def _expired(using: str) -> Iterator[Rows]:
-    """What is to be deleted: rows of one table each, in the order of one column with an index, the oldest first."""
+    """Yield the rows to delete: of one table each, ordered by one indexed column, the oldest first."""
     settings = get_settings()
     if settings.result_ttl is not None:
         yield _results(using, clock.now(using) - settings.result_ttl)
@@ -147,16 +147,16 @@ def _expired(using: str) -> Iterator[Rows]:
 
 
 def _results(using: str, moment: datetime) -> Rows:
-    """Results of tasks that were over before that; of a dead letter they stay as long as somebody may requeue it."""
+    """Return results of tasks that ended before ``moment``; those of dead letters, which may be requeued, are kept."""
     dead = DeadLetterJob.objects.using(using).filter(pk=OuterRef("pk"))
     return TaskResult.objects.using(using).filter(~Exists(dead), end_time__lt=moment).order_by("end_time")
 
 
 def _beyond(using: str, count: int) -> Iterator[Rows]:
-    """The log but for its newest ``count`` rows. Reads so many entries of the primary key, and only if it has to."""
+    """Yield the log except its newest ``count`` rows. Reads ``count`` primary keys, and only if necessary."""
     log = JobLog.objects.using(using).order_by("pk")
     oldest, newest = (rows.values_list("pk", flat=True).first() for rows in (log, log.reverse()))
-    # Ids have gaps, so there are at most so many rows, and often fewer.
+    # Ids have gaps, so this range is the maximum number of rows, and there are often fewer.
     if oldest is None or newest is None or newest - oldest < count:
         return
     boundary = log.reverse().values_list("pk", flat=True)[count : count + 1].first()
@@ -170,8 +170,8 @@ def _before(using: str, moment: datetime) -> Iterator[Rows]:
     yield FailureGroup.objects.using(using).filter(last_time__lt=moment).order_by("last_time")
     firings = ScheduleFiring.objects.using(using)
     later = firings.filter(schedule=OuterRef("schedule"), fire_time__gt=OuterRef("fire_time"))
-    yield firings.filter(Exists(later), create_time__lt=moment).order_by("create_time")  # but for each one's newest
-    # What is created before that and over: there are few of them. Their parts go first, and no statement deletes many.
+    yield firings.filter(Exists(later), create_time__lt=moment).order_by("create_time")  # except each one's newest
+    # Batches created and ended before that: there are few. Their parts go first, and no statement deletes many rows.
     ended = Batch.objects.using(using).filter(create_time__lt=moment, end_time__lt=moment).order_by("create_time")
     while batches := list(ended.values_list("pk", flat=True)[:100]):
         yield from _batches(using, batches)

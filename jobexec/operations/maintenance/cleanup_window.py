@@ -1,4 +1,4 @@
-"""When history may be cleaned up (Camunda: the batch window of the history cleanup)."""
+"""The time window of the history cleanup (Camunda: its batch window)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _DAY = timedelta(days=1)
 
 
 def seconds_until_open(window: Window | None, now: datetime) -> float:
-    """0 within the window, else how many seconds until it begins; None is always open.
+    """Return 0 within the window, otherwise the seconds until it begins; None is always open.
 
-    The times are those of a clock on the wall in the project's TIME_ZONE; a window may go over midnight.
+    The times are wall-clock times in the project's TIME_ZONE; a window may span midnight.
     """
     if window is None:
         return 0.0
@@ -25,4 +25,4 @@ def seconds_until_open(window: Window | None, now: datetime) -> float:
     if begin <= at < end if begin < end else at >= begin or at < end:
         return 0.0
     wait = timedelta(hours=begin.hour - at.hour, minutes=begin.minute - at.minute, seconds=begin.second - at.second)
-    return (wait % _DAY).total_seconds() or 1.0  # by the clock on the wall: it may be put forward or back meanwhile
+    return (wait % _DAY).total_seconds() or 1.0  # in wall-clock time: clocks may be put forward or back meanwhile

@@ -1,4 +1,4 @@
-"""What a heartbeat asks on its way, so that loops which wait long need not ask for themselves."""
+"""Questions that a heartbeat asks along with its update, so that loops with long waits need no queries of their own."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ..nodes.leases import dead_nodes
 from ..priority_overrides import overridden
 from ..values.acquired_job import ServedJobs
 
-#: The questions by name; those about deployments may have a number behind it.
+#: The names of the questions; those about deployments may have a number appended.
 DEAD_NODES, SUSPENSIONS, TIMERS_SOON, DEPLOYMENTS = "dead_nodes", "suspensions_soon", "timers_soon", "other_deployments"
 HISTORY_SOON, OVERRIDES, SCHEDULES_SOON = "history_soon", "overriding_priorities", "schedules_soon"
 
-_MANY = 20  # rather ask anew what to serve than so many questions whether it has changed
+_MANY = 20  # with more questions than this, simply read again which deployments to serve
 
-Questions: TypeAlias = dict[str, Any]  # Exists() or what else is true or false
+Questions: TypeAlias = dict[str, Any]  # Exists() or another boolean expression
 
 
 def questions(using: str, owner: str, soon: datetime) -> Questions:
-    """Whether there are dead nodes to recover (but for ``owner``), or timers, suspensions, history and schedules until
-    ``soon``.
+    """Ask whether there are dead nodes to recover (except ``owner``), and timers, suspensions, history and schedules
+    due until ``soon``.
 
-    And whether a definition has an overriding priority, which must be brought to new jobs.
+    Also asks whether a definition has an overriding priority, which must be applied to new jobs.
 
-    Yes or no: a value that cannot be read must not keep a node from renewing its lease.
+    The answers are booleans: an unreadable value must not keep a node from renewing its lease.
     """
     return {
         DEAD_NODES: Exists(dead_nodes(using, owner)),
@@ -44,9 +44,9 @@ def questions(using: str, owner: str, soon: datetime) -> Questions:
 
 
 def questions_about_deployments(using: str, scope: ServedJobs, node_name: str | None) -> Questions:
-    """Whether there are others than ``scope`` serves; where that would be too many questions the answer is yes.
+    """Ask whether there are deployments other than ``scope`` serves; if this needs too many questions, answer yes.
 
-    ``node_name`` is that of a node that is deployment aware and takes what is registered for it; None takes all.
+    ``node_name`` is the name of a deployment-aware node, which takes only registered deployments; None takes all.
     """
     if (len(scope.deployments) + 1) * len(scope.categories) > _MANY:
         return {DEPLOYMENTS: Value(True)}
@@ -63,8 +63,8 @@ def _of_registered(using: str, scope: ServedJobs, node_name: str) -> Iterator[An
 
 def _of_all(using: str, scope: ServedJobs) -> Iterator[Any]:
     yield Exists(Deployment.objects.using(using).exclude(id__in=scope.deployments))
-    # Between one that is known and the next, along the index of acquisition. An order other than the database's would
-    # ask more than is needed, but miss nothing.
+    # Between one known deployment and the next, along the acquisition index. If the database sorts differently, this
+    # asks more than necessary but misses nothing.
     for category in scope.categories:
         rows = Job.objects.using(using).filter(category=category)
         for after, before in pairwise(("", *scope.deployments, None)):

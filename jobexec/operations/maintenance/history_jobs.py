@@ -1,4 +1,4 @@
-"""HistoryJobs: written and deleted in one transaction, so that each is written exactly once."""
+"""HistoryJobs: handled and deleted in one transaction, so that each is written exactly once."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _NEEDED = ("id", "handler_type", "handler_configuration", "create_time", "tenant
 
 @dataclass(frozen=True, slots=True)
 class HistoryRecord:
-    """One record as it was given to ``record_history``, and what is known of it.
+    """One record as passed to ``record_history``, with its metadata.
 
-    ``data`` is its JSON. ``job_id`` is the same for all records of one call and again after a failure: with its
-    position among them it tells a record from every other. ``using`` is the database that holds the transaction.
+    ``data`` is its JSON. ``job_id`` is the same for all records of one call, also after a failure: together with its
+    position among them it identifies a record. ``using`` is the database of the transaction.
     """
 
     data: Any
@@ -50,39 +50,39 @@ class HistoryRecord:
 
 
 class _Beginning:
-    """When a transaction began."""
+    """The time at which a transaction began."""
 
     def __init__(self, using: str) -> None:
         self.at, self.counter = clock.now(using), clock.monotonic()
 
 
 class Writer(Protocol):
-    """Who knows the handlers."""
+    """The interface to the history handlers."""
 
     node_name: str
 
     def write(self, handler_type: str, records: list[HistoryRecord]) -> None:
-        """Let the handler write the records; raises what it raises, and HandlerNotFound."""
+        """Call the handler with the records. Raises its exceptions, and HandlerNotFound."""
         ...
 
     def failure_of(self, handler_type: str, error: BaseException) -> Failure:
-        """What an error means for the job. Never raises."""
+        """Convert an error to a failure of the job. Never raises."""
         ...
 
 
 def next_history_date(using: str) -> datetime | None:
-    """When the next HistoryJob is due; None if there is none."""
+    """Return when the next HistoryJob is due; None if there is none."""
     rows = HistoryJob.objects.using(using).filter(due_date__isnull=False)
     return rows.order_by("due_date", "id").values_list("due_date", flat=True).first()
 
 
 def write_history(using: str, limit: int, writer: Writer) -> int:
-    """Let ``writer`` write what is due, at most ``limit`` rows in one transaction; returns how many rows it looked at.
+    """Pass at most ``limit`` due rows to ``writer`` in one transaction; return the number of rows read.
 
-    Rows that another node just writes are passed over. Rows of one handler are given to it together. If it fails, they
-    are given to it one by one, each under a savepoint, and those that fail alone cost a retry or become dead letters
-    of type ``history``. If a transaction is lost as a whole (a conflict, a constraint at its commit), each of its rows
-    gets one of its own. A database that is away costs nothing and is raised.
+    Rows that another node is just writing are skipped. A handler gets all its rows together. If it fails, it gets them
+    one by one, each under a savepoint, and rows that fail alone lose a retry or become dead letters of type
+    ``history``. If the whole transaction is rolled back (a conflict, a constraint at its commit), each of its rows is
+    retried in its own. An unavailable database costs no retry; its error is raised.
     """
     due = _due(using).order_by("due_date", "id")[:limit]
     try:
@@ -93,7 +93,7 @@ def write_history(using: str, limit: int, writer: Writer) -> int:
             raise
         return count
     except BaseException as error:
-        logger.warning("Writing history on %s failed (%s: %s); one by one", using, type(error).__name__, error)
+        logger.warning("Writing history on %s failed (%s: %s); retrying one by one", using, type(error).__name__, error)
     ids = list(due.values_list("pk", flat=True))
     for pk in ids:
         _write_alone(using, pk, writer)
@@ -112,7 +112,8 @@ def _write_alone(using: str, pk: UUID, writer: Writer) -> None:
         except UnreadableJob:
             raise
         except BaseException as error:
-            # What is lost with the whole transaction is told in another. A database that is away is met there again.
+            # The rolled back transaction cannot record the failure, so another does. If the database is unavailable,
+            # this raises again.
             with atomic(using):
                 kept = _read(lock_rows(row, skip_locked=True))
                 _fail(using, [(each, writer.failure_of(each.handler_type, error)) for each in kept], began, writer)
@@ -124,7 +125,7 @@ def _write_alone(using: str, pk: UUID, writer: Writer) -> None:
 def _write(using: str, rows: QuerySet[HistoryJob], writer: Writer) -> int:
     began = _Beginning(using)
     with atomic(using):
-        # In the order of their handlers, and of their ids: that of their recording.
+        # In the order of their handlers, then of their ids, which is that of their recording.
         page = sorted(
             _read(lock_rows(rows.only(*_NEEDED), skip_locked=True)), key=lambda row: (row.handler_type, row.pk)
         )
@@ -148,7 +149,7 @@ def _read(rows: QuerySet[HistoryJob]) -> list[HistoryJob]:
 
 
 def _write_group(using: str, handler_type: str, rows: list[HistoryJob], writer: Writer) -> dict[UUID, Failure]:
-    """Write the rows of one handler: together, and one by one if that fails; returns the failures by id."""
+    """Write the rows of one handler together, and one by one if that fails; return the failures by id."""
     error = _error_of(using, handler_type, rows, writer)
     if error is None:
         return {}
@@ -165,11 +166,11 @@ def _error_of(using: str, handler_type: str, rows: list[HistoryJob], writer: Wri
         with transaction.atomic(using=using):
             writer.write(handler_type, [record for row in rows for record in _records(row, using)])
             if connection.needs_rollback:
-                # Django would roll back without a word, and the records would be gone.
-                raise TransactionManagementError("The handler went on after an error of the database.")
+                # Django would roll back without an error, and the records would be lost.
+                raise TransactionManagementError("The handler continued after a database error.")
     except BaseException as error:
         if connection.needs_rollback or not connection.in_atomic_block:
-            raise  # the savepoint is gone: the connection is, or the database has rolled back everything
+            raise  # the savepoint is gone: the connection is lost, or the database has rolled back everything
         return error
     return None
 
@@ -184,7 +185,7 @@ def _records(row: HistoryJob, using: str) -> Iterator[HistoryRecord]:
 
 
 def _fail(using: str, failed: Iterable[tuple[HistoryJob, Failure]], began: _Beginning, writer: Writer) -> None:
-    """Put off rows that this transaction has locked, or make them dead letters."""
+    """Postpone rows that this transaction has locked, or make them dead letters."""
     now, log = clock.now(using), []
     run = Run(began.at, clock.monotonic() - began.counter, writer.node_name)
     for row, failure in failed:

@@ -1,4 +1,4 @@
-"""Unique keys that nobody needs any more: their job is over, and their time is up."""
+"""Delete expired unique keys whose job is over."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Keys: TypeAlias = QuerySet[JobKey]
 
 
 def freeing_keys(using: str) -> Iterator[int]:
-    """Delete them, a page in a transaction; yields how many. Keys that are in use are read and never locked."""
+    """Delete such keys, one page per transaction; yield the numbers. Keys in use are read but never locked."""
     rows = JobKey.objects.using(using).order_by("pk")
     reached, now, size = 0, clock.now(using), get_settings().history_cleanup_batch_size
     while page := list(rows.filter(pk__gt=reached).values_list("pk", "job_id", "expiration_time")[:size]):
@@ -32,12 +32,12 @@ def freeing_keys(using: str) -> Iterator[int]:
 
 
 def _delete(using: str, rows: Keys) -> int:
-    """Delete those of these rows whose jobs are over; what somebody just takes over is passed by.
+    """Delete those of these rows whose jobs are over; rows that are just being taken over are skipped.
 
-    The jobs are looked for again, in a statement that begins when the rows are locked. Whoever takes a key over locks
-    its row before that, and has inserted its job when he lets it go: so the job of a row that we have locked is seen
-    if it exists, and the row keeps its job until we are done. One statement that deletes where no job exists would
-    look for the job as of its own beginning, and delete a key that was handed over while it waited.
+    The jobs are looked up again, in a statement that begins after the rows are locked. A transaction that takes over a
+    key locks its row first and has inserted its job when it releases the row: so the job of a row that we have locked
+    is visible if it exists, and the row keeps its job until we are done. A single statement that deletes where no job
+    exists would look for the job as of its own beginning, and delete a key that was transferred while it waited.
     """
     with atomic(using):
         locked = dict(lock_rows(rows, skip_locked=True).values_list("pk", "job_id"))
@@ -45,11 +45,11 @@ def _delete(using: str, rows: Keys) -> int:
 
 
 def _over(using: str, rows: dict[int, UUID]) -> list[int]:
-    """The rows whose jobs are in no table."""
+    """Return the rows whose jobs are in no table."""
     states = find_states(rows.values(), using) if rows else {}
     return [pk for pk, job_id in rows.items() if job_id not in states]
 
 
 def _is_up(now: datetime) -> Q:
-    # Once more under the lock: whoever takes a key over may have set another time.
+    # Checked again under the lock: a transaction that took over the key may have set another time.
     return Q(expiration_time=None) | Q(expiration_time__lte=now)

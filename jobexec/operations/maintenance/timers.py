@@ -1,4 +1,4 @@
-"""Timers that have come due become executable."""
+"""Make due timers executable."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ..sql.locks import atomic, lock_rows
 def trigger_due_timers(using: str, limit: int) -> int:
     """Move up to ``limit`` due timers to the executable jobs, or to the suspended ones if a suspension covers them.
 
-    Several nodes may do this at once: each passes over the rows that another is just moving. Returns how many rows
-    moved; ``limit`` of them means that there may be more. Rows that cannot be read or moved become dead letters;
-    what is wrong with one that moved unread is found by whoever acquires it.
+    Several nodes may do this at once: each skips rows that another is just moving. Returns the number of moved rows;
+    if it is ``limit``, there may be more. Rows that cannot be read or moved become dead letters; an unreadable row that
+    was moved without being read is found by acquisition.
     """
     try:
         return _trigger(using, limit)
@@ -41,7 +41,7 @@ def _trigger(using: str, limit: int) -> int:
 
 
 def _move(using: str, rows: list[TimerJob]) -> int:
-    """What moving them means; the rows are locked."""
+    """Move locked rows; the form that defines what moving them means."""
     if not rows:
         return 0
     covered = covered_rows(using, rows)
@@ -54,7 +54,7 @@ def _move(using: str, rows: list[TimerJob]) -> int:
 
 
 def _move_unread(using: str, page: QuerySet[TimerJob]) -> int:
-    """The same in few statements and without reading the rows, unless a suspension may cover some of them."""
+    """Move rows in few statements without reading them, unless a suspension may cover some of them."""
     found = list(page.values_list("pk", "suspend_requested"))
     ids = [pk for pk, _ in found]
     if any(requested for _, requested in found) or (found and Suspensions.of(using, ids)):
@@ -67,9 +67,9 @@ def _move_unread(using: str, page: QuerySet[TimerJob]) -> int:
 
 
 def next_due_date(using: str) -> datetime | None:
-    """When the earliest timer is due; None without timers. Raises ValueError for a date that cannot be read."""
+    """Return when the earliest timer is due; None without timers. Raises ValueError for an unreadable date."""
     timers = TimerJob.objects.using(using).filter(due_date__isnull=False).order_by("due_date")
     dates = list(timers.values_list("due_date", flat=True)[:1])
-    if None in dates:  # SQLite takes any text, and Django reads it as nothing
+    if None in dates:  # SQLite accepts any text, and Django reads it as None
         raise ValueError("the due date of a timer cannot be read")
     return dates[0] if dates else None

@@ -1,1 +1,1 @@
-"""The end of a run: complete, fail, release, recover."""
+"""Settle runs: complete, fail, release, recover."""

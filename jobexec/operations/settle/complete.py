@@ -1,4 +1,4 @@
-"""The end of a run that succeeded: the job is deleted, many in one transaction."""
+"""Complete successful runs: delete their jobs, many in one transaction."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from .release import by_owner
 
 
 def complete_jobs(using: str, completed: Sequence[tuple[AcquiredJob, Run]], *, keep: Collection[str] = ()) -> set[UUID]:
-    """:func:`complete_or_lose`, told the other way round: returns the ids of those that were still ours."""
+    """Call :func:`complete_or_lose`, but return the ids of those that were still ours."""
     lost = complete_or_lose(using, completed, keep)
     return {job.id for job, _ in completed if job.id not in lost}
 
 
 def complete_or_lose(using: str, completed: Sequence[tuple[AcquiredJob, Run]], keep: Collection[str] = ()) -> set[UUID]:
-    """Delete jobs that have succeeded, many in one transaction; returns the ids of those that were no longer ours.
+    """Delete successful jobs, many in one transaction; return the ids of those that were no longer ours.
 
-    An outcome counts only if lock owner and revision are those of the acquisition (fencing); what is left out was
-    taken over by somebody else, or was settled by an earlier try of the same commit. The process instances ``keep``
-    stay locked: the caller knows that their owner has further siblings in hand.
+    An outcome counts only if lock owner and revision are those of the acquisition (fencing); other jobs were taken over
+    by another executor or settled by an earlier attempt of the same commit. The process instances ``keep`` stay locked:
+    the caller knows that their owner holds further siblings.
     """
     return _complete(using, completed, keep, {})
 
@@ -39,10 +39,10 @@ def complete_or_lose(using: str, completed: Sequence[tuple[AcquiredJob, Run]], k
 def complete_with_results(
     using: str, completed: Sequence[tuple[AcquiredJob, Run, str]], keep: Collection[str] = ()
 ) -> set[UUID]:
-    """:func:`complete_or_lose` for tasks: what each returned, as JSON, is kept by the transaction that deletes its job.
+    """Call :func:`complete_or_lose` for tasks, storing their return values, as JSON, in the same transaction.
 
-    Of what is no longer ours nothing is kept, so a commit in doubt may be tried again. Raises ValueError for a result
-    that is no JSON.
+    Nothing is stored for jobs that are no longer ours, so a commit in doubt may be retried. Raises ValueError for a
+    result that is not JSON.
     """
     pieces = list(_pieces(completed))
     if len(pieces) == 1:
@@ -51,7 +51,7 @@ def complete_with_results(
         return {pk for piece in pieces for pk in _complete_piece(using, piece, keep)}
 
 
-_LETTERS = 2_000_000  # in the results of one statement: MariaDB refuses one of 16 megabytes
+_LETTERS = 2_000_000  # characters in the results of one statement: MariaDB refuses statements of 16 megabytes
 
 
 def _pieces(completed: Sequence[tuple[AcquiredJob, Run, str]]) -> Iterator[list[tuple[AcquiredJob, Run, str]]]:
@@ -92,9 +92,9 @@ def _complete(
 def _delete(
     using: str, owner: str, jobs: Sequence[AcquiredJob], runs: dict[UUID, Run], results: Mapping[UUID, str]
 ) -> set[UUID]:
-    """Delete those that are still ours, with a log row for each run in ``runs``; returns the ids of the others.
+    """Delete the jobs that are still ours, with a log row for each run in ``runs``; return the ids of the others.
 
-    With what they returned, if there are ``results``: then each of them has a run and a result.
+    With ``results``, their return values are stored; each job must then have a run and a result.
     """
     if results:
         return _delete_and_keep(using, owner, jobs, runs, results)

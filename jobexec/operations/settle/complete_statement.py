@@ -1,4 +1,4 @@
-"""The fast form of completion: one statement that deletes jobs, where DELETE can return rows; logs them as well.
+"""The fast form of completion: one statement that deletes and logs jobs, where DELETE can return rows.
 
 The portable form is in :mod:`~jobexec.operations.settle.complete`.
 """
@@ -23,7 +23,7 @@ from ..sql.portable import Dialect
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Run
 
-#: So many texts of one kind of statement are kept: of what varies with the data, numbers of groups for example.
+#: The number of cached texts per kind of statement; they vary with the data, for example with the number of groups.
 KEPT = 64
 
 _JOB, _LOG = Job._meta.db_table, JobLog._meta.db_table
@@ -31,17 +31,17 @@ _COPIED = ", ".join(COPIED)
 _INTO = f"INSERT INTO {_LOG} (job_id, timestamp, state, attempt, retries, node, duration, wait, {_COPIED}, {{rest}})"
 _VALUES = f"id, %(now)s, '{LogState.SUCCESSFUL}', attempts + 1, retries, node, duration, {{wait}}, {_COPIED}, {{rest}}"
 _NAMED = {"job_id", "timestamp", "state", "attempt", "retries", "node", "duration", "wait", *COPIED}
-#: Columns of the log that say nothing of a success; all are texts.
+#: Columns of the log that are empty for a success; all are texts.
 _REST = [field.name for field in JobLog._meta.concrete_fields if not field.primary_key and field.name not in _NAMED]
 _INSERT = _INTO.format(rest=", ".join(_REST))
 _EMPTY = ", ".join("''" for _ in _REST)
 
 
 def delete_ours(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mapping[UUID, Run]) -> set[UUID]:
-    """Delete those jobs that ``owner`` still holds at their revision, and return the ids of the others.
+    """Delete the jobs that ``owner`` still holds at their revision, and return the ids of the others.
 
-    For each of them that is in ``runs`` a log row is written; all or none of the jobs must be in it. A row changes
-    nothing if it is not ours; nothing else is looked at, and no row is locked before it is deleted.
+    A log row is written for each deleted job in ``runs``, which must contain all or none of the jobs. Rows that are not
+    ours are not changed; no other rows are read, and no row is locked before it is deleted.
     """
     connection, spelled = connections[using], dialect(using)
     parameters: dict[str, Any] = {"owner": owner}
@@ -59,10 +59,10 @@ def delete_ours(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mappi
 
 
 def ours(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], spelled: Dialect) -> str:
-    """The condition for rows still held at their revisions: nearly always one or two.
+    """Return the condition for rows still held at their revisions, nearly always one or two different ones.
 
-    Owner, ids and revisions are parameters: statements are kept by their text, and there is one for each number of
-    different revisions, not one for each revision that a row ever had.
+    Owner, ids and revisions are parameters: statements are cached by their text, so there is one for each number of
+    different revisions and not one for each revision that a row ever had.
     """
     ids: dict[int, list[UUID]] = {}
     for job in jobs:
@@ -77,20 +77,20 @@ def ours(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], spelled: Diale
 
 
 def lost(cursor: Any, jobs: Sequence[AcquiredJob]) -> set[UUID]:
-    """The ids of those that a statement, which returns ids, has not deleted."""
-    if cursor.rowcount == len(jobs):  # nearly always; SQLite does not know before all rows are fetched
+    """Return the ids of the jobs that a statement, which returns the deleted ids, has not deleted."""
+    if cursor.rowcount == len(jobs):  # nearly always; SQLite knows it only after all rows are fetched
         return set()
     deleted = {pk if isinstance(pk, UUID) else UUID(pk) for (pk,) in cursor.fetchall()}
     return {job.id for job in jobs} - deleted
 
 
-#: What a run leaves in the log, from ``gone``, the rows that were deleted, and ``run``.
+#: Inserts the log rows from ``gone``, the deleted rows, and ``run``.
 LOGGED = f"""logged AS ({_INSERT} SELECT {
     _VALUES.format(
         wait="greatest(0.0, extract(epoch FROM started - coalesce(due_date, create_time)))::float8", rest=_EMPTY
     )
 } FROM gone JOIN run USING (id))"""
-#: What it needs of a row.
+#: The columns of a deleted row that it needs.
 RETURNED = f"id, attempts, retries, create_time, {_COPIED}"
 
 
@@ -106,7 +106,7 @@ def _logged_at_once(condition: str) -> str:
 
 
 def as_arrays(runs: Mapping[UUID, Run]) -> dict[str, Any]:
-    """Runs as arrays of parameters."""
+    """Convert runs to array parameters."""
     return {
         "runs": list(runs),
         "started": [run.started_at for run in runs.values()],
@@ -131,13 +131,13 @@ def _logged_before(
         return lost(cursor, jobs)
 
 
-# A day has 86,400,000 milliseconds, and a julian day as a float is not good for much more.
+# Rounded to milliseconds, because a Julian day as a float is hardly more precise.
 _WAIT = "max(0.0, round((julianday(started) - julianday(coalesce(due_date, create_time))) * 86400.0, 3))"
 _RUN = ", ".join(
     f"json_extract(value, '$[{number}]') AS {name}"
     for number, name in enumerate(("run_id", "started", "duration", "node"))
 )
-# CROSS: SQLite takes the tables in the order written. Else it reads the whole list for each job of the table.
+# With CROSS JOIN SQLite keeps the written order. Otherwise it would read the whole list for each job in the table.
 _LOGGED_BEFORE = f"""
     {_INSERT} SELECT {_VALUES.format(wait=_WAIT, rest=_EMPTY)}
     FROM (SELECT {_RUN} FROM json_each(%(runs)s)) CROSS JOIN {_JOB} ON id = run_id WHERE {{condition}}"""

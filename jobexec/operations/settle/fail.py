@@ -1,4 +1,4 @@
-"""The end of a run that did not succeed: its row goes to the timers, the suspended or the dead letters."""
+"""Settle failed runs: their rows move to the timers, the suspended jobs or the dead letters."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from .fail_statement import Changes, Departure
 from .release import by_owner
 from .verdict import decide
 
-LETTERS = 2_000_000  # in the stack traces of one statement
+LETTERS = 2_000_000  # characters in the stack traces of one statement
 
 
-#: A job that has ended without success, its row locked by the caller.
+#: A job whose run did not succeed, and whose row the caller has locked.
 Ended: TypeAlias = tuple[Job, Failure, Run]
 
 
 def fail_job(using: str, job: AcquiredJob, failure: Failure, run: Run) -> AbstractJob | None:
-    """Record one failed run: :func:`fail_jobs` for a single job."""
+    """Record one failed run; see :func:`fail_jobs`."""
     return fail_jobs(using, [(job, failure, run)])[0]
 
 
 def fail_jobs(using: str, failed: Sequence[tuple[AcquiredJob, Failure, Run]]) -> list[AbstractJob | None]:
-    """Record failed runs and move the jobs on, many in one transaction: to a timer, the suspended or the dead letters.
+    """Record failed runs in one transaction and move the jobs to the timers, the suspended jobs or the dead letters.
 
-    Returns for each of them the job where it now is (the Job row itself if it was cancelled and is gone), or None if
-    it was no longer ours. A process instance's lock goes with its last sibling: a failed job that waits for its retry
-    does not block the others.
+    Returns the row of each job in its new table (the Job row itself if it was cancelled and is gone), or None if it was
+    no longer ours. The lock of a process instance is released with its last sibling: a failed job that waits for its
+    retry does not block the others.
     """
     with atomic(using):
         rows = _lock_ours(using, [job for job, _, _ in failed])
-        # pop(): of two outcomes of the same acquisition the first counts.
+        # pop() because only the first of two outcomes of the same acquisition counts.
         found = [rows.pop((job.id, job.lock_owner, job.revision), None) for job, _, _ in failed]
         ours = [(row, *each) for row, each in zip(found, failed, strict=True) if row]
         moved: dict[UUID, AbstractJob] = {}
@@ -59,7 +59,7 @@ def fail_jobs(using: str, failed: Sequence[tuple[AcquiredJob, Failure, Run]]) ->
 
 
 def _lock_ours(using: str, jobs: Sequence[AcquiredJob]) -> dict[tuple[UUID, str | None, int], Job]:
-    """The rows of these jobs, locked in the order of their ids, as far as their owners still hold them."""
+    """Lock the rows of these jobs that their owners still hold, in the order of their ids."""
     held = Job.objects.using(using).filter(pk__in={job.id for job in jobs}, lock_owner__in=set(by_owner(jobs)))
     if fail_statement.is_possible(using):
         held = held.only(*fail_statement.COLUMNS)
@@ -67,7 +67,7 @@ def _lock_ours(using: str, jobs: Sequence[AcquiredJob]) -> dict[tuple[UUID, str 
 
 
 def _pieces(ended: Sequence[Ended]) -> Iterator[list[Ended]]:
-    """Groups whose stack traces fit into a statement: MariaDB refuses one of 16 megabytes."""
+    """Yield groups whose stack traces fit into a statement: MariaDB refuses statements of 16 megabytes."""
     piece: list[Ended] = []
     letters = 0
     for each in ended:
@@ -81,9 +81,9 @@ def _pieces(ended: Sequence[Ended]) -> Iterator[list[Ended]]:
 
 
 def settle_failures(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJob]:
-    """Move rows that the caller has locked to where their failures send them, and write the log.
+    """Move rows that the caller has locked to the tables that their failures require, and write the log.
 
-    Returns the jobs where they now are, by id. A job that was cancelled while it ran does not go on, however it ended.
+    Returns the rows in their new tables by id. A job that was cancelled during its run is removed, however it ended.
     """
     cancelled = [each for each in ended if each[1].kind == "cancelled" or each[0].cancel_requested]
     if cancelled:
@@ -122,7 +122,7 @@ def _move_on(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJob]:
     changes = {pk: verdict.columns for pk, verdict in verdicts.items()}
     changes |= {row.pk: changes[row.pk] | alike[row.pk] for row in dead}
     told = [each for each in ended if each[1].counts or not verdicts[each[0].pk].due_date]
-    # While their rows are where they ran: what was not read of them is there.
+    # Before the rows are moved, as columns that were not loaded are copied from there.
     write_failures(using, [(*each, not verdicts[each[0].pk].due_date) for each in told if is_task(each[0])])
     depart = fail_statement.depart if fail_statement.is_possible(using) else _depart
     return depart(using, departures, changes, {row.pk: timing(row, run) | alike[row.pk] for row, _, run in told})
@@ -140,5 +140,5 @@ def _depart(
 
 def _failure(row: AbstractJob, moved: AbstractJob, timing: dict[str, Any]) -> JobLog:
     values: dict[str, Any] = {"exception_message": moved.exception_message, "exception_stack": moved.exception_stack}
-    # When it was due is in the old row; the new one says when it is due again.
+    # The old row has the original due date; the new row has that of the retry.
     return job_log.entry(moved, LogState.FAILED, **values, due_date=row.due_date, **timing)

@@ -1,4 +1,4 @@
-"""The fast form of moving failed jobs on: inside the database, with only what decides having been read.
+"""The fast form of moving failed jobs: inside the database, loading only the columns needed for the decision.
 
 :mod:`~jobexec.operations.settle.fail` decides, and its portable form defines what is written.
 """
@@ -20,14 +20,14 @@ Changes: TypeAlias = Mapping[UUID, Mapping[str, Any]]
 
 
 class Departure(NamedTuple):
-    """Rows of the executable jobs, all of which go to the same table, and what that table adds to them."""
+    """Executable job rows that move to the same table, and the values of that table's additional columns."""
 
     rows: Sequence[AbstractJob]
     to: type[AbstractJob]
     more: Mapping[str, Any] = {}
 
 
-#: What decides about a job that has failed, and what the log of a cancelled one says.
+#: The columns that decide about a failed job, and those in the log of a cancelled one.
 COLUMNS = frozenset(
     {
         *("id", "revision", "lock_owner", "retries", "attempts", "lost_runs", "conflicts", "unknown_since"),
@@ -39,7 +39,7 @@ COLUMNS = frozenset(
 
 
 def is_possible(using: str) -> bool:
-    """Whether the database can do it, and nobody listens: a receiver is given the whole row."""
+    """Whether the database supports it and no signal has receivers, which would need the whole row."""
     return move_statement.is_possible(using) and not (
         signals.job_failed.has_listeners(TimerJob)
         or signals.job_failed.has_listeners(SuspendedJob)
@@ -50,9 +50,9 @@ def is_possible(using: str) -> bool:
 def depart(
     using: str, departures: Sequence[Departure], changes: Changes, timings: Mapping[UUID, Mapping[str, Any]]
 ) -> dict[UUID, AbstractJob]:
-    """Move locked rows, and log those that have a timing; returns them as they now are, by id.
+    """Move locked rows and log those that have a timing; return the moved rows by id.
 
-    What was not read is fetched when somebody asks for it.
+    Columns that were not loaded are fetched on access.
     """
     rows = {row.pk: row for departure in departures for row in departure.rows}
     log = {pk: {**timing, **_logged(rows[pk], changes[pk])} for pk, timing in timings.items()}
@@ -75,7 +75,7 @@ def _logged(row: AbstractJob, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _complete(rows: Sequence[AbstractJob], changes: Changes) -> dict[UUID, Mapping[str, Any]]:
-    """The changes of these rows, all with the same columns: what does not change in one of them is as it was."""
+    """Extend the changes of these rows to the same columns, with the current value of unchanged ones."""
     names = list(dict.fromkeys(name for row in rows for name in changes[row.pk]))
     return {
         row.pk: changes[row.pk]
@@ -86,7 +86,7 @@ def _complete(rows: Sequence[AbstractJob], changes: Changes) -> dict[UUID, Mappi
 
 
 def _as_moved(row: AbstractJob, to: type[AbstractJob], changes: Mapping[str, Any]) -> AbstractJob:
-    # By hand: from_db() takes a quarter of the time of a whole group. A field that is not there is a deferred one.
+    # Without from_db(), which takes a quarter of the time of a whole group. A missing attribute is a deferred field.
     moved = to.__new__(to)
     vars(moved).update(vars(row), lock_owner=None, revision=row.revision + 1, **changes)
     return moved

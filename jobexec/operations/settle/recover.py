@@ -1,4 +1,4 @@
-"""What dead nodes held becomes acquirable again; here alone expired locks are cleared, and lost runs counted."""
+"""Make the jobs of dead nodes acquirable again. Only this module clears expired locks and counts lost runs."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ _OF_INSTANCE = ("exclusive", "tenant_id", "process_instance_id")
 _DECIDING = ("lock_owner", *_OF_INSTANCE, "start_time", "lost_runs")
 _LOST = "The executor process died while it ran this job (node {node}, {lost_runs} lost runs)."
 
-#: Is told of a job, why it has lost an attempt, its run, and in which table it now is.
+#: Called with a job, the failure that cost it an attempt, its run, and the table in which it now is.
 Charged: TypeAlias = Callable[[Job, Failure, Run, type[AbstractJob]], object]
 
 
 def _nobody(*told: object) -> None:
-    """Nobody wants to know."""
+    """Do nothing; the default for ``charged``."""
 
 
 def recover_node(using: str, node: ExecutorNode, charged: Charged = _nobody) -> int:
-    """Release what a dead node held, count its lost runs, and delete its row last. Returns how many jobs it held.
+    """Release the jobs of a dead node, count its lost runs, and delete its row last. Returns the number of jobs.
 
-    ``charged`` is told, after the commit, which jobs have lost an attempt by it.
+    ``charged`` is called, after the commit, for each job that has lost an attempt.
 
-    Several nodes may recover the same one: rows that another is just releasing are passed over, and the node's row
-    goes only when none is left, so a recovery that is killed halfway is finished by the next.
+    Several nodes may recover the same one: rows that another node is just releasing are skipped, and the node's row is
+    deleted only when none is left, so the next recovery completes one that was killed halfway.
     """
     count = _release_all(using, Q(lock_owner=node.lock_owner), node.name, charged)
     if not Job.objects.using(using).filter(lock_owner=node.lock_owner).exists():
@@ -57,19 +57,19 @@ def recover_node(using: str, node: ExecutorNode, charged: Charged = _nobody) -> 
 
 
 def recover_expired_locks(using: str, charged: Charged = _nobody) -> int:
-    """Release locks that have expired and whose owner has no node row: execute-now calls that died."""
+    """Release expired locks whose owner has no node row: those of execute-now calls that died."""
     owners = ExecutorNode.objects.using(using).values("lock_owner")
     expired = Q(lock_expiration_time__lt=clock.now(using)) & ~Q(lock_owner__in=owners)
     return _release_all(using, expired & Q(lock_owner__isnull=False), "execute now", charged)
 
 
 def recover_job(using: str, job: Job, node_name: str) -> bool:
-    """Release one job, which is locked and whose owner is gone, as :func:`recover_node` does; whether it was there."""
+    """Release one job whose lock owner is gone, like :func:`recover_node`; return whether it still had this lock."""
     return bool(_release_page(using, Q(pk=job.pk, lock_owner=job.lock_owner), node_name, _nobody))
 
 
 def release_owned(using: str, owner: str) -> int:
-    """Release at no cost whatever ``owner`` still holds; the last act of a node that stops in order."""
+    """Release all jobs that ``owner`` still holds, at no cost; the last step of a node's graceful shutdown."""
     with atomic(using):
         rows = lock_rows(Job.objects.using(using).filter(lock_owner=owner).order_by("pk"))
         ids = list(rows.values_list("pk", flat=True))
@@ -80,12 +80,12 @@ def release_owned(using: str, owner: str) -> int:
 
 
 def release_strays(using: str, owner: str, in_hand: Callable[[], Iterable[AcquiredJob]]) -> int:
-    """Release at no cost what ``owner`` has locked and does not know of; returns how many jobs that were.
+    """Release, at no cost, jobs that ``owner`` has locked without knowing of them; return their number.
 
-    For an acquisition whose commit went through while its confirmation was lost. ``in_hand`` tells the jobs that the
-    owner knows of; it is asked after the look at the table, so what has ended meanwhile has gone or has another
-    revision, and is let alone. A job known by another revision only is none: its retry was acquired while the thread
-    of an earlier attempt, past its timeout, still runs.
+    For an acquisition whose commit succeeded while its confirmation was lost. ``in_hand`` returns the jobs that the
+    owner knows of; it is called after reading the table, so jobs that have ended meanwhile are gone or have another
+    revision, and are not touched. A job known only with another revision is not known: its retry was acquired while the
+    thread of an earlier, timed-out attempt still runs.
     """
     locked = dict(Job.objects.using(using).filter(lock_owner=owner).values_list("pk", "revision"))
     strays = {pk for pk, _ in locked.items() - {(job.id, job.revision) for job in in_hand()}}
@@ -105,7 +105,7 @@ def _release_all(using: str, condition: Q, node_name: str, charged: Charged) -> 
         try:
             released = _release_page(using, condition, node_name, charged)
         except UNREADABLE:
-            # Unlocked, they are in nobody's way, and whoever acquires them finds out what is wrong.
+            # Once unlocked, they block no other job, and acquisition will find the unreadable rows.
             released = _release_unread(using, condition)
         if not released:
             return count
@@ -124,7 +124,7 @@ def _release_unread(using: str, condition: Q) -> int:
 
 def _release_page(using: str, condition: Q, node_name: str, charged: Charged) -> int:
     with atomic(using):
-        # Only what decides: the arguments of innocent jobs need not be readable.
+        # Only the columns needed for the decision: the arguments of innocent jobs need not be readable.
         page = Job.objects.using(using).filter(condition).only(*_DECIDING)
         rows = list(lock_rows(page, skip_locked=True)[:_PAGE])
         instances: dict[str, set[str]] = {}
@@ -136,8 +136,8 @@ def _release_page(using: str, condition: Q, node_name: str, charged: Charged) ->
                 _charge(using, Job.objects.using(using).get(pk=row.pk), node_name, charged)
             if row.serial_key:
                 instances.setdefault(row.lock_owner or "", set()).add(row.serial_key)
-        # Most jobs that a dead node held are innocent, and which did not even begin cannot be told: the first loss
-        # costs nothing but makes the job a suspect; a suspect without a start marker was only queued. One with it ran,
+        # Most jobs of a dead node are innocent, and which of them had started is not known: the first loss costs
+        # nothing but makes the job a suspect. A suspect without a start marker was only queued. A suspect with one ran,
         # but others ran beside it: next time it runs alone.
         queued = [row.pk for row in innocent if row.lost_runs and row.start_time is None]
         _unlock(using, queued)
@@ -155,7 +155,7 @@ def _unlock(using: str, ids: list[Any], **changes: Any) -> None:
 
 
 def _charge(using: str, row: Job, node_name: str, charged: Charged) -> None:
-    """A suspect that ran alone took its process with it: that is an attempt, and costs a retry."""
+    """Settle a suspect that ran alone and killed its process: that is an attempt and costs a retry."""
     started = row.start_time or clock.now(using)
     lost_runs = row.lost_runs + 1
     message = _LOST.format(node=node_name, lost_runs=lost_runs)
@@ -163,7 +163,7 @@ def _charge(using: str, row: Job, node_name: str, charged: Charged) -> None:
     run = Run(started, max(0.0, (clock.now(using) - started).total_seconds()), node_name)
     moved = settle_failures(using, [(row, failure, run)]).get(row.pk)
     if moved is not None:
-        # settle_failures takes a recorded outcome as proof of innocence; this one is not: it stays a suspect.
+        # settle_failures treats a recorded outcome as proof of innocence; here it is none: the job stays a suspect.
         type(moved)._base_manager.using(using).filter(pk=moved.pk).update(lost_runs=lost_runs)
         moved.lost_runs = lost_runs
         signal, values = failure_signal(moved, failure.error)
@@ -180,7 +180,7 @@ def mark_suspect_started(job: AcquiredJob) -> bool:
 
 
 def lock_for(using: str, row: Job, owner: str, lock_time: timedelta) -> bool:
-    """Lock one row for somebody without a node (execute now); good until it expires. False if it is taken."""
+    """Lock one row for an owner without a node (execute now) until the lock expires. False if it is already locked."""
     until = clock.now(using) + lock_time
     free = Job.objects.using(using).filter(pk=row.pk, revision=row.revision, lock_owner=None)
     return bool(free.update(lock_owner=owner, lock_expiration_time=until, revision=F("revision") + 1))

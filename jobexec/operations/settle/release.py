@@ -1,4 +1,4 @@
-"""Give back what was acquired and has not begun."""
+"""Release acquired jobs that have not started."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ..values.acquired_job import AcquiredJob
 
 
 def release_jobs(using: str, jobs: Sequence[AcquiredJob]) -> int:
-    """Unlock jobs that have not begun; costs them nothing. Returns how many were still ours."""
+    """Unlock jobs that have not started, at no cost. Returns the number of those that were still ours."""
     with atomic(using):
         count = sum(_unlock(using, owner, group) for owner, group in by_owner(jobs).items())
         for owner, group in by_owner(jobs).items():
             unlock_instances(using, owner, {job.serial_key for job in group} - {""})
         if count:
             announce_ids(using, (job.id for job in jobs))
-            wake_on_commit(using)  # others may be idle; who releases is stopping or full
+            wake_on_commit(using)  # other nodes may be idle; the one that releases is stopping or full
     return count
 
 
 def by_owner(jobs: Iterable[AcquiredJob]) -> dict[str, list[AcquiredJob]]:
-    """Jobs grouped by their lock owner: nearly always one group, more after a node lost its lease."""
+    """Group jobs by their lock owner: nearly always one group, more after a node lost its lease."""
     groups: dict[str, list[AcquiredJob]] = {}
     for job in jobs:
         if (group := groups.get(job.lock_owner)) is None:

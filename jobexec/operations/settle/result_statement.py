@@ -1,6 +1,7 @@
-"""The fast form of completing tasks: one statement that deletes the jobs, keeps their results and logs them.
+"""The fast form of completing tasks: one statement that deletes the jobs, stores their results and logs them.
 
-Where DELETE and INSERT can stand in a WITH. The portable form is in :mod:`~jobexec.operations.settle.complete`.
+For databases where WITH may contain DELETE and INSERT. The portable form is in
+:mod:`~jobexec.operations.settle.complete`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .complete_statement import KEPT, LOGGED, RETURNED, as_arrays, lost, ours
 
 _JOB, _RESULT = Job._meta.db_table, TaskResult._meta.db_table
 
-# What is there of earlier attempts stays, and this one comes to it.
+# The results of earlier attempts are kept, and this one is added.
 _KEPT = f"""
     kept AS (
       INSERT INTO {_RESULT} AS there (
@@ -40,7 +41,7 @@ _KEPT = f"""
 
 
 def is_possible(using: str) -> bool:
-    """Whether this database takes the statement."""
+    """Whether this database supports the statement."""
     return dialect(using).writes_in_with
 
 
@@ -52,9 +53,10 @@ def delete_and_keep(
     results: Mapping[UUID, str],
     log: bool,
 ) -> set[UUID]:
-    """Delete those tasks that ``owner`` still holds at their revision, keep what they returned, as JSON, by id.
+    """Delete the tasks that ``owner`` still holds at their revision and store their return values.
 
-    Returns the ids of the others, of which nothing is written. ``log``: with a log row for each run.
+    ``results`` are the return values as JSON, by id. Returns the ids of the other tasks, for which nothing is written.
+    With ``log`` a log row is written for each run.
     """
     connection = connections[using]
     parameters: dict[str, Any] = {"owner": owner, **as_arrays(runs), "results": [results[pk] for pk in runs]}

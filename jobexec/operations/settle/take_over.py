@@ -1,4 +1,4 @@
-"""One process takes a job over from another, which has locked it for that."""
+"""Take over a job from another process, which has locked it for this purpose."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class _Held(Protocol):
 
 
 def is_held(work: AcquiredJob) -> bool:
-    """Whether nobody has taken over or released the job since it was acquired."""
+    """Whether the job has been neither taken over nor released since it was acquired."""
     ours = Job.objects.using(work.using).filter(pk=work.id, lock_owner=work.lock_owner, revision=work.revision)
     return ours.exists()
 
 
 def take_over(held: _Held, owner: str, until: datetime, wide: bool = False) -> AcquiredJob | None:
-    """Lock the job for ``owner`` who holds it no longer; None if it has been released, changed or taken meanwhile.
+    """Transfer the job's lock to ``owner``; None if the job has been released, changed or taken over meanwhile.
 
-    With it goes the lock of its process instance, of which the old owner must have nothing else in hand. The row of the
-    job first, then the lock, as everybody.
+    The lock of its process instance is transferred too; the old owner must hold no other job of that instance. The job
+    row is locked before the lock row, as everywhere.
     """
     using, jobs = held.using, Job.objects.using(held.using)
     with atomic(using):

@@ -1,4 +1,4 @@
-"""What a failure costs a job: retry, dead letter or another try, decided here and nowhere else; pure."""
+"""Decide what a failure costs a job: a retry, all retries (dead letter) or nothing. The only such place; pure."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ logger = logging.getLogger("jobexec.settle")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of a job after a failure: a due date, or None for a dead letter, and what its row then says."""
+    """The decision after a failure: a due date, or None for a dead letter, and the changed columns of the row."""
 
     due_date: datetime | None
     changes: dict[str, Any]
 
     @property
     def columns(self) -> dict[str, Any]:
-        """What its row says where it goes; a dead letter keeps the date when it was due."""
+        """The changed columns of the row in its new table; a dead letter keeps its due date."""
         return self.changes | ({"due_date": self.due_date} if self.due_date else {})
 
 
 def decide(row: AbstractJob, failure: Failure, now: datetime) -> Verdict:
-    """What a failure costs this job and when it runs again; pure.
+    """Decide what a failure costs this job and when it runs again; pure.
 
-    ``retries`` counts attempts left, ``attempts`` attempts made, which picks the interval of the retry plan. A run
-    with a recorded outcome proves that the job does not kill its process: ``lost_runs`` starts anew.
+    ``retries`` counts the attempts left, ``attempts`` those made, which select the interval of the retry plan. A run
+    with a recorded outcome proves that the job does not kill its process, so ``lost_runs`` is reset.
     """
     settings = get_settings()
     message = storable(failure.message)[:MESSAGE_LENGTH]
@@ -50,11 +50,11 @@ def decide(row: AbstractJob, failure: Failure, now: datetime) -> Verdict:
             return Verdict(now + settings.unknown_handler_delay, changes | {"unknown_since": since})
         return Verdict(None, changes | {"retries": 0})
     if failure.kind == "interrupted":
-        # It has come to an end of its own choice: it is no suspect.
+        # The run ended by its own choice: the job is no suspect.
         return Verdict(_retry_date(row, failure, now), changes | {"lost_runs": 0, "unknown_since": None})
     changes |= {"attempts": row.attempts + 1, "lost_runs": 0, "unknown_since": None}
     if failure.kind == "conflict" and row.conflicts < settings.max_conflicts:
-        # Spread by the id, so that jobs which collided do not meet again.
+        # Spread by the id, so that jobs that conflicted do not meet again.
         spread = 1 + (row.pk.int % 1000) / 1000
         return Verdict(now + settings.conflict_delay * spread, changes | {"conflicts": row.conflicts + 1})
     retries = 0 if failure.kind == "fatal" else max(0, row.retries - 1)
@@ -63,9 +63,9 @@ def decide(row: AbstractJob, failure: Failure, now: datetime) -> Verdict:
 
 
 def _retry_date(row: AbstractJob, failure: Failure, now: datetime) -> datetime | None:
-    """When to try again; None if the plan says not to."""
+    """Return when to try again; None if the plan forbids it."""
     if failure.retry_at is not None:
-        # In UTC: PostgreSQL would store what is then past the year 9999, and nobody could read the row again.
+        # PostgreSQL would store a moment that is past the year 9999 in UTC, and the row could not be read again.
         return failure.retry_at.astimezone(UTC)
     failures = max(1, row.attempts + 1 - row.conflicts)
     try:
@@ -74,8 +74,8 @@ def _retry_date(row: AbstractJob, failure: Failure, now: datetime) -> datetime |
     except DoNotRetry:
         return None
     except (InvalidRetryPlan, OverflowError):
-        # A plan that a person or a callable broke, or that goes past the year 9999, must not cost the job its
-        # retries, nor the loop its life.
-        text = "Job %s: its retry plan is broken; the default plan is used"
+        # A plan broken by an operator or a callable, or one that goes past the year 9999, must neither cost the job
+        # its retries nor end the loop.
+        text = "Job %s: its retry plan is broken; using the default plan"
         logger.exception(text, row.pk, extra=log_fields(row))
         return default_plan().next_due_date(now, failures)

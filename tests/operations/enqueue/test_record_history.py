@@ -249,7 +249,7 @@ def test_a_handler_that_goes_on_after_an_error_of_the_database_has_failed(alias,
     assert (table_of(alias, job), written(alias)) == (HistoryJob, [])
     row = HistoryJob.objects.using(alias).get()
     assert row.retries == 9
-    assert "went on after an error" in row.exception_message
+    assert "continued after a database error" in row.exception_message
 
 
 @pytest.mark.parametrize("configuration", [{"args": []}, [], {"records": 7}])
