@@ -1,16 +1,16 @@
-"""The test bed. A test that names the argument `alias` uses one database, PostgreSQL if it is there:
+"""The test bed. A test with the argument `alias` uses one database, PostgreSQL if it is available:
 
     def test_counts(alias):                     # rolled back afterwards
         assert Job.objects.using(alias).count() == 0
 
-    @pytest.mark.every_database                 # once on each database that the tier has: SQL by hand, locks, time
+    @pytest.mark.every_database                 # once on each database of the tier: for raw SQL, locks, time
     @pytest.mark.transactional                  # commits; threads and other connections see its rows
-    @pytest.mark.databases("postgresql")        # only here
+    @pytest.mark.databases("postgresql")        # only on this database
     @pytest.mark.gate                           # not in the quick tier
     def test_skips_locked_rows(alias): ...
 
 The ids are sqlite, postgresql and mariadb, so that `pytest -k postgresql` selects.
-Fixtures may use `alias`, too. The tiers are in `tests/support/suite/tiers.py`.
+Fixtures may use `alias` too. The tiers are in `tests/support/suite/tiers.py`.
 """
 
 import signal
@@ -31,8 +31,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 ASKED = pytest.StashKey[Iterable[str]]()
 STRATEGIES = ("skip_locked", "optimistic", "global_lock")
 
-# A busy machine is no failure. And a failure is told before the test's time is up: Hypothesis traces each line while it
-# makes an example smaller, for up to five minutes if nobody limits it, and has no setting for that.
+# A busy machine is no failure. A failure must be reported before the test's timeout: while Hypothesis shrinks an
+# example it traces each line, for up to five minutes unless limited, and has no setting for that.
 hypothesis.settings.register_profile(
     "jobexec", deadline=None, phases=[phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain]
 )
@@ -41,8 +41,8 @@ engine.MAX_SHRINKING_SECONDS = 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A terminated run ends as an interrupted one does: it drops its databases and stops its server. A shell lets what
-    # it starts in the background ignore Ctrl-C; the tests are about the usual case.
+    # A terminated run ends like an interrupted one: it drops its databases and stops its server. A shell makes
+    # background processes ignore Ctrl-C; the tests cover the usual case.
     for number in SIGNALS:
         signal.signal(number, signal.default_int_handler)
     config.stash[ASKED] = list(config.args)
@@ -59,7 +59,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    items.sort(key=lambda item: item.path)  # the processes have read the files in different orders
+    items.sort(key=lambda item: item.path)  # the processes read the files in different orders
     left = order.leave(items, lambda item: tiers.current().runs(item, config.stash[ASKED]))
     config.hook.pytest_deselected(items=left)
     if hasattr(config, "workeroutput"):
@@ -76,7 +76,7 @@ def pytest_report_header() -> list[str]:
 def django_db_setup(
     request: pytest.FixtureRequest, django_test_environment: None, django_db_blocker: Any
 ) -> Iterator[None]:
-    """In place of pytest-django's: one process of the run migrates, the others copy."""
+    """Replace pytest-django's fixture: one process of the run migrates, the others copy."""
     wanted = databases.used_by(request.session.items)
     with django_db_blocker.unblock():
         for alias in wanted:
@@ -89,7 +89,7 @@ def django_db_setup(
 
 @pytest.fixture
 def alias(request: pytest.FixtureRequest) -> str:
-    """The alias of one covered database, to which the test has access."""
+    """The alias of a covered database to which the test has access."""
     if request.node.get_closest_marker("portable"):
         from jobexec.operations.sql import dialect, portable
 
@@ -99,13 +99,13 @@ def alias(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def strategy(request: pytest.FixtureRequest) -> str:
-    """Each way of acquiring jobs."""
+    """Each acquisition strategy."""
     return str(request.param)
 
 
 @pytest.fixture
 def handle() -> Iterator[Callable[..., Any]]:
-    """A function that makes a function a handler until the test ends: `handle(function, **options)`."""
+    """Register a function as a handler until the test ends: `handle(function, **options)`."""
     with registry.isolated():
 
         def register(function: Callable[..., Any], name: str | None = None, **options: Any) -> Any:
@@ -124,7 +124,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             pytest.param(*parameter.values, way, marks=parameter.marks, id=f"{parameter.id}-{way}")
             for parameter in parameters
             for way in STRATEGIES
-            if (parameter.id, way) != ("sqlite", "skip_locked")  # SQLite, which cannot, does the next one
+            if (parameter.id, way) != ("sqlite", "skip_locked")  # SQLite has no SKIP LOCKED and uses the next one
         ]
         metafunc.parametrize(("alias", "strategy"), ways, indirect=True)
     else:
@@ -143,7 +143,7 @@ def _parameters(test: pytest.Item) -> Iterator[Any]:
         alias = databases.covered["postgresql"].alias
         access = pytest.mark.django_db(databases=[alias], transaction=transaction)
         yield pytest.param(alias, marks=[access, pytest.mark.portable], id="portable")
-    # A test for one database says that it did not run; that the others did not run says the header.
+    # A test for one database reports that it did not run; for the others the header reports it.
     for name in only.args if only else ():
         if name in possible:
             continue
@@ -155,7 +155,7 @@ def _parameters(test: pytest.Item) -> Iterator[Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_gateway_writes_behind_the_back_of_a_test() -> None:
-    """What gateways have seen is written when a test says so, and not by a thread that outlives it."""
+    """Make tests write what gateways have seen explicitly, instead of a thread that outlives the test."""
     from jobexec.gateways.worker_registry import writing
 
     writing.starts_by_itself = False

@@ -1,8 +1,8 @@
-"""What the audit log says."""
+"""Access to the audit log."""
 
 from jobexec.models import AuditLog
 
 
 def audit_log(using: str = "default") -> list[AuditLog]:
-    """All of it, the oldest first."""
+    """Return all entries, the oldest first."""
     return list(AuditLog.objects.using(using).order_by("pk"))

@@ -1,4 +1,4 @@
-"""Batches in tests: their jobs run one after the other, in the test's own thread and transaction."""
+"""Run the jobs of batches one after the other, in the test's own thread and transaction."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from jobexec.operations import trigger_due_timers
 
 
 def own_jobs(alias: str, batch: Any = None) -> Any:
-    """The executable jobs of a batch, or of all, as they would be acquired."""
+    """Return the executable jobs of a batch, or of all batches, in acquisition order."""
     rows = Job.objects.using(alias).exclude(batch_id=None).order_by("rank", "pk")
     return rows if batch is None else rows.filter(batch_id=batch.pk)
 
@@ -19,7 +19,7 @@ def run_next(alias: str) -> None:
 
 
 def run_due(alias: str) -> int:
-    """Run the jobs of batches until none is executable; how many."""
+    """Run the jobs of batches until none is executable; return their number."""
     count = 0
     while own_jobs(alias).exists():
         run_next(alias)
@@ -28,7 +28,7 @@ def run_due(alias: str) -> int:
 
 
 def run_to_the_end(alias: str, frozen: Any, batch: Batch) -> Batch:
-    """Run all that a batch does, also what it waits for; the batch as it then is."""
+    """Run all jobs of a batch, including those that it waits for; return the batch in its final state."""
     for _ in range(20):
         run_due(alias)
         batch = Batch.objects.using(alias).get(pk=batch.pk)
@@ -40,19 +40,19 @@ def run_to_the_end(alias: str, frozen: Any, batch: Batch) -> Batch:
 
 
 def dead_letters(alias: str, count: int, **columns: Any) -> list[DeadLetterJob]:
-    """So many dead letters, in the order of their ids."""
+    """Create `count` dead letters, in the order of their ids."""
     columns.setdefault("handler_type", "tests.do_nothing")
     rows = [DeadLetterJob(retries=0, **columns) for _ in range(count)]
     return DeadLetterJob.objects.using(alias).bulk_create(rows)
 
 
 def dead(alias: str) -> Any:
-    """All dead letters."""
+    """Return all dead letters."""
     return DeadLetterJob.objects.using(alias)
 
 
 def left(alias: str, batch: Batch) -> dict[str, int]:
-    """How many jobs of the batch itself there are, in whichever table, by handler."""
+    """Count the batch's own jobs in all tables, by handler."""
     found: dict[str, int] = {}
     for table in JOB_TABLES:
         rows = table._base_manager.using(alias).filter(batch_id=batch.pk)

@@ -1,4 +1,4 @@
-"""A value for each column that all job tables share, and none of them its default."""
+"""A value other than the default for each column that all job tables share."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

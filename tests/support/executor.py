@@ -17,7 +17,7 @@ from tests.support.waiting import TIMEOUT
 
 
 class Host:
-    """What execution asks of an executor. Writes outcomes at once, in the thread that runs the job."""
+    """The executor interface that execution needs. Writes outcomes at once, in the thread that runs the job."""
 
     node_name = "test host"
 
@@ -47,14 +47,14 @@ class Host:
             write_alone(outcome.work.using, outcome)
 
     def has_settled_itself(self, outcome: Outcome) -> None:
-        """An atomic job."""
+        """Do nothing; called for atomic jobs."""
 
     def settle(self, outcome: Outcome) -> bool:
         self.submit(outcome)
         return outcome.counted
 
     def settle_before(self, outcome: Outcome, siblings: list[AcquiredJob]) -> None:
-        """What the settlement and the pool do with them, in this thread."""
+        """Settle the outcome and run the siblings as the settlement and the pool do, but in this thread."""
         if self.settle(outcome):
             execute_batch(siblings, self)
         else:
@@ -63,7 +63,7 @@ class Host:
 
 
 def stop_all(benches: Iterable[Any]) -> None:
-    """Let everything go that benches of a pool hold, and stop their pools."""
+    """Release all batches that these benches hold, and stop their pools."""
     for bench in benches:
         for event in bench.go.values():
             event.set()
@@ -72,7 +72,7 @@ def stop_all(benches: Iterable[Any]) -> None:
 
 @contextmanager
 def watching(running: Any, context: Any, handler: Any) -> Iterator[None]:
-    """A handler runs during the block."""
+    """Register a handler as running during the block."""
     running.begin(context, handler)
     try:
         yield
@@ -81,7 +81,7 @@ def watching(running: Any, context: Any, handler: Any) -> Iterator[None]:
 
 
 def run_one(alias: str, host: Any = None) -> Any:
-    """Acquire all jobs and run them as one batch, in a thread as the pool's; returns the host with the outcomes."""
+    """Acquire all jobs and run them as one batch, in a thread like the pool's; return the host with the outcomes."""
     host = host or Host()
     jobs = acquire(alias)
     call_in_thread("jobexec-one", lambda: execute_batch(jobs, host), TIMEOUT)
@@ -89,7 +89,7 @@ def run_one(alias: str, host: Any = None) -> Any:
 
 
 def all_gone(alias: str) -> bool:
-    """Whether no job is left in any table: one statement, so that a job that is just moving is seen."""
+    """Whether no job is left in any table, in one statement, so that a job that is being moved is seen."""
     counts = " + ".join(f"(SELECT count(*) FROM {table._meta.db_table})" for table in JOB_TABLES)
     with connections[alias].cursor() as cursor:
         cursor.execute(f"SELECT {counts}")

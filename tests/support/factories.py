@@ -1,4 +1,4 @@
-"""Rows for tests, made through the verbs where there is one, and short names for what most tests do."""
+"""Create rows for tests, with operations where one exists, and short names for common steps."""
 
 from datetime import timedelta
 from typing import Any
@@ -20,14 +20,14 @@ HANDLER = "tests.do_nothing"
 
 
 def make_job(alias: str, **columns: Any) -> Any:
-    """A job as `create_job` makes it: a Job, or a TimerJob if `due_date` lies ahead."""
+    """Create a job with `create_job`: a Job, or a TimerJob if `due_date` lies in the future."""
     columns.setdefault("handler_type", HANDLER)
     columns.setdefault("handler_configuration", {"args": [], "kwargs": {}})
     return create_job(alias, **columns)
 
 
 def make_row(table: type[AbstractJob], alias: str, **columns: Any) -> Any:
-    """A row of any job table, inserted as it is."""
+    """Insert a row into any job table as it is."""
     columns.setdefault("handler_type", HANDLER)
     return table._base_manager.using(alias).create(**columns)
 
@@ -35,35 +35,35 @@ def make_row(table: type[AbstractJob], alias: str, **columns: Any) -> Any:
 def acquire(
     alias: str, owner: str = "one", limit: int = 100, *, strategy: str = "auto", **scope: Any
 ) -> list[AcquiredJob]:
-    """The jobs that one call of `acquire_jobs` locks."""
+    """Return the jobs that one call of `acquire_jobs` locks."""
     return acquire_jobs(alias, owner, limit, ServedJobs(**scope), lock_time=LOCK_TIME, strategy=strategy).jobs
 
 
 def work(alias: str, owner: str = "one", **columns: Any) -> AcquiredJob:
-    """A new job, acquired by `owner`."""
+    """Create a job and acquire it for `owner`."""
     row = make_job(alias, **columns)
     return next(job for job in acquire(alias, owner) if job.id == row.pk)
 
 
 def make_external(alias: str, type: str = "payment", **options: Any) -> Any:
-    """A job for workers outside, as `external_job` makes it."""
+    """Create an external job with `external_job`."""
     return jobexec.external_job(type, using=alias, **options)
 
 
 def fetch(alias: str, type: str = "payment", worker: str = "one", **values: Any) -> list[ActivatedJob]:
-    """What a worker is given when it asks."""
+    """Return the jobs that a worker fetches."""
     asked: dict[str, Any] = {"timeout": timedelta(minutes=1), "max_jobs": 100} | values
     return activate_jobs(alias, Fetch(type=type, worker=worker, **asked))
 
 
 def in_hands(alias: str, type: str = "payment", worker: str = "one", lease: bool = False, **options: Any) -> Any:
-    """A new external job that `worker` holds."""
+    """Create an external job and fetch it for `worker`."""
     row = make_external(alias, type, **options)
     return next(job for job in fetch(alias, type, worker, with_lease=lease) if job.id == row.pk)
 
 
 def a_run(alias: str, duration: float = 1.0) -> Run:
-    """A run that has just ended on a node called "node"."""
+    """Return a run that has just ended on a node called "node"."""
     return Run(clock.now(alias) - timedelta(seconds=duration), duration, "node")
 
 
@@ -76,12 +76,12 @@ def make_node(alias: str, name: str = "node", lease_time: timedelta = LEASE_TIME
 
 
 def table_of(alias: str, id: Any) -> type[AbstractJob] | None:
-    """The table in which the job is; None if it is in none."""
+    """Return the table of the job; None if it is in none."""
     return find_states([getattr(id, "id", id)], alias).get(getattr(id, "id", id))
 
 
 def tables_of(alias: str) -> dict[Any, list[type[AbstractJob]]]:
-    """All jobs of all tables: id to the tables in which it is."""
+    """Map the id of each job to the tables that contain it."""
     found: dict[Any, list[type[AbstractJob]]] = {}
     for table in JOB_TABLES:
         for pk in table._base_manager.using(alias).values_list("pk", flat=True):
@@ -90,7 +90,7 @@ def tables_of(alias: str) -> dict[Any, list[type[AbstractJob]]]:
 
 
 def reload(alias: str, row: Any) -> Any:
-    """The row of a job as it now is in the database, in whichever table."""
+    """Return the current row of a job, from whichever table it is in."""
     table = table_of(alias, row)
     assert table is not None
     return table._base_manager.using(alias).get(pk=row.id)

@@ -1,4 +1,4 @@
-"""Async handlers that wait until a test lets them go on."""
+"""A gate at which async handlers wait until a test opens it."""
 
 import asyncio
 from contextlib import suppress
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Gate:
-    """`await gate.passed()` waits until `open()`; `now` and `most` tell how many wait, and waited at once."""
+    """`await gate.passed()` waits until `open()`; `now` counts the current waiters, `most` is their maximum."""
 
     def __init__(self) -> None:
         self.now = self.most = self.done = 0
@@ -25,11 +25,11 @@ class Gate:
             self.now -= 1
 
     def open(self) -> None:
-        """From another thread."""
+        """Open the gate; called from another thread."""
         if self._event is not None:
             with suppress(RuntimeError):  # its loop has been closed
                 self._loop.call_soon_threadsafe(self._event.set)
 
     def renew(self) -> None:
-        """For another loop."""
+        """Close the gate again, for another event loop."""
         self._event = None

@@ -1,4 +1,4 @@
-"""Handlers for tests. Each test registers its own in `registry.isolated()`."""
+"""Contexts for handlers in tests. Each test registers its own handlers in `registry.isolated()`."""
 
 from types import SimpleNamespace
 
@@ -6,7 +6,7 @@ from jobexec.handlers.context import JobContext
 
 
 class Host:
-    """An executor, as far as a job sees it."""
+    """The part of an executor that a job sees."""
 
     shutting_down = False
     owned = True
@@ -16,7 +16,7 @@ class Host:
 
 
 def a_context(host: Host | None = None, **columns: object) -> JobContext:
-    """The context of a run that is on no table."""
+    """Return the context of a run whose job is in no table."""
     values = {"id": "an id", "attempts": 0, "timeout": None, "using": "default", "lock_owner": "node:one"}
     values |= {"category": "default", "process_instance_id": "", "tenant_id": ""}
     work = SimpleNamespace(**values | {"handler_type": "h"} | columns)

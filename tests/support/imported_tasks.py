@@ -1,4 +1,4 @@
-"""Tasks that a project has which comes from django-tasks-db. Imported while TASKS names the backend."""
+"""Tasks of a project that migrates from django-tasks-db. Imported while TASKS names the backend."""
 
 from jobexec.backends.compat import task
 
@@ -17,4 +17,4 @@ def with_context(context):
 
 
 def no_task():
-    """A function like any other."""
+    """An ordinary function."""

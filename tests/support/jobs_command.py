@@ -1,4 +1,4 @@
-"""Runs `manage.py jobs` in this process, as a shell would."""
+"""Run `manage.py jobs` in this process, as a shell would."""
 
 import json
 from io import StringIO
@@ -9,21 +9,21 @@ from jobexec.management.commands.jobs import Command
 
 
 class Terminal(StringIO):
-    """A terminal to look at; how wide it is says the environment variable COLUMNS."""
+    """An output that claims to be a terminal; the environment variable COLUMNS sets its width."""
 
     def isatty(self):
         return True
 
 
 def jobs(*arguments, alias, terminal=False):
-    """The exit code, and what was written."""
+    """Return the exit code and the output."""
     out = Terminal() if terminal else StringIO()
     command = Command(stdout=out, stderr=out, no_color=not terminal, force_color=terminal)
     name, *others = (str(argument) for argument in arguments)
     parser = command.create_parser("manage.py", "jobs")
     options = vars(parser.parse_args([name, "--database", alias, *others]))
     try:
-        command.execute(*options.pop("args", ()), **options)  # as manage.py does; call_command would leave it in
+        command.execute(*options.pop("args", ()), **options)  # as manage.py does; call_command would keep it
     except SystemExit as ended:
         return ended.code, out.getvalue()
     except CommandError as error:
@@ -32,6 +32,6 @@ def jobs(*arguments, alias, terminal=False):
 
 
 def objects(*arguments, alias):
-    """The exit code, and the objects that were written with --json, one a line."""
+    """Return the exit code and the objects written with --json, one per line."""
     code, written = jobs(arguments[0], "--json", *arguments[1:], alias=alias)
     return code, [json.loads(line) for line in written.splitlines()]

@@ -1,4 +1,4 @@
-"""A pool whose jobs are told by the test when to end."""
+"""A pool whose jobs end when the test releases them."""
 
 import threading
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from tests.support.waiting import TIMEOUT
 
 
 class Bench:
-    """A pool whose batches run until they are let go."""
+    """A pool whose batches run until they are released."""
 
     def __init__(self, threads: int, queue_size: int, engines: Sequence[str] = ()) -> None:
         self.began: list[Any] = []
@@ -21,19 +21,19 @@ class Bench:
         self.pool = Pool(threads, queue_size, self.run, self.given_back.extend, engines)
 
     def batch(self, *lost_runs: int, using: str = "default") -> Any:
-        """Siblings; one by default. They run until :meth:`let_go`."""
+        """Return a batch of siblings, one by default, which run until :meth:`let_go`."""
         batch = [SimpleNamespace(id=uuid4(), lost_runs=count, using=using, share=using) for count in lost_runs or (0,)]
         self.go[batch[0].id] = threading.Event()
         return batch
 
     def quick(self, count: int, using: str = "default") -> list[Any]:
-        """Batches of one job that end at once."""
+        """Return batches of one job that end at once."""
         batches = [self.batch(using=using) for _ in range(count)]
         self.let_go(*batches)
         return batches
 
     def submit(self, *batches: Any) -> None:
-        """Reserve places for batches of one engine, and submit them."""
+        """Reserve places for batches of one engine and submit them."""
         count, using = sum(map(len, batches)), batches[0][0].using
         assert self.pool.reserve(count, lambda: None, using) == count
         self.pool.submit(batches, count, using)
@@ -44,6 +44,6 @@ class Bench:
         self.ended.append(batch)
 
     def let_go(self, *batches: Any) -> None:
-        """Let these end."""
+        """Release these batches."""
         for batch in batches:
             self.go[batch[0].id].set()

@@ -1,6 +1,6 @@
 """Tasks for tests; imported only by tests/backends/conftest.py, with jobexec as the backend.
 
-Written for every version: the keywords of ``@task`` are for Django 6.1 on, ``jobexec.options`` is for all.
+Written for all versions: keywords of ``@task`` need Django 6.1 or later, ``jobexec.options`` works everywhere.
 """
 
 import threading
@@ -9,9 +9,9 @@ from collections import defaultdict
 import jobexec
 from jobexec.backends.compat import task
 
-#: What ran: name of the task to the arguments of its calls.
+#: The tasks that ran: name of the task to the arguments of its calls.
 seen = defaultdict(list)
-#: What a test wants `hooked` to do.
+#: The function that a test makes `hooked` call.
 hooks = []
 
 
@@ -66,12 +66,12 @@ async def wait_with_context(context, number):
 
 
 def plain(number):
-    """No task yet."""
+    """Not a task yet."""
 
 
 def other(number):
-    """No task either."""
+    """Not a task either."""
 
 
 async def plain_async(number):
-    """Nor is this."""
+    """Not a task, and async."""

@@ -1,4 +1,4 @@
-"""Threads with database connections of their own, and a way to see that one of them waits for a lock."""
+"""Threads with their own database connections, and a check that one of them waits for a lock."""
 
 import re
 import threading
@@ -13,13 +13,13 @@ from django.db import connections, transaction
 TIMEOUT = 60.0
 
 _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-# Of a transaction that waits, in what InnoDB says of itself. The view innodb_trx shows an old state for as long as
-# somebody looks at it each 0.1 s, whoever that is: several processes that wait for each other's locks to show see none.
+# A waiting transaction in the output of InnoDB's status. The view innodb_trx keeps showing an old state as long as any
+# connection reads it every 0.1 s: several processes that poll it for each other's locks would see none.
 _WAITING_THREAD = re.compile(r"^LOCK WAIT .*?thread id (\d+)", re.MULTILINE | re.DOTALL)
 
 
 def start(alias: str, function: Callable[[], Any]) -> "Future[Any]":
-    """Call the function in a thread of its own; `result(TIMEOUT)` is what it returned."""
+    """Call the function in a thread of its own; `result(TIMEOUT)` is its result."""
     future: Future[Any] = Future()
 
     def work() -> None:
@@ -45,7 +45,7 @@ def finish(future: "Future[Any]") -> Any:
 
 
 def together(alias: str, *functions: Callable[[], Any]) -> list[Any]:
-    """The results of the functions, called at the same moment in a thread each."""
+    """Call the functions at the same moment, each in its own thread, and return their results."""
     barrier = threading.Barrier(len(functions))
 
     def at_once(function: Callable[[], Any]) -> Callable[[], Any]:
@@ -62,9 +62,9 @@ def together(alias: str, *functions: Callable[[], Any]) -> list[Any]:
 
 @contextmanager
 def held(alias: str) -> Iterator[Callable[[Callable[[], Any]], Any]]:
-    """A transaction in another thread that stays open: give it functions; leaving the block commits it.
+    """Keep a transaction open in another thread and run functions in it; leaving the block commits it.
 
-    `with held(alias) as inside: inside(lambda: ...)`. To roll it back, let a function raise Undo.
+    `with held(alias) as inside: inside(lambda: ...)`. To roll it back, raise Undo in a function.
     """
     calls: list[tuple[Callable[[], Any], Future[Any]]] = []
     changed = threading.Condition()
@@ -107,7 +107,7 @@ def held(alias: str) -> Iterator[Callable[[Callable[[], Any]], Any]]:
 
 
 class Undo(Exception):
-    """Rolls a held transaction back."""
+    """Raised to roll back a held transaction."""
 
 
 def undo() -> None:
@@ -122,9 +122,10 @@ _CLIENTS = {
 
 
 def clients(alias: str) -> dict[int, list[Any]]:
-    """Who is connected to the server's database, by the server's number; nobody where there is no server.
+    """Return the connections to the database by the server's number; none where there is no server.
 
-    Not the test alone: a thread that a library keeps for the life of the process (asgiref's, say) keeps its connection.
+    They are not only the test's: a thread that a library keeps for the life of the process (such as asgiref's) keeps
+    its connection.
     """
     if connections[alias].vendor not in _CLIENTS:
         return {}

@@ -1,4 +1,4 @@
-"""Waiting for something that another thread or process does: a condition and a deadline, never a fixed pause."""
+"""Wait for an action of another thread or process: a condition and a deadline, never a fixed pause."""
 
 import inspect
 import threading
@@ -11,7 +11,7 @@ _TURN = 0.01
 
 
 def until(condition: Callable[[], Any], timeout: float = TIMEOUT, turn: float = _TURN) -> Any:
-    """The first true value of the condition; fails when it stays false for `timeout` seconds."""
+    """Return the first true value of the condition; fails if it stays false for `timeout` seconds."""
     end = time.monotonic() + timeout
     never = threading.Event()
     while not (value := condition()):
@@ -33,5 +33,5 @@ def passed(event: threading.Event, timeout: float = TIMEOUT) -> None:
 
 
 def threads(prefix: str = "jobexec-") -> list[str]:
-    """The names of the living threads of executors."""
+    """Return the names of the executors' living threads."""
     return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith(prefix))

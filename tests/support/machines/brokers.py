@@ -1,4 +1,4 @@
-"""The brokers that the tests can reach, and queues of their own. A machine without one skips these tests."""
+"""The available brokers, with queues of the test's own. Tests are skipped where a broker is missing."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from tests.support.suite import databases
 
 ROOT = databases.ROOT
 
-#: Where they are; another address is given as JOBEXEC_TEST_RABBITMQ or JOBEXEC_TEST_REDIS.
+#: Their addresses; JOBEXEC_TEST_RABBITMQ and JOBEXEC_TEST_REDIS override them.
 URLS = {
     "rabbitmq": os.environ.get("JOBEXEC_TEST_RABBITMQ", "amqp://guest:guest@127.0.0.1:5672//"),
     "redis": os.environ.get("JOBEXEC_TEST_REDIS", "redis://127.0.0.1:6379/0"),
@@ -26,7 +26,7 @@ def address(url: str, name: str) -> tuple[str, int]:
 
 
 def missing(name: str) -> str | None:
-    """Why this broker cannot be tested here; None if it answers."""
+    """Return why this broker cannot be tested here; None if it responds."""
     try:
         import kombu  # noqa: F401
     except ImportError:
@@ -39,7 +39,7 @@ def missing(name: str) -> str | None:
 
 
 def parameters() -> list[Any]:
-    """Both brokers as parameters of a fixture; skipped with the reason where they do not answer."""
+    """Return both brokers as parameters of a fixture; skipped with the reason if they do not respond."""
     found = []
     for name in URLS:
         reason = missing(name)
@@ -48,7 +48,7 @@ def parameters() -> list[Any]:
 
 
 def moved(url: str, port: int) -> str:
-    """The same address at another port of this machine."""
+    """Return the same URL with another port of this machine."""
     parts = urlsplit(url)
     user = f"{parts.username}:{parts.password}@" if parts.username else ""
     return urlunsplit(parts._replace(netloc=f"{user}127.0.0.1:{port}"))
@@ -61,7 +61,7 @@ class Broker:
         self.name, self.url, self.prefix = name, url, f"test-{uuid4().hex[:12]}"
 
     def settings(self, **more: Any) -> dict[str, Any]:
-        """Keys of JOBEXEC."""
+        """Return keys of JOBEXEC."""
         return {"DISPATCH": "broker", "BROKER_URL": self.url, "BROKER_QUEUE_PREFIX": self.prefix, **more}
 
     def queue(self, alias: str, category: str = "default", deployment: str = "") -> Any:
@@ -71,7 +71,7 @@ class Broker:
         return queue(queue_name(self.prefix, alias, category, deployment))
 
     def messages(self, alias: str, **of: str) -> list[str]:
-        """The bodies of all messages that wait, which are taken away."""
+        """Take all waiting messages and return their bodies."""
         with self._channel() as channel:
             queue = self.queue(alias, **of)(channel)
             queue.declare()
@@ -81,14 +81,14 @@ class Broker:
             return found
 
     def purge(self, alias: str, **of: str) -> int:
-        """Lose all messages that wait; how many."""
+        """Delete all waiting messages; return their number."""
         with self._channel() as channel:
             queue = self.queue(alias, **of)(channel)
             queue.declare()
             return int(queue.purge())
 
     def say(self, alias: str, body: str, **of: str) -> None:
-        """Send a message, whatever is in it."""
+        """Send a message with any body."""
         with self._channel() as channel:
             queue = self.queue(alias, **of)(channel)
             queue.declare()

@@ -1,4 +1,4 @@
-"""An authority that signs certificates for tests, made by the command openssl."""
+"""A certificate authority for tests, which uses the command openssl."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 
 class Authority:
-    """``ca`` is the file of its own certificate."""
+    """A certificate authority; ``ca`` is the file with its own certificate."""
 
     def __init__(self, folder: Path) -> None:
         if shutil.which("openssl") is None:
@@ -17,7 +17,7 @@ class Authority:
         self._new("ca", "authority", "-x509", "-days", "1", "-out", str(self.ca))
 
     def issue(self, name: str) -> tuple[Path, Path]:
-        """The files of a certificate for this name, and of its key."""
+        """Return the files of a certificate for this name and of its key."""
         request, names, certificate = (self.folder / f"{name}.{end}" for end in ("csr", "ext", "pem"))
         self._new(name, name, "-out", str(request))
         names.write_text(f"subjectAltName=DNS:{name}\n")

@@ -1,4 +1,4 @@
-"""Asking the health port of a started command."""
+"""Query the health port of a started command."""
 
 import json
 import re
@@ -16,14 +16,14 @@ class Answer(NamedTuple):
 
 
 def url(process: Process) -> str:
-    """The address that it has said; for `--health-port 0`."""
+    """Return the address that the command has printed; for `--health-port 0`."""
     found = until(lambda: re.search(r"Health: (http://\S+) with", process.text) or process.popen.poll() is not None)
     assert found is not True, process.text
     return str(found[1])
 
 
 def ask(process: Process, probe: str) -> Answer:
-    """The answer to /startup, /ready or /live."""
+    """Return the response to /startup, /ready or /live."""
     try:
         with urlopen(f"{url(process)}/{probe}", timeout=TIMEOUT) as answer:
             return Answer(answer.status, json.load(answer))

@@ -1,4 +1,4 @@
-"""A process that dies in the middle of its work: it is killed before one of its statements arrives."""
+"""Simulate a process that is killed before one of its statements arrives."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,12 +8,12 @@ from django.db import connections
 
 
 class Killed(BaseException):
-    """What a process that is killed sees: nothing more."""
+    """Raised to end the code of a killed process."""
 
 
 @contextmanager
 def killed_at(alias: str, number: int) -> Iterator[None]:
-    """Whoever sends the statement of this number (from 1) is killed before it arrives: :class:`Killed` is raised."""
+    """Raise :class:`Killed` before the statement with this number (from 1) is sent."""
     sent = 0
 
     def wrapper(execute: Any, sql: Any, params: Any, many: Any, context: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Hosts on a network of the test's own: Linux network namespaces on a bridge. The machine's network is untouched.
+"""Hosts on a network of the test's own: Linux network namespaces on a bridge. The machine's network is not changed.
 
 with network("a", "b") as net:
     net.listener()                  # a listening socket on the database's host, which is where the bridge is
     [*net.inside("a"), "command"]   # runs the command on host a
-    net.cut("a"); net.join("a")     # silently: packets vanish, nobody is told
+    net.cut("a"); net.join("a")     # silently: packets vanish without an error
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-#: Addresses for documentation (RFC 5737): they lead nowhere outside of the namespaces.
+#: Addresses for documentation (RFC 5737), which lead nowhere outside the namespaces.
 SERVER = "192.0.2.1"
 _HOST = "192.0.2.{}"
 _CLONE_NEWNET = 0x40000000
@@ -35,7 +35,7 @@ def _program() -> str:
 
 
 class Network:
-    """Use `network()`, which cleans up."""
+    """A network of hosts; use `network()`, which cleans up."""
 
     def __init__(self) -> None:
         self._ip = _program()
@@ -57,7 +57,7 @@ class Network:
         self._run("-n", name, "link", "set", "lo", "up")
 
     def build(self, hosts: tuple[str, ...]) -> None:
-        """The bridge, and every host joined to it. Raises OSError where the system does not let us."""
+        """Create the bridge and the hosts on it. Raises OSError where the system does not allow it."""
         self._sweep()
         self._add_namespace(self._server)
         self._run("-n", self._server, "link", "add", "br0", "type", "bridge")
@@ -70,14 +70,14 @@ class Network:
         name, port = self._name(host), f"port{number}"
         self._add_namespace(name)
         self._hosts[host] = number
-        # Both ends are born inside.
+        # Both ends are created inside the namespaces.
         self._run("link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", port, "netns", self._server)
         self._run("-n", self._server, "link", "set", port, "master", "br0", "up")
         self._run("-n", name, "addr", "add", f"{_HOST.format(number)}/24", "dev", "eth0")
         self._run("-n", name, "link", "set", "eth0", "up")
 
     def _sweep(self) -> None:
-        """What runs that were killed have left behind."""
+        """Delete namespaces left behind by killed runs."""
         for path in Path("/run/netns").glob("jobexec-*-*"):
             pid = path.name.split("-")[1]
             if not Path("/proc", pid).exists():
@@ -90,23 +90,23 @@ class Network:
                 self._run("netns", "del", self._made.pop())
 
     def inside(self, host: str) -> list[str]:
-        """What to put before a command, so that it runs on this host."""
+        """Return the command prefix that runs a command on this host."""
         return [self._ip, "netns", "exec", self._name(host)]
 
     def cut(self, host: str) -> None:
-        """Pull the host's cable out of the bridge at the far end: at the host's own end nothing seems to happen."""
+        """Unplug the host from the bridge at the far end: the host's own interface notices nothing."""
         self._run("-n", self._server, "link", "set", f"port{self._hosts[host]}", "nomaster")
 
     def join(self, host: str) -> None:
         self._run("-n", self._server, "link", "set", f"port{self._hosts[host]}", "master", "br0")
 
     def listener(self) -> socket.socket:
-        """A listening socket on the database's host. It belongs to this process, but to that network."""
+        """Return a listening socket on the database's host, owned by this process but in that network."""
         made: socket.socket = self.call(None, lambda: socket.create_server((SERVER, 0)))
         return made
 
     def call(self, host: str | None, function: Callable[[], Any]) -> Any:
-        """Call a function of this process in a thread that is on a host's network (None: the database's)."""
+        """Call a function of this process in a thread on a host's network (None: the database's)."""
         result: Future[Any] = Future()
         name = self._server if host is None else self._name(host)
 
@@ -119,7 +119,7 @@ class Network:
             except BaseException as error:
                 result.set_exception(error)
 
-        # A thread's network is its own, and this one ends at once.
+        # Each thread has its own network namespace, and this thread ends at once.
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
@@ -128,7 +128,7 @@ class Network:
 
 @contextmanager
 def network(*hosts: str) -> Iterator[Network]:
-    """A network with these hosts; skips the test where it cannot be made."""
+    """Create a network with these hosts; skip the test where that is not possible."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
     net = Network()

@@ -1,4 +1,4 @@
-"""A real PgBouncer in transaction mode before a test database, as a process of the test's own."""
+"""A real PgBouncer in transaction mode in front of a test database, as a process of the test's own."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ server_login_retry = 1
 
 
 def program() -> str:
-    """Where PgBouncer is; skips the test if it is nowhere."""
+    """Return the path of PgBouncer; skip the test if it is not installed."""
     found = shutil.which(
         "pgbouncer", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
     )
@@ -46,7 +46,7 @@ def program() -> str:
 
 
 class PgBouncer:
-    """`stop()` and `start()` may be called again and again; the port stays."""
+    """A PgBouncer process. `stop()` and `start()` may be called repeatedly; the port stays the same."""
 
     def __init__(self, folder: Path, address: dict[str, Any], server_port: int, pool_size: int) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -61,11 +61,11 @@ class PgBouncer:
         )
         self._configuration.write_text(text)
         for path in (folder, users, self._configuration):
-            path.chmod(0o755)  # it reads them as another user
+            path.chmod(0o755)  # PgBouncer reads them as another user
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        # It refuses to run as root.
+        # PgBouncer refuses to run as root.
         user = ["-u", "nobody"] if os.geteuid() == 0 else []
         with (self._folder / "log").open("a") as log:
             self._process = subprocess.Popen(
@@ -80,7 +80,7 @@ class PgBouncer:
             self._process = None
 
     def show(self, what: str) -> list[Any]:
-        """What its console answers to SHOW."""
+        """Return the result of a SHOW command on its console."""
         with psycopg.connect(
             host="127.0.0.1", port=self.port, user=self.user, dbname="pgbouncer", autocommit=True
         ) as console:
@@ -98,7 +98,7 @@ class PgBouncer:
 
 @contextmanager
 def in_transaction_mode(address: dict[str, Any], pool_size: int = 8) -> Iterator[PgBouncer]:
-    """A running PgBouncer before a database given as Django's settings; `settings_of` leads through it."""
+    """Run a PgBouncer in front of a database given as Django settings; `settings_of` connects through it."""
     program()
     folder = Path(tempfile.mkdtemp(prefix="jobexec-pgbouncer-"))
     with in_front_of(address) as proxy:
@@ -112,7 +112,7 @@ def in_transaction_mode(address: dict[str, Any], pool_size: int = 8) -> Iterator
 
 
 def settings_of(bouncer: PgBouncer) -> dict[str, Any]:
-    """The settings that lead through it, as the guide says."""
+    """Return the settings that connect through PgBouncer, as in the guide."""
     return {
         "HOST": "127.0.0.1",
         "PORT": str(bouncer.port),

@@ -15,7 +15,7 @@ from django.conf import settings
 from tests.support.suite import databases
 from tests.support.waiting import TIMEOUT, until
 
-#: Short times, except that a machine that is so busy that a node stands still for seconds costs no node its lease.
+#: Short times, except for the lease: no node may lose it on a machine so busy that a node stalls for seconds.
 QUICK = {
     "LEASE_TIME": 30,
     "HEARTBEAT_INTERVAL": 0.5,
@@ -25,12 +25,12 @@ QUICK = {
     "QUEUE_SIZE": 50,
     "ENGINES": {"default": {"WAIT_TIME": 0.02, "MAX_WAIT": 0.2, "MAX_WAIT_WHEN_LISTENING": 0.5}},
 }
-#: For tests that wait until the lease of a node that has died is over.
+#: For tests that wait until the lease of a dead node has expired.
 SHORT_LEASE = {"LEASE_TIME": 3}
 
 
 class Process:
-    """A started command. `out` and `err` are the lines so far."""
+    """A started command. `out` and `err` are its output lines so far."""
 
     def __init__(self, command: list[str], env: dict[str, str]) -> None:
         self._mark = f"JOBEXEC_TEST_PROCESS={uuid4()}"
@@ -58,11 +58,11 @@ class Process:
 
     @property
     def text(self) -> str:
-        """All that it said, for the message of a failed test."""
+        """Its whole output, for the message of a failed test."""
         return "\n".join([*self.out, "--- stderr:", *self.err])
 
     def started(self) -> "Process":
-        """Wait until it has said that it serves."""
+        """Wait until it reports that it has started."""
         until(lambda: self._ready() or self.popen.poll() is not None, TIMEOUT)
         assert self.popen.poll() is None, self.text
         return self
@@ -71,27 +71,27 @@ class Process:
         return any("Ctrl-C drains" in line for line in self.out)
 
     def said(self, text: str) -> None:
-        """Wait until it has said this."""
+        """Wait until its output contains this text."""
         until(lambda: text in self.text, TIMEOUT)
 
     def send(self, number: signal.Signals) -> None:
         self.popen.send_signal(number)
 
     def send_group(self, number: signal.Signals) -> None:
-        """What a terminal does for Ctrl-C."""
+        """Send a signal to its process group, as a terminal does for Ctrl-C."""
         os.killpg(self.popen.pid, number)
 
     def ended(self, timeout: float = TIMEOUT) -> int:
-        """Wait for its end; returns the exit code."""
+        """Wait for its end; return the exit code."""
         code = self.popen.wait(timeout)
         for reader in self._readers:
             reader.join(timeout)
         return code
 
     def close(self) -> None:
-        """End it, however it is, and whatever it has started.
+        """Kill it, in whatever state, and all processes that it has started.
 
-        A supervisor's process that lives on for a moment would find its node gone, register anew, and leave its rows to
+        A supervisor's child that survives for a moment would find its node gone, register again, and leave its rows to
         the next test.
         """
         if self.popen.poll() is None:
@@ -99,25 +99,25 @@ class Process:
             self.popen.wait(TIMEOUT)
         until(lambda: not self._kill_family(), TIMEOUT)
         for reader, stream in zip(self._readers, (self.popen.stdout, self.popen.stderr), strict=True):
-            reader.join(10)  # a child that it left behind may hold the pipe
+            reader.join(10)  # a remaining child may hold the pipe
             if stream is not None and not reader.is_alive():
                 stream.close()
 
     def _kill_family(self) -> list[int]:
-        """Kill all processes that inherited our mark; those that were still there."""
+        """Kill all processes that inherited our mark; return those that were still alive."""
         found = []
-        for folder in Path("/proc").glob("[0-9]*"):  # nothing where there is no /proc
+        for folder in Path("/proc").glob("[0-9]*"):  # no files where there is no /proc
             try:
                 if self._mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
                     os.kill(int(folder.name), signal.SIGKILL)
                     found.append(int(folder.name))
             except OSError:
-                continue  # gone meanwhile, or somebody else's
+                continue  # gone meanwhile, or of another user
         return found
 
 
 def environment(alias: str | None, apps: Sequence[str] = (), **overrides: Any) -> dict[str, str]:
-    """The environment of an executor of this test's database, with the handlers of `tests.process.jobs` and `apps`."""
+    """Return the environment of an executor on this test's database, with `tests.process.jobs` and `apps`."""
     overrides.setdefault("INSTALLED_APPS", [*settings.INSTALLED_APPS, "tests.process", *apps])
     return databases.environment(alias, **overrides) | {"PYTHONUNBUFFERED": "1"}
 

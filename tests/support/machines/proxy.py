@@ -1,4 +1,4 @@
-"""A network between an executor and its database that a test can cut and repair."""
+"""A network connection between an executor and its database that a test can cut and repair."""
 
 import contextlib
 import socket
@@ -9,9 +9,9 @@ from typing import Any
 
 
 class Proxy:
-    """Forwards a TCP port of its own to a server's address: a (host, port) or the path of a Unix socket.
+    """Forward a TCP port of its own to a server's address: a (host, port) or the path of a Unix socket.
 
-    ``listener`` is a listening socket to use instead, of another network perhaps.
+    ``listener`` is a listening socket to use instead, for example of another network.
     """
 
     def __init__(self, server: tuple[str, int] | str, listener: socket.socket | None = None) -> None:
@@ -40,7 +40,7 @@ class Proxy:
     def close(self) -> None:
         self.cut()
         with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # who waits in accept() does not hear of a socket that is closed
+            self._listener.shutdown(socket.SHUT_RDWR)  # closing a socket does not end a blocking accept()
         self._listener.close()
         self._thread.join(10)
 
@@ -84,7 +84,7 @@ class Proxy:
 
 @contextmanager
 def in_front_of(address: dict[str, Any], listener: socket.socket | None = None) -> Iterator[Proxy]:
-    """A proxy before a database given as Django's settings; `moved()` are settings that lead through it."""
+    """Run a proxy in front of a database given as Django settings; `moved()` returns settings that use it."""
     host, port = str(address["HOST"]), int(address["PORT"] or 5432)
     proxy = Proxy(f"{host}/.s.PGSQL.{port}" if host.startswith("/") else (host, port), listener)
     try:
@@ -94,5 +94,5 @@ def in_front_of(address: dict[str, Any], listener: socket.socket | None = None) 
 
 
 def moved(address: dict[str, Any], proxy: Proxy) -> dict[str, Any]:
-    """The same settings, by way of the proxy."""
+    """Return the same settings with the address of the proxy."""
     return {**address, "HOST": "127.0.0.1", "PORT": str(proxy.port)}

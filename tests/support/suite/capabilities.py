@@ -1,4 +1,4 @@
-"""The capabilities for which rows of the conformance page wait, and whether the code has them by now."""
+"""The capabilities that rows of the conformance page wait for, and whether the code has them by now."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,9 +13,9 @@ from jobexec.handlers.options import JobOptions
 
 PACKAGE = Path(jobexec.__file__).parent
 
-#: Each capability with the names that would show that it has been built; one of them is enough. They are written as
+#: Each capability with names that would show that it has been implemented; one of them is enough. They are written as
 #: ``jobexec.chain`` (a public name or a module), ``jobexec.models.Job`` (a model), ``JOBEXEC.ENGINES`` (a setting) and
-#: ``@job(unique)`` (an option); ``*`` stands for any text.
+#: ``@job(unique)`` (an option); ``*`` matches any text.
 WAITED_FOR = {
     "gates": (
         "@job(resource)",
@@ -81,13 +81,13 @@ _NEEDS = re.compile(r"\*\*(?:Later \(([^)]+)\):\*\*|Not applicable:\*\* (BPMN)\b
 
 
 def needed(answer: str) -> str | None:
-    """The capability for which a row with this answer waits: the one that Later names, or BPMN if a row lacks that."""
+    """Return the capability that a row with this answer waits for: the one named by Later, or BPMN."""
     found = _NEEDS.match(answer)
     return found and (found[1] or found[2])
 
 
 def names_of_the_code() -> Iterator[str]:
-    """Every name of the code that can show a capability, written as in WAITED_FOR."""
+    """Yield every name in the code that can show a capability, written as in WAITED_FOR."""
     yield from (f"jobexec.{name}" for name in jobexec.__all__)
     for path in PACKAGE.rglob("*.py"):
         yield ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
@@ -99,7 +99,7 @@ def names_of_the_code() -> Iterator[str]:
 
 
 def overtaken(answers: Iterable[str], waited_for: Mapping[str, tuple[str, ...]] = WAITED_FOR) -> dict[str, set[str]]:
-    """The answers that wait for a capability that the code has, each with the names that show it."""
+    """Return the answers that wait for a capability that the code has, with the names that show it."""
     names = set(names_of_the_code())
     built = {
         capability: {name for name in names for pattern in patterns if fnmatchcase(name, pattern)}

@@ -1,4 +1,4 @@
-"""In which tier the tests run that the conformance page names; run as a program, it writes that into the page."""
+"""The tiers of the tests named on the conformance page; run as a program, it writes them into the page."""
 
 import ast
 import re
@@ -16,14 +16,14 @@ _MARK = re.compile(rf"mark\.({'|'.join(LATER)})\b")
 
 
 def tiers_of(tests: Iterable[tuple[str, str]]) -> str:
-    """The tiers in which these tests, pairs of file and name, begin to run: "quick", "quick, gate", or a dash."""
+    """Return the first tiers of these tests, pairs of file and name: "quick", "quick, gate", or a dash."""
     found = {cases_of(path)[name] for path, name in tests if name in cases_of(path)}
     return ", ".join(tier for tier in ("quick", "gate", "nightly") if tier in found) or "-"
 
 
 @cache
 def cases_of(path: str) -> dict[str, str]:
-    """The tests of a file, functions and Class::method, each with its tier; none if there is no such file."""
+    """Return the tests of a file, functions and Class::method, each with its tier; none if the file is missing."""
     if not (ROOT / path).is_file():
         return {}
     found = {}

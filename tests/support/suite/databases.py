@@ -1,17 +1,17 @@
-"""Which databases the tests run on, how to reach them, and why some are missing.
+"""The databases on which the tests run, their addresses, and why some are missing.
 
-`settings()` makes Django's DATABASES. What it makes depends on the process:
+`settings()` returns Django's DATABASES, depending on the process:
 
 - pytest looks for the databases of the tier and starts servers for those that are not named, once per run: the
   processes of pytest-xdist use the servers of the process that started them;
 - a child process of a test gets the test databases of its parent, through `environment()`;
 - any other process (makemigrations, mypy) gets an empty SQLite database in memory.
 
-Environment variables, for whoever runs the tests:
+Environment variables for a test run:
 
 JOBEXEC_TEST_POSTGRESQL  address of a server, postgresql://user:password@host:port/database
 JOBEXEC_TEST_MARIADB     address of a server, mysql://user:password@host:port
-JOBEXEC_TEST_TIER        quick (if nothing is said), compat, gate or nightly; see tests/support/suite/tiers.py
+JOBEXEC_TEST_TIER        quick (the default), compat, gate or nightly; see tests/support/suite/tiers.py
 JOBEXEC_TEST_DATABASES   use only these, for all tests: sqlite,postgresql,mariadb
 JOBEXEC_TEST_REQUIRE     fail if one of these cannot be reached
 """
@@ -43,9 +43,9 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True)
 class Database:
-    """A database that the tests can use: its name here, its alias in Django, its server's version.
+    """A database that the tests can use: its name here, its alias in Django, the version of its server.
 
-    `drop` removes a database from a server that outlives the run; it is None where all goes with the run.
+    `drop` removes a database from a server that outlives the run; it is None for servers that end with the run.
     """
 
     name: str
@@ -55,13 +55,13 @@ class Database:
     drop: Callable[[str], None] | None = None
 
 
-#: What `settings()` found, by name (sqlite, postgresql, mariadb); `missing` holds the reasons.
+#: The databases that `settings()` found, by name (sqlite, postgresql, mariadb); `missing` holds the reasons.
 covered: dict[str, Database] = {}
 missing: dict[str, str] = {}
 
 
 def settings() -> dict[str, dict[str, Any]]:
-    """DATABASES for this process."""
+    """Return DATABASES for this process."""
     inherited = os.environ.get("JOBEXEC_TEST_CONNECTIONS")
     if inherited:
         return _with_mysql_driver(json.loads(inherited))
@@ -75,7 +75,7 @@ def settings() -> dict[str, dict[str, Any]]:
 
 
 def used_by(tests: Iterable[pytest.Item]) -> list[str]:
-    """The aliases to which any of these tests has access."""
+    """Return the aliases to which any of these tests has access."""
     marks = [mark for test in tests for mark in test.iter_markers("django_db")]
     named = {alias for mark in marks for alias in mark.kwargs.get("databases") or ["default"]}
     aliases = [database.alias for database in covered.values()]
@@ -83,10 +83,10 @@ def used_by(tests: Iterable[pytest.Item]) -> list[str]:
 
 
 def environment(default: str | None = None, **overrides: Any) -> dict[str, str]:
-    """The environment of a child process that is to use this test's databases as they are.
+    """Return the environment of a child process that uses this test's databases as they are.
 
-    With `default`, an alias, the child knows only that database, under the alias "default". Other keywords,
-    as in `environment("postgresql", JOBEXEC={...})`, replace Django settings there; they travel as JSON.
+    With `default`, an alias, the child has only that database, under the alias "default". Other keywords, as in
+    `environment("postgresql", JOBEXEC={...})`, replace Django settings there; they are passed as JSON.
     """
     from django.db import connections
 
@@ -104,13 +104,13 @@ def environment(default: str | None = None, **overrides: Any) -> dict[str, str]:
 
 
 def overrides() -> dict[str, Any]:
-    """The settings that the parent of this process gave to `environment()`."""
+    """Return the settings that the parent of this process passed to `environment()`."""
     given: dict[str, Any] = json.loads(os.environ.get("JOBEXEC_TEST_SETTINGS", "{}"))
     return given
 
 
 def report() -> list[str]:
-    """Lines that say what is covered by this run, and what is not."""
+    """Return lines that list what this run covers and what it does not."""
     return [
         f"tier: {tiers.current().name} ({tiers.current().command})",
         "databases: " + ", ".join(f"{database.name} {database.version}" for database in covered.values()),
@@ -191,7 +191,7 @@ def _postgresql() -> Database:
             "PASSWORD": parts.get("password", ""),
             "HOST": parts.get("host", ""),
             "PORT": str(parts.get("port", "")),
-            # Nobody cuts the server's power: do not wait for the disk at each commit.
+            # The server will not lose power: do not wait for the disk at each commit.
             "OPTIONS": {"options": "-c synchronous_commit=off"},
             "TEST": {"NAME": run.database(), "DEPENDENCIES": []},
         },
@@ -215,7 +215,7 @@ def _mariadb() -> Database:
     }
     try:
         with pymysql.connect(**server, connect_timeout=5) as connection:
-            version = connection.get_server_info().removeprefix("5.5.5-")  # said for the sake of old replicas
+            version = connection.get_server_info().removeprefix("5.5.5-")  # a prefix for old replicas
     except pymysql.Error as error:
         raise Unreachable(str(error.args[-1])) from error
 
@@ -242,7 +242,7 @@ def _mariadb() -> Database:
 
 
 def _start_mariadb() -> str:
-    """Start a server of our own if its programs are installed; return its address, or nothing."""
+    """Start our own server if its programs are installed; return its address, or ''."""
     try:
         server = servers.Mariadb(run.folder(), *servers.Mariadb.IN_A_HURRY, port=servers.free_port())
     except (OSError, RuntimeError, subprocess.CalledProcessError):
@@ -252,7 +252,7 @@ def _start_mariadb() -> str:
 
 
 def _with_mysql_driver(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Let Django's MySQL backend find PyMySQL, which needs no compiler, under the name of its own driver."""
+    """Make Django's MySQL backend use PyMySQL, which needs no compiler, under the name of its own driver."""
     if any(database["ENGINE"].endswith(".mysql") for database in found.values()):
         import pymysql
 

@@ -1,8 +1,8 @@
-"""A test leans on nothing that another test of its process has left behind.
+"""Check that no test leaves anything behind for other tests of its process.
 
-A pytest plugin: after each test, when all its fixtures have ended, it compares the process with what it was before. A
-test that has left something fails, and what it left is put back, so that it is the only one. What a process may know or
-not (what it remembers to be quick, whom it has met) is forgotten, and nobody fails for it.
+A pytest plugin: after each test, when all its fixtures have ended, it compares the state of the process with that
+before. A test that has changed it fails, and the state is restored, so that no other test fails. State that a process
+may or may not have (caches, known clients) is cleared, without a failure.
 
 It is loaded with ``pytest_plugins = ["tests.support.suite.leaks"]``, and costs a fraction of a millisecond a test.
 """
@@ -23,19 +23,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
-#: Seconds for threads that have been told to end.
+#: Seconds to wait for threads that are about to end.
 _PATIENCE = 5.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-#: How the names of threads begin that libraries keep for the life of a process.
+#: The name prefixes of threads that libraries keep for the life of a process.
 _OTHERS = ("asyncio_", "ThreadPoolExecutor", "Dummy", "pytest_timeout", "execnet")
 _SETTINGS = ("JOBEXEC", "TASKS", "ROOT_URLCONF", "TIME_ZONE", "LANGUAGE_CODE", "USE_TZ", "MIDDLEWARE", "INSTALLED_APPS")
-#: Environment variables that pytest sets, and that Playwright's thread needs for as long as it goes on.
+#: Environment variables that pytest sets, and that Playwright's thread needs as long as it runs.
 _NOT_OURS = (b"PYTEST_CURRENT_TEST", b"DJANGO_ALLOW_ASYNC_UNSAFE")
 _NOTHING = object()
 
 
 class Watched(NamedTuple):
-    """Something that must be after a test as it was before."""
+    """A piece of state that must be the same after a test as before."""
 
     name: str
     read: Callable[[], Any]
@@ -43,15 +43,15 @@ class Watched(NamedTuple):
 
 
 def _module(name: str) -> Any:
-    """A module that somebody has imported; None if nobody has."""
+    """Return a module if it has been imported, otherwise None."""
     return sys.modules.get(name)
 
 
-# What is read, and put back.
+# State that is read and restored.
 
 
 def _table(module: str, name: str) -> Watched:
-    """A list, set or dict at the top of a module. Before it is imported, it is empty."""
+    """Watch a list, set or dict of a module. It counts as empty before the module is imported."""
 
     def found() -> Any:
         return getattr(_module(module), name, None)
@@ -70,7 +70,7 @@ def _table(module: str, name: str) -> Watched:
 
 
 def _value(module: str, name: str, usual: Any = None) -> Watched:
-    """A variable at the top of a module; ``usual``: what it is when the module is imported."""
+    """Watch a variable of a module; ``usual`` is its value when the module is imported."""
     return Watched(
         f"{module}.{name}",
         lambda: getattr(_module(module), name, usual),
@@ -79,7 +79,7 @@ def _value(module: str, name: str, usual: Any = None) -> Watched:
 
 
 def _handlers() -> dict[tuple[str, int], Any]:
-    """jobexec's own become known when they are first needed."""
+    """Return the handlers without jobexec's own, which are registered when they are first needed."""
     from jobexec.handlers import registry
 
     tables = (registry._handlers, registry._async_handlers, registry._history_handlers, registry.schedules)
@@ -102,7 +102,7 @@ def _put_handlers_back(before: dict[Any, Any]) -> None:
 
 
 def _environment() -> dict[Any, Any]:
-    # A copy of what it shows takes ten times as long.
+    # Copying os.environ itself takes ten times as long.
     found: dict[Any, Any] = os.environ._data.copy()  # type: ignore[attr-defined]
     for name in _NOT_OURS:
         found.pop(name, None)
@@ -116,7 +116,7 @@ def _put_environment_back(before: dict[bytes, bytes]) -> None:
 
 
 def _loggers() -> dict[str, Any]:
-    """Ours, Django's and the root, where they are not as a logger is when it is made."""
+    """Return the state of our loggers, Django's and the root, where it differs from that of a new logger."""
     manager, found = logging.root.manager, {}
     for name, logger in [("", logging.root), *manager.loggerDict.items()]:
         if (name and not name.startswith(("jobexec", "django"))) or isinstance(logger, logging.PlaceHolder):
@@ -141,18 +141,18 @@ def _put_loggers_back(before: dict[str, Any]) -> None:
 
 
 def _language() -> tuple[Any, str]:
-    """The language and the time zone of this thread. One that is Django's own may be chosen: commands do it."""
+    """Return the language and the time zone of this thread. Activating Django's default is allowed: commands do it."""
     from django.utils import timezone, translation
 
     return translation.get_language(), timezone.get_current_timezone_name()
 
 
 def _put_language_back(before: Any) -> None:
-    """What is chosen is forgotten after each test."""
+    """Do nothing: the active language and time zone are reset after each test."""
 
 
 def _connections() -> dict[str, Any]:
-    """The addresses and options of all databases, but for those of the tests themselves."""
+    """Return the addresses and options of all databases, except the names of the test databases."""
     from django.db import connections
 
     return {alias: _address(settings) for alias, settings in connections.settings.items()}
@@ -160,7 +160,7 @@ def _connections() -> dict[str, Any]:
 
 def _address(settings: dict[str, Any]) -> dict[str, Any]:
     found = settings | {"OPTIONS": dict(settings.get("OPTIONS") or {})}
-    for name in ("NAME", "TEST"):  # the session of the tests makes them
+    for name in ("NAME", "TEST"):  # set by the test session
         found.pop(name, None)
     return found
 
@@ -235,7 +235,7 @@ _WATCHED = (
 )
 
 
-# Signals of Django, and modules: read quickly, and looked at closely if they have changed.
+# Django signals, and modules: compared quickly, and in detail only if they have changed.
 
 
 @cache
@@ -258,7 +258,7 @@ def _receivers() -> list[list[Any]]:
 
 
 def _living(entry: Any) -> bool:
-    """Whether it still hears. What Django and its packages connect is theirs, such as a migration's models."""
+    """Whether a receiver is alive and not connected by Django or its packages, such as for a migration's models."""
     receiver = entry[1]() if isinstance(entry[1], weakref.ref) else entry[1]
     if receiver is None:
         return False
@@ -268,15 +268,15 @@ def _living(entry: Any) -> bool:
 
 
 def _new_receivers(before: list[list[Any]]) -> Iterator[str]:
-    """The names of signals that somebody hears who did not before; they hear nothing more."""
+    """Yield descriptions of new and missing receivers, and restore the former receivers."""
     for (name, signal_), old in zip(_all_signals(), before, strict=True):
         if signal_.receivers == old:
             continue
-        # Django's test client takes its own receivers away and puts them back: the same key in another tuple.
+        # Django's test client disconnects its own receivers and connects them again: the same key in another tuple.
         known = {entry[0] for entry in old}
         new = [entry for entry in signal_.receivers if entry[0] not in known and _living(entry)]
         if new:
-            gc.collect()  # a receiver in a cycle of references is no receiver any more
+            gc.collect()  # a receiver that lives only in a reference cycle does not count
         for entry in filter(_living, new):
             yield f"a receiver of the signal {name}: {entry[1]!r}"
             with signal_.lock:
@@ -294,7 +294,7 @@ def _examples() -> frozenset[str]:
     return frozenset(name for name in sys.modules if name.startswith("docs.examples."))
 
 
-#: Those that the modules of the tests import.
+#: The examples that test modules import.
 _examples_of_modules = cache(_examples)
 
 
@@ -305,8 +305,8 @@ def _new_examples() -> Iterator[str]:
 
 
 def _of_others(thread: threading.Thread) -> bool:
-    """Whether it is kept for longer: by a library, or as Django's live server for the whole session."""
-    # gRPC's reads its events, for all channels and servers of asyncio.
+    """Whether a thread is kept longer: by a library, or as Django's live server for the whole session."""
+    # gRPC's thread reads the events of all asyncio channels and servers.
     return (
         thread.name.startswith(_OTHERS)
         or thread.name.endswith("(_poll_wrapper)")
@@ -315,7 +315,7 @@ def _of_others(thread: threading.Thread) -> bool:
 
 
 def _new_threads(before: set[threading.Thread]) -> Iterator[str]:
-    """Those that go on, although they have had the time to end."""
+    """Yield the new threads that still run after they have had time to end."""
     new = [each for each in threading.enumerate() if each not in before and not _of_others(each)]
     end = time.monotonic() + _PATIENCE
     for thread in new:
@@ -342,11 +342,11 @@ def _open_transactions(test: pytest.Item) -> Iterator[str]:
             connection.execute_wrappers.clear()
 
 
-# What a process may remember or not.
+# State that a process may or may not have.
 
 
 def _forget() -> Iterator[str]:
-    """Let the process be as one that has just begun. What still runs is named."""
+    """Reset the process to the state of a new one. Yields what is still running."""
     from django.utils import timezone, translation
 
     from jobexec import clock, identifiers
@@ -406,8 +406,8 @@ _before = pytest.StashKey[_Before]()
 
 
 def as_it_is() -> _Before:
-    """The process as it is now, before a test."""
-    importlib.import_module("jobexec.runtime.connections")  # which connects a receiver when it is imported
+    """Return the state of the process before a test."""
+    importlib.import_module("jobexec.runtime.connections")  # its import connects a receiver
     _examples_of_modules()
     watched = [each.read() for each in _WATCHED]
     return _Before(set(threading.enumerate()), watched, _receivers(), len(sys.modules), _signal_handlers())
@@ -431,7 +431,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 
 def left_by(test: pytest.Item, before: _Before) -> Iterator[str]:
-    """What the test has left, in words; each is put back or forgotten."""
+    """Yield descriptions of what the test has left behind; all of it is restored or cleared."""
     yield from _new_threads(before.threads)
     for watched, old in zip(_WATCHED, before.watched, strict=True):
         new = watched.read()
@@ -443,7 +443,7 @@ def left_by(test: pytest.Item, before: _Before) -> Iterator[str]:
     if len(sys.modules) != before.modules:
         yield from _new_examples()
     yield from _forget()
-    # A command that is called in this process, and not as a process of its own, leaves its handlers behind.
+    # A command that is called in this process, and not in one of its own, leaves its signal handlers behind.
     for number, handler in zip(_SIGNALS, before.handlers, strict=True):
         signal.signal(number, handler)
 

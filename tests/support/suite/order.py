@@ -1,4 +1,4 @@
-"""Which tests of a run are left out, which come first, and in which order the processes read them."""
+"""The tests that a run leaves out, those that come first, and the order in which the processes read them."""
 
 import os
 import sys
@@ -11,10 +11,10 @@ _TESTS = Path(__file__).resolve().parents[2]
 
 
 def read_in_turn(config: pytest.Config) -> None:
-    """Let the processes of pytest-xdist begin to read the tests at different files.
+    """Make the processes of pytest-xdist start reading the tests at different files.
 
-    In a fresh checkout, pytest compiles each test file that it reads, which takes longer than everything else until the
-    first test runs. So each process compiles its part and finds the others' parts compiled.
+    In a fresh checkout, pytest compiles each test file that it reads, which takes longer than everything else before
+    the first test. This way each process compiles its part and finds the other parts compiled.
     """
     sys.dont_write_bytecode = False
     if [Path(path).resolve() for path in config.args] == [_TESTS]:
@@ -25,7 +25,7 @@ def read_in_turn(config: pytest.Config) -> None:
 
 
 def leave(items: list[pytest.Item], runs: Callable[[pytest.Item], bool]) -> list[pytest.Item]:
-    """Take out of `items` those that do not run, and return them."""
+    """Remove the tests that do not run from `items`, and return them."""
     left = [item for item in items if not runs(item)]
     if left:
         gone = set(left)
@@ -34,9 +34,9 @@ def leave(items: list[pytest.Item], runs: Callable[[pytest.Item], bool]) -> list
 
 
 def slow_first(items: list[pytest.Item]) -> None:
-    """Let each process of pytest-xdist begin with its share of the slow tests, so that none is left for the end.
+    """Make each process of pytest-xdist start with its share of the slow tests, so that none is left for the end.
 
-    With `--dist worksteal`, each process starts with an equal part of the list, from one place to the next.
+    With `--dist worksteal`, each process starts with an equal, contiguous part of the list.
     """
     slow = [item for item in items if item.get_closest_marker("slow")]
     quick = [item for item in items if not item.get_closest_marker("slow")]

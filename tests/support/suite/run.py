@@ -1,7 +1,7 @@
-"""One run of the tests, which may be several processes: its folder, and what is started only once.
+"""One run of the tests, possibly in several processes: its folder, and resources that are started only once.
 
-The process that begins a run, pytest or the controller of pytest-xdist, describes it in an environment variable. The
-processes that it starts read it there and belong to the same run.
+The process that starts a run, pytest or the controller of pytest-xdist, describes it in an environment variable. Its
+child processes read the variable and belong to the same run.
 """
 
 import atexit
@@ -18,22 +18,22 @@ _VARIABLE = "JOBEXEC_TEST_RUN"
 
 
 def folder() -> Path:
-    """A temporary folder that goes with the run."""
+    """Return the run's temporary folder, which is deleted at its end."""
     return Path(_description()["folder"])
 
 
 def database() -> str:
-    """The name of the run's databases; runs that share a server must not share a database."""
+    """Return the name of the run's databases; runs that share a server must not share a database."""
     return f"test_jobexec_{_description()['pid']}"
 
 
 def is_ours() -> bool:
-    """Whether this process began the run."""
+    """Whether this process started the run."""
     return bool(_description()["pid"] == os.getpid())
 
 
 def once(name: str, make: Callable[[], str]) -> str:
-    """What `make` returned in the process that began the run; the empty string if it was not called there."""
+    """Return the result of `make` in the process that started the run; '' if it was not called there."""
     description = _description()
     if is_ours() and name not in description:
         description[name] = make()
@@ -42,7 +42,7 @@ def once(name: str, make: Callable[[], str]) -> str:
 
 
 def at_the_end(function: Callable[[], Any]) -> None:
-    """Call it when this process ends; not when a child that it forked does."""
+    """Call a function when this process ends, but not when a forked child ends."""
     pid = os.getpid()
     atexit.register(lambda: function() if os.getpid() == pid else None)
 
@@ -53,7 +53,7 @@ def _description() -> dict[str, Any]:
     if told:
         description: dict[str, Any] = json.loads(told)
         return description
-    # Else each of the processes compiles all of jobexec and of the tests.
+    # Otherwise each process would compile all of jobexec and the tests.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     path = tempfile.mkdtemp(prefix="jobexec-tests-")
     at_the_end(lambda: shutil.rmtree(path, ignore_errors=True))

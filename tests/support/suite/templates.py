@@ -1,4 +1,4 @@
-"""Databases for this process, copied from one that the run migrates once."""
+"""Databases for this process, copied from one that is migrated once per run."""
 
 import fcntl
 import os
@@ -14,11 +14,11 @@ from tests.support.suite import databases, run
 
 
 def create(alias: str) -> None:
-    """Make a database for this process and use it under `alias`."""
+    """Create a database for this process and use it under `alias`."""
     connection = connections[alias]
     creation = connection.creation
     if connection.vendor == "mysql" and not shutil.which("mysqldump"):
-        # Django copies with it. Without it, each process migrates.
+        # Django copies with mysqldump. Without it, each process migrates.
         settings.DATABASES[alias]["TEST"]["NAME"] = f"{run.database()}_{os.getpid()}"
         creation.create_test_db(verbosity=0)
         return
@@ -27,7 +27,7 @@ def create(alias: str) -> None:
             _use(alias, creation._get_test_db_name())
         else:
             creation.create_test_db(verbosity=0)
-            connection.close()  # PostgreSQL does not copy a database that somebody uses
+            connection.close()  # PostgreSQL does not copy a database that is in use
             migrated.touch()
     suffix = str(os.getpid())
     creation.clone_test_db(suffix, verbosity=0)
@@ -35,7 +35,7 @@ def create(alias: str) -> None:
 
 
 def drop(alias: str) -> None:
-    """Drop this process's database, where it would outlive the run."""
+    """Drop this process's database if it would outlive the run."""
     connections[alias].close()
     for database in databases.covered.values():
         if database.alias == alias and database.drop:
@@ -43,7 +43,7 @@ def drop(alias: str) -> None:
 
 
 def drop_templates() -> None:
-    """Drop what the run migrated, where it would outlive the run; for the process that began the run, at its end."""
+    """Drop the run's migrated databases that would outlive it; called by the process that started it, at its end."""
     for database in databases.covered.values():
         if database.drop and _migrated(database.alias).exists():
             database.drop(run.database())
@@ -55,7 +55,7 @@ def _use(alias: str, name: str) -> None:
 
 @contextmanager
 def _one_process(alias: str) -> Iterator[Path]:
-    """Hold the run's lock for this alias; the file that is yielded says that its database is migrated."""
+    """Hold the run's lock for this alias; the yielded file exists once its database is migrated."""
     with (run.folder() / f"{alias}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield _migrated(alias)

@@ -1,11 +1,11 @@
-"""The tiers of the suite: which tests a run holds, on which databases, and how long it may take.
+"""The tiers of the suite: the tests of a run, their databases, and the time limit.
 
 `pytest` alone is the tier quick. The environment variable JOBEXEC_TEST_TIER names another one; `.ci/run` and
 `.ci/nightly` set it. CONTRIBUTING.md has the table.
 
 A test belongs to every tier unless a marker leaves it to a later one: `slow`, `browser` and `gate` to the gate,
-`nightly` to the nightly run. A test that names `alias` runs on one database, PostgreSQL if it is there, unless it is
-marked `every_database`: then it runs on each that the tier has. The gate takes the folders `SQL` for so marked.
+`nightly` to the nightly run. A test with the argument `alias` runs on one database, PostgreSQL if it is available, or
+on each of the tier's databases if it is marked `every_database`. The gate treats the folders `SQL` as marked.
 """
 
 import os
@@ -20,12 +20,12 @@ _TESTS = Path(__file__).resolve().parents[2]
 
 NAMES = ("sqlite", "postgresql", "mariadb")
 
-#: With JOBEXEC_TEST_DATABASES, every test runs on the databases that it names.
+#: With JOBEXEC_TEST_DATABASES, every test runs on the databases named there.
 NAMED = bool(os.environ.get("JOBEXEC_TEST_DATABASES"))
 
-#: Folders about statements, locks and plans.
+#: Folders with tests of statements, locks and plans.
 SQL = frozenset({"operations", "concurrency", "plans"})
-#: Whose portable forms the gate tries, too; the nightly run those of all operations.
+#: Folders whose portable forms the gate also tests; the nightly run tests those of all operations.
 _PORTABLE = ("operations/acquire/", "operations/rows/", "operations/settle/")
 LATER = frozenset({"slow", "browser", "gate", "nightly"})
 
@@ -34,12 +34,12 @@ LATER = frozenset({"slow", "browser", "gate", "nightly"})
 class Tier:
     """A tier.
 
-    `minutes` is what it takes on an idle machine with two cores; a run that takes half as much again fails.
-    `databases` are looked for. `everywhere` are folders whose tests run on each of them; with None, all tests do.
+    `minutes` is its duration on an idle machine with two cores; a run that takes more than 1.5 times as long fails.
+    `databases` are those used. `everywhere` are folders whose tests run on each of them; with None, all tests do.
     `leaves` are the markers of tests that a later tier runs. `only`, if it is not empty, limits the tier to these
     folders, on SQLite, and to the tests marked `smoke`, on PostgreSQL. With `slow_once`, slow tests run on one
-    database, except those of plans. In the folders `portable`, tests also run in
-    the portable forms. `examples` is the number of examples that Hypothesis tries in the tests of random schedules.
+    database, except those of plans. In the folders `portable`, tests also run in the portable forms. `examples` is the
+    number of examples that Hypothesis tries in the tests of random schedules.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Tier:
     examples: int = 25
 
     def databases_for(self, test: pytest.Item, possible: Iterable[str], every: bool) -> list[str]:
-        """On which of these databases a test with an `alias` runs; `every` if it names its databases itself."""
+        """Return those of these databases on which a test runs; `every`: the test names its databases itself."""
         found = [name for name in NAMES if name in possible]
         if self.slow_once and not NAMED and test.get_closest_marker("slow") and _folder(test) != "plans":
             return [name for name in ["postgresql", *found] if name in found][:1]
@@ -69,13 +69,13 @@ class Tier:
         return [name for name in [*main, *found] if name in found][:1]
 
     def portable_too(self, test: pytest.Item, possible: Iterable[str]) -> bool:
-        """Whether a test also runs on PostgreSQL in the portable forms, as if nothing were known of that database."""
+        """Whether a test also runs on PostgreSQL in the portable forms, as on an unknown database."""
         if "postgresql" not in possible or test.get_closest_marker("fast_form"):
             return False
         return str(test.path.relative_to(_TESTS)).startswith(self.portable)
 
     def runs(self, test: pytest.Item, arguments: Iterable[str]) -> bool:
-        """Whether the test belongs to this tier, or was asked for by the name of its file."""
+        """Whether the test belongs to this tier or was requested by the name of its file."""
         if any(Path(argument.partition("::")[0]).resolve() == test.path for argument in arguments):
             return True
         if any(test.get_closest_marker(marker) for marker in self.leaves):
@@ -122,7 +122,7 @@ TIERS = {tier.name: tier for tier in _TIERS}
 
 
 def current() -> Tier:
-    """The tier of this run. Raises RuntimeError for an unknown name."""
+    """Return the tier of this run. Raises RuntimeError for an unknown name."""
     name = os.environ.get("JOBEXEC_TEST_TIER") or "quick"
     if name not in TIERS:
         raise RuntimeError(f"JOBEXEC_TEST_TIER: unknown tier {name!r}; known are {', '.join(TIERS)}")
@@ -130,7 +130,7 @@ def current() -> Tier:
 
 
 def some(cases: Iterable[Any], each: int) -> list[Any]:
-    """Parameters of which the quick tier takes the first and each so-many-th after it; the gate takes all."""
+    """Return parameters of which the quick tier takes the first and then one in `each`; the gate takes all."""
     return [_at_the_gate(case) if at % each else case for at, case in enumerate(cases)]
 
 

@@ -1,4 +1,4 @@
-"""What keeps people from reading or using a page: findings of axe, and contrasts that axe cannot decide."""
+"""Accessibility problems of a page: findings of axe, and contrasts that axe cannot decide."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 _GRAVE = ("serious", "critical")
 _OPTIONS = {"resultTypes": ["violations"], "preload": False}
-#: The rest of the rules does not depend on colours or on the width of the window.
+#: The other rules do not depend on colours or on the window's width.
 _LOOKS = {
     "type": "rule",
     "values": ["color-contrast", "link-in-text-block", "scrollable-region-focusable"],
@@ -24,10 +24,10 @@ _COLOURS = """() => [...document.querySelectorAll("[class*=jobexec-], #jobexec-d
 
 
 def grave_findings(page: Any, *, looks_only: bool = False) -> set[tuple[str, str]]:
-    """The rules that axe finds broken with serious or critical impact, and the selectors of the elements."""
+    """Return the rules violated with serious or critical impact according to axe, and the elements' selectors."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     options = {**_OPTIONS, "runOnly": _LOOKS} if looks_only else _OPTIONS
-    page.evaluate("document.getAnimations().forEach(each => each.finish())")  # no colour half-way to the other
+    page.evaluate("document.getAnimations().forEach(each => each.finish())")  # no colours in the middle of a transition
     violations = axe.run(page, options=options).response["violations"]
     return {
         (violation["id"], str(node["target"][0]))
@@ -38,7 +38,7 @@ def grave_findings(page: Any, *, looks_only: bool = False) -> set[tuple[str, str
 
 
 def poor_contrasts(page: Any) -> list[Any]:
-    """Our elements whose text can hardly be read, with both colours."""
+    """Return our elements with poorly readable text, with both colours."""
     return [colour for colour in page.evaluate(_COLOURS) if _contrast(*colour[1:]) < _LEAST_CONTRAST]
 
 

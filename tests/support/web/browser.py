@@ -21,10 +21,10 @@ marks = [
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A browser."""
+    """A running Chromium."""
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as started:
-        # The synchronous interface keeps an event loop in this thread, beside which Django refuses the ORM.
+        # The synchronous API runs an event loop in this thread, and Django then refuses to use the ORM.
         before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
         os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
@@ -37,7 +37,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def policy(settings: Any) -> None:
-    """A strict content security policy, where Django has one: the console then tells what it blocks."""
+    """Set a strict content security policy if Django supports it: the console then reports what it blocks."""
     try:
         from django.utils.csp import CSP
     except ImportError:
@@ -54,9 +54,9 @@ def policy(settings: Any) -> None:
 
 @pytest.fixture
 def open_page(chromium: Any, policy: None, live_server: Any) -> Iterator[Callable[..., Any]]:
-    """``open_page(user, **context)`` is a page in a browser of its own in which the user, or nobody, is logged in.
+    """``open_page(user, **context)`` opens a page in a browser context of its own, logged in if a user is given.
 
-    Addresses may be relative. Whatever the browsers complain about fails the test; ``page.complaints`` is about one.
+    Addresses may be relative. Any complaint of the browser fails the test; ``page.complaints`` holds those of one page.
     """
     opened: list[Any] = []
 
@@ -78,7 +78,7 @@ def open_page(chromium: Any, policy: None, live_server: Any) -> Iterator[Callabl
 
 @pytest.fixture
 def page(open_page: Callable[..., Any]) -> Any:
-    """A page in which an administrator is logged in."""
+    """A page with a logged-in administrator."""
     return open_page(get_user_model().objects.create_superuser("admin", password="secret"))
 
 
@@ -90,7 +90,7 @@ def _session(user: Any, url: str) -> dict[str, str]:
 
 
 def _complaints(page: Any) -> list[str]:
-    """Errors of scripts, what the console warns of (as what the policy blocks), answers of a broken server."""
+    """Collect script errors, console warnings (such as violations of the policy) and server errors."""
     found: list[str] = []
 
     def hear(line: Any) -> None:

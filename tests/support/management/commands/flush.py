@@ -1,8 +1,8 @@
 """Empty a test database after a test that committed: Django's `flush`, made fast.
 
-Django's own truncates every table and then makes permissions and content types anew: 60 to 300 ms a test.
-Most tests write to few tables. This asks once which tables have rows, and deletes those rows; permissions and
-content types stay as the migrations made them. As in Django's, sequences go on counting.
+Django's own truncates every table and then recreates permissions and content types: 60 to 300 ms per test.
+Most tests write to few tables. This command queries once which tables have rows and deletes those rows; permissions and
+content types stay as the migrations created them. As in Django's, sequences are not reset.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from django.db import connections, transaction
 
 KEPT = {"django_content_type", "auth_permission"}
 
-# So many deleted rows would slow down whoever reads the table before the next autovacuum.
+# This number of deleted rows would slow down reads of the table until the next autovacuum.
 WORTH_A_VACUUM = 10_000
 
 
@@ -34,7 +34,7 @@ class Command(BaseCommand):
 
 
 def _delete_all(connection: Any) -> list[str]:
-    """Delete all rows that tests made, in one transaction; return the tables that had many."""
+    """Delete all rows created by tests in one transaction; return the tables that had many."""
     large = []
     with transaction.atomic(connection.alias), connection.cursor() as cursor:
         for table in _tables_with_rows(connection, cursor):
