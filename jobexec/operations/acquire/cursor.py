@@ -54,9 +54,9 @@ class AcquisitionCursor:
         return self._position
 
     def unseen(self) -> float | None:
-        """Return the seconds until the head must be checked, if the last page reached the end but began elsewhere.
+        """Return the seconds until the head must be checked, if the last page began behind it and reached the end.
 
-        Jobs inserted ahead of it may have been announced before that page, and would not be announced again.
+        Jobs inserted ahead of that page may have been announced before it, and would not be announced again.
         """
         if self._full or self._at_head:
             return None

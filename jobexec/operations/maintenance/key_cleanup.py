@@ -20,7 +20,7 @@ Keys: TypeAlias = QuerySet[JobKey]
 
 
 def freeing_keys(using: str) -> Iterator[int]:
-    """Delete such keys, one page per transaction; yield the numbers. Keys in use are read but never locked."""
+    """Delete these keys, one page per transaction; yield the numbers. Keys in use are read but never locked."""
     rows = JobKey.objects.using(using).order_by("pk")
     reached, now, size = 0, clock.now(using), get_settings().history_cleanup_batch_size
     while page := list(rows.filter(pk__gt=reached).values_list("pk", "job_id", "expiration_time")[:size]):

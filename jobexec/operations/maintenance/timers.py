@@ -21,8 +21,8 @@ from ..sql.locks import atomic, lock_rows
 def trigger_due_timers(using: str, limit: int) -> int:
     """Move up to ``limit`` due timers to the executable jobs, or to the suspended ones if a suspension covers them.
 
-    Several nodes may do this at once: each skips rows that another is just moving. Returns the number of moved rows;
-    if it is ``limit``, there may be more. Rows that cannot be read or moved become dead letters; an unreadable row that
+    Several nodes may do this at once: each skips rows that another is just moving. Returns the number of moved rows; if
+    it is ``limit``, there may be more. Rows that cannot be read or moved become dead letters; an unreadable row that
     was moved without being read is found by acquisition.
     """
     try:

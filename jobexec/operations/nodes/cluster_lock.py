@@ -19,8 +19,8 @@ def take(using: str, owner: str, force_after: timedelta, name: str = ACQUIRE_JOB
     """Take the lock and return the token that proves it, or None if another node holds it.
 
     A lock that has been held for longer than ``force_after`` is taken over (Flowable: forceAcquireAfter): its holder
-    has died or stalled. The token then changes, so a holder that wakes up acquires nothing and releases nothing.
-    Never waits for a row that another node is just changing.
+    has died or stalled. The token then changes, so a holder that wakes up acquires nothing and releases nothing. Never
+    waits for a row that another node is just changing.
     """
     with atomic(using):
         row = lock_rows(AcquisitionLock.objects.using(using).filter(name=name), skip_locked=True).first()

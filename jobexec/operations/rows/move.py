@@ -65,8 +65,8 @@ def _delete_unchanged(source: type[AbstractJob], using: str, rows: Sequence[Abst
     """Lock and delete the rows that are unchanged since they were read, in two statements for any number of rows.
 
     A row that another transaction has locked is skipped like a changed one, as it is being changed. Waiting for it
-    deadlocked on MariaDB, which reads all rows of a small table, including locked ones, and on every database where
-    the caller holds suspensions.
+    deadlocked on MariaDB, which reads all rows of a small table, including locked ones, and on every database where the
+    caller holds suspensions.
     """
     expected = {row.pk: row.revision for row in rows}
     table = source._base_manager.using(using)

@@ -74,8 +74,8 @@ def _retry_date(row: AbstractJob, failure: Failure, now: datetime) -> datetime |
     except DoNotRetry:
         return None
     except (InvalidRetryPlan, OverflowError):
-        # A plan broken by an operator or a callable, or one that goes past the year 9999, must neither cost the job
-        # its retries nor end the loop.
+        # A plan broken by an operator or a callable, or one that goes past the year 9999, must neither cost the job its
+        # retries nor end the loop.
         text = "Job %s: its retry plan is broken; using the default plan"
         logger.exception(text, row.pk, extra=log_fields(row))
         return default_plan().next_due_date(now, failures)

@@ -13,8 +13,8 @@ _BUSY_SQLITE_MESSAGES = ("database is locked", "database table is locked")
 def is_conflict(error: BaseException) -> bool:
     """Whether the database reported a conflict: serialisation failure, deadlock, lock timeout, busy SQLite file.
 
-    The same work may succeed a moment later. Such errors cost a job no retry (Camunda: OptimisticLockingException),
-    but they are counted, so that a job that always conflicts is not retried forever.
+    The same work may succeed a moment later. Such errors cost a job no retry (Camunda: OptimisticLockingException), but
+    they are counted, so that a job that always conflicts is not retried forever.
     """
     if not isinstance(error, OperationalError):
         return False

@@ -31,8 +31,8 @@ def synchronise_clock(using: str) -> datetime:
     """Read the database's time, set :mod:`jobexec.clock` to it and return it.
 
     The clock lags by the return trip from the database and is never ahead: if half of the round trip were added, a
-    process that was paused while sending the query could take living nodes for dead. The skew of this node's clock does
-    not matter.
+    process that was paused while sending the query, however long, would count half of its pause and could take living
+    nodes for dead. The skew of this node's clock does not matter.
     """
     time = database_time(using)
     if time is not None:

@@ -51,9 +51,9 @@ def _defaults(table: type[AbstractJob]) -> dict[str, Any]:
 class CreatedJobs(Sequence[Job | TimerJob]):
     """The rows inserted by one call, in the given order. Reads and compares like a list.
 
-    An instance is created at its first access and kept: most callers access none, and creating a hundred thousand
-    takes longer than inserting them. ``handler_configuration`` is as the database would return it. ``list(rows)``
-    creates all instances. Can be pickled.
+    An instance is created at its first access and kept: most callers access none, and creating a hundred thousand takes
+    longer than inserting them. ``handler_configuration`` is as the database would return it. ``list(rows)`` creates all
+    instances. Can be pickled.
     """
 
     def __init__(
