@@ -42,7 +42,7 @@ def _of_the_cluster(seen: Overview) -> Iterator[Problem]:
     if seen.nodes is None or any(node.taking for node in seen.nodes):
         return
     if any(node.lease_good for node in seen.nodes):
-        yield Problem("no_node", _("Every executor is stopping: no new job is begun."))
+        yield Problem("no_node", _("Every executor is stopping: no new jobs are started."))
         return
     text = _("No executor is running, so no job runs. Start one: %(command)s")
     yield Problem("no_node", text % {"command": start_command(seen.using)})

@@ -159,7 +159,7 @@ def test_it_says_why_it_is_not_running(admin):
     assert "Why is this not running?" in response.content.decode()
     job = data.make(SuspendedJob, tenant_id="acme")
     reasons = admin.get(page_url(job)).context["reasons"]
-    assert reasons[0].startswith("Its tenant acme is suspended since ")
+    assert reasons[0].startswith("Its tenant acme has been suspended since ")
     assert "Where is it?" in admin.get(page_url(data.running())).content.decode()
 
 

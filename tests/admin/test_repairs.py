@@ -36,7 +36,7 @@ def test_unlock_only_what_nobody_holds_any_more(admin):
     assert told[0] == ("success", "1 job unlocked.")
     assert {text.split(" (")[0] for _level, text in told[1:]} == {
         "1 job left alone: it is not locked",
-        f"1 job left alone: node worker-2 holds it and lives: its lease is good until {living.lease_expiration_time}",
+        f"1 job left alone: node worker-2 holds it and is alive: lease valid until {living.lease_expiration_time}",
     }
     lost.refresh_from_db()
     held.refresh_from_db()

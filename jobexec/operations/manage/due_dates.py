@@ -19,7 +19,7 @@ from ..rows.move import move
 from ..rows.routing import is_external
 from ..targets.for_each import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
 
-_FIRST_RUN = gettext_noop("it waits for its first run, whose date was given to it: set a due date instead")
+_FIRST_RUN = gettext_noop("it waits for its first run, whose date is explicit: set a due date instead")
 
 
 @audited
@@ -42,13 +42,13 @@ def recalculate_due_date(target: Target, *, from_creation: bool = False, using: 
 def _recalculate(using: str, row: AbstractJob, from_creation: bool) -> str | None:
     now = clock.now(using)
     if is_external(row):
-        return gettext_noop("its workers say how long it waits: set a due date instead")
+        return gettext_noop("its workers decide how long it waits: set a due date instead")
     if not row.attempts or row.due_date is None:
         return _FIRST_RUN
     try:
         due = _due_date(using, row, row.create_time if from_creation else now)
     except DoNotRetry:
-        return gettext_noop("its retry plan does not try again")
+        return gettext_noop("its retry plan allows no further attempt")
     except (InvalidRetryPlan, OverflowError) as error:
         return _("its retry plan is broken: %(error)s") % {"error": error}
     if isinstance(row, TimerJob) and due <= now:

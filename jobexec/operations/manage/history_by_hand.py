@@ -17,7 +17,7 @@ from ..notify.wake import wake_on_commit
 from ..sql.locks import atomic, delete_rows, lock_rows
 from ..targets.for_each import OperationResult, database_of
 
-_WRITTEN = gettext_noop("it is just being written")
+_WRITTEN = gettext_noop("it is being written right now")
 _GONE = gettext_noop("there is no such job any more")
 
 

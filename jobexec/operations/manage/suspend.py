@@ -21,7 +21,7 @@ from .bulk import activate_page, suspend_page
 from .suspension_sweep import activate_all, activate_rows, begin, end, one, suspend_for_good, suspend_row
 
 _TABLES = (Job, TimerJob, SuspendedJob, ExternalWorkerJob)
-_ALREADY = gettext_noop("it is already suspended by itself")
+_ALREADY = gettext_noop("it is already suspended individually")
 _STILL = gettext_noop("still suspended by its process instance, process definition, job definition or tenant")
 
 
@@ -244,5 +244,5 @@ def _activate_one_at(row: AbstractJob, moment: datetime) -> str | None:
         return None
     found = lock_suspension(row._state.db or "default", SuspensionScope.JOB, str(row.pk))
     if found is None:
-        return gettext_noop("it is not suspended by itself")
+        return gettext_noop("it is not suspended individually")
     return _end_at(found, moment)

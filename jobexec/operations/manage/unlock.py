@@ -73,5 +73,5 @@ def _refuse_living(row: Job, node: ExecutorNode | None, now: datetime) -> None:
             text = _("it is locked by %(owner)r, which has no node, until %(until)s")
             raise JobLocked(text % {"owner": row.lock_owner, "until": until})
     elif node.state != NodeState.DEAD and node.lease_expiration_time >= now:
-        text = _("node %(node)s holds it and lives: its lease is good until %(until)s")
+        text = _("node %(node)s holds it and is alive: lease valid until %(until)s")
         raise JobLocked(text % {"node": node.name, "until": node.lease_expiration_time})

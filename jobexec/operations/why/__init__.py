@@ -1,4 +1,4 @@
-"""Why a job is not running: every reason that holds now."""
+"""Explain why a job is not running: every reason that applies now."""
 
 from .explain import Explanation, why
 from .facts import Reason

@@ -1,4 +1,4 @@
-"""Why a job is not running: computed from what the tables say now, never guessed."""
+"""Explain why a job is not running, from the current rows alone: nothing is guessed."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ..targets.lookup import as_id, find_job
 from . import external, held, over, waiting
 from .facts import HEAVY, Facts, Reason
 
-#: So often a job that changes while it is looked at is looked at again.
+#: The number of attempts at a job that changes while it is examined.
 _LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Every reason that holds at the moment ``at`` (the database's time), the decisive one first.
+    """Every reason that applies at the time ``at`` (the database's time), the decisive one first.
 
-    ``job`` is its row, without what is large in it until it is asked for, or None if it is in no table; ``state`` is
-    the state of its table, ``over`` for a job that the log knows and ``unknown`` for one that nothing knows.
+    ``job`` is its row, with large columns deferred, or None if no table contains it; ``state`` is the state of its
+    table, ``over`` for a job that only the log contains and ``unknown`` for a job without any trace.
     """
 
     id: str
@@ -35,7 +35,7 @@ class Explanation:
     reasons: list[Reason]
 
     def as_json(self) -> dict[str, Any]:
-        """The same in values of JSON: moments in ISO 8601."""
+        """The explanation as JSON values, with times in ISO 8601."""
         reasons = [{"code": each.code, "text": each.text, "details": each.details} for each in self.reasons]
         handler = None if self.job is None else self.job.handler_type
         facts = {"id": self.id, "database": self.using, "at": self.at.isoformat(), "state": self.state}
@@ -43,11 +43,11 @@ class Explanation:
 
 
 def why(id: UUID | str, *, using: str) -> Explanation:
-    """Explain why this job is not running, or where it runs. Reads only; a dozen statements, all bounded.
+    """Explain why this job is not running, or where it runs. Read-only; a dozen statements, all bounded.
 
-    The texts are in the language that is active. A job that moves or changes while it is looked at is looked at
-    again, so the reasons fit the row. (Neither Camunda nor Flowable answers this question.) An id that is none is
-    that of a job that nothing knows.
+    The texts are in the active language. If the job moves or changes meanwhile, it is examined again, so that the
+    reasons match the row. (Neither Camunda nor Flowable answers this question.) An invalid id counts as the id of an
+    unknown job.
     """
     explanation = _look(id, using)
     for _ in range(_LOOKS - 1):
@@ -80,7 +80,7 @@ def _reasons(facts: Facts) -> list[Reason]:
 
 
 def _still(explanation: Explanation) -> bool:
-    """Whether the job is as it was when its reasons were collected."""
+    """Return whether the job is unchanged since its reasons were collected."""
     job = explanation.job
     if job is None:
         return True

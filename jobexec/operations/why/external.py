@@ -1,4 +1,4 @@
-"""Why a job for workers outside is not done: a worker has it, it waits for a time, or no worker asks for it."""
+"""Explain why an external job is not done: a worker holds it, it waits for a time, or no worker asks for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMED = 5
 
 
 def reasons(facts: Facts) -> list[Reason]:
-    """The reasons of a job that workers outside fetch, in the table where they find it."""
+    """The reasons for a job in the table from which external workers fetch."""
     job = facts.job
     assert isinstance(job, ExternalWorkerJob)
     until = job.lock_expiration_time
@@ -57,14 +57,14 @@ def _held(facts: Facts, job: ExternalWorkerJob) -> Reason:
 def _cancelled(job: ExternalWorkerJob) -> list[Reason]:
     if not job.cancel_requested:
         return []
-    text = _("It was cancelled. If its worker completes it before the deadline that counts; nobody is given it again.")
+    text = _("Cancelled. A completion before the deadline still counts; the job is not handed out again.")
     return [Reason("cancel_requested", text)]
 
 
 def _stays(job: ExternalWorkerJob) -> list[Reason]:
     if not job.suspend_requested:
         return []
-    text = _("It is suspended by itself as soon as its worker has given it back, or its deadline is over.")
+    text = _("It will be suspended individually as soon as its worker gives it back or its deadline passes.")
     return [Reason("suspended", text, {"suspended_at": None})]
 
 
@@ -77,7 +77,7 @@ def _backs_off(facts: Facts, job: ExternalWorkerJob) -> list[Reason]:
         "retries": job.retries,
     }
     if not job.exception_message:
-        text = _("No worker is given it before %(due)s.") % {"due": facts.said(job.available_at)}
+        text = _("It is not available to workers before %(due)s.") % {"due": facts.said(job.available_at)}
         return [Reason("not_due", text, details)]
     text = ngettext(
         "It has failed and backs off until %(due)s, with %(count)d retry left: %(exception)s",
@@ -92,19 +92,19 @@ def _deadline_missed(facts: Facts, job: ExternalWorkerJob) -> list[Reason]:
     if job.lock_owner is None or until is None:
         return []
     text = _(
-        "The worker %(worker)s had it and let its deadline pass on %(until)s. It may still complete it, until another "
-        "worker has fetched it."
+        "The worker %(worker)s fetched it and missed the deadline on %(until)s. It may still complete the job until "
+        "another worker fetches it."
     )
     details = {"worker": job.lock_owner, "until": iso(until), "missed": job.lost_runs}
     return [Reason("deadline_missed", text % {"worker": job.lock_owner, "until": facts.said(until)}, details)]
 
 
 def workers(facts: Facts) -> list[Reason]:
-    """That no worker asks for jobs of its type, or none for those of its tenant; nothing if one does."""
+    """Report that no worker asks for jobs of its type, or of its tenant; empty if a worker does."""
     rows = _rows(facts)
     type, tenant = facts.job.handler_type, facts.job.tenant_id
     if not rows:
-        text = _("No worker has asked for jobs of the type %(type)s since gateways remember.") % {"type": type}
+        text = _("No worker is known to have asked for jobs of the type %(type)s.") % {"type": type}
         return [Reason("no_worker", text, {"type": type, "last_seen": None, "worker": None})]
     present = [row for row in rows if _present(facts, row)]
     if not present:
@@ -115,7 +115,7 @@ def workers(facts: Facts) -> list[Reason]:
         return [Reason("no_worker", text % values, details)]
     if any(not row.tenants or tenant in row.tenants for row in present):
         return []
-    text = _("No worker that asks for jobs of the type %(type)s asks for those of the tenant %(tenant)s.")
+    text = _("No worker that asks for jobs of the type %(type)s asks for jobs of the tenant %(tenant)s.")
     values = {"type": type, "tenant": tenant or "<default>"}
     return [Reason("no_worker_of_tenant", text % values, {"type": type, "tenant": tenant})]
 
@@ -138,12 +138,12 @@ def _in_front(facts: Facts, job: ExternalWorkerJob) -> list[Reason]:
         return []
     many, shown = count > MOST_IN_FRONT, min(count, MOST_IN_FRONT)
     text = ngettext(
-        "%(count)d job of the type %(type)s stands in front of it.",
-        "%(count)d jobs of the type %(type)s stand in front of it.",
+        "%(count)d job of the type %(type)s is in front of it.",
+        "%(count)d jobs of the type %(type)s are in front of it.",
         count,
     )
     if many:
-        text = _("More than %(count)d jobs of the type %(type)s stand in front of it.")
+        text = _("More than %(count)d jobs of the type %(type)s are in front of it.")
     details = {"count": shown, "more": many, "type": job.handler_type, "priority": job.priority}
     return [Reason("jobs_in_front", text % {"count": shown, "type": job.handler_type}, details)]
 
@@ -151,5 +151,5 @@ def _in_front(facts: Facts, job: ExternalWorkerJob) -> list[Reason]:
 def _soon(facts: Facts) -> Reason:
     names = sorted({row.worker or row.client for row in _rows(facts) if _present(facts, row)})
     shown = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
-    text = _("Nothing keeps it: a worker that asks for its type (%(workers)s) is given it as soon as it is free.")
+    text = _("Nothing blocks it: a worker that asks for its type (%(workers)s) gets it as soon as the worker is free.")
     return Reason("waits_for_worker", text % {"workers": shown}, {"workers": names})

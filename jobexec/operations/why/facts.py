@@ -1,4 +1,4 @@
-"""What the tables say that bears on one job: each question is asked when a reason needs it, once, and bounded."""
+"""The rows that affect a job; each query is lazy, runs once, and is bounded."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from ..rows.routing import job_of_instance
 from ..sql.serial_key import of_instances
 from ..values.humanize import both
 
-#: The columns that no reason needs: they may be large, and what is broken in them must not keep a job unexplained.
+#: Columns that no reason needs: they may be large, and broken values in them must not prevent an explanation.
 HEAVY = ("handler_configuration", "custom_headers", "exception_stack")
-#: Counting what stands in front ends here.
+#: The limit for counting the jobs in front.
 MOST_IN_FRONT = 1000
 _MOST_NODES = 1000
 _MOST_DEPLOYMENTS = 100
@@ -37,7 +37,7 @@ _MOST_DEPLOYMENTS = 100
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason: a ``code`` for programs, a ``text`` with the facts for people, and the same facts for JSON."""
+    """A reason: a ``code`` for programs, a ``text`` with the facts for people, and the same facts for JSON."""
 
     code: str
     text: str
@@ -45,17 +45,17 @@ class Reason:
 
 
 def iso(moment: datetime | None) -> str | None:
-    """The moment for the details of a reason."""
+    """The time in ISO 8601, for the details of a reason."""
     return None if moment is None else moment.isoformat()
 
 
 def node_of(lock_owner: str) -> str:
-    """The name in a lock owner (name:boot)."""
+    """The node's name in a lock owner (name:boot)."""
     return lock_owner.rpartition(":")[0] or lock_owner
 
 
 class Facts:
-    """The row of a job, and the rows of other tables that say something about it. ``now`` is the database's time."""
+    """The row of a job, and the related rows of other tables. ``now`` is the database's time."""
 
     def __init__(self, job: AbstractJob, using: str, now: datetime) -> None:
         self.job = job
@@ -63,39 +63,38 @@ class Facts:
         self.now = now
 
     def said(self, moment: datetime) -> str:
-        """A moment in words, and how far away it is."""
+        """The time in words, and the distance from now."""
         return both(moment, self.now)
 
     def lives(self, node: ExecutorNode) -> bool:
-        """Whether the lease of the node is good."""
+        """Return whether the node's lease is valid."""
         return node.state != NodeState.DEAD and node.lease_expiration_time > self.now
 
     @cached_property
     def nodes(self) -> list[ExecutorNode]:
-        """All nodes, the dead ones too."""
+        """All nodes, including dead nodes."""
         return list(ExecutorNode.objects.using(self.using).order_by("name", "start_time")[:_MOST_NODES])
 
     @cached_property
     def living(self) -> list[ExecutorNode]:
-        """Those whose lease is good."""
+        """The nodes with a valid lease."""
         return [node for node in self.nodes if self.lives(node)]
 
     @cached_property
     def taking(self) -> list[ExecutorNode]:
-        """Those of the living that take new jobs."""
+        """The living nodes that take new jobs."""
         return [node for node in self.living if node.state == NodeState.ACTIVE]
 
     @cached_property
     def takers(self) -> list[ExecutorNode]:
-        """Those that serve the job's category and take jobs of its deployment."""
+        """The nodes that take new jobs, serve the job's category and accept its deployment."""
         return [node for node in self.taking if self.serves(node) and self.accepts(node)]
 
     def serves(self, node: ExecutorNode) -> bool:
-        """Whether the node serves the job's category."""
         return self.job.category in node.categories
 
     def accepts(self, node: ExecutorNode) -> bool:
-        """Whether the node takes jobs of the job's deployment; one that is not deployment aware takes all."""
+        """Return whether the node takes jobs of the job's deployment; without deployment awareness it takes all."""
         if not (node.deployment_aware and self.job.deployment_id):
             return True
         registration = self.registrations.get(node.name)
@@ -103,14 +102,14 @@ class Facts:
 
     @cached_property
     def registrations(self) -> dict[str, DeploymentRegistration]:
-        """What is said of the job's deployment and each of the living nodes, by the node's name."""
+        """The registrations of the job's deployment for the living nodes, by node name."""
         rows = DeploymentRegistration.objects.using(self.using).filter(deployment_id=self.job.deployment_id)
         named = rows.filter(node_name__in={node.name for node in self.living})
         return {row.node_name: row for row in named}
 
     @cached_property
     def suspensions(self) -> list[Suspension]:
-        """The suspensions that mean this job, in force or planned."""
+        """The suspensions that cover this job, in force or planned."""
         meant = Q(pk__in=[])
         for scope in SuspensionScope.values:
             if getattr(self.job, columns_of(scope)[-1]):
@@ -123,13 +122,13 @@ class Facts:
 
     @cached_property
     def exclusive_lock(self) -> ExclusiveLock | None:
-        """Who holds the job's process instance, if the job minds."""
+        """The lock on the job's process instance, if the job is subject to it."""
         if not self.job.serial_key:
             return None
         return ExclusiveLock.objects.using(self.using).filter(pk=self.job.serial_key).first()
 
     def sibling(self, lock: ExclusiveLock) -> AbstractJob | None:
-        """The first of the jobs for which the process instance is held."""
+        """The first of the other jobs for which the process instance is locked."""
         outside = job_of_instance(lock.lock_owner)
         if outside is not None:
             return ExternalWorkerJob.objects.using(self.using).filter(pk=outside).defer(*HEAVY).first()
@@ -139,12 +138,12 @@ class Facts:
 
     @cached_property
     def handler_known(self) -> bool:
-        """Whether some node has ever registered the job's handler."""
+        """Whether any node has ever registered the job's handler."""
         return JobDefinition.objects.using(self.using).filter(handler_type=self.job.handler_type).exists()
 
     @cached_property
     def in_front(self) -> int:
-        """How many free jobs of its category are acquired before it; not more than :data:`MOST_IN_FRONT` + 1."""
+        """The number of free jobs in its category that are acquired before it, at most :data:`MOST_IN_FRONT` + 1."""
         deployments = sorted({name for node in self.takers for name in node.deployments})[:_MOST_DEPLOYMENTS]
         served = {"", self.job.deployment_id, *deployments}
         jobs = Job.objects.using(self.using).filter(category=self.job.category, deployment_id__in=served)

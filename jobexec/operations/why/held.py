@@ -1,4 +1,4 @@
-"""Why a job that somebody holds is not done: it runs, it waits in a node's queue, or its holder is gone."""
+"""Explain why a locked job is not done: it runs, it waits in a node's queue, or its owner is gone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .suspended import covering
 
 
 def reasons(facts: Facts) -> list[Reason]:
-    """The reasons of a locked job."""
+    """The reasons for a locked job."""
     holder = next((node for node in facts.nodes if node.lock_owner == facts.job.lock_owner), None)
     if holder is None:
         found = [_without_node(facts)]
@@ -31,7 +31,7 @@ def reasons(facts: Facts) -> list[Reason]:
 
 
 def _since(facts: Facts) -> datetime | None:
-    """When the job was acquired: a lock expires LOCK_TIME later."""
+    """When the job was acquired: its lock expires LOCK_TIME after that."""
     until = facts.job.lock_expiration_time
     return None if until is None else until - get_settings().engine(facts.using).lock_time
 
@@ -62,18 +62,18 @@ def _in_hand(facts: Facts, node: ExecutorNode) -> Reason:
     }
     if code == "running":
         text = _(
-            "It runs on node %(node)s, which acquired it on %(since)s. The lease of the node is good until %(until)s."
+            "It is running on node %(node)s, which acquired it on %(since)s. The node's lease is valid until %(until)s."
         )
     else:
         text = _(
             "Node %(node)s acquired it on %(since)s: it runs there or waits for a thread (at the last heartbeat "
-            "%(busy)d threads were busy and %(queued)d jobs waited). The node's lease is good until %(until)s."
+            "%(busy)d threads were busy and %(queued)d jobs waited). The node's lease is valid until %(until)s."
         )
     return Reason(code, text % values, details)
 
 
 def _runs(facts: Facts, node: ExecutorNode, since: datetime | None, progress: dict[str, Any] | None) -> bool:
-    """Whether it is certain that it runs: it has begun or says so, or nothing waited there after it had come."""
+    """Return whether it certainly runs: it has begun, reports progress, or nothing waited on the node after it came."""
     if facts.job.start_time is not None or progress is not None:
         return True
     return since is not None and node.queued_jobs == 0 and node.heartbeat_time > since
@@ -87,29 +87,29 @@ def _progress(facts: Facts) -> dict[str, Any] | None:
 def _draining(node: ExecutorNode) -> list[Reason]:
     if node.state != NodeState.DRAINING:
         return []
-    text = _("Node %(node)s is stopping: it ends what runs and gives back what has not begun.") % {"node": node.name}
+    text = _("Node %(node)s is stopping: it finishes running jobs and gives back the others.") % {"node": node.name}
     return [Reason("node_draining", text, {"nodes": [node.name]})]
 
 
 def _dead(facts: Facts, node: ExecutorNode) -> Reason:
     text = _(
-        "Node %(node)s holds it, and its lease ended on %(until)s: it has died or cannot reach the database. A living "
-        "node gives the job back at its next look for dead nodes."
+        "Node %(node)s holds it, but the node's lease ended on %(until)s: the node has died or cannot reach the "
+        "database. A living node gives the job back at its next check for dead nodes."
     ) % {"node": node.name, "until": facts.said(node.lease_expiration_time)}
     details = _of(facts, lease_until=iso(node.lease_expiration_time), last_heartbeat=iso(node.heartbeat_time))
     return Reason("node_dead", text, details)
 
 
 def _without_node(facts: Facts) -> Reason:
-    """Whoever executes a job himself has no node; his lock is good until it expires."""
+    """The reason for an owner without a node (execute now), whose lock is valid until it expires."""
     owner, until = facts.job.lock_owner or "", facts.job.lock_expiration_time
     if until is not None and until > facts.now:
-        text = _("%(owner)s holds it, which is no node, until its lock expires on %(until)s.")
+        text = _("%(owner)s, which is not a node, holds it until the lock expires on %(until)s.")
         return Reason("held_without_node", text % {"owner": owner, "until": facts.said(until)}, _of(facts))
     ended = facts.said(until) if until else "?"
     text = _(
         "Its lock expired on %(until)s, and its owner %(owner)s has no node. A living node gives the job back at its "
-        "next look for dead nodes."
+        "next check for dead nodes."
     )
     return Reason("lock_expired", text % {"owner": owner, "until": ended}, _of(facts))
 
@@ -117,7 +117,7 @@ def _without_node(facts: Facts) -> Reason:
 def _asked_to_stop(facts: Facts) -> list[Reason]:
     if not facts.job.cancel_requested:
         return []
-    text = _("It has been asked to stop. If it has not begun it never will; else its handler decides.")
+    text = _("It has been asked to stop. If it has not begun, it never will; otherwise its handler decides.")
     return [Reason("cancel_requested", text)]
 
 

@@ -1,4 +1,4 @@
-"""Which nodes take a job, and why the others do not."""
+"""Explain which nodes take a job, and why the others do not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .facts import Facts, Reason, iso
 
 
 def reasons(facts: Facts) -> list[Reason]:
-    """Why no node takes the job, as far as that can be told; nothing if some node does."""
+    """The reasons why no node takes the job, as far as known; empty if a node does."""
     found = no_node(facts) or _draining(facts)
     if not found:
         found = [*_category(facts), *_deployment(facts), *_acquisition_lock(facts)]
@@ -22,14 +22,14 @@ def reasons(facts: Facts) -> list[Reason]:
 
 
 def no_node(facts: Facts) -> list[Reason]:
-    """That no node lives."""
+    """Report that no node is alive."""
     if facts.living:
         return []
     gone = [{"node": node.name, "lease_until": iso(node.lease_expiration_time)} for node in facts.nodes]
     if not gone:
-        return [Reason("no_node", _("No executor node lives: none has a row."), {"nodes": gone})]
+        return [Reason("no_node", _("No executor node is alive: the table of nodes is empty."), {"nodes": gone})]
     last = max(facts.nodes, key=lambda node: node.lease_expiration_time)
-    text = _("No executor node lives. The last lease, of node %(node)s, ended on %(until)s.")
+    text = _("No executor node is alive. The last lease, of node %(node)s, ended on %(until)s.")
     values = {"node": last.name, "until": facts.said(last.lease_expiration_time)}
     return [Reason("no_node", text % values, {"nodes": gone})]
 
@@ -38,7 +38,7 @@ def _draining(facts: Facts) -> list[Reason]:
     if facts.taking:
         return []
     names = _names(facts.living)
-    text = _("Every living node is stopping and takes nothing new: %(nodes)s.") % {"nodes": ", ".join(names)}
+    text = _("Every living node is stopping and takes no new jobs: %(nodes)s.") % {"nodes": ", ".join(names)}
     return [Reason("nodes_draining", text, {"nodes": names})]
 
 
@@ -54,7 +54,7 @@ def _category(facts: Facts) -> list[Reason]:
 
 
 def _deployment(facts: Facts) -> list[Reason]:
-    # Among those that serve its category, if there are any: others would not help.
+    # Only nodes that serve its category, if there are any: the others would not help.
     nodes = [node for node in facts.taking if facts.serves(node)] or facts.taking
     if any(facts.accepts(node) for node in nodes):
         return []
@@ -78,7 +78,7 @@ def _refusal(facts: Facts, node: ExecutorNode) -> dict[str, Any]:
 
 
 def _handler(facts: Facts) -> list[Reason]:
-    # What a node has found out by itself is said already (unknown_since).
+    # If a node has already found that out, _unknown_since() reports it.
     if facts.job.unknown_since is not None or facts.handler_known:
         return []
     handler = facts.job.handler_type
@@ -87,7 +87,7 @@ def _handler(facts: Facts) -> list[Reason]:
 
 
 def _priority(facts: Facts) -> list[Reason]:
-    """By the settings of this process: the row of a node does not tell which priorities it takes."""
+    """Check the settings of this process: a node's row does not contain the priorities that it takes."""
     acquirers, category = get_settings().engine(facts.using).acquirers, facts.job.category
     acquirers = tuple(each for each in acquirers if each.serves(category))
     if any(each.takes(facts.job.priority) for each in acquirers):
@@ -100,20 +100,20 @@ def _out_of_range(acquirer: EngineSettings, priority: int) -> Reason:
     details: dict[str, Any] = {"priority": priority, "least": least, "most": most}
     values = {"least": "…" if least is None else least, "most": "…" if most is None else most, "priority": priority}
     text = _(
-        "By PRIORITY_RANGE in the settings here nodes take priorities from %(least)s to %(most)s, and it has "
-        "%(priority)d; whether a node has other settings cannot be told."
+        "According to PRIORITY_RANGE in this process's settings, nodes take priorities from %(least)s to %(most)s, "
+        "and the job has %(priority)d. Nodes may have other settings."
     )
     if acquirer.name:
         details["acquisition"] = values["acquisition"] = acquirer.name
         text = _(
-            "By PRIORITY_RANGE in the settings here the acquisition %(acquisition)s takes priorities from %(least)s to "
-            "%(most)s, and it has %(priority)d; whether a node has other settings cannot be told."
+            "According to PRIORITY_RANGE in this process's settings, the acquisition %(acquisition)s takes priorities "
+            "from %(least)s to %(most)s, and the job has %(priority)d. Nodes may have other settings."
         )
     return Reason("priority_out_of_range", text % values, details)
 
 
 def _acquisition_lock(facts: Facts) -> list[Reason]:
-    """With the strategy ``global_lock``: that somebody holds the right to acquire who does not live."""
+    """With the strategy ``global_lock``: report that a dead node holds the global lock."""
     engine = get_settings().engine(facts.using)
     if engine.acquisition != "global_lock":
         return []
@@ -123,13 +123,13 @@ def _acquisition_lock(facts: Facts) -> list[Reason]:
     if not held or any(node.lock_owner == owner for node in facts.living):
         return []
     assert until is not None
-    text = _("Nobody acquires: %(owner)s, which does not live, holds the global lock until %(until)s.")
+    text = _("No node acquires jobs: %(owner)s, which is not alive, holds the global lock until %(until)s.")
     values = {"owner": owner, "until": facts.said(until)}
     return [Reason("acquisition_locked", text % values, {"lock_owner": owner, "until": iso(until)})]
 
 
 def busy(facts: Facts) -> list[Reason]:
-    """That each node which takes the job had no free thread and jobs waiting when it last told."""
+    """Report that each node that takes the job had waiting jobs and no free thread at its last heartbeat."""
     nodes = facts.takers
     if not nodes or not all(node.queued_jobs and node.busy_threads >= node.threads for node in nodes):
         return []

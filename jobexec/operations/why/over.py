@@ -1,4 +1,4 @@
-"""Why a job does not run any more: dead letters, and what only the log knows."""
+"""Explain why a job will not run again: dead letters, and jobs that only the log contains."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .facts import Facts, Reason, iso
 
 
 def dead(facts: Facts) -> list[Reason]:
-    """A dead letter waits for a person; what else would keep it when it is requeued."""
+    """The reasons for a dead letter, including those that would block it after a requeue."""
     job = facts.job
     assert isinstance(job, DeadLetterJob)
     incident = Incident.objects.using(facts.using).filter(job_id=job.pk, state=IncidentState.OPEN).first()
     text = ngettext(
-        "It is a dead letter since %(since)s, after %(attempts)d attempt, and waits for a person: %(exception)s",
-        "It is a dead letter since %(since)s, after %(attempts)d attempts, and waits for a person: %(exception)s",
+        "It became a dead letter on %(since)s, after %(attempts)d attempt, and waits for an operator: %(exception)s",
+        "It became a dead letter on %(since)s, after %(attempts)d attempts, and waits for an operator: %(exception)s",
         job.attempts,
     )
     exception = job.exception_message or _("no exception is recorded")
@@ -38,20 +38,20 @@ def dead(facts: Facts) -> list[Reason]:
     }
     reasons = [Reason("dead_letter", text % values, details)]
     if incident is not None and incident.annotation:
-        said = _("Somebody has noted: %(annotation)s") % {"annotation": incident.annotation}
+        said = _("Annotation: %(annotation)s") % {"annotation": incident.annotation}
         reasons.append(Reason("annotation", said, {"incident": str(incident.pk), "annotation": incident.annotation}))
     return [*reasons, *suspended.covering(facts), *suspended.planned(facts)]
 
 
 def gone(id: UUID | str, using: str, now: datetime) -> list[Reason]:
-    """A job that is in no table: what the log says of its end."""
+    """The reasons for a job that no table contains: its last entry in the log."""
     wanted = as_id(id)
     if wanted is None:
-        text = _("“%(id)s” is the id of no job: expected a UUID.") % {"id": id}
+        text = _("“%(id)s” is not a job id: expected a UUID.") % {"id": id}
         return [Reason("not_found", text, {"id": str(id)})]
     entry = JobLog.objects.using(using).filter(job_id=wanted).order_by("-timestamp", "-pk").first()
     if entry is None:
-        text = _("There is no such job in any table, and the log knows none: it never existed, or its log is gone.")
+        text = _("No table contains this job, nor does the log: it never existed, or its log entries are gone.")
         return [Reason("not_found", text, {"id": str(wanted)})]
     return [_over(entry, now)]
 
@@ -74,11 +74,11 @@ def _over(entry: JobLog, now: datetime) -> Reason:
 
 
 def _end(state: str) -> tuple[str, str]:
-    """The code and the text for a job whose last log entry has this state."""
+    """The code and text for a job whose last log entry has this state."""
     if state == LogState.SUCCESSFUL:
         return "done", _("It is done: attempt %(attempt)d succeeded on %(when)s on node %(node)s, in %(duration)s.")
     if state == LogState.DELETED:
-        return "deleted", _("Somebody deleted it on %(when)s.")
+        return "deleted", _("It was deleted on %(when)s.")
     if state == LogState.CANCELLED:
         return "cancelled", _("It was cancelled on %(when)s.")
     if state == LogState.FAILED:

@@ -1,4 +1,4 @@
-"""Why an exclusive job waits: another job of its process instance is in somebody's hands."""
+"""Explain why an exclusive job waits: a node or worker holds another job of its process instance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .facts import Facts, Reason, iso, node_of
 
 
 def sibling(facts: Facts) -> list[Reason]:
-    """Who holds its process instance, and for which job; nothing if nobody does."""
+    """Report the owner of its process instance's lock, and for which job; empty if it is not locked."""
     lock = facts.exclusive_lock
     if lock is None:
         return []
@@ -29,19 +29,19 @@ def sibling(facts: Facts) -> list[Reason]:
     values = details | {"since": facts.said(lock.lock_time)}
     if sibling is not None:
         text = _(
-            "It is exclusive, and another job of its process instance %(process_instance)s is in the hands of node "
-            "%(node)s since %(since)s: %(job)s, %(handler)s."
+            "It is exclusive, and node %(node)s has held another job of its process instance %(process_instance)s "
+            "since %(since)s: %(job)s, %(handler)s."
         )
         return [Reason("exclusive_sibling", text % values, details)]
     text = _(
-        "It is exclusive, and node %(node)s holds its process instance %(process_instance)s since %(since)s with no "
-        "other job of it in hand%(why)s."
+        "It is exclusive, and node %(node)s has held its process instance %(process_instance)s since %(since)s "
+        "without holding another of its jobs%(why)s."
     )
     return [Reason("exclusive_lock", text % (values | {"why": _without_job(facts, lock)}), details)]
 
 
 def _outside(facts: Facts, lock: ExclusiveLock, other: ExternalWorkerJob) -> Reason:
-    """A worker has the other job, or had it until its deadline: then it may still complete it."""
+    """A worker holds the other job, or missed its deadline and may still complete it."""
     details = {
         "process_instance": lock.instance,
         "lock_owner": lock.lock_owner,
@@ -51,21 +51,21 @@ def _outside(facts: Facts, lock: ExclusiveLock, other: ExternalWorkerJob) -> Rea
         "handler": other.handler_type,
     }
     text = _(
-        "It is exclusive, and another job of its process instance %(process_instance)s is in the hands of the worker "
-        "%(worker)s since %(since)s: %(job)s, %(handler)s."
+        "It is exclusive, and the worker %(worker)s has held another job of its process instance %(process_instance)s "
+        "since %(since)s: %(job)s, %(handler)s."
     )
     return Reason("exclusive_sibling", text % (details | {"since": facts.said(lock.lock_time)}), details)
 
 
 def _without_job(facts: Facts, lock: ExclusiveLock) -> str:
-    """What may hold a process instance when no job does, as far as the node's row says."""
+    """What may hold a process instance without a job, according to the node's row."""
     holder = next((node for node in facts.nodes if node.lock_owner == lock.lock_owner), None)
     if holder is None or not facts.lives(holder):
-        return _(": the node is gone, and a living one clears this at its next look for dead nodes")
+        return _(": the node is gone, and a living node clears this at its next check for dead nodes")
     if holder.stuck_threads:
         return ngettext(
-            ": it has %(count)d thread that is stuck in a job past its timeout, which may be one of these",
-            ": it has %(count)d threads that are stuck in jobs past their timeout, which may be of these",
+            ": it has %(count)d thread stuck in a job past its timeout, possibly of this process instance",
+            ": it has %(count)d threads stuck in jobs past their timeout, possibly of this process instance",
             holder.stuck_threads,
         ) % {"count": holder.stuck_threads}
-    return _(": an outcome is being written at this moment")
+    return _(": an outcome is being written right now")

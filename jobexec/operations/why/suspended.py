@@ -1,4 +1,4 @@
-"""What suspends a job, or is going to."""
+"""Explain what suspends a job, or will suspend it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .facts import Facts, Reason, iso
 
 
 def in_force(facts: Facts) -> list[Reason]:
-    """Why a job is suspended, or is to be moved to the suspended ones."""
+    """The reasons why a job is suspended, or about to be moved to the suspended jobs."""
     found = [*_by_itself(facts.job), *covering(facts)]
     if not found and isinstance(facts.job, SuspendedJob):
-        text = _("Nothing suspends it any more: a living node activates it at its next look at the suspensions.")
+        text = _("Nothing suspends it any more: a living node activates it at its next check of the suspensions.")
         return [Reason("activating", text, {"suspended_at": iso(facts.job.suspended_at)})]
     return found
 
@@ -23,17 +23,17 @@ def in_force(facts: Facts) -> list[Reason]:
 def _by_itself(job: AbstractJob) -> list[Reason]:
     if not job.suspend_requested:
         return []
-    text = _("It is suspended by itself: somebody has suspended this very job, without an end.")
+    text = _("It is suspended individually, without an end.")
     return [Reason("suspended", text, {"suspended_at": iso(getattr(job, "suspended_at", None))})]
 
 
 def covering(facts: Facts) -> list[Reason]:
-    """The suspensions in force that cover the job, the narrowest first."""
+    """The suspensions in force that cover the job, narrowest scope first."""
     return [_covered(facts, each) for each in _ordered(facts) if each.in_force(facts.now)]
 
 
 def planned(facts: Facts) -> list[Reason]:
-    """The suspensions that are going to cover it."""
+    """The planned suspensions of the job."""
     return [_planned(facts, each) for each in _ordered(facts) if not each.begun(facts.now)]
 
 
@@ -44,26 +44,26 @@ def _ordered(facts: Facts) -> list[Suspension]:
 def _covered(facts: Facts, suspension: Suspension) -> Reason:
     own, ends = suspension.scope == SuspensionScope.JOB, suspension.activate_time is not None
     if own and ends:
-        text = _("It is suspended by itself since %(since)s, until %(until)s.")
+        text = _("It has been suspended individually since %(since)s, until %(until)s.")
     elif own:
-        text = _("It is suspended by itself since %(since)s, without an end.")
+        text = _("It has been suspended individually since %(since)s, without an end.")
     elif ends:
-        text = _("Its %(scope)s %(value)s is suspended since %(since)s, until %(until)s.")
+        text = _("Its %(scope)s %(value)s has been suspended since %(since)s, until %(until)s.")
     else:
-        text = _("Its %(scope)s %(value)s is suspended since %(since)s, without an end.")
+        text = _("Its %(scope)s %(value)s has been suspended since %(since)s, without an end.")
     return Reason("suspended" if own else "suspended_by_scope", text % _values(facts, suspension), _details(suspension))
 
 
 def _planned(facts: Facts, suspension: Suspension) -> Reason:
     own, ends = suspension.scope == SuspensionScope.JOB, suspension.activate_time is not None
     if own and ends:
-        text = _("It is going to be suspended by itself on %(since)s, until %(until)s.")
+        text = _("It will be suspended individually on %(since)s, until %(until)s.")
     elif own:
-        text = _("It is going to be suspended by itself on %(since)s, without an end.")
+        text = _("It will be suspended individually on %(since)s, without an end.")
     elif ends:
-        text = _("Its %(scope)s %(value)s is going to be suspended on %(since)s, until %(until)s.")
+        text = _("Its %(scope)s %(value)s will be suspended on %(since)s, until %(until)s.")
     else:
-        text = _("Its %(scope)s %(value)s is going to be suspended on %(since)s, without an end.")
+        text = _("Its %(scope)s %(value)s will be suspended on %(since)s, without an end.")
     return Reason("suspension_planned", text % _values(facts, suspension), _details(suspension))
 
 

@@ -1,4 +1,4 @@
-"""Whether the nodes have as many jobs of a tenant as they may."""
+"""Explain that a tenant has reached its limit of concurrent jobs on the nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .facts import Facts, Reason
 
 
 def reasons(facts: Facts) -> list[Reason]:
-    """That each node which takes the job has no room for its tenant, by TENANT_CONCURRENCY in the settings here."""
+    """Report that no node that takes the job has room for its tenant, by this process's TENANT_CONCURRENCY."""
     tenant, concurrency = facts.job.tenant_id, get_settings().tenant_concurrency
     limit = TenantRoom(concurrency, {}).limit(tenant) if concurrency else None
     if limit is None or not facts.takers:
@@ -26,16 +26,16 @@ def reasons(facts: Facts) -> list[Reason]:
     shown = ", ".join(f"{each['node']}: {each['in_hand']}" for each in nodes)
     values = {"tenant": tenant, "limit": limit, "nodes": shown}
     text = _(
-        "Its tenant %(tenant)s is at its limit on every node that takes it (%(nodes)s): TENANT_CONCURRENCY in the "
-        "settings here allows %(limit)d on each."
+        "Its tenant %(tenant)s is at its limit on every node that takes it (%(nodes)s): TENANT_CONCURRENCY in this "
+        "process's settings allows %(limit)d on each."
     )
     return [Reason("tenant_at_limit", text % values, {"tenant": tenant, "limit": limit, "nodes": nodes})]
 
 
 def _in_hand(facts: Facts, tenant: str) -> list[int]:
-    """How many jobs of the tenant each of the takers has, among the oldest; what a node holds is old, as a rule.
+    """The number of jobs of the tenant on each taker, among the oldest jobs; jobs that a node holds are usually old.
 
-    No index leads to what a node holds, so that is the least that there are.
+    No index covers the jobs that a node holds, so the numbers are lower bounds.
     """
     rows = Job.objects.using(facts.using).order_by("pk")[:COUNT_LIMIT]
     held = [Q(lock_owner=node.lock_owner, tenant_id=tenant) for node in facts.takers]

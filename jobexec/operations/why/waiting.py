@@ -1,4 +1,4 @@
-"""Why a job that nobody holds is not acquired: executable jobs, timers, suspended jobs, history jobs."""
+"""Explain why an unlocked job is not acquired: executable jobs, timers, suspended jobs, history jobs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .sibling import sibling
 
 
 def reasons(facts: Facts) -> list[Reason]:
-    """The reasons of a job that nobody holds and that is no dead letter."""
+    """The reasons for an unlocked job that is not a dead letter."""
     job = facts.job
     if isinstance(job, HistoryJob):
         return [_history(facts), *nodes.no_node(facts)]
     found = [*suspended.in_force(facts), *_unknown_since(facts)]
     if not isinstance(job, Job):
         found += _not_due(facts)
-    # A suspended job of workers outside goes to no node.
+    # A suspended external job does not go to a node.
     found += external.workers(facts) if is_external(job) else nodes.reasons(facts)
     if isinstance(job, Job):
         found += [*sibling(facts), *tenant.reasons(facts), *nodes.busy(facts), *_in_front(facts)]
@@ -34,9 +34,9 @@ def reasons(facts: Facts) -> list[Reason]:
 def _history(facts: Facts) -> Reason:
     due = facts.job.due_date
     if due is not None and due > facts.now:
-        text = _("It is history that is written on %(due)s.") % {"due": facts.said(due)}
+        text = _("It is a history job, due on %(due)s.") % {"due": facts.said(due)}
     else:
-        text = _("It is history that a living node writes at its next look.")
+        text = _("It is a history job, which a living node writes at its next poll.")
     return Reason("history_waiting", text, {"due_date": iso(due)})
 
 
@@ -46,21 +46,21 @@ def _unknown_since(facts: Facts) -> list[Reason]:
         return []
     until = since + get_settings().unknown_handler_timeout
     text = _(
-        "A node that took it did not know its handler %(handler)s, for the first time on %(since)s. It is tried again "
-        "until a node knows it, and is a dead letter from %(until)s on."
+        "A node acquired it but did not know its handler %(handler)s, first on %(since)s. It is tried again until a "
+        "node knows the handler, and becomes a dead letter after %(until)s."
     ) % {"handler": job.handler_type, "since": facts.said(since), "until": facts.said(until)}
     details = {"handler": job.handler_type, "since": iso(since), "until": iso(until)}
     return [Reason("handler_unknown", text, details)]
 
 
 def _not_due(facts: Facts) -> list[Reason]:
-    """Of a timer and of a suspended job, which keeps its due date."""
+    """For a timer, and for a suspended job, which keeps its due date."""
     job, due = facts.job, facts.job.due_date
     if due is None or (due <= facts.now and isinstance(job, SuspendedJob)):
         return []
     details: dict[str, Any] = {"due_date": iso(due), "attempts": job.attempts, "retries": job.retries}
     if due <= facts.now:
-        text = _("It came due on %(due)s. A living node makes it executable at its next look at the timers.")
+        text = _("It became due on %(due)s. A living node makes it executable at its next check of the timers.")
         return [Reason("due", text % {"due": facts.said(due)}, details)]
     if not job.attempts:
         return [Reason("not_due", _("It is not due before %(due)s.") % {"due": facts.said(due)}, details)]
@@ -78,12 +78,12 @@ def _in_front(facts: Facts) -> list[Reason]:
         return []
     many = count > MOST_IN_FRONT
     text = ngettext(
-        "About %(count)s job of category %(category)s stands in front of it.",
-        "About %(count)s jobs of category %(category)s stand in front of it.",
+        "About %(count)s job of category %(category)s is in front of it.",
+        "About %(count)s jobs of category %(category)s are in front of it.",
         count,
     )
     if many:
-        text = _("More than %(count)s jobs of category %(category)s stand in front of it.")
+        text = _("More than %(count)s jobs of category %(category)s are in front of it.")
     shown = min(count, MOST_IN_FRONT)
     text %= {"count": shown, "category": facts.job.category}
     details = {"count": shown, "more": many, "category": facts.job.category, "priority": facts.job.priority}
@@ -92,5 +92,5 @@ def _in_front(facts: Facts) -> list[Reason]:
 
 def _soon(facts: Facts) -> Reason:
     names = sorted({node.name for node in facts.takers})
-    text = _("Nothing keeps it: a node that serves it (%(nodes)s) acquires it at its next look.")
+    text = _("Nothing blocks it: a node that serves it (%(nodes)s) acquires it at its next poll.")
     return Reason("soon", text % {"nodes": ", ".join(names)}, {"nodes": names})

@@ -23,7 +23,7 @@ def test_nobody_has_ever_asked_for_it(alias):
     job = make_external(alias)
     found = why(job.pk, using=alias)
     assert (found.state, [reason.code for reason in found.reasons]) == ("external worker", ["no_worker"])
-    assert found.reasons[0].text == "No worker has asked for jobs of the type payment since gateways remember."
+    assert found.reasons[0].text == "No worker is known to have asked for jobs of the type payment."
 
 
 def test_nobody_has_asked_for_it_for_long(alias, frozen):
@@ -53,7 +53,7 @@ def test_a_worker_is_there(alias):
     make_external(alias, "mail", priority=5)
     make_external(alias, priority=5, delay=60)
     assert first(alias, job).code == "jobs_in_front"
-    assert first(alias, job).text == "1 job of the type payment stands in front of it."
+    assert first(alias, job).text == "1 job of the type payment is in front of it."
 
 
 def test_a_worker_has_it(alias):
@@ -103,7 +103,7 @@ def test_a_sibling_is_with_a_worker(alias):
     for job in (make_external(alias, process_instance_id="p"), make_job(alias, process_instance_id="p")):
         reason = next(each for each in why(job.pk, using=alias).reasons if each.code == "exclusive_sibling")
         assert (reason.details["job"], reason.details["worker"]) == (str(other.pk), "w1")
-        assert "in the hands of the worker w1" in reason.text
+        assert "the worker w1 has held another job" in reason.text
     assert codes(alias, other) == ["held_by_worker"]
 
 

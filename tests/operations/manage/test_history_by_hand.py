@@ -49,5 +49,5 @@ def test_what_a_loop_writes_at_the_moment_is_left_alone_and_not_waited_for(alias
             threads.TIMEOUT
         )
     assert result.changed == [free.pk]
-    assert result.skipped == {job.pk: "it is just being written"}
+    assert result.skipped == {job.pk: "it is being written right now"}
     assert HistoryJob.objects.using(alias).get().pk == job.pk

@@ -84,7 +84,7 @@ def test_a_single_job(alias, table):
     assert suspend(row, using=alias).changed == [row.pk]
     held = SuspendedJob.objects.using(alias).get()
     assert (held.pk, held.suspend_requested, held.suspended_at, held.due_date) == (row.pk, True, NOW, due)
-    assert suspend(row.pk, using=alias).skipped == {row.pk: "it is already suspended by itself"}
+    assert suspend(row.pk, using=alias).skipped == {row.pk: "it is already suspended individually"}
     assert activate(row, using=alias).changed == [row.pk]
     assert tables_of(alias) == {row.pk: [table], other.pk: [table]}
     assert not reload(alias, row).suspend_requested
@@ -117,7 +117,7 @@ def test_a_job_that_its_scope_suspended_can_be_suspended_by_itself(alias):
     itself, swept = make_job(alias, process_instance_id="p"), make_job(alias, process_instance_id="p")
     suspend(process_instance_id="p", using=alias)
     assert suspend(itself, using=alias).changed == [itself.pk]
-    assert suspend(itself, using=alias).skipped == {itself.pk: "it is already suspended by itself"}
+    assert suspend(itself, using=alias).skipped == {itself.pk: "it is already suspended individually"}
     assert activate(process_instance_id="p", using=alias) == 1
     assert tables_of(alias) == {itself.pk: [SuspendedJob], swept.pk: [Job]}
     assert activate(itself, using=alias).changed == [itself.pk]

@@ -328,13 +328,13 @@ def test_a_job_that_was_suspended_for_good_can_be_given_an_end(alias, running, f
 
 def test_what_is_said_of_a_single_job(alias):
     row = make_job(alias, tenant_id="x")
-    assert activate(row, at=SOON, using=alias).skipped == {row.pk: "it is not suspended by itself"}
+    assert activate(row, at=SOON, using=alias).skipped == {row.pk: "it is not suspended individually"}
     suspend(row, at=SOON, using=alias)
     refused = activate(row, at=SOON, using=alias).skipped[row.pk]
     assert refused.startswith("at: expected a time after the suspension begins")
     assert suspend(row, using=alias).changed == [row.pk]
     assert not Suspension.objects.using(alias).exists(), "at once and for good: the job says it itself"
-    assert suspend(row, at=SOON, using=alias).skipped == {row.pk: "it is already suspended by itself"}
+    assert suspend(row, at=SOON, using=alias).skipped == {row.pk: "it is already suspended individually"}
     suspend(row, until=LATER, using=alias)
     assert suspend(row, at=SOON, using=alias).changed == [row.pk]
     assert (Suspension.objects.using(alias).count(), reload(alias, row).suspend_requested) == (0, True), "no end"

@@ -29,7 +29,7 @@ def test_of_a_living_node_it_is_refused_with_the_reason(alias, frozen):
     node = make_node(alias, "a")
     job = work(alias, node.lock_owner)
     frozen.tick(LEASE_TIME)
-    assert refusal(alias, job) == f"node a holds it and lives: its lease is good until {NOW + LEASE_TIME}"
+    assert refusal(alias, job) == f"node a holds it and is alive: lease valid until {NOW + LEASE_TIME}"
     assert complete_jobs(alias, [(job, a_run(alias))]) == {job.id}
 
 
@@ -131,6 +131,6 @@ def test_the_time_of_the_database_counts_and_not_that_of_this_process(alias, fro
     frozen.tick(MINUTE)
     monkeypatch.setattr(clock, "is_frozen", lambda: False)
     monkeypatch.setattr(server_time, "database_time", lambda using: NOW)
-    assert "lives" in refusal(alias, job)
+    assert "alive" in refusal(alias, job)
     monkeypatch.setattr(server_time, "database_time", lambda using: None)
     assert unlock(job.id, using=alias), "on SQLite it is this machine's"

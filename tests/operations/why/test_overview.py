@@ -217,7 +217,7 @@ class TestProblems:
     def test_all_nodes_stop(self, alias):
         make_node(alias)
         ExecutorNode.objects.using(alias).update(state=NodeState.DRAINING)
-        assert self.of(alias) == [("no_node", "Every executor is stopping: no new job is begun.")]
+        assert self.of(alias) == [("no_node", "Every executor is stopping: no new jobs are started.")]
 
     def test_a_job_waits(self, alias, frozen):
         make_job(alias)

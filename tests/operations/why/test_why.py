@@ -85,7 +85,7 @@ class TestNobodyHoldsIt:
 
     def test_no_node_was_ever_there(self, alias):
         assert reason(make_job(alias), alias).code == "no_node"
-        assert "none has a row" in reason(make_job(alias), alias).text
+        assert "the table of nodes is empty" in reason(make_job(alias), alias).text
 
     def test_no_node_lives(self, alias, frozen):
         live(alias)
@@ -273,7 +273,7 @@ class TestExclusive:
         assert reason(job, alias).code == "exclusive_lock"
         assert "an outcome is being written" in reason(job, alias).text
         ExecutorNode.objects.using(alias).update(stuck_threads=1)
-        assert "1 thread that is stuck" in reason(job, alias).text
+        assert "1 thread stuck" in reason(job, alias).text
 
     def test_the_holder_is_gone(self, alias, frozen):
         node = live(alias)
@@ -355,7 +355,7 @@ class TestSuspended:
         live(alias)
         job = make_job(alias)
         suspend(job.pk, using=alias, at=clock.now(alias) + timedelta(seconds=5))
-        assert "by itself" in reason(job, alias, "suspension_planned").text
+        assert "individually" in reason(job, alias, "suspension_planned").text
         frozen.tick(6)
         assert codes(job, alias) == ["suspended"]
 
