@@ -1,7 +1,7 @@
-"""The verbs on jobs for workers outside of Django: what the gateways call.
+"""Operations on external jobs, which workers outside Django execute; called by the gateways.
 
-Each in a transaction of its own, or part of the caller's; keys are those of ``job_key``. Who asks is a
-:class:`~jobexec.operations.external.types.Caller`; without one it is somebody within this process, who may do all.
+Each runs in its own transaction, or joins the caller's; keys are values of ``job_key``. The client is passed as a
+:class:`~jobexec.operations.external.types.Caller`; the default is a caller within this process, with all permissions.
 """
 
 from .fetch import activate_jobs, next_available, yield_jobs

@@ -1,4 +1,4 @@
-"""What a worker is given of a job."""
+"""The payload that a worker receives for an activated job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .types import ActivatedJob, Fetch
 
 
 class Grant(NamedTuple):
-    """What the rows of a page say when they are locked; ``limit`` is how many there may be."""
+    """The values to write when a page of rows is locked; ``limit`` is the maximum number of rows."""
 
     deadline: datetime
     token: str
@@ -28,7 +28,7 @@ def activated(
     configuration: Mapping[str, Any],
     headers: Mapping[str, Any],
 ) -> ActivatedJob:
-    """The job of a row as its worker sees it; ``row`` has columns as attributes, however it was read."""
+    """Build the worker's view of a row; ``row`` is any object with the columns as attributes."""
     return ActivatedJob(
         id=id,
         key=row.job_key or 0,
@@ -57,7 +57,7 @@ def activated(
 
 
 def wanted_variables(configuration: Mapping[str, Any], fetch: Fetch) -> dict[str, Any]:
-    """The variables that the worker asked for; those of the job alone win over those of its process."""
+    """The variables that the worker asked for; the job's local variables override those of its process."""
     local = configuration.get("local") or {}
     variables = dict(local) if fetch.local_variables_only else {**(configuration.get("variables") or {}), **local}
     if fetch.variables is None:

@@ -1,4 +1,4 @@
-"""What those who wait for external jobs want to know of many types at once."""
+"""Queries for waiting clients about external jobs of many types at once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _TYPES = 100
 
 
 def available_types(using: str, types: Collection[str]) -> set[str]:
-    """Of which of these types there seem to be jobs that a worker may fetch now.
+    """Return those of these types that seem to have jobs available for fetching.
 
-    Seem: a job can still be kept back by the process instance that it belongs to, or be for others. One statement for
-    each 500 types, each a look at the index.
+    Only "seem", because a job may still be blocked by its process instance, or belong to other clients. One statement
+    for each 500 types, each an index lookup.
     """
     named, found = sorted(types), set[str]()
     now = Q(available_at=None) | Q(available_at__lte=clock.now(using))
@@ -31,10 +31,10 @@ def available_types(using: str, types: Collection[str]) -> set[str]:
 
 
 def next_times(using: str, since: Mapping[str, datetime]) -> dict[str, datetime]:
-    """When the next job of each of these types becomes available of those that were not yet at the moment in ``since``.
+    """When the next job of each type becomes available, among those not yet available at the time in ``since``.
 
-    That may be over meanwhile. There is no entry for none. One look at the index for each: to group them would read all
-    jobs that are held.
+    That time may have passed meanwhile. A type without such jobs has no entry. One index lookup for each type: a GROUP
+    BY would read all locked jobs.
     """
     found: dict[str, datetime] = {}
     for type, moment in since.items():
@@ -46,9 +46,9 @@ def next_times(using: str, since: Mapping[str, datetime]) -> dict[str, datetime]
 
 
 def first_ranks(using: str, types: Sequence[str]) -> dict[str, list[int]]:
-    """The ranks of the first job of each type that is new, and of the one that is longest available again.
+    """For each type, the ranks of the first new job and of the job that has been available again for the longest time.
 
-    One statement for each 100 types, with two looks at the index for each type.
+    One statement for each 100 types, with two index lookups for each type.
     """
     found: dict[str, list[int]] = {}
     for start in range(0, len(types), _TYPES):
@@ -66,7 +66,7 @@ def _heads(using: str, type: str) -> list[QuerySet[ExternalWorkerJob, int]]:
 
 
 def _values(using: str, queries: Sequence[QuerySet[ExternalWorkerJob, int]]) -> Sequence[Any]:
-    """The one value of each of these queries, None where there is none."""
+    """The single value of each query, None if it has no row."""
     parts = [query.query.get_compiler(using).as_sql() for query in queries]
     statement = f"SELECT {', '.join(f'({sql})' for sql, _ in parts)}"
     with connections[using].cursor() as cursor:

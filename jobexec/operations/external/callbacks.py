@@ -1,4 +1,4 @@
-"""What runs in Django when a worker outside has ended its job: an ordinary job, in the same life under the same id."""
+"""Callbacks of external jobs: when a worker ends its job, the row continues as an ordinary job with the same id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobexec.models import AbstractJob, ExternalWorkerJob, Job
 from ..rows.move import move
 from ..rows.routing import wake_for
 
-#: What the options of a ``@job`` say about a job that has none of its own.
+#: Columns that the options of a ``@job`` fill if the external job has no value of its own.
 SAID_BY_OPTIONS = (
     "process_instance_id",
     "root_process_instance_id",
@@ -25,12 +25,12 @@ SAID_BY_OPTIONS = (
 
 
 def on_complete(configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What runs when the job has been completed; None for nothing."""
+    """The callback for the completion of the job, or None."""
     return configuration.get("on_complete") or None
 
 
 def on_error(configuration: Mapping[str, Any], code: str) -> Mapping[str, Any] | None:
-    """What runs when an error of this code was thrown: that of the code, or that of all others; None for nothing."""
+    """The callback for a thrown error: the one for this code, or else the one for all other codes; or None."""
     by_code = configuration.get("on_error") or {}
     return by_code.get(code) or by_code.get("") or None
 
@@ -38,11 +38,11 @@ def on_error(configuration: Mapping[str, Any], code: str) -> Mapping[str, Any] |
 def run_callback(
     using: str, row: ExternalWorkerJob, callback: Mapping[str, Any], given: Mapping[str, Any]
 ) -> Job | None:
-    """Make a row that the caller has locked the ordinary job of a callback; ``given`` are keyword arguments of it.
+    """Turn a row that the caller has locked into the ordinary job of a callback, with ``given`` as keyword arguments.
 
-    The job loses its key, so that no worker reaches it any more, and begins anew: it has its own retries, is due now,
-    and what was said of the failures of workers is in the log. Its type still says where it came from. None if
-    somebody else changed the row.
+    The job loses its key, so that workers can no longer reach it, and starts afresh: it has its own retries and is due
+    now; the failures of workers remain in the log. Its type still shows its origin. Returns None if another process
+    changed the row.
     """
     moved = move(row, Job, **callback_columns(using, row, callback, given))
     if moved is not None:
@@ -53,7 +53,7 @@ def run_callback(
 def callback_columns(
     using: str, row: AbstractJob, callback: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The columns of the job of a callback that are not those of the external job."""
+    """The columns in which the callback's job differs from the external job."""
     options = callback.get("columns") or {}
     timeout = options.get("timeout")
     return {
@@ -76,7 +76,7 @@ def callback_columns(
     }
 
 
-#: What is not among the options of a job has the default of its column.
+#: Options that are not given take the default of their column.
 _DEFAULTS = Job()
 
 _ANEW: dict[str, Any] = {

@@ -1,7 +1,8 @@
-"""The fast form of completing an external job: one look without a lock, then one statement that does all of it.
+"""The fast form of completing an external job: a read without a lock, then one statement that does everything.
 
-For PostgreSQL. The statement deletes the row if it is as it was seen, writes the log and inserts the job of
-``on_complete``; else nothing happens, and the portable form in :mod:`~jobexec.operations.external.settle` decides.
+For PostgreSQL. If the row is unchanged since the read, the statement deletes it, writes the log and inserts the job
+of ``on_complete``. Otherwise it does nothing, and the portable form in :mod:`~jobexec.operations.external.settle`
+decides.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _MOST = 2**63 - 1
 def complete_at_once(
     using: str, key: int, sent: Mapping[str, Any], worker: str | None, lease: str | None, caller: Caller
 ) -> bool:
-    """Whether the job is completed; if not, nothing was done. Raises what the portable form does for what it sees."""
+    """Return whether the job was completed; if not, nothing changed. Raises the same errors as the portable form."""
     connection = connections[using]
     if not dialect(using).writes_in_with or not 0 < key <= _MOST:
         return False
@@ -64,7 +65,7 @@ def complete_at_once(
     row: ExternalWorkerJob = instance(
         using, ExternalWorkerJob, columns | {"job_key": key, "handler_configuration": configuration}
     )
-    if row.serial_key:  # its process instance is to be freed
+    if row.serial_key:  # its process instance must be freed
         return False
     check_caller(row, key, "complete", caller)
     check_lease(row, lease, "complete", needed=True)
@@ -104,7 +105,7 @@ def _write(using: str, row: ExternalWorkerJob, changes: Mapping[str, Any], node:
 
 
 def _gone(using: str, statement: str, values: dict[str, Any], told: bool) -> list[Any]:
-    """What the statement has deleted: the job, as a whole row if somebody is to be told of it."""
+    """What the statement deleted: the job, as a complete row if the signal has receivers."""
     if told:
         return list(ExternalWorkerJob.objects.using(using).raw(statement, values))
     with connections[using].cursor() as cursor:
@@ -115,9 +116,9 @@ def _gone(using: str, statement: str, values: dict[str, Any], told: bool) -> lis
 
 @cache
 def _statement(logged: bool, changed: tuple[str, ...], told: bool) -> str:
-    """``changed``: the columns of the new job that are not those of the row; without any there is no new job.
+    """``changed``: the columns in which the new job differs from the row; if empty, there is no new job.
 
-    ``told``: it returns the row that is gone, and not only its id.
+    ``told``: return the complete deleted row, and not only its id.
     """
     parts = [f"gone AS (DELETE FROM {_TABLE} WHERE id = %(id)s AND revision = %(seen)s RETURNING *)"]
     if logged:
@@ -130,7 +131,7 @@ def _statement(logged: bool, changed: tuple[str, ...], told: bool) -> str:
 
 
 _SAID = {"job_id", "timestamp", "state", "attempt", "retries", "node", "client", *COPIED}
-#: Columns of the log that say nothing of a success: texts, and numbers that are NULL.
+#: Text columns of the log that stay empty for a success; columns that may be NULL stay NULL.
 _SILENT = [
     field.name
     for field in JobLog._meta.concrete_fields

@@ -1,4 +1,4 @@
-"""External jobs come into being here, in the caller's transaction."""
+"""Create external jobs, in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def create_external_jobs(
     *,
     due_date: datetime | None = None,
 ) -> list[ExternalWorkerJob]:
-    """Insert an external job for each configuration; ``columns`` are those that all of them share.
+    """Insert an external job for each configuration; ``columns`` are shared by all jobs.
 
-    One transaction, few statements. ``due_date``: no worker gets them before. Workers that wait are told after the
-    commit. Raises :class:`~jobexec.exceptions.InvalidJob` before anything is written.
+    One transaction, few statements. Workers cannot fetch the jobs before ``due_date``. Waiting workers are woken after
+    the commit. Raises :class:`~jobexec.exceptions.InvalidJob` before anything is written.
     """
     get_settings().engine(using)
     check_priority(columns.get("priority", 0))

@@ -1,6 +1,6 @@
-"""Workers fetch external jobs: the portable form, which defines what it means.
+"""Fetch external jobs for workers: the portable form, which defines the semantics.
 
-What is locked and in which order: docs/explanation/locking.md, "External jobs".
+Locks and their order: docs/explanation/locking.md, "External jobs".
 """
 
 from __future__ import annotations
@@ -31,26 +31,27 @@ from .find import in_transaction
 from .types import ActivatedJob, Fetch
 from .unfetchable import set_aside
 
-_ROUNDS = 100  # pages of nothing but jobs that had to be set aside
+_ROUNDS = 100  # maximum number of pages in which jobs had to be set aside
 MAX_JOBS = 1000
-"""What one fetch brings at most, whatever it asks for."""
+"""The maximum number of jobs for one fetch, whatever it asks for."""
 
 
 class _Gone(Exception):
-    """Whoever asked is not there any more: nothing of what was locked for them counts."""
+    """The client has disconnected: the locks taken for it are rolled back."""
 
 
 def activate_jobs(using: str, fetch: Fetch) -> list[ActivatedJob]:
-    """Lock jobs for a worker and return them; those that have waited longest first, by priority.
+    """Lock jobs for a worker and return them, in the order of priority and waiting time.
 
-    (Zeebe: ActivateJobs. Camunda 7: fetchAndLock.) A job whose deadline is over, or whose back-off, is fetched like
-    one that is new. Nobody waits: what others are just fetching is passed over. What turns out to be suspended,
-    cancelled, too large or delivered too often is set aside on the way, so that it does not stand before the others.
+    (Zeebe: ActivateJobs. Camunda 7: fetchAndLock.) A job whose deadline or back-off has passed is fetched like a new
+    job. The fetch does not wait for locks: jobs that other clients are fetching are skipped. Jobs that turn out to be
+    suspended, cancelled, too large or delivered too often are set aside on the way, so that they do not block others.
 
-    In a transaction, at whose end ``fetch.is_alive`` is asked: for a caller who has gone everything stays as it was. In
-    further ones if what stood first cannot all be handed out: of siblings in one process instance one at a time.
-    Raises :class:`~jobexec.exceptions.InvalidJob` for a fetch that makes no sense and
-    :class:`~jobexec.exceptions.NotAllowed` for types and tenants that are not the caller's.
+    Runs in a transaction, which ends by asking ``fetch.is_alive``: if the caller has gone, it is rolled back. Further
+    transactions follow if some of the first jobs cannot be handed out: siblings in one process instance are handed out
+    one at a time.
+    Raises :class:`~jobexec.exceptions.InvalidJob` for invalid values and :class:`~jobexec.exceptions.NotAllowed` for
+    types and tenants that the caller may not access.
     """
     _check(fetch)
     tenants = _tenants(fetch)
@@ -60,7 +61,7 @@ def activate_jobs(using: str, fetch: Fetch) -> list[ActivatedJob]:
     for _ in range(_ROUNDS):
         wanted = replace(fetch, max_jobs=min(fetch.max_jobs, MAX_JOBS) - len(found))
         try:
-            # With a savepoint within a transaction of the caller's: nothing else of it is undone.
+            # Within the caller's transaction this is a savepoint: only the fetch itself is undone.
             with transaction.atomic(using=using):
                 jobs, again = _fetch(using, wanted, tenants)
                 if jobs and not fetch.is_alive():
@@ -89,7 +90,7 @@ def _check(fetch: Fetch) -> None:
 
 
 def _tenants(fetch: Fetch) -> list[str] | None:
-    """Whose jobs may be given; None for everybody's."""
+    """The tenants whose jobs may be handed out; None for all."""
     if fetch.tenants is None:
         return None if fetch.caller.tenants is None else sorted(fetch.caller.tenants)
     refused = [tenant for tenant in fetch.tenants if not fetch.caller.may_see(tenant)]
@@ -106,25 +107,25 @@ def _deadline(using: str, fetch: Fetch) -> datetime:
 
 
 def available(using: str, fetch: Fetch, tenants: Sequence[str] | None) -> QuerySet[ExternalWorkerJob]:
-    """The jobs that this fetch may bring, as soon as they are available."""
+    """The jobs that this fetch may return, once they are available."""
     rows = ExternalWorkerJob.objects.using(using).filter(handler_type=fetch.type)
     if tenants is not None:
         rows = rows.filter(tenant_id__in=tenants)
     if not fetch.with_lease:
-        rows = rows.filter(lease_token="")  # once leased, nobody may work on it who could not prove it
+        rows = rows.filter(lease_token="")  # once leased, a job is only for workers that can show a token
     return _asked_for(_whose_instance_is_free(rows), fetch)
 
 
 def _whose_instance_is_free(rows: QuerySet[ExternalWorkerJob]) -> QuerySet[ExternalWorkerJob]:
-    """Without exclusive jobs of process instances that others hold; one whose deadline is over holds it itself."""
+    """Exclude exclusive jobs whose process instance another job holds; after a missed deadline they hold it themselves."""
     held_itself = Q(lock_owner__isnull=False)
     return rows.filter(Q(exclusive=False) | Q(process_instance_id="") | held_itself | ~locked_instance(rows.db))
 
 
 def _asked_for(rows: QuerySet[ExternalWorkerJob], fetch: Fetch) -> QuerySet[ExternalWorkerJob]:
-    """What Camunda 7's fetchAndLock may say of a topic.
+    """Apply the conditions of a topic in Camunda 7's fetchAndLock.
 
-    On MySQL and MariaDB a variable that is a text is equal to a number that reads alike.
+    On MySQL and MariaDB, a text variable equals a number with the same spelling.
     """
     conditions: dict[str, Any] = {
         "process_instance_id": fetch.process_instance_id,
@@ -134,7 +135,7 @@ def _asked_for(rows: QuerySet[ExternalWorkerJob], fetch: Fetch) -> QuerySet[Exte
     }
     rows = rows.filter(**{name: value for name, value in conditions.items() if value is not None})
     for number, (name, value) in enumerate((fetch.process_variables or {}).items()):
-        # By the name of an alias, and not by its own: a variable may be called as a lookup is.
+        # Through an alias, and not by its own name: a variable may have the same name as a lookup.
         variable = KeyTransform(name, KeyTransform("variables", "handler_configuration"))
         rows = rows.alias(**{f"variable_{number}": variable}).filter(**{f"variable_{number}": value})
     return rows
@@ -145,7 +146,7 @@ def _listed(values: Any) -> list[str] | None:
 
 
 def _fetch(using: str, fetch: Fetch, tenants: Sequence[str] | None) -> tuple[list[ActivatedJob], bool]:
-    """A page of locked jobs, and whether there may be more behind what could not be handed out."""
+    """A page of locked jobs, and whether there may be more behind those that could not be handed out."""
     token = secrets.token_urlsafe(24) if fetch.with_lease else ""
     grant = Grant(_deadline(using, fetch), token, min(fetch.max_jobs, MAX_JOBS))
     if fetch_statement.is_possible(using, fetch):
@@ -159,10 +160,10 @@ def _fetch(using: str, fetch: Fetch, tenants: Sequence[str] | None) -> tuple[lis
 def _lock(using: str, fetch: Fetch, tenants: Sequence[str] | None, limit: int) -> tuple[list[ExternalWorkerJob], bool]:
     """Locked rows that can be handed out, and whether there may be more behind those that cannot."""
     queryset = available(using, fetch, tenants)
-    # Two short runs of one index: in one, over a condition that takes both, the database reads all that is locked.
+    # Two short scans of one index: with a single condition for both, the database would read all locked rows.
     again = queryset.filter(available_at__lte=clock.now(using)).order_by("available_at", "rank", "pk")
-    # PostgreSQL sees that the index has them in this order only if what is NULL in all of them is said, too; MariaDB
-    # only if it is not.
+    # PostgreSQL only uses the index's order if the column that is NULL in all rows is named, too; MariaDB only if it is
+    # not.
     order = ("available_at", "rank", "pk") if dialect(using).orders_by_constants else ("rank", "pk")
     fresh = queryset.filter(available_at=None).order_by(*order)
     found = [row for part in (again, fresh) for row in lock_rows(part, skip_locked=True)[:limit]]
@@ -171,7 +172,7 @@ def _lock(using: str, fetch: Fetch, tenants: Sequence[str] | None, limit: int) -
         return [], False
     rows = set_aside(using, page)
     free = external_exclusive.take(using, rows)
-    # If nothing was moved, and somebody else was faster with a process instance, looking again would find the same.
+    # If no row was moved, and another client was faster with a process instance, another round would find the same.
     moved, siblings = len(rows) < len(page), len(page) == limit and 0 < len(free) < limit
     return [row for row in rows if row.pk in free], moved or siblings
 
@@ -212,9 +213,9 @@ def _activated(row: ExternalWorkerJob, fetch: Fetch, grant: Grant) -> ActivatedJ
 
 
 def yield_jobs(using: str, jobs: Sequence[ActivatedJob]) -> int:
-    """Give back jobs that could not be brought to their worker; returns how many were still as they were fetched.
+    """Give back jobs that could not be delivered to their worker; return how many were still as they were fetched.
 
-    They are available at once, as if they had never been fetched. (Zeebe: JobIntent.YIELD.)
+    They are available immediately, as if they had never been fetched. (Zeebe: JobIntent.YIELD.)
     """
 
     def verb() -> int:
@@ -230,7 +231,7 @@ def yield_jobs(using: str, jobs: Sequence[ActivatedJob]) -> int:
 
 
 def give_back(using: str, held: QuerySet[ExternalWorkerJob], **changes: Any) -> int:
-    """Let others fetch these jobs at once; in the caller's transaction. Returns how many."""
+    """Make these jobs available immediately, in the caller's transaction; return how many."""
     rows = list(lock_rows(held.order_by("pk")))
     if not rows:
         return 0
@@ -242,7 +243,7 @@ def give_back(using: str, held: QuerySet[ExternalWorkerJob], **changes: Any) -> 
 
 
 def next_available(using: str, type: str) -> datetime | None:
-    """When the next job of this type will be available that is not so now; None if no deadline and no back-off runs."""
+    """When the next unavailable job of this type becomes available; None without a running deadline or back-off."""
     rows = ExternalWorkerJob.objects.using(using).filter(handler_type=type, available_at__gt=clock.now(using))
     found: datetime | None = rows.aggregate(next=Min("available_at"))["next"]
     return found

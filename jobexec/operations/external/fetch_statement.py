@@ -1,7 +1,8 @@
-"""The fast form of fetching external jobs: one statement finds, locks and returns a page of plain ones.
+"""The fast form of fetching external jobs: one statement finds, locks and returns a page of plain jobs.
 
-PostgreSQL and SQLite. If anything of the page is not plain, nothing is locked, and the portable form decides: an
-exclusive job, one whose deadline was missed, one that was cancelled or has local variables, or any suspension at all.
+For PostgreSQL and SQLite. A job is not plain if it is exclusive, has missed its deadline, was cancelled or has local
+variables. If the page contains such a job, or there is any suspension at all, nothing is locked, and the portable
+form decides.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _CONDITIONS = ("business_key", "process_instance_id", "process_definition_ids", 
 
 
 def is_possible(using: str, fetch: Fetch) -> bool:
-    """Whether the database can do it, and nothing is asked that only Camunda 7's workers ask."""
+    """Return whether the database supports it, and the fetch has none of the conditions that only Camunda 7 has."""
     plain = all(getattr(fetch, name) is None for name in _CONDITIONS) and not fetch.process_variables
     return plain and returns_rows(using)
 
 
 def lock_plain_page(using: str, fetch: Fetch, tenants: Sequence[str] | None, grant: Grant) -> list[ActivatedJob]:
-    """The page, locked; empty if there is nothing, or something that is not plain."""
+    """Lock and return the page; empty if there are no jobs, or not only plain jobs."""
     connection, spelled = connections[using], dialect(using)
     adapt = connection.ops.adapt_datetimefield_value
     values: dict[str, Any] = {
@@ -56,7 +57,7 @@ def lock_plain_page(using: str, fetch: Fetch, tenants: Sequence[str] | None, gra
 
 
 class _Row(NamedTuple):
-    """What the statement returns; the fields are columns."""
+    """A row that the statement returns; the fields are columns."""
 
     id: Any
     rank: int
@@ -107,13 +108,13 @@ def _statement(spelled: Dialect, of_tenants: bool, leased: bool) -> str:
         AND (NOT exclusive OR process_instance_id = '') AND NOT ({has_locals})"""
 
     def run(available: str) -> str:
-        # By what is NULL in all of them, too: PostgreSQL does not see that the index has them in this order otherwise.
+        # Also by available_at where it is NULL in all rows: otherwise PostgreSQL does not use the index's order.
         return f"""SELECT * FROM (
             SELECT id, rank, CASE WHEN {plain} THEN 1 ELSE 0 END AS plain FROM {table}
             WHERE {" AND ".join(conditions)} AND {available}
             ORDER BY available_at, rank, id LIMIT %(limit)s {spelled.skip_locked}) AS part"""
 
-    alias = "job." if spelled.writes_in_with else ""  # SQLite returns the columns of the table under no alias
+    alias = "job." if spelled.writes_in_with else ""  # SQLite's RETURNING takes the columns without the table's alias
     returned = ", ".join(f"{alias}{name}" for name in _Row._fields)
     return f"""
         WITH page AS {spelled.materialized} (

@@ -1,4 +1,4 @@
-"""An external job by its key, and whether whoever asks may do to it what they ask for."""
+"""Find an external job by its key, and check whether the caller may do what it asks for."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from .types import EVERYTHING, Caller
 
 R = TypeVar("R")
 
-#: Where a job is that workers know by a key. Elsewhere it has none: it is executed here.
+#: The tables with jobs that workers know by a key. Jobs elsewhere have no key: they are executed in Django.
 TABLES: tuple[type[AbstractJob], ...] = (ExternalWorkerJob, DeadLetterJob, SuspendedJob)
 _BY_STATE = {table.state: table for table in TABLES}
-_LOOKS = 100  # at a job that moves each time
+_LOOKS = 100  # attempts at a job that moves each time
 _TRIES = 5
 _MOST = 2**63 - 1
 
 
 def find_external_job(using: str, key: int, *, caller: Caller = EVERYTHING) -> AbstractJob:
-    """The row of this key: an ExternalWorkerJob, a DeadLetterJob or a SuspendedJob.
+    """The row with this key: an ExternalWorkerJob, a DeadLetterJob or a SuspendedJob.
 
-    Raises :class:`~jobexec.exceptions.JobNotFound` if there is none, or none that the caller may see, and
-    :class:`~jobexec.exceptions.NotAllowed` for one of a type that is not the caller's.
+    Raises :class:`~jobexec.exceptions.JobNotFound` if it does not exist or the caller may not see it, and
+    :class:`~jobexec.exceptions.NotAllowed` if the caller may not access its type.
     """
     return _found(using, key, "find", caller, lock=False)
 
 
 def lock_anywhere(using: str, key: int, verb: str, caller: Caller) -> AbstractJob:
-    """The same, locked until the transaction ends."""
+    """Like :func:`find_external_job`, but lock the row until the transaction ends."""
     return _found(using, key, verb, caller, lock=True)
 
 
 def lock_external(using: str, key: int, verb: str, caller: Caller) -> ExternalWorkerJob:
-    """The row of a job that workers may fetch or have fetched, locked until the transaction ends.
+    """The ExternalWorkerJob with this key, locked until the transaction ends.
 
-    Raises :class:`~jobexec.exceptions.JobStateError` if it is among the dead letters or the suspended jobs, and what
-    :func:`find_external_job` does.
+    Raises :class:`~jobexec.exceptions.JobStateError` if it is a dead letter or suspended, and the errors of
+    :func:`find_external_job`.
     """
     row = _lock_directly(using, key) or _found(using, key, verb, caller, lock=True)
     check_caller(row, key, verb, caller)
@@ -57,32 +57,32 @@ def lock_external(using: str, key: int, verb: str, caller: Caller) -> ExternalWo
 
 
 def check_caller(row: AbstractJob, key: int, verb: str, caller: Caller) -> None:
-    """Raise what a caller is to see who may not see, or not work on, this job."""
+    """Raise the error for a caller that may not see this job, or not work on it."""
     if not caller.may_see(row.tenant_id):
         raise _not_found(key, verb)
     if not caller.may_fetch(row.handler_type):
-        raise NotAllowed(f"The client {caller.name!r} may not work on jobs of the type of the one with key '{key}'.")
+        raise NotAllowed(f"The client {caller.name!r} may not work on job with key '{key}': its type is not allowed.")
 
 
 def check_worker(row: ExternalWorkerJob, worker: str | None, verb: str) -> None:
-    """Of two workers the one that fetched last has the job, also when its deadline is over (Camunda 7)."""
+    """Raise WrongWorker unless ``worker`` fetched the job last; its deadline may have passed (Camunda 7)."""
     if worker is not None and worker != row.lock_owner:
-        last = "nobody has fetched it" if row.lock_owner is None else f"it was fetched last by {row.lock_owner!r}"
+        last = "no worker has fetched it" if row.lock_owner is None else f"it was last fetched by {row.lock_owner!r}"
         raise WrongWorker(f"Expected to {verb} job with key '{row.job_key}' as worker {worker!r}, but {last}.")
 
 
 def check_lease(row: ExternalWorkerJob, lease: str | None, verb: str, *, needed: bool) -> None:
-    """``needed``: who has no token may not do it to a job that was leased. The empty text is no token."""
+    """Raise StaleLease for a wrong token; ``needed``: also without a token if the job is leased. "" is no token."""
     if (lease or needed) and (lease or "") != row.lease_token:
-        got = "no lease token was given" if not lease else "the lease token is not that of the last fetch"
+        got = "no lease token was given" if not lease else "the lease token is not from the last fetch"
         raise StaleLease(f"Expected to {verb} job with key '{row.job_key}', but {got}.")
 
 
 def in_transaction(using: str, verb: Callable[[], R]) -> R:
-    """What ``verb`` returns, in a transaction; a refusal does not spoil the caller's.
+    """Call ``verb`` in a transaction and return its result; an error does not break the caller's transaction.
 
-    A conflict of the database itself (a deadlock, a busy file) has undone all: then it is tried again, if the
-    transaction is ours.
+    A database conflict (a deadlock, a busy file) rolls everything back; the call is then repeated, unless the caller
+    has a transaction of its own.
     """
     for left in reversed(range(_TRIES)):
         try:
@@ -99,7 +99,7 @@ def _not_found(key: Any, verb: str) -> JobNotFound:
 
 
 def _found(using: str, key: int, verb: str, caller: Caller, *, lock: bool) -> AbstractJob:
-    # It may move between the two statements; then the next look finds it where it went.
+    # It may move between the two statements; the next attempt then finds it in its new table.
     for _ in range(_LOOKS):
         place = _place(using, key)
         if place is None:
@@ -114,7 +114,7 @@ def _found(using: str, key: int, verb: str, caller: Caller, *, lock: bool) -> Ab
 
 
 def _place(using: str, key: int) -> tuple[type[AbstractJob], UUID] | None:
-    """One UNION ALL statement, which is one snapshot: a job that is just moving is seen here or there."""
+    """One UNION ALL statement, hence one snapshot: a moving job is seen in exactly one of the tables."""
     if not 0 < key <= _MOST:
         return None
     first, *others = (_rows_of(table, key, using) for table in TABLES)
@@ -128,10 +128,10 @@ def _rows_of(table: type[AbstractJob], key: int, using: str) -> Any:
 
 
 def _lock_directly(using: str, key: int) -> ExternalWorkerJob | None:
-    """In one statement by the unique key; not on InnoDB.
+    """Lock the row in one statement by its unique key; not on InnoDB.
 
-    There a row that is found by another index than the primary key is locked in the other order than by whoever
-    deletes it, and the two may wait for each other.
+    InnoDB locks a row that is found through a secondary index in the opposite order to a transaction that deletes it,
+    and the two may deadlock.
     """
     if not dialect(using).locks_by_any_index or not 0 < key <= _MOST:
         return None
@@ -139,7 +139,7 @@ def _lock_directly(using: str, key: int) -> ExternalWorkerJob | None:
 
 
 def _state(using: str, row: AbstractJob) -> str:
-    """The state as Zeebe names it."""
+    """The state's name in Zeebe."""
     if isinstance(row, SuspendedJob):
         return "SUSPENDED"
     incidents = Incident.objects.using(using).filter(job_id=row.pk, state=IncidentState.OPEN, type=UNHANDLED_ERROR)

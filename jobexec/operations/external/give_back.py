@@ -1,4 +1,4 @@
-"""A job that a worker outside had and has no more: back to where others can fetch it, or to where it was to go."""
+"""Take a job from its external worker: it becomes available again, is suspended, or is removed if cancelled."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .types import Caller
 def give_back(
     using: str, row: ExternalWorkerJob, *, due_date: datetime | None, lease_token: str = "", **changes: Any
 ) -> ExternalWorkerJob | SuspendedJob | None:
-    """Let others fetch a job whose row the caller has locked, from ``due_date`` on (None: at once).
+    """Make a job available again whose row the caller has locked, from ``due_date`` on (None: immediately).
 
-    A job that was to be suspended when its worker has ended with it goes to the suspended jobs, and keeps its date
-    there. Its process instance is freed, waiting workers are told, also of a date that lies ahead: they wait until
-    then and not longer. With a ``lease_token`` only workers that ask for a lease get it. Returns the row where it now
-    is; None if somebody else changed it.
+    A job with a pending suspension goes to the suspended jobs, and keeps its date there. Its process instance is freed
+    and waiting workers are woken, also for a date in the future, so that they wait until then and no longer. With a
+    ``lease_token``, only workers that ask for a lease get it. Returns the row in its new place; None if another process
+    changed it.
     """
     if covered_rows(using, [row]):
         return move(row, SuspendedJob, **changes, due_date=due_date, suspended_at=clock.now(using))
@@ -45,7 +45,7 @@ def give_back(
 def remove_cancelled_job(
     using: str, row: ExternalWorkerJob, caller: Caller, worker: str | None, *, exception_message: str = ""
 ) -> None:
-    """The end of a job that somebody cancelled while a worker had it, and that the worker has not completed."""
+    """Remove a job that was cancelled while a worker held it, and that the worker has not completed."""
     log.write(using, LogState.CANCELLED, row, caller, worker, exception_message=exception_message)
     remove_cancelled(using, [row])
     announce(signals.job_cancelled, using, ExternalWorkerJob, jobs=[row])

@@ -1,4 +1,4 @@
-"""The end of an incident of an external job: workers may fetch the job again."""
+"""Resolve incidents of external jobs, so that workers may fetch the job again."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .types import EVERYTHING, Caller
 
 @audited
 def resolve_external_incident(using: str, incident_key: int, *, caller: Caller = EVERYTHING) -> None:
-    """Workers may fetch the job of this incident again, at once, with the retries that it was given meanwhile.
+    """Make the incident's job available again immediately, with the retries that it was given meanwhile.
 
-    (Zeebe: ResolveIncident.) One that a suspension covers goes to the suspended jobs. Raises
-    :class:`~jobexec.exceptions.IncidentNotFound` if there is none that is open, or none that the caller may see,
+    (Zeebe: ResolveIncident.) A job that a suspension covers goes to the suspended jobs. Raises
+    :class:`~jobexec.exceptions.IncidentNotFound` if there is no open incident that the caller may see,
     :class:`~jobexec.exceptions.JobStateError` while the job has no retries
     (:func:`~jobexec.operations.external.update.set_external_retries`), and :class:`~jobexec.exceptions.NotAllowed` for
-    types that are not the caller's.
+    types that the caller may not access.
     """
     in_transaction(using, lambda: _resolve(using, incident_key, caller))
 
@@ -36,14 +36,14 @@ def _resolve(using: str, key: int, caller: Caller) -> None:
     incident = _open_incident(using, key, caller)
     table = DeadLetterJob.objects.using(using)
     row = next(iter(lock_rows(table.filter(pk=incident.job_id))), None)
-    # Between the two somebody else may have resolved it, and the job may have failed again since.
+    # Between the two statements another call may have resolved it, and the job may have failed again since.
     if row is None or not _open(using, key).exists():
         raise _not_found(key)
     if row.retries < 1:
         raise JobStateError(
             f"Expected to resolve incident with key '{key}', but the job with key '{row.job_key}' has no retries left."
         )
-    row.suspend_requested = False  # as whoever is requeued by hand
+    row.suspend_requested = False  # as for a job that an operator requeues
     to = SuspendedJob if covered_rows(using, [row]) else ExternalWorkerJob
     moved = move(row, to, **requeued_columns(row.retries), due_date=None)
     if moved is None:
@@ -64,7 +64,7 @@ def _open_incident(using: str, key: int, caller: Caller) -> Incident:
     if incident is None or not caller.may_see(incident.tenant_id):
         raise _not_found(key)
     if not caller.may_fetch(incident.handler_type):
-        raise NotAllowed(f"The client {caller.name!r} may not resolve incidents of jobs of the type of this one.")
+        raise NotAllowed(f"The client {caller.name!r} may not resolve this incident: its job's type is not allowed.")
     return incident
 
 

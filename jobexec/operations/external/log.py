@@ -1,4 +1,4 @@
-"""What the job log says of external jobs: which worker it was, and which client of a gateway reported it."""
+"""Log entries of external jobs: they name the worker and the gateway client that reported the event."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .types import Caller
 def write(
     using: str, state: LogState, row: ExternalWorkerJob, caller: Caller, worker: str | None = None, **values: Any
 ) -> None:
-    """A line about a row that is still where the worker had it; ``values`` are its remaining columns.
+    """Write a log entry for a row that is still in the worker's table; ``values`` are further columns.
 
-    The worker stands where the node of other jobs stands: who reports, or else who fetched the job last. How long it
-    took nobody knows here.
+    The column ``node`` holds the worker: the one that reports, or else the one that fetched the job last. The duration
+    is not known here.
     """
     if job_log.wants(state):
         node = row.lock_owner or "" if worker is None else worker

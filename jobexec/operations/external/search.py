@@ -1,4 +1,4 @@
-"""External jobs and their incidents, wherever they are now; of those that are over the job log knows how many."""
+"""Search external jobs and their incidents in all tables, and count ended jobs in the job log."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from jobexec.models import (
 from ..history.incidents import UNHANDLED_ERROR
 from .types import EVERYTHING, Caller
 
-#: What has become of a job (Zeebe). One that a worker holds, and one that is suspended, is still only created.
+#: A job's states (Zeebe). A job that a worker holds, or that is suspended, is still CREATED.
 CREATED, FAILED, ERROR_THROWN, TIMED_OUT = "CREATED", "FAILED", "ERROR_THROWN", "TIMED_OUT"
 
 TABLES: tuple[type[AbstractJob], ...] = (ExternalWorkerJob, DeadLetterJob, SuspendedJob)
-#: So many jobs of each table are looked through at most for what no column says, and when they are sorted by hand.
+#: The maximum number of jobs read from each table for conditions without a column, and for sorting in Python.
 MOST = 10_000
 
 
-#: What a search reads of a job's configuration, which may be large and stays in the database.
+#: What a search reads from a job's configuration; the whole may be large and stays in the database.
 _CONFIGURED = {name: KT(f"handler_configuration__{name}") for name in ("business_key", "element_id", "failures")}
 _FALSE = frozenset({"", "0", "false", "null"})
 _PAGE = 1000
@@ -44,14 +44,14 @@ _PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A job, and what its row says in the words of Zeebe. Only the columns that were asked for are loaded."""
+    """A job with its state in Zeebe's terms. Only the requested columns are loaded."""
 
     row: Any
     now: datetime
 
     @property
     def deadline(self) -> datetime | None:
-        """Until when a worker holds it, or has held it."""
+        """Until when a worker holds or held it."""
         return self.row.lock_expiration_time if isinstance(self.row, ExternalWorkerJob) else None
 
     @property
@@ -70,10 +70,10 @@ class Found:
 
 
 def without_large(rows: QuerySet[Any], *loaded: str) -> QuerySet[Any]:
-    """The rows without arguments, headers and stack traces, unless named in ``loaded``.
+    """Defer arguments, headers and stack traces, except those named in ``loaded``.
 
-    What a search tells of the arguments are columns of their own: ``business_key``, ``element_id`` and ``failures``,
-    texts or None.
+    The parts of the arguments that a search shows are annotations: ``business_key``, ``element_id`` and ``failures``,
+    each a text or None.
     """
     large = ("handler_configuration", "custom_headers", "exception_stack")
     annotated: QuerySet[Any] = rows.annotate(**_CONFIGURED)
@@ -81,12 +81,12 @@ def without_large(rows: QuerySet[Any], *loaded: str) -> QuerySet[Any]:
 
 
 def has_failed(row: Any) -> bool:
-    """Whether a worker has reported a failure of a job that was read by :func:`without_large`."""
+    """Return whether a worker has reported a failure of a job that :func:`without_large` loaded."""
     return row.failures is not None and row.failures not in _FALSE
 
 
 def visible(rows: QuerySet[Any], caller: Caller) -> QuerySet[Any]:
-    """Those of the rows, of jobs, incidents or the log, that the caller may see."""
+    """Limit rows of jobs, incidents or the log to those that the caller may see."""
     if caller.types is not None:
         rows = rows.filter(of_types(caller.types))
     if caller.tenants is not None:
@@ -95,7 +95,7 @@ def visible(rows: QuerySet[Any], caller: Caller) -> QuerySet[Any]:
 
 
 def of_types(types: Collection[str]) -> Q:
-    """Those of these types; one that ends in ``*`` stands for all that begin like it."""
+    """Match these types; a type that ends in ``*`` is a prefix."""
     exact = [type for type in types if not type.endswith("*")]
     condition = Q(handler_type__in=sorted(exact))
     for type in sorted(types):
@@ -105,7 +105,7 @@ def of_types(types: Collection[str]) -> Q:
 
 
 def _begins_like(prefix: str) -> Q:
-    # Compared again: LIKE does not tell capitals from small letters on SQLite.
+    # Compared again: LIKE is case-insensitive on SQLite.
     return Q(handler_type__startswith=prefix) & Q(Exact(Substr("handler_type", 1, len(prefix)), prefix))
 
 
@@ -117,10 +117,10 @@ def external_rows(using: str, table: type[AbstractJob], caller: Caller = EVERYTH
 def search_external_jobs(
     using: str, where: Q, columns: Collection[str], caller: Caller = EVERYTHING
 ) -> Iterator[Found]:
-    """The jobs that are not over: of each table the :data:`MOST` oldest that match at most.
+    """The matching jobs that have not ended: from each table at most the :data:`MOST` oldest.
 
-    ``columns`` are loaded, and no others: those of the tables, and ``business_key``, ``element_id``, ``failures`` and
-    ``thrown`` (whether an error has ended it).
+    Only ``columns`` are loaded: columns of the tables, ``business_key``, ``element_id``, ``failures`` and ``thrown``
+    (whether a thrown error ended it).
     """
     now = clock.now(using)
     for table in TABLES:
@@ -130,7 +130,7 @@ def search_external_jobs(
 
 
 def external_jobs_by_key(using: str, keys: Collection[int], caller: Caller = EVERYTHING) -> dict[int, Found]:
-    """Those of these keys that are still there, with all that a search shows."""
+    """The jobs with these keys that still exist, with everything that a search shows."""
     now, found, wanted = clock.now(using), dict[int, Found](), list(keys)
     for table in TABLES:
         rows = without_large(external_rows(using, table, caller), "custom_headers")
@@ -167,12 +167,12 @@ def _oldest(rows: QuerySet[Any]) -> Iterator[Any]:
 
 
 def search_incidents(using: str, where: Q, caller: Caller = EVERYTHING) -> QuerySet[Incident]:
-    """Incidents of external jobs, open or over, that the caller may see."""
+    """Incidents of external jobs, open or resolved, that the caller may see."""
     return visible(Incident.objects.using(using).filter(incident_key__isnull=False), caller).filter(where)
 
 
 def keys_of_jobs(using: str, incidents: Sequence[Incident]) -> dict[Any, int]:
-    """The keys of the jobs of these incidents, by id, of those that are still there."""
+    """The keys of these incidents' jobs by job id, for jobs that still exist."""
     found: dict[Any, int] = {}
     ids = [incident.job_id for incident in incidents]
     for table in TABLES:
@@ -185,13 +185,13 @@ def keys_of_jobs(using: str, incidents: Sequence[Incident]) -> dict[Any, int]:
 
 @dataclass(slots=True)
 class Figures:
-    """How many, and when the last one was."""
+    """The number of events, and the time of the last one."""
 
     count: int = 0
     last: datetime | None = None
 
 
-#: What a line of the log tells of a job: it was created, it has failed, it was completed.
+#: The events that are counted, by the state in the log.
 _EVENTS: Mapping[str, str] = {LogState.CREATED: "created", LogState.FAILED: "failed", LogState.SUCCESSFUL: "completed"}
 
 
@@ -204,10 +204,10 @@ def external_statistics(
     types: Collection[str] | None = None,
     caller: Caller = EVERYTHING,
 ) -> dict[str, dict[str, Figures]]:
-    """How many jobs of these types were created, completed and have failed in a span of time, by the job log.
+    """Count the jobs of these types that were created, were completed or failed in a period, from the job log.
 
-    ``by``: for each "handler_type" or "node" (the worker); None: for all together, by the empty text. The log has what
-    the setting HISTORY_LEVEL lets it have, and for as long as HISTORY_TIME_TO_LIVE. Without ``types`` those of
+    ``by``: group by "handler_type" or "node" (the worker); None: one total, under the key "". The settings
+    HISTORY_LEVEL and HISTORY_TIME_TO_LIVE decide what the log contains and for how long. The default of ``types`` is
     :func:`external_types`.
     """
     named = external_types(using, caller) if types is None else types
@@ -223,14 +223,14 @@ def external_statistics(
 
 
 def no_figures() -> dict[str, Figures]:
-    """Nothing of anything."""
+    """Zero figures for each event."""
     return {name: Figures() for name in _EVENTS.values()}
 
 
 def external_types(using: str, caller: Caller = EVERYTHING) -> set[str]:
-    """The types of external jobs that the caller may see: of which there are some, or that workers have asked for.
+    """The types that the caller may see: those with external jobs, and those that workers have asked for.
 
-    What workers ask for belongs to no tenant, so that a caller who may see the jobs of some tenants is not told of it.
+    Workers' requests do not belong to a tenant, so a caller that is limited to some tenants does not see those types.
     """
     found: set[str] = set()
     for table in TABLES:
@@ -242,6 +242,6 @@ def external_types(using: str, caller: Caller = EVERYTHING) -> set[str]:
 
 
 def workers_of(using: str, types: Collection[str]) -> dict[str, int]:
-    """How many workers have asked for each of these types of late."""
+    """The number of workers that have recently asked for each of these types."""
     rows = ExternalWorker.objects.using(using).filter(type__in=sorted(types)).order_by()
     return dict(rows.values_list("type").annotate(Count("worker", distinct=True)))

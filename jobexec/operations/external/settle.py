@@ -1,6 +1,6 @@
-"""The end of what a worker outside does: completed, or failed with the retries that it says are left.
+"""Settle external jobs: a worker completed the job, or failed and reports the retries left.
 
-What is locked and in which order: docs/explanation/locking.md, "External jobs".
+Locks and their order: docs/explanation/locking.md, "External jobs".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .types import EVERYTHING, Caller
 from .validation import checked_retries, checked_variables, moment_after, said, shown_texts, too_large
 
 NO_RETRIES_LEFT = "No more retries left."
-"""The message of an incident whose worker gave none (Zeebe)."""
+"""The incident's message if the worker gave none (Zeebe)."""
 
 
 def complete_external_job(
@@ -43,19 +43,19 @@ def complete_external_job(
     lease: str | None = None,
     caller: Caller = EVERYTHING,
 ) -> None:
-    """A worker has done the job: its ``on_complete`` runs as an ordinary job, or the row is deleted.
+    """Complete a job: its ``on_complete`` runs as an ordinary job, or the row is deleted.
 
-    ``variables`` are added to those of the job and given to ``on_complete``. ``local_variables`` belong to the job
-    alone (Camunda 7), which is over: they are checked and go no further.
+    ``variables`` are merged into those of the job and passed to ``on_complete``. ``local_variables`` belong to the job
+    alone (Camunda 7), which has ended: they are validated and then dropped.
 
-    Whoever comes first has completed it, also when its deadline is over or it was given back, as long as nobody who
-    fetched it later with a lease has it. ``worker``: only if no other worker has fetched it since.
+    The first completion counts, even after the deadline or after the job was given back, unless a worker with a lease
+    has fetched it since. ``worker``: only if no other worker has fetched it since.
 
-    Raises :class:`~jobexec.exceptions.JobNotFound` (it is over, or was never there, or is not for this caller),
+    Raises :class:`~jobexec.exceptions.JobNotFound` (it has ended, never existed, or is not visible to the caller),
     :class:`~jobexec.exceptions.JobStateError` (a dead letter, or suspended),
     :class:`~jobexec.exceptions.StaleLease`, :class:`~jobexec.exceptions.WrongWorker`,
-    :class:`~jobexec.exceptions.NotAllowed`, and :class:`~jobexec.exceptions.InvalidJob` for variables that are no JSON
-    object or too large.
+    :class:`~jobexec.exceptions.NotAllowed`, and :class:`~jobexec.exceptions.InvalidJob` for variables that are not a
+    JSON object or too large.
     """
     sent = checked_variables("variables", variables)
     checked_variables("local_variables", local_variables)
@@ -104,15 +104,15 @@ def fail_external_job(
     lease: str | None = None,
     caller: Caller = EVERYTHING,
 ) -> None:
-    """A worker has failed, and says how many ``retries`` are left: that number is stored.
+    """Fail a job; the worker decides how many ``retries`` are left.
 
-    With retries left the job can be fetched again after ``back_off``; one that is suspended meanwhile waits among the
-    suspended jobs. Without, it becomes a dead letter with an incident, whose message is ``message`` or
-    "No more retries left."; so it does when its variables with those sent are larger than EXTERNAL_MAX_PAYLOAD, and
-    what was sent is dropped. ``details`` is a stack trace or the like. ``variables`` are added to those of the job,
-    ``local_variables`` only to what the workers see who fetch it next. (Zeebe's variables of a failure are local.)
+    With retries left, the job can be fetched again after ``back_off``; if it was suspended meanwhile, it moves to the
+    suspended jobs. Without retries, it becomes a dead letter with an incident, whose message is ``message`` or
+    "No more retries left.". The same happens if its variables together with those sent exceed EXTERNAL_MAX_PAYLOAD;
+    those sent are then dropped. ``details`` is a stack trace or similar. ``variables`` are merged into those of the
+    job, ``local_variables`` only into those that the next workers see. (Zeebe's variables of a failure are local.)
 
-    Raises what :func:`complete_external_job` does.
+    Raises the same errors as :func:`complete_external_job`.
     """
     left = checked_retries(retries)
     retry_at = moment_after(using, "back_off", back_off)
@@ -135,15 +135,15 @@ def fail_external_job(
 def _failure(
     row: ExternalWorkerJob, left: int, sent: Mapping[str, dict[str, Any]], message: str, details: str
 ) -> dict[str, Any]:
-    """What the row says after it."""
+    """The columns of the row after the failure."""
     message, details = shown_texts(row, sent, message, details)
     configuration = dict(row.handler_configuration)
     for name, values in sent.items():
         if values:
             configuration[name] = {**(configuration.get(name) or {}), **values}
-            configuration.setdefault("local", {})  # says to whoever fetches that it may have grown
+            configuration.setdefault("local", {})  # tells the next fetch that it may have grown
     grown = too_large(configuration) if any(sent.values()) else ""
-    if grown:  # the job stays as it was, and needs a person: no worker could be given it
+    if grown:  # the job keeps its variables and needs an operator: it could not be handed to a worker
         configuration, left = dict(row.handler_configuration), 0
         message = f"{grown} {message}"[:MESSAGE_LENGTH].rstrip()
     configuration["failures"] = configuration.get("failures", 0) + 1
@@ -153,7 +153,7 @@ def _failure(
         "exception_message": message,
         "exception_stack": details,
         "handler_configuration": configuration,
-        "lost_runs": 0,  # it does not keep its workers from answering
+        "lost_runs": 0,  # a reported failure proves that the job does not stop its workers from responding
     }
 
 

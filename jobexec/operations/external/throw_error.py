@@ -1,4 +1,4 @@
-"""Errors that workers outside throw: a result that the project has foreseen, or an incident."""
+"""Errors that external workers throw: the project handles them, or they become incidents."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def throw_external_error(
     lease: str | None = None,
     caller: Caller = EVERYTHING,
 ) -> None:
-    """A worker has found out what is no failure of its own: ``code`` says what (Zeebe: ThrowError; a BPMN error).
+    """Throw a business error with a ``code``, which is not a failure of the worker (Zeebe: ThrowError; a BPMN error).
 
     The job's ``on_error`` for this code, or for all others, runs as an ordinary job, with ``variables`` (those of the
-    job and, over them, those given here), ``error_code`` and ``error_message``. If there is none, the job becomes a
-    dead letter with an incident of the type ``unhandledError``, and keeps its retries; for the worker that is no error.
+    job, overridden by those given here), ``error_code`` and ``error_message``. If there is none, the job becomes a dead
+    letter with an incident of the type ``unhandledError``, and keeps its retries; the worker's call still succeeds.
 
-    Raises what :func:`~jobexec.operations.external.settle.complete_external_job` does, and
+    Raises the errors of :func:`~jobexec.operations.external.settle.complete_external_job`, and
     :class:`~jobexec.exceptions.InvalidJob` for a blank code.
     """
     checked_code(code)
@@ -89,7 +89,7 @@ def _open_incident(
 def _log(
     using: str, row: ExternalWorkerJob, text: str, sent: Mapping[str, Any], caller: Caller, worker: str | None
 ) -> tuple[str, str]:
-    """A line about it; returns what it says, and its fingerprint."""
+    """Write a log entry; return its message and fingerprint."""
     shown, _ = shown_texts(row, sent, text)
     alike = group_of_text(using, row.handler_type, shown)
     log.write(using, LogState.FAILED, row, caller, worker, exception_message=shown, fingerprint=alike)

@@ -1,4 +1,4 @@
-"""What is said about external jobs on the way between the gateways and the operations."""
+"""The types that gateways and the operations on external jobs exchange."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def _always() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, and what that client may fetch and see; None is everything.
+    """The calling client, and the types and tenants that it may access; None means all.
 
-    A type that ends in ``*`` stands for all that begin like it: ask :meth:`may_fetch`, and not the set. The empty text
-    among the tenants stands for jobs without a tenant (on the wire: ``<default>``).
+    A type that ends in ``*`` is a prefix: use :meth:`may_fetch` instead of the set. The empty text among the tenants
+    means jobs without a tenant (on the wire: ``<default>``).
     """
 
     name: str = ""
@@ -29,24 +29,25 @@ class Caller:
         return self.types is None or type in self.types or type.startswith(self.type_prefixes())
 
     def type_prefixes(self) -> tuple[str, ...]:
-        """What precedes the ``*`` in types that stand for many."""
+        """The prefixes before the ``*``."""
         return tuple(type[:-1] for type in self.types or () if type.endswith("*"))
 
     def may_see(self, tenant: str) -> bool:
         return self.tenants is None or tenant in self.tenants
 
 
-#: A caller within this process, who may do everything.
+#: A caller within this process, with all permissions.
 EVERYTHING = Caller()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetch:
-    """What a worker asks for: at most ``max_jobs`` jobs of one type, locked for ``timeout``.
+    """A worker's request: at most ``max_jobs`` jobs of one type, locked for ``timeout``.
 
-    ``variables`` are the names of those it wants, None for all. ``tenants`` are those whose jobs it wants, None for all
-    that the caller may see. ``with_lease``: each job comes with a token that its completion must show. ``is_alive`` is
-    asked in the transaction that locks the jobs, before its commit: for somebody who has gone nothing is locked.
+    ``variables`` are the names of the wanted variables, None for all. ``tenants`` are the tenants whose jobs it wants,
+    None for all that the caller may see. ``with_lease``: each job comes with a token that its completion must present.
+    ``is_alive`` is called in the transaction that locks the jobs, before the commit: if the client has gone, nothing is
+    locked.
     """
 
     type: str
@@ -58,7 +59,7 @@ class Fetch:
     tenants: Collection[str] | None = None
     with_lease: bool = False
     use_priority: bool = True
-    #: Only jobs of these; None is no condition (Camunda 7's fetchAndLock).
+    #: Further conditions of Camunda 7's fetchAndLock; None is no condition.
     business_key: str | None = None
     process_instance_id: str | None = None
     process_definition_ids: Collection[str] | None = None
@@ -70,7 +71,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivatedJob:
-    """A job that a worker has been given. ``retries`` are those left, ``failures`` how often it has failed so far."""
+    """A job handed to a worker. ``retries`` is the number left, ``failures`` how often it has failed so far."""
 
     id: UUID
     key: int
@@ -93,6 +94,6 @@ class ActivatedJob:
     business_key: str = ""
     lease_token: str = ""
     create_time: datetime
-    #: Of the last failure.
+    #: The last failure.
     error_message: str = ""
     error_details: str = ""

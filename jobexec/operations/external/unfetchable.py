@@ -1,4 +1,4 @@
-"""What a fetch meets and cannot hand out: moved to where it belongs, so that it stands in nobody's way."""
+"""Jobs that a fetch meets and cannot hand out: they are moved to their table, so that they do not block others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .validation import too_large
 
 
 def set_aside(using: str, rows: Sequence[ExternalWorkerJob]) -> list[ExternalWorkerJob]:
-    """Those of these locked rows that a worker may have; the others are moved, or removed if they were cancelled."""
+    """Return those of the locked rows that a worker may have; the others are moved, or removed if cancelled."""
     left = _without(rows, lambda row: row.cancel_requested, lambda some: _cancel(using, some))
     covered = {row.pk for row in covered_rows(using, left)} if left else set()
     left = _without(left, lambda row: row.pk in covered, lambda some: _suspend(using, some))
@@ -50,18 +50,18 @@ def _suspend(using: str, rows: list[ExternalWorkerJob]) -> None:
 
 
 def _too_often(row: ExternalWorkerJob) -> bool:
-    """Whether the deadline that is just over was one too many."""
+    """Return whether the missed deadline reaches the limit of deliveries."""
     most = row.handler_configuration.get("max_deliveries") or get_settings().external_max_deliveries
     return bool(most and row.lock_owner is not None and row.lost_runs + 1 >= most)
 
 
 def _missed(row: ExternalWorkerJob) -> str:
     times = row.lost_runs + 1
-    return f"{times} workers, the last of them {row.lock_owner!r}, let its deadline pass (max_deliveries)."
+    return f"{times} workers missed its deadline, {row.lock_owner!r} being the last (max_deliveries)."
 
 
 def _too_large(row: ExternalWorkerJob) -> bool:
-    """It was not when it was created: only those to which a failure has added variables can have grown."""
+    """The size was checked on creation; only jobs to which a failure added variables can have grown."""
     return "local" in row.handler_configuration and bool(too_large(row.handler_configuration))
 
 

@@ -1,4 +1,4 @@
-"""What workers and operators change on external jobs without ending them."""
+"""Changes by workers and operators to external jobs that do not end them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def extend_external_deadline(
     lease: str | None = None,
     caller: Caller = EVERYTHING,
 ) -> None:
-    """The deadline of a job that a worker holds is ``timeout`` from now; it may also come sooner than it would have.
+    """Set the deadline of a job that a worker holds to ``timeout`` from now, which may also be earlier than before.
 
-    Zeebe's UpdateJobTimeout, Camunda 7's extendLock. Raises :class:`~jobexec.exceptions.JobStateError` if nobody holds
-    it or its deadline is over, and what :func:`~jobexec.operations.external.settle.complete_external_job` does; a lease
-    token is looked at only if one is given.
+    Zeebe's UpdateJobTimeout, Camunda 7's extendLock. Raises :class:`~jobexec.exceptions.JobStateError` if no worker
+    holds it or its deadline has passed, and the errors of
+    :func:`~jobexec.operations.external.settle.complete_external_job`; a lease token is checked only if given.
     """
     moment_after(using, "timeout", timeout)
 
@@ -54,12 +54,12 @@ def extend_external_deadline(
 
 
 def lock_external_job(using: str, key: int, worker: str, timeout: timedelta, *, caller: Caller = EVERYTHING) -> None:
-    """Give a job to a worker that names it, as if it had fetched it; to the one that holds it, again (Camunda 7: lock).
+    """Lock a particular job for a worker, as if it had fetched it; the worker that holds it may repeat the call.
 
-    Raises :class:`~jobexec.exceptions.WrongWorker` while another worker holds it,
-    :class:`~jobexec.exceptions.JobStateError` if it waits for a time, is suspended or cancelled, or if another job of
-    its process instance is being worked on, and what
-    :func:`~jobexec.operations.external.settle.complete_external_job` does.
+    (Camunda 7: lock.) Raises :class:`~jobexec.exceptions.WrongWorker` while another worker holds it,
+    :class:`~jobexec.exceptions.JobStateError` if it is not available yet, suspended or cancelled, or if another job of
+    its process instance is being worked on, and the errors of
+    :func:`~jobexec.operations.external.settle.complete_external_job`.
     """
     checked_worker(worker)
     moment_after(using, "timeout", timeout)
@@ -92,7 +92,7 @@ def _refuse_unavailable(using: str, row: ExternalWorkerJob, key: int) -> None:
 
 
 def _fetched(row: ExternalWorkerJob, worker: str) -> dict[str, Any]:
-    """What a fetch changes beside the deadline."""
+    """The changes of a fetch besides the deadline."""
     missed = row.lock_owner is not None
     return {
         "lock_owner": worker,
@@ -105,11 +105,11 @@ def _fetched(row: ExternalWorkerJob, worker: str) -> dict[str, Any]:
 
 
 def unlock_external_job(using: str, key: int, *, worker: str | None = None, caller: Caller = EVERYTHING) -> None:
-    """Take a job from its worker, so that others may fetch it at once (Camunda 7: unlock).
+    """Take a job from its worker, so that others may fetch it immediately (Camunda 7: unlock).
 
-    It costs no retry. One that nobody has fetched stays as it is. One that was to be suspended or cancelled when its
-    worker has ended with it now is. Raises what
-    :func:`~jobexec.operations.external.settle.complete_external_job` does; a lease is not asked for.
+    It costs no retry. A job that no worker has fetched is left unchanged. A pending suspension or cancellation takes
+    effect now. Raises the errors of :func:`~jobexec.operations.external.settle.complete_external_job`; no lease is
+    required.
     """
 
     def verb() -> None:
@@ -131,12 +131,13 @@ def unlock_external_job(using: str, key: int, *, worker: str | None = None, call
 def set_external_retries(
     using: str, key: int, retries: int, *, lease: str | None = None, caller: Caller = EVERYTHING
 ) -> None:
-    """Set how often the job may still fail, at least 1; wherever it is. A dead letter stays one (Zeebe).
+    """Set the job's retries, at least 1, in whichever table it is. A dead letter stays a dead letter (Zeebe).
 
-    What makes a dead letter available again is the end of its incident:
+    To make a dead letter available again, resolve its incident:
     :func:`~jobexec.operations.external.incidents.resolve_external_incident`. Raises
-    :class:`~jobexec.exceptions.InvalidJob`, and what :func:`~jobexec.operations.external.find.find_external_job` does;
-    :class:`~jobexec.exceptions.StaleLease` only if a lease token is given.
+    :class:`~jobexec.exceptions.InvalidJob`, and the errors of
+    :func:`~jobexec.operations.external.find.find_external_job`; :class:`~jobexec.exceptions.StaleLease` only if a lease
+    token is given.
     """
     check_retries(retries)
     if retries > MOST_RETRIES:
@@ -152,9 +153,9 @@ def set_external_retries(
 def set_external_priority(
     using: str, key: int, priority: int, *, lease: str | None = None, caller: Caller = EVERYTHING
 ) -> None:
-    """Change the priority of the job, wherever it is: higher is fetched sooner. What it has waited counts on.
+    """Change the job's priority, in whichever table it is; higher is fetched sooner. Its waiting time still counts.
 
-    Raises what :func:`set_external_retries` does.
+    Raises the same errors as :func:`set_external_retries`.
     """
     check_priority(priority)
 

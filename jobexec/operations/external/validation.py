@@ -1,4 +1,4 @@
-"""What workers outside send: checked before anything is written, and what of it may be shown."""
+"""Validate what external workers send before it is written, and redact the texts that are shown."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MOST_RETRIES = 2**31 - 1
 
 
 def checked_variables(name: str, value: Any) -> dict[str, Any]:
-    """Variables as they are stored; none for None.
+    """Validate variables for storage; None counts as none.
 
-    Raises :class:`~jobexec.exceptions.InvalidJob` for what is no JSON object, and for one of more bytes than
+    Raises :class:`~jobexec.exceptions.InvalidJob` if they are not a JSON object, or have more bytes than
     EXTERNAL_MAX_PAYLOAD.
     """
     if value is None:
@@ -55,22 +55,22 @@ def _check_size(name: str, value: dict[str, Any], encoded: str) -> None:
 
 
 def too_large(configuration: Mapping[str, Any]) -> str:
-    """Why nobody can be given a job with all that was added to it; empty if it can be handed out."""
+    """Why a job with its added variables cannot be handed out; empty if it can."""
     size, limit = len(json_text(configuration).encode()), get_settings().external_max_payload
     if size <= limit:
         return ""
-    return f"Its variables have {size:,} bytes, and {limit:,} is the most (setting EXTERNAL_MAX_PAYLOAD)."
+    return f"Its variables have {size:,} bytes; the limit is {limit:,} (setting EXTERNAL_MAX_PAYLOAD)."
 
 
 def checked_retries(retries: Any) -> int:
-    """Attempts left, as a worker says it: nothing below 0. Raises :class:`~jobexec.exceptions.InvalidJob`."""
+    """The retries that a worker reports, a negative number as 0. Raises :class:`~jobexec.exceptions.InvalidJob`."""
     if not isinstance(retries, int) or isinstance(retries, bool) or retries > MOST_RETRIES:
         raise InvalidJob(f"retries: expected a whole number of at most {MOST_RETRIES}, got {shown(retries)}.")
     return max(0, retries)
 
 
 def checked_code(code: Any) -> str:
-    """The code of an error. Raises :class:`~jobexec.exceptions.InvalidJob` for a blank one."""
+    """Validate an error code. Raises :class:`~jobexec.exceptions.InvalidJob` if it is blank."""
     if not isinstance(code, str) or not code.strip():
         raise InvalidJob(f"code: expected a text that is not blank, got {shown(code)}.")
     check_storable("code", code)
@@ -78,7 +78,7 @@ def checked_code(code: Any) -> str:
 
 
 def checked_worker(worker: Any) -> str:
-    """The name of a worker. Raises :class:`~jobexec.exceptions.InvalidJob` for what no column takes."""
+    """Validate a worker's name. Raises :class:`~jobexec.exceptions.InvalidJob` if the column cannot store it."""
     if not isinstance(worker, str) or len(worker) > 255:
         raise InvalidJob(f"worker: expected a text of at most 255 characters, got {shown(worker)}.")
     check_storable("worker", worker)
@@ -86,7 +86,7 @@ def checked_worker(worker: Any) -> str:
 
 
 def moment_after(using: str, name: str, duration: Any) -> datetime:
-    """So long from now. Raises :class:`~jobexec.exceptions.InvalidJob` for what is negative, or past all calendars."""
+    """Now plus a duration. Raises :class:`~jobexec.exceptions.InvalidJob` if it is negative or past the year 9999."""
     if not isinstance(duration, timedelta) or duration < timedelta(0):
         raise InvalidJob(f"{name}: expected a timedelta of at least 0, got {shown(duration)}.")
     try:
@@ -96,7 +96,7 @@ def moment_after(using: str, name: str, duration: Any) -> datetime:
 
 
 def said(name: str, text: Any) -> str:
-    """A message or details. Raises :class:`~jobexec.exceptions.InvalidJob` for what is no text."""
+    """Validate a message or details. Raises :class:`~jobexec.exceptions.InvalidJob` if it is not a text."""
     if text is None:
         return ""
     if not isinstance(text, str):
@@ -105,10 +105,10 @@ def said(name: str, text: Any) -> str:
 
 
 def shown_texts(row: AbstractJob, sent: Mapping[str, Any], message: str, details: str = "") -> tuple[str, str]:
-    """Message and details as rows hold them: without sensitive values of the job's or of what came, and not endless.
+    """Message and details for storage: shortened, and without sensitive values of the job or of what was sent.
 
-    What is sensitive goes by the names of variables and headers (SENSITIVE_ARGUMENTS), and by what the handlers say
-    that are given these variables when the job has ended.
+    Values are sensitive by the names of variables and headers (SENSITIVE_ARGUMENTS), and by the definitions of the
+    handlers that receive these variables when the job has ended.
     """
     callbacks = set(callbacks_of(row.handler_configuration)) if message or details else set[str]()
     named: set[str] = set()
