@@ -1,4 +1,4 @@
-"""Operations on very many jobs, done piece by piece by jobs."""
+"""Batches: operations on any number of jobs, which other jobs perform in pieces."""
 
 from ..manage.verbs import OPERATIONS
 from .control import (

@@ -1,6 +1,7 @@
-"""Batches: one operation on any number of jobs, done in pieces by jobs of its own (Camunda: Batch).
+"""Start and control batches: one operation on any number of jobs, done in pieces by the batch's own jobs.
 
-What a person does with a batch; what its jobs do is in :mod:`~jobexec.operations.batches.work`.
+(Camunda: Batch.) This module has the verbs for operators; :mod:`~jobexec.operations.batches.work` has the work of the
+batch's jobs.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ MAX_FAILED_JOBS = 1000
 
 
 class BatchProgress(NamedTuple):
-    """How far a batch is, in jobs of its selection; ``failed_jobs`` are jobs of its own.
+    """The progress of a batch, in jobs of its selection; ``failed_jobs`` counts the batch's own jobs.
 
-    ``total`` were found so far; of these ``changed`` are done, ``skipped`` were left alone, with the reason in a
-    BatchFailure, and ``open`` are still to be done, or never will if it was cancelled. ``failed_jobs`` of its own
-    jobs are dead letters (counted up to 1000): it goes on when they are requeued, and ends when they are deleted.
-    ``stalled``: its seed or monitor job is missing or a dead letter, so it stands still until it is activated or
-    cancelled.
+    ``total`` jobs were found so far: ``changed`` are done, ``skipped`` were left alone, with the reason in a
+    BatchFailure, and ``open`` are not done yet, or never will be if the batch was cancelled. ``failed_jobs`` of the
+    batch's own jobs are dead letters (counted up to 1000): it continues when they are requeued, and ends when they are
+    deleted. ``stalled``: its seed or monitor job is missing or a dead letter, so it makes no progress until it is
+    activated or cancelled.
     """
 
     total: int
@@ -72,15 +73,15 @@ def start_batch(
     using: str | None = None,
     user: str = "",
 ) -> Batch:
-    """Do one of :data:`OPERATIONS` to jobs, however many they are, by jobs of its own; returns the batch.
+    """Start a batch that performs one of :data:`OPERATIONS` on any number of jobs; return the batch.
 
-    Works in the caller's transaction, and only notes what is meant. A queryset over one job table, whose conditions
-    are plain, is noted as these conditions: the batch then walks through the jobs that match them when it comes by,
-    that matched them already when it was started, and that still do when their turn comes. Anything else (rows, ids,
-    other querysets) is noted as ids, at most 100,000 (:data:`~jobexec.operations.query.stored_filter.MAX_IDS`).
-    ``arguments`` are those of the operation by name. ``user`` is who started it.
+    Works in the caller's transaction, and only stores the selection. A queryset over one job table with plain
+    conditions is stored as these conditions: the batch processes the jobs that matched them when it was started, when
+    it finds them, and when their turn comes. Anything else (rows, ids, other querysets) is stored as ids, at most
+    100,000 (:data:`~jobexec.operations.query.stored_filter.MAX_IDS`). ``arguments`` are the operation's arguments by
+    name. ``user`` is the name of the user that starts the batch.
 
-    Raises :class:`~jobexec.exceptions.InvalidJob` for an unknown operation, missing, unknown or wrong arguments, a
+    Raises :class:`~jobexec.exceptions.InvalidJob` for an unknown operation, missing, unknown or invalid arguments, a
     queryset over another model, or one that cannot be described and finds too many jobs.
     """
     asked = operation_named(operation)
@@ -93,7 +94,7 @@ def start_batch(
         selection=selection,
         tenant_id=tenant_of(selection),
         create_user=storable(user)[:255],
-        # Not before what has died by the time of the database, whatever clock this process has.
+        # Not before jobs that died by the database's time, even if this process's clock is slow.
         create_time=max(clock.now(database), time_of(database)),
     )
     with atomic(database):
@@ -116,7 +117,7 @@ def _selection(target: Target) -> Description:
         except InvalidJob as error:
             found = list(target.values_list("pk", flat=True)[: MAX_IDS + 1])
             if len(found) > MAX_IDS:
-                raise InvalidJob(f"{error} Without that, expected at most {MAX_IDS} jobs, got more.") from error
+                raise InvalidJob(f"{error} Otherwise, expected at most {MAX_IDS} jobs, got more.") from error
     else:
         found = list(ids_of(target))
         if len(found) > MAX_IDS:
@@ -125,11 +126,11 @@ def _selection(target: Target) -> Description:
 
 
 def batch_progress(batch: Batch) -> BatchProgress:
-    """How far the batch is now; in two statements, however large it is."""
+    """The batch's current progress, in two statements, however large it is."""
     using = batch._state.db or "default"
     done = BatchPart.objects.filter(batch_id=OuterRef("pk"), end_time__isnull=False).order_by().values("batch_id")
     rows = Batch.objects.using(using).filter(pk=batch.pk)
-    # One statement, which is one snapshot: what the monitor has just moved from the parts to the batch counts once.
+    # One statement, hence one snapshot: what the monitor is just moving from the parts to the batch counts once.
     found = rows.values_list(
         "total",
         F("changed") + Coalesce(Subquery(done.annotate(sum=Sum("changed")).values("sum")), 0),
@@ -144,9 +145,9 @@ def batch_progress(batch: Batch) -> BatchProgress:
 
 @audited
 def suspend_batch(id: UUID | str, *, using: str | None = None) -> Batch:
-    """Let none of its jobs begin any more; those that run finish. It can be activated again.
+    """Stop starting the batch's jobs; running ones finish. It can be activated again.
 
-    Raises :class:`~jobexec.exceptions.BatchNotFound`, and :class:`~jobexec.exceptions.BatchOver` if it is over.
+    Raises :class:`~jobexec.exceptions.BatchNotFound`, and :class:`~jobexec.exceptions.BatchOver` if it has ended.
     """
     batch = _unfinished(id, using)
     suspend(process_instance_id=batch.process_instance_id, using=batch._state.db)
@@ -155,9 +156,9 @@ def suspend_batch(id: UUID | str, *, using: str | None = None) -> Batch:
 
 @audited
 def activate_batch(id: UUID | str, *, using: str | None = None) -> Batch:
-    """Undo :func:`suspend_batch`; it goes on where it was. Raises as that.
+    """Undo :func:`suspend_batch`; the batch continues where it was. Raises the same errors.
 
-    A seed or monitor job that is missing (somebody has deleted it) is made again, and one that is a dead letter is
+    A seed or monitor job that is missing (an operator deleted it) is created again, and one that is a dead letter is
     requeued.
     """
     batch = _unfinished(id, using)
@@ -168,9 +169,9 @@ def activate_batch(id: UUID | str, *, using: str | None = None) -> Batch:
 
 
 def _drive(using: str, id: UUID) -> None:
-    """See that the batch has a job that carries it on."""
+    """Ensure that the batch has a seed or monitor job."""
     with atomic(using):
-        # Seeds and monitors replace themselves under this lock, so nobody makes one at the same time.
+        # Seeds and monitors replace themselves under this lock, so no other process creates one at the same time.
         batch = lock_batch(using, id)
         if batch is None or batch.over or Batch.objects.using(using).filter(driven(batch), pk=id).exists():
             return
@@ -183,10 +184,10 @@ def _drive(using: str, id: UUID) -> None:
 
 @audited
 def cancel_batch(id: UUID | str, *, using: str | None = None) -> Batch:
-    """Do nothing more: its jobs are removed, what they have done stays done. One that runs finishes its piece.
+    """Cancel a batch: its jobs are removed, and a running one finishes its piece. Completed work is not undone.
 
     Raises :class:`~jobexec.exceptions.BatchNotFound`, and :class:`~jobexec.exceptions.BatchOver` if it has completed;
-    cancelling once more only removes what an interrupted call has left.
+    cancelling it again only removes what an interrupted call has left.
     """
     database = database_of(None, using)
     pk = _found(id, database).pk
@@ -196,7 +197,7 @@ def cancel_batch(id: UUID | str, *, using: str | None = None) -> Batch:
             batch.state, batch.end_time = BatchState.CANCELLED, clock.now(database)
             batch.save(using=database, update_fields=["state", "end_time"])
             _note(database, batch)
-    # Out here: a refusal within would spoil the transaction of the caller, who may go on after it.
+    # Outside the block: an error within would break the caller's transaction, in which the caller may continue.
     if batch is None:
         raise BatchNotFound(f"There is no batch {id}.")
     if batch.state == BatchState.COMPLETED:
@@ -209,9 +210,9 @@ def cancel_batch(id: UUID | str, *, using: str | None = None) -> Batch:
 
 @audited
 def delete_batch(id: UUID | str, *, using: str | None = None) -> None:
-    """Delete a batch with its failures; one that is not over is cancelled first (Camunda: deleteBatch).
+    """Delete a batch with its failures; an unfinished batch is cancelled first (Camunda: deleteBatch).
 
-    What it has done stays done. Raises :class:`~jobexec.exceptions.BatchNotFound`.
+    Completed work is not undone. Raises :class:`~jobexec.exceptions.BatchNotFound`.
     """
     database = database_of(None, using)
     batch = _found(id, database)
@@ -221,7 +222,7 @@ def delete_batch(id: UUID | str, *, using: str | None = None) -> None:
     while page := list(failures.values_list("pk", flat=True)[:_PAGE]):
         delete_rows(BatchFailure.objects.using(database).filter(pk__in=page))
     with atomic(database):
-        # Waits for a job of it that is just writing what came of its piece; one that comes later finds no batch.
+        # Waits for a job of the batch that is writing the result of its piece; a later job finds no batch.
         lock_batch(database, batch.pk, to_delete=True)
         for model in (BatchPart, BatchFailure):
             for left in [model.objects.using(database).filter(batch_id=batch.pk).values_list("pk", flat=True)]:

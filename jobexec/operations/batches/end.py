@@ -1,4 +1,4 @@
-"""The end of a batch is seen at once: its monitor does not sleep when the last piece is done."""
+"""Notice the end of a batch immediately: wake the sleeping monitor when the last piece is done."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .jobs import MONITOR
 
 
 def hurry_on_commit(using: str, batch: Batch) -> None:
-    """Once the current transaction has committed: let the monitor look at once if no piece is open any more.
+    """After the current transaction has committed, make the monitor run immediately if no piece is open any more.
 
-    After the commit, and both by each piece and by a monitor that has just gone to sleep: of pieces and monitors that
-    end at the same time none sees the others before, and whichever commits last sees them all then. No row is locked
-    for it but that of the monitor's job. Whoever is killed in between leaves it to the monitor's own date.
+    Each piece checks this after its commit, and so does a monitor that goes to sleep: pieces and monitors that end at
+    the same time do not see each other before their commits, but the last to commit sees them all. Only the row of the
+    monitor's job is locked. If the process is killed in between, the monitor runs at its own due date.
     """
     connections[using].on_commit(lambda: _hurry(using, batch), robust=True)
 

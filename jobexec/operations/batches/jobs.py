@@ -1,4 +1,4 @@
-"""The jobs of a batch: what they are called, and how they are made."""
+"""The batch's own jobs: their handlers' names, and how they are created."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ..sql.insert import json_text
 
 SEED, EXECUTION, MONITOR = "jobexec.batch_seed", "jobexec.batch_execution", "jobexec.batch_monitor"
 
-#: Of these a batch that is not over has always one: without it nothing makes the next pieces, or sees to the end.
+#: An unfinished batch always has one of these: without it, no job creates the next pieces or ends the batch.
 DRIVERS = (SEED, MONITOR)
 
 
 def driven(batch: Batch) -> Q:
-    """The condition that the batch has a job that carries it on; in one statement, as such a job moves and is replaced.
+    """The condition that the batch has a seed or monitor job; in one statement, as such a job moves and is replaced.
 
-    Timers first: there it nearly always is, and among the executable jobs there may be very many pieces.
+    Timers first: it is nearly always there, and the executable jobs may contain very many pieces.
     """
     tables = (TimerJob, SuspendedJob, Job)
     own = {"process_instance_id": batch.process_instance_id, "handler_type__in": DRIVERS}
@@ -34,13 +34,13 @@ def driven(batch: Batch) -> Q:
 
 
 def enqueue_own(using: str, batch: Batch, handler: str, *arguments: Any, due_date: datetime | None = None) -> None:
-    """Make the seed or the monitor job of a batch."""
+    """Create the seed or monitor job of a batch."""
     configuration = {"args": [str(batch.pk), *arguments], "kwargs": {}}
     create_job(using, **_columns(batch, handler), handler_configuration=configuration, due_date=due_date)
 
 
 def enqueue_parts(using: str, batch: Batch, pieces: Sequence[Sequence[UUID]], *, matching: bool) -> None:
-    """Make an execution job for each of these lists of ids. ``matching``: what no longer matches is left alone."""
+    """Create an execution job for each list of ids. ``matching``: skip jobs that no longer match the conditions."""
     texts = [json_text({"args": [str(batch.pk), [id.hex for id in piece], matching], "kwargs": {}}) for piece in pieces]
     made = Pattern(using, _columns(batch, EXECUTION)).create_many(texts)
     parts = zip(made.ids, pieces, strict=True)
@@ -57,9 +57,9 @@ def _columns(batch: Batch, handler: str) -> dict[str, Any]:
         "priority": settings.batch_priority,
         "retries": default_plan().attempts,
         "exclusive": False,
-        # What they do and that they have done it is one commit.
+        # Their work and its record are one commit.
         "atomic": True,
-        # Every node knows these handlers. And no tenant: who suspends one must still be able to delete its jobs.
+        # Every node knows these handlers. No tenant: a batch must be able to delete the jobs of a suspended tenant.
         "deployment_id": "",
         "process_instance_id": batch.process_instance_id,
         "batch_id": batch.pk,

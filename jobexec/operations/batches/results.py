@@ -1,4 +1,4 @@
-"""What came of the pieces of a batch, as far as it is written down."""
+"""Record the results of the pieces of a batch."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from jobexec.models import Batch, BatchFailure, BatchPart
 from ..sql.errors import storable
 from ..targets.for_each import OperationResult
 
-#: Of so many jobs that a batch left alone it is told which and why; of all how many. Threads that look at the same
-#: moment write a piece each beyond it.
+#: The maximum number of BatchFailure rows of a batch; skipped jobs beyond it are only counted. Threads that check it
+#: at the same time may each exceed it by a piece.
 MAX_FAILURES = 10_000
 _REASON_LENGTH = 1000
 
 
 def record(using: str, batch: Batch, job_id: UUID, result: OperationResult) -> None:
-    """Note what came of a piece; ``job_id`` is its execution job."""
-    # In this order: first what refers to the batch, then the part. The monitor and who cancels lock them so.
+    """Record the result of a piece; ``job_id`` is its execution job."""
+    # In this order: first the rows that refer to the batch, then the part. The monitor and a cancellation lock alike.
     if result.skipped:
         BatchFailure.objects.using(using).bulk_create(_failures(using, batch, result))
     changed, skipped = len(result.changed), len(result.skipped)
     part = BatchPart.objects.using(using).filter(job_id=job_id)
     if not part.update(changed=changed, skipped=skipped, end_time=clock.now(using)):
-        # It was cancelled meanwhile, and its parts are gone.
+        # The batch was cancelled meanwhile, and its parts are gone.
         add(using, batch.pk, changed, skipped)
 
 
@@ -40,6 +40,6 @@ def _failures(using: str, batch: Batch, result: OperationResult) -> Iterator[Bat
 
 
 def add(using: str, id: UUID, changed: int, skipped: int) -> None:
-    """Add to the sums of a batch."""
+    """Add to the totals of a batch."""
     totals: dict[str, Any] = {"changed": F("changed") + changed, "skipped": F("skipped") + skipped}
     Batch.objects.using(using).filter(pk=id).update(**totals)

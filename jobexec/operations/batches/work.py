@@ -1,6 +1,6 @@
-"""What the jobs of a batch do: seed, execute, monitor. Each in one transaction with the end of its job.
+"""The work of a batch's jobs: seed, execute, monitor. Each runs in one transaction with the end of its job.
 
-Rows are locked in this order: the jobs that are meant, the batch, its parts, the batch's own jobs.
+Rows are locked in this order: the selected jobs, the batch, its parts, the batch's own jobs.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from .end import hurry_on_commit
 from .jobs import EXECUTION, MONITOR, SEED, enqueue_own, enqueue_parts
 from .results import add, record
 
-_PAGE = 500  # jobs of a cancelled batch that one transaction removes
-_FOLD = 5000  # parts that one run of the monitor sums up
-_LOOK = 1000  # parts of which one run of it asks whether their jobs still exist
+_PAGE = 500  # jobs of a cancelled batch that a transaction removes
+_FOLD = 5000  # parts that a run of the monitor sums up
+_LOOK = 1000  # parts whose jobs' existence a run of the monitor checks
 _SLOWEST = 6  # powers of two by which the monitor slows down
 
 NO_LONGER_MEANT = gettext_noop("it no longer matches the selection")
 
 
 def lock_batch(using: str, id: UUID, *, to_delete: bool = False) -> Batch | None:
-    """The batch, locked until the transaction ends; None if it is gone. Its selection is fetched when asked for.
+    """The batch, locked until the transaction ends; None if it is gone. Its selection is deferred.
 
-    Only ``to_delete`` waits for jobs that write what they have left alone, and they for it.
+    Only ``to_delete`` waits for jobs that write BatchFailure rows, and makes them wait.
     """
     rows = Batch.objects.using(using).defer("selection").filter(pk=id)
     return lock_rows(rows, no_key=not to_delete).first()
 
 
 def seed(using: str, id: UUID) -> None:
-    """Make execution jobs for the next jobs of the selection, and the next seed job, or at the end the monitor job.
+    """Create execution jobs for the next part of the selection, and the next seed job, or at the end the monitor job.
 
     Camunda: BatchSeedJobHandler. Raises InvalidJob if the selection cannot be read.
     """
@@ -78,7 +78,7 @@ def seed(using: str, id: UUID) -> None:
 
 
 def _next_ids(using: str, batch: Batch, most: int) -> tuple[list[UUID], bool]:
-    """The next ids of the selection, and whether they were found by conditions."""
+    """The next ids of the selection, and whether conditions found them."""
     listed = described_ids(batch.selection)
     if listed is not None:
         start = bisect_right(listed, UUID(batch.cursor)) if batch.cursor else 0
@@ -90,9 +90,9 @@ def _next_ids(using: str, batch: Batch, most: int) -> tuple[list[UUID], bool]:
 
 
 def _meant(using: str, batch: Batch) -> QuerySet[Any]:
-    """The jobs that match the conditions and did so when the batch was started, and none of its own.
+    """The jobs that match the conditions and already did when the batch was started, without the batch's own jobs.
 
-    When a job became executable, or a timer, is not written anywhere: there it is those that had been created.
+    The time at which a job became executable, or a timer, is not stored: for these, the creation time counts.
     """
     rows = resolve(batch.selection, using)
     since = {DeadLetterJob: "died_at", SuspendedJob: "suspended_at"}.get(rows.model, "create_time")
@@ -100,10 +100,10 @@ def _meant(using: str, batch: Batch) -> QuerySet[Any]:
 
 
 def execute(using: str, id: UUID, job_id: UUID, ids: Sequence[UUID], matching: bool) -> None:
-    """Do the operation to these jobs and note what came of it; ``job_id`` is the execution job.
+    """Perform the operation on these jobs and record the result; ``job_id`` is the execution job.
 
-    What is refused or fails becomes a BatchFailure and does not disturb the others. Raises InvalidJob if operation,
-    arguments or selection cannot be read.
+    A job that is refused or fails becomes a BatchFailure and does not affect the others. Raises InvalidJob if
+    operation, arguments or selection cannot be read.
     """
     with atomic(using):
         batch = Batch.objects.using(using).defer(*([] if matching else ["selection"])).filter(pk=id).first()
@@ -120,22 +120,22 @@ def execute(using: str, id: UUID, job_id: UUID, ids: Sequence[UUID], matching: b
 
 
 def _still_meant(rows: QuerySet[Any], ids: Collection[UUID]) -> list[UUID]:
-    """Those that still match, locked: all at once and in one order, before anything else is held."""
+    """The jobs that still match, locked together and in a fixed order, before any other lock."""
     return list(lock_rows(rows.filter(pk__in=ids).order_by("pk")).values_list("pk", flat=True))
 
 
 def _perform(
     operation: Verb, batch: Batch, ids: Sequence[UUID], table: type[AbstractJob] | None, using: str
 ) -> OperationResult:
-    """All at once; if that fails one by one, so that only what cannot be done is left alone.
+    """Perform the operation on all jobs together; if that fails, one by one, so that only failing jobs are skipped.
 
-    ``table`` is where they are, if that is known.
+    ``table`` is the jobs' table, if known.
     """
     try:
         return _attempt(operation, batch, ids, table, using)
     except Exception as error:
         if is_of_connection(error):
-            raise  # the whole job is tried again
+            raise  # the whole job is retried
         if len(ids) == 1:
             return OperationResult(skipped={ids[0]: f"{type(error).__name__}: {error}"})
     result = OperationResult()
@@ -151,16 +151,16 @@ def _attempt(
 ) -> OperationResult:
     if not ids:
         return OperationResult()
-    # A queryset says in which table they are: so nobody looks for them in all.
+    # A queryset names the jobs' table, which saves a search in all tables.
     target = list(ids) if table is None else table._base_manager.using(using).filter(pk__in=ids).order_by("pk")
     with transaction.atomic(using=using):
         return operation.act(target, batch.arguments, using)
 
 
 def monitor(using: str, id: UUID, idle: int) -> None:
-    """Sum up the parts that are done, and end the batch with the last of them, or look again later.
+    """Sum up the finished parts, and end the batch after the last one, or check again later.
 
-    ``idle``: so many looks in a row found nothing new. Camunda: BatchMonitorJobHandler.
+    ``idle`` is the number of consecutive checks that found nothing new. Camunda: BatchMonitorJobHandler.
     """
     with atomic(using):
         batch = lock_batch(using, id)
@@ -179,7 +179,7 @@ def monitor(using: str, id: UUID, idle: int) -> None:
 
 
 def _fold(using: str, batch: Batch) -> int:
-    """Add finished parts to the batch and delete them; how many. A part whose job was deleted counts as skipped."""
+    """Add finished parts to the batch and delete them; return how many. A deleted job's part counts as skipped."""
     parts = BatchPart.objects.using(using).filter(batch_id=batch.pk)
     done = list(parts.filter(end_time__isnull=False).values_list("pk", "changed", "skipped")[:_FOLD])
     done += [(pk, 0, size) for pk, size in _abandoned(using, parts)]
@@ -194,21 +194,21 @@ def _abandoned(using: str, parts: QuerySet[BatchPart]) -> list[tuple[int, int]]:
     if not unfinished:
         return []
     gone = set(unfinished).difference(find_states(unfinished, using))
-    # Looked at again: between the two statements above a job may have ended as it should.
+    # Checked again: between the two statements above, a job may have ended normally.
     left = parts.filter(job_id__in=gone, end_time=None).order_by("pk")
     return list(lock_rows(left).values_list("pk", "size")) if gone else []
 
 
 def _finish_cancelling(using: str, batch: Batch | None) -> None:
-    """Who cancelled the batch was interrupted, perhaps: go on for him, a page for each job."""
+    """Continue a cancellation that may have been interrupted, one page for each job."""
     if batch is not None and batch.state == BatchState.CANCELLED and clear_some(using, batch.pk):
         enqueue_own(using, batch, MONITOR, 0)
 
 
 def clear_some(using: str, id: UUID) -> bool:
-    """Remove a page of what a cancelled batch has left, in one transaction; whether there may be more.
+    """Remove a page of what a cancelled batch has left, in one transaction; return whether there may be more.
 
-    The seed or monitor job goes last: it goes on if whoever cancels is interrupted.
+    The seed or monitor job is removed last: it continues if the cancellation is interrupted.
     """
     with atomic(using):
         batch = lock_batch(using, id)
@@ -229,7 +229,7 @@ def clear_some(using: str, id: UUID) -> bool:
 
 
 def _remove_jobs(using: str, batch: Batch, **among: str) -> int:
-    """Remove a page of the batch's own jobs from each table; those in a node's hands see for themselves."""
+    """Remove a page of the batch's own unlocked jobs from each table; running jobs notice the cancellation."""
     own = {"process_instance_id": batch.process_instance_id, "batch_id": batch.pk, "lock_owner": None}
     count = 0
     for table in JOB_TABLES:

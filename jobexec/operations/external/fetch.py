@@ -117,7 +117,7 @@ def available(using: str, fetch: Fetch, tenants: Sequence[str] | None) -> QueryS
 
 
 def _whose_instance_is_free(rows: QuerySet[ExternalWorkerJob]) -> QuerySet[ExternalWorkerJob]:
-    """Exclude exclusive jobs whose process instance another job holds; after a missed deadline they hold it themselves."""
+    """Exclude exclusive jobs whose process instance another job holds; after a missed deadline a job holds its own."""
     held_itself = Q(lock_owner__isnull=False)
     return rows.filter(Q(exclusive=False) | Q(process_instance_id="") | held_itself | ~locked_instance(rows.db))
 

@@ -157,7 +157,7 @@ def test_too_many_ids_are_refused(alias, monkeypatch):
     monkeypatch.setattr("jobexec.operations.batches.control.MAX_IDS", 3)
     with pytest.raises(InvalidJob, match="at most 3 jobs, or a queryset; got 4"):
         start_batch("requeue", rows, using=alias)
-    with pytest.raises(InvalidJob, match=r"an expression compared with priority\. Without that, expected at most 3"):
+    with pytest.raises(InvalidJob, match=r"an expression compared with priority\. Otherwise, expected at most 3"):
         start_batch("requeue", dead(alias).filter(priority=F("retries")), using=alias)
     assert start_batch("requeue", rows[:3], using=alias)
     assert selections_module.MAX_IDS == 100_000
