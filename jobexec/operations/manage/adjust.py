@@ -1,4 +1,4 @@
-"""What a person changes on jobs (Camunda: ManagementService). One verb a function, on a row, ids or a queryset."""
+"""Operators' changes to jobs (Camunda: ManagementService). Each verb is a function of a row, ids or a queryset."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _ALL: tuple[type[AbstractJob], ...] = (*JOB_TABLES, HistoryJob)
 
 @audited
 def set_retries(target: Target, retries: int, *, using: str | None = None) -> OperationResult:
-    """Set how many attempts are left (at least 1); a dead letter is requeued with them.
+    """Set the number of attempts left (at least 1); a dead letter is requeued with them.
 
-    Also on running jobs: it counts from their next failure. Camunda's SetJobRetries.
+    For running jobs it takes effect at their next failure. Camunda's SetJobRetries.
     """
     check_retries(retries)
 
@@ -59,9 +59,9 @@ def set_retries(target: Target, retries: int, *, using: str | None = None) -> Op
 def requeue(target: Target, retries: int = 3, *, using: str | None = None) -> OperationResult:
     """Give dead letters ``retries`` new attempts and make them executable; the old exception is cleared.
 
-    A dead letter that a suspension covers goes to the suspended jobs, recorded history back to the HistoryJobs, and
-    what workers outside do to the jobs that they fetch, under the key that it has. One whose unique key another job
-    has taken stays until that job is over.
+    A dead letter that a suspension covers goes to the suspended jobs, recorded history back to the HistoryJobs, and an
+    external job back to the table from which workers fetch, with its key. A job whose unique key another job has taken
+    stays a dead letter until that job has ended.
     Flowable's MoveDeadLetterJobToExecutableJob and MoveDeadLetterJobToHistoryJob.
     """
     check_retries(retries)
@@ -91,16 +91,16 @@ def _requeue(row: DeadLetterJob, retries: int) -> str | None:
 
 @audited
 def retry_now(target: Target, *, using: str | None = None) -> OperationResult:
-    """Make waiting retries due at once, and timers too, whatever their due date; their retries stay."""
+    """Make waiting retries and timers due immediately, whatever their due date; their retries stay."""
     return set_due_date(target, None, using=using)
 
 
 @audited
 def set_due_date(target: Target, due_date: datetime | None, *, using: str | None = None) -> OperationResult:
-    """Let jobs run at ``due_date`` (aware), or as soon as possible with None; refused while they run.
+    """Set the due date (aware), or None for as soon as possible; refused while jobs run.
 
-    A job that becomes due moves to the executable jobs, one that is put off moves to the timers; one for workers
-    outside stays where it is, and no worker is given it before. One that may run already keeps its place in the line.
+    A job that becomes due moves to the executable jobs, a postponed job moves to the timers. An external job stays in
+    its table, and workers cannot fetch it before the date. A job that may already run keeps its place in the queue.
     Camunda's SetJobDuedate.
     """
     check_moment("due_date", due_date)
@@ -136,18 +136,18 @@ def _set_available(row: ExternalWorkerJob, due_date: datetime | None) -> None:
     standing = {"rank": rank(using, due_date or clock.now(using), row.priority)} if waits else {}
     _update(row, **put_off(using, due_date), **standing)
     free_instances(using, may_hold([row]))
-    # Also when it is put off: who waits for jobs of this type knows when the next one comes.
+    # Also when it is postponed: waiting workers learn when the next job of this type becomes available.
     wake_for(using, [row])
 
 
 @audited
 def set_priority(target: Target, priority: int, *, using: str | None = None) -> OperationResult:
-    """Change the priority (higher runs sooner); of a running job it counts from its next attempt."""
+    """Change the priority (higher runs sooner); for a running job it takes effect at its next attempt."""
     check_priority(priority)
     database = database_of(target, using)
 
     def verb(row: AbstractJob) -> str | None:
-        # From its rank and not anew from its dates: a job that was requeued has a rank later than both.
+        # Adjust the rank instead of computing it from the dates: the rank of a requeued job is later than both.
         _update(row, priority=priority, rank=reranked(database, row.rank, priority - row.priority))
         return None
 
@@ -157,7 +157,7 @@ def set_priority(target: Target, priority: int, *, using: str | None = None) -> 
 
 @audited
 def delete_jobs(target: Target, *, using: str | None = None) -> OperationResult:
-    """Delete jobs in any state for good; refused while they run (Camunda: DeleteJobCmd)."""
+    """Delete jobs in any state permanently; refused while they run (Camunda: DeleteJobCmd)."""
     database = database_of(target, using)
 
     def verb(row: AbstractJob) -> str | None:
@@ -174,5 +174,5 @@ def _refuse_running(row: AbstractJob) -> None:
 
 
 def _update(row: AbstractJob, **changes: object) -> None:
-    """Without raising ``revision``: changing a running job must not make its outcome count for nothing."""
+    """Update without incrementing ``revision``: a running job's outcome must still count after the change."""
     type(row)._base_manager.using(row._state.db or "default").filter(pk=row.pk).update(**changes)

@@ -1,8 +1,8 @@
-"""The fast form of verbs on many jobs: a page of rows is locked, decided about and changed in few statements.
+"""The fast form of verbs on many jobs: lock, check and change a page of rows in few statements.
 
-Each function does to the rows of one table what its verb does to each of them, which defines what that means. It takes
-those rows that it can do alike and returns their ids; what runs, what is covered by something of its own, what has
-changed meanwhile is left to the verb, which says why if it refuses.
+Each function does to the rows of one table what its verb, which defines the semantics, does to each of them. It
+handles the rows that need the same change and returns their ids. Running rows, rows with a suspension of their own and
+rows that changed meanwhile are left to the verb, which gives the reason if it refuses.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ from ..rows.suspension_cover import covered_rows
 from ..sql.locks import lock_rows
 from ..values.ranking import rank, reranked
 
-#: What may be long, and nothing is decided by.
+#: Columns that may be large, and that no decision needs.
 _LONG = ("handler_configuration", "custom_headers", "exception_stack")
 
 
 def lock_page(using: str, table: type[AbstractJob], ids: Collection[UUID], *, whole: bool = False) -> list[AbstractJob]:
-    """These rows as they are, locked in the order of their ids; ``whole``: with what may be long."""
+    """The current rows, locked in the order of their ids; ``whole``: including large columns."""
     rows = table._base_manager.using(using).filter(pk__in=ids).order_by("pk")
     return list(lock_rows(rows if whole else rows.defer(*_LONG)))
 
 
 def _goes_inside(using: str, *told: Signal) -> bool:
-    """Whether the database can move the rows by itself, and nobody is to be given them whole."""
+    """Return whether the database can move the rows itself, and no signal's receivers need the complete rows."""
     return move_statement.is_possible(using) and not any(signal.receivers for signal in told)
 
 
 def _relocate(
     using: str, rows: Sequence[AbstractJob], to: type[AbstractJob], changes: dict[str, Any], *told: Signal
 ) -> list[UUID]:
-    """Move locked rows of one table; the ids of those that moved."""
+    """Move locked rows of one table; return the ids of the moved rows."""
     if not rows:
         return []
     if _goes_inside(using, *told) and type(rows[0]) is not to:
@@ -71,7 +71,7 @@ def _relocate(
 
 
 def requeue_page(using: str, table: type[AbstractJob], ids: Collection[UUID], *, retries: int) -> Iterable[UUID]:
-    """Left out are those that are history, which go elsewhere, and those that have to take their unique key back."""
+    """Skip history, which goes to another table, and jobs that must take their unique key back."""
     page = lock_page(using, table, ids, whole=not _goes_inside(using, signals.job_requeued))
     rows = [row for row in page if isinstance(row, DeadLetterJob) and row.type != JobType.HISTORY and not row.lost_key]
     for row in rows:
@@ -91,14 +91,14 @@ def requeue_page(using: str, table: type[AbstractJob], ids: Collection[UUID], *,
 
 
 def set_retries_page(using: str, table: type[AbstractJob], ids: Collection[UUID], *, retries: int) -> Iterable[UUID]:
-    """Dead letters are requeued."""
+    """Requeue dead letters."""
     if table is DeadLetterJob:
         return requeue_page(using, table, ids, retries=retries)
     return _update(using, table, [row.pk for row in lock_page(using, table, ids)], retries=retries)
 
 
 def _update(using: str, table: type[AbstractJob], ids: list[UUID], **changes: Any) -> list[UUID]:
-    """Without raising ``revision``: changing a running job must not make its outcome count for nothing."""
+    """Update without incrementing ``revision``: a running job's outcome must still count after the change."""
     if ids:
         table._base_manager.using(using).filter(pk__in=ids).update(**changes)
     return ids
@@ -107,7 +107,7 @@ def _update(using: str, table: type[AbstractJob], ids: list[UUID], **changes: An
 def set_due_date_page(
     using: str, table: type[AbstractJob], ids: Collection[UUID], *, due_date: datetime | None, later: bool
 ) -> Iterable[UUID]:
-    """Those that run are left out. ``later``: the date lies ahead."""
+    """Skip running jobs. ``later``: the date is in the future."""
     if table is HistoryJob:
         return []
     to: type[AbstractJob] = TimerJob if later else Job
@@ -123,14 +123,14 @@ def set_due_date_page(
 
 
 def stays(table: type[AbstractJob], due_date: datetime | None, later: bool) -> bool:
-    """Whether a new due date moves a job of this table nowhere; what may run already keeps its place in the line."""
+    """Return whether a job stays in this table with the new due date; one that may already run keeps its place."""
     return table is SuspendedJob or (later and table is TimerJob) or (due_date is None and table is Job)
 
 
 def _set_available(using: str, rows: Sequence[Any], due_date: datetime | None) -> list[UUID]:
-    """External jobs that nobody holds stay where they are; one statement for each priority that they have.
+    """Update unlocked external jobs in their table, with one statement for each of their priorities.
 
-    What is available already keeps its place in the line.
+    Jobs that are already available keep their place in the queue.
     """
     now, done = clock.now(using), list[UUID]()
     waiting = [row for row in rows if due_date is not None or not is_available(row, now)]
@@ -146,7 +146,7 @@ def _set_available(using: str, rows: Sequence[Any], due_date: datetime | None) -
 
 
 def set_priority_page(using: str, table: type[AbstractJob], ids: Collection[UUID], *, priority: int) -> Iterable[UUID]:
-    """One statement for each priority that they had; those at an end of all ranks are left out."""
+    """One statement for each old priority; skip rows whose rank would reach the limit of all ranks."""
     rows = lock_page(using, table, ids)
     done: list[UUID] = []
     for old in {row.priority for row in rows}:
@@ -158,7 +158,7 @@ def set_priority_page(using: str, table: type[AbstractJob], ids: Collection[UUID
 
 
 def delete_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) -> Iterable[UUID]:
-    """Those that run are left out."""
+    """Skip running jobs."""
     rows = [row for row in lock_page(using, table, ids) if not row.locked]
     if rows:
         remove_deleted(using, rows)
@@ -166,7 +166,7 @@ def delete_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) -> 
 
 
 def cancel_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) -> Iterable[UUID]:
-    """Those that run are left out."""
+    """Skip running jobs."""
     page = lock_page(using, table, ids, whole=bool(signals.job_cancelled.receivers))
     rows = [row for row in page if not row.locked]
     if rows:
@@ -175,7 +175,7 @@ def cancel_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) -> 
 
 
 def suspend_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) -> Iterable[UUID]:
-    """For good. What runs, and what is suspended by itself or by a date of its own, is left out."""
+    """Suspend without an end. Skip running jobs, and jobs suspended individually or with dates of their own."""
     if table is SuspendedJob:
         return []
     page = lock_page(using, table, ids, whole=not _goes_inside(using, signals.job_suspended))
@@ -192,7 +192,7 @@ def _with_dates(using: str, rows: Iterable[AbstractJob]) -> set[UUID]:
 
 
 def activate_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) -> Iterable[UUID]:
-    """At once. What is not among the suspended jobs, has dates of its own, or is still covered, is left out."""
+    """Activate immediately. Skip jobs outside the suspended table, with dates of their own, or still covered."""
     if table is not SuspendedJob:
         return []
     page = lock_page(using, table, ids, whole=not _goes_inside(using, signals.job_activated))

@@ -1,4 +1,4 @@
-"""Cancelling jobs: those that wait are removed, those that run are asked to stop."""
+"""Cancel jobs: waiting jobs are removed, running jobs are asked to stop."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from .bulk import cancel_page
 
 @audited
 def cancel(target: Target, *, using: str | None = None) -> OperationResult:
-    """Cancel jobs that wait or run (Ratchet: cancelJob). Dead letters are deleted instead.
+    """Cancel waiting or running jobs (Ratchet: cancelJob). To remove dead letters, delete them.
 
-    A job that waits is removed at once. One that a node has in hand gets a flag, which the node sees within a second
-    or two, and at once if it is in this process: if the job has not begun by then, it never will; if it runs, its
-    handler sees ``context.cancelled`` and stops, or not: a handler that ends well without having looked is done.
-    However it fails after that, it is not tried again. A worker outside is not told: what it completes before its
-    deadline counts, and nobody is given the job after that.
+    A waiting job is removed immediately. A job that a node holds gets a flag, which the node sees within a second or
+    two, and immediately if it is in this process. If the job has not begun by then, it never will. If it runs, its
+    handler sees ``context.cancelled`` and may stop; a handler that succeeds without checking it has completed the job.
+    If it fails after that, it is not retried. An external worker is not notified: a completion before its deadline
+    counts, and the job is not handed out again.
     """
     database = database_of(target, using)
 
     def verb(row: AbstractJob) -> str | None:
         if row.locked:
-            # Without raising ``revision``: the outcome of a job that ends well all the same must count.
+            # ``revision`` is not incremented: if the job succeeds all the same, its outcome must count.
             type(row)._base_manager.using(database).filter(pk=row.pk).update(cancel_requested=True)
             announce(signals.job_cancel_requested, database, type(row), job=row)
             return None
@@ -43,10 +43,10 @@ def cancel(target: Target, *, using: str | None = None) -> OperationResult:
 
 
 def cancelled_among(using: str, ids: Collection[UUID]) -> list[UUID]:
-    """Those of these jobs that somebody has cancelled while they were in hand."""
+    """Return those of these jobs that were cancelled while a node held them."""
     spelled, rows = dialect(using), Job.objects.using(using)
     if not spelled.returns_rows(connections[using]):
         return list(rows.filter(pk__in=ids, cancel_requested=True).values_list("pk", flat=True))
-    # Asked once a second, by a node with thousands of async jobs with thousands of ids.
+    # Called once a second, with thousands of ids by a node with thousands of async jobs.
     statement = f"SELECT id FROM {Job._meta.db_table} WHERE {spelled.among('ids')} AND cancel_requested"
     return [row.pk for row in rows.raw(statement, {"ids": spelled.id_list(ids)})]

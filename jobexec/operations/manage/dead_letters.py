@@ -1,4 +1,4 @@
-"""Jobs that a person gives up."""
+"""Move jobs to the dead letters on an operator's request."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _BY_HAND = "It was moved to the dead letters by hand."
 
 @audited
 def move_to_dead_letter(target: Target, reason: str = "", *, using: str | None = None) -> OperationResult:
-    """Make dead letters of jobs that wait, whatever retries they have left; refused while they run.
+    """Make waiting jobs dead letters, whatever retries they have left; refused while they run.
 
-    Flowable's MoveJobToDeadLetterJob. An incident is opened. ``reason`` takes the place of the message of the last
-    failure, whose stack trace stays; without one the message stays, too, if there is any. Raises
-    :class:`~jobexec.exceptions.InvalidJob` for a reason that is no text.
+    Flowable's MoveJobToDeadLetterJob. An incident is opened. ``reason`` replaces the message of the last failure, whose
+    stack trace stays; without a reason, an existing message stays, too. Raises
+    :class:`~jobexec.exceptions.InvalidJob` if the reason is not a text.
     """
     if not isinstance(reason, str):
         raise InvalidJob(f"reason: expected a text, got {reason!r}.")

@@ -1,4 +1,4 @@
-"""The due date of a waiting retry is worked out anew."""
+"""Recalculate the due dates of waiting retries."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _FIRST_RUN = gettext_noop("it waits for its first run, whose date is explicit: s
 
 @audited
 def recalculate_due_date(target: Target, *, from_creation: bool = False, using: str | None = None) -> OperationResult:
-    """Let waiting retries wait anew, for as long as their retry plan says: from now, or from their creation.
+    """Recalculate the due dates of waiting retries by their retry plan, from now or from the jobs' creation.
 
-    Camunda's recalculateJobDuedate evaluates the expression of a timer again, from now or from the creation. Here a
-    timer was given a date and no expression, and is refused; what is worked out by a rule is the back-off of a retry,
-    so that a plan that was changed in the row (or in the code, for rows that name none) comes to jobs that wait
-    already. The plan is the job's own, else its definition's, else the default; one that is a function is known to
-    executors only, and the default stands for it. What workers outside do has no plan, and is refused. A date that has
-    passed makes the job due at once. A suspended job gets the date and stays suspended.
+    Camunda's recalculateJobDuedate evaluates the expression of a timer again, from now or from the creation. Here, a
+    timer has a date instead of an expression, and is refused. Only the back-off of a retry follows a rule, so this
+    applies a plan that was changed in the row (or in the code, for rows that name no plan) to jobs that already wait.
+    The plan is the job's own, else its definition's, else the default; a plan that is a function is known only to
+    executors, and the default is used instead. External jobs have no plan, and are refused. A date that has passed
+    makes the job due immediately. A suspended job gets the date and stays suspended.
     """
     if not isinstance(from_creation, bool):
         raise InvalidJob(f"from_creation: expected True or False, got {from_creation!r}.")
@@ -63,7 +63,7 @@ def _recalculate(using: str, row: AbstractJob, from_creation: bool) -> str | Non
 
 
 def _due_date(using: str, row: AbstractJob, start: datetime) -> datetime:
-    # Which attempt it was that failed, as when it failed: conflicts do not count.
+    # The number of the failed attempt, as at the failure: conflicts do not count.
     return _plan(using, row).next_due_date(start, max(1, row.attempts - row.conflicts))
 
 

@@ -1,4 +1,4 @@
-"""What a person does to history that is still to be written."""
+"""Operators' changes to history that has not been written yet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GONE = gettext_noop("there is no such job any more")
 
 @audited
 def write_history_now(ids: Iterable[UUID], *, using: str | None = None) -> OperationResult:
-    """Make history jobs due at once, also those that wait for a retry; their retries stay."""
+    """Make history jobs due immediately, including waiting retries; their retries stay."""
     database = database_of(None, using)
 
     def verb(row: HistoryJob) -> None:
@@ -35,7 +35,7 @@ def write_history_now(ids: Iterable[UUID], *, using: str | None = None) -> Opera
 
 @audited
 def delete_history_jobs(ids: Iterable[UUID], *, using: str | None = None) -> OperationResult:
-    """Delete history jobs; what they hold is never written. The job log tells that they were deleted."""
+    """Delete history jobs; their content is never written. The job log records the deletion."""
     database = database_of(None, using)
 
     def verb(row: HistoryJob) -> None:
@@ -46,7 +46,7 @@ def delete_history_jobs(ids: Iterable[UUID], *, using: str | None = None) -> Ope
 
 
 def _each(ids: Iterable[UUID], using: str, verb: Callable[[HistoryJob], None]) -> OperationResult:
-    """Each in a transaction of its own; what a history loop has in hand is left alone, not waited for."""
+    """Call ``verb`` on each row in its own transaction; skip rows that a history loop holds, without waiting."""
     result = OperationResult()
     rows = HistoryJob.objects.using(using).defer("handler_configuration", "exception_stack")
     for pk in list(ids):

@@ -1,4 +1,4 @@
-"""What a person deletes of what is kept beside the jobs: results of tasks, and unique keys."""
+"""Delete data kept beside the jobs on an operator's request: task results and unique keys."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _PAGE = 500
 
 @audited
 def delete_task_results(ids: Iterable[UUID], *, using: str | None = None) -> list[UUID]:
-    """Delete rows of results; returns the ids of those that there were.
+    """Delete task results; return the ids of the rows that existed.
 
-    A task that is over is not found any more. Of one whose job lives what its attempts came to so far
-    is forgotten, and nothing else.
+    A finished task can no longer be found. If the task's job still exists, only the results of its attempts so far are
+    lost.
     """
     return _delete(TaskResult, ids, database_of(None, using), ())
 
 
 @audited
 def release_keys(ids: Iterable[int], *, using: str | None = None) -> list[int]:
-    """Delete rows of unique keys, so that the next job may have them; returns the ids of those that there were.
+    """Delete unique keys, so that the next job may have them; return the ids of the rows that existed.
 
-    The jobs that hold them are left as they are: then two may be under way with one key.
+    The jobs that hold them are left unchanged: two jobs may then exist with the same key.
     """
     return _delete(JobKey, ids, database_of(None, using), ("handler_type", "key"))
 
@@ -43,7 +43,7 @@ def _delete(model: type[Model], ids: Iterable[T], using: str, names: Sequence[st
     gone: list[T] = []
     for page in _pages(ids):
         with atomic(using):
-            # In the order of their ids, as all who lock several of them.
+            # In the order of their ids, like all transactions that lock several of them.
             rows = list(lock_rows(table.filter(pk__in=page).order_by("pk").only("pk", *names)))
             found = [row.pk for row in rows]
             delete_rows(table.filter(pk__in=found))

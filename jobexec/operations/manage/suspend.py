@@ -1,4 +1,4 @@
-"""Suspend and activate: single jobs, or everything in a scope, also what is created later; now, or at a date."""
+"""Suspend and activate single jobs, or all jobs in a scope including later ones; immediately, or at a date."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STILL = gettext_noop("still suspended by its process instance, process definiti
 
 
 class Period(NamedTuple):
-    """From when until when; None is now and without end. Whether jobs that are there before are meant, too."""
+    """Start (None: now) and end (None: no end) of a suspension, and whether it includes jobs created before."""
 
     start: datetime | None
     end: datetime | None
@@ -43,25 +43,24 @@ def suspend(
     include_jobs: bool = True,
     **scope: Any,
 ) -> OperationResult | int:
-    """Suspend jobs, or a scope; at once, or from ``at``, for good or ``until`` a date (Camunda: executionDate).
+    """Suspend jobs or a scope: immediately or from ``at``, without an end or ``until`` a date (Camunda: executionDate).
 
-    With a target: those jobs. A running one finishes, and so does one that a worker outside holds; its retry lands in
-    the suspended jobs. Returns an
-    :class:`~jobexec.operations.targets.for_each.OperationResult`.
+    With a target: those jobs. A running job finishes, as does a job that an external worker holds; its retry goes to
+    the suspended jobs. Returns an :class:`~jobexec.operations.targets.for_each.OperationResult`.
 
     With exactly one of ``process_instance_id``, ``process_definition_id`` (a version), ``process_definition_key``,
     ``job_definition_id``, ``tenant_id``, or with ``process_definition_key`` and ``tenant_id`` ('': jobs without one):
-    everything in it, also jobs that are created later. Existing jobs move in pages, those that run finish. Returns
-    how many moved now. The back-off of a waiting retry is kept in its due date.
+    all jobs in it, including those created later. Existing jobs move in pages, running jobs finish. Returns how many
+    moved now. The back-off of a waiting retry is kept in its due date.
 
-    ``include_jobs=False`` leaves the jobs alone that are there when the suspension comes into force, and holds only
-    those that are created afterwards (Camunda: suspendJobDefinitionById without includeJobs), by ``create_time``, which
-    whoever enqueues them writes. A scope that is suspended already is widened by ``include_jobs=True``, and never
-    narrowed. A target is the jobs themselves.
+    ``include_jobs=False`` excludes the jobs that exist when the suspension comes into force, and covers only those
+    created afterwards (Camunda: suspendJobDefinitionById without includeJobs), by ``create_time``, which the enqueuing
+    process sets. ``include_jobs=True`` widens an existing suspension, which is never narrowed. ``include_jobs=False``
+    is not allowed with a target.
 
-    Dates are aware and count by the time of the database; an ``at`` in the past means now. What is suspended already
-    stays so: ``at`` then changes nothing, and ``until`` is the new end (None: no end). What was only planned is
-    replaced. Raises InvalidJob for a date that is none, is naive, or for an ``until`` that is not after the beginning.
+    Dates are aware and compared with the database's time; an ``at`` in the past means now. An existing suspension
+    stays in force: ``at`` then has no effect, and ``until`` is the new end (None: no end). A planned suspension is
+    replaced. Raises InvalidJob if a date is invalid or naive, or if ``until`` is not after the start.
     """
     database = database_of(target, using)
     period = _period(database, at, until, include_jobs)
@@ -74,7 +73,8 @@ def suspend(
         moved = begin(suspension)
         count_more(database, moved)
         return moved
-    # It was planned for earlier, perhaps: what others have begun to move by their clocks must not wait till its end.
+    # It may have been planned for an earlier date: jobs that other nodes have already moved by their clocks must not
+    # stay suspended until its end.
     activate_all(database, parts_of(suspension.scope, suspension.value))
     return 0
 
@@ -93,12 +93,12 @@ def _period(using: str, at: Any, until: Any, include_jobs: Any = True) -> Period
     if end_ is not None and end_ <= (start or now):
         raise InvalidJob(f"until: expected a time after {'at' if start else 'now'}, {start or now}; got {end_}.")
     if not include_jobs and start is None:
-        start = now  # it must be known later since when it is in force
+        start = now  # creation times are compared with it later
     return Period(start, end_, include_jobs)
 
 
 def _write(using: str, column: str, value: str, period: Period) -> Suspension:
-    """The live suspension of this scope, made or changed; its rows are still to be moved."""
+    """Create or change the live suspension of this scope; the caller moves its jobs."""
     while True:
         with atomic(using):
             found = lock_suspension(using, column, value)
@@ -107,7 +107,7 @@ def _write(using: str, column: str, value: str, period: Period) -> Suspension:
                 _note(using, column, value, **period._asdict())
                 return changed
             if found is not None:
-                one(found).update(live=None)  # its end is left to the sweep
+                one(found).update(live=None)  # the sweep ends it
             values = {"suspend_time": period.start, "activate_time": period.end, "swept": False}
             values["include_jobs"] = period.include_jobs
             table = Suspension.objects.using(using)
@@ -115,11 +115,11 @@ def _write(using: str, column: str, value: str, period: Period) -> Suspension:
             if created:
                 _note(using, column, value, **period._asdict())
                 return made
-        # Another has just made one.
+        # Another transaction has just created one.
 
 
 def _note(using: str, column: str, value: str, **said: Any) -> None:
-    if column != SuspensionScope.JOB:  # which is noted as the job
+    if column != SuspensionScope.JOB:  # which the audit log records as the job
         parts, named = parts_of(column, value), Suspension(scope=column, value=value).audit_name
         note(using, "suspension", named, new=said, tenant=parts.get("tenant_id"), scope=parts, count=0)
 
@@ -138,7 +138,7 @@ def _suspend_one(row: AbstractJob, period: Period) -> str | None:
     using = row._state.db or "default"
     if row.suspend_requested:
         if period.end is None:
-            # One that was to be suspended when its run had ended, and was given back unbegun, stands among the others.
+            # A job with a pending suspension that was given back before it began is not in the suspended table yet.
             return _ALREADY if row.locked or isinstance(row, SuspendedJob) else suspend_for_good(row)
         _until(row, period.end)
         return None
@@ -156,7 +156,7 @@ def _suspend_one(row: AbstractJob, period: Period) -> str | None:
 
 
 def _until(row: AbstractJob, moment: datetime) -> None:
-    """Let a job that says itself that it is suspended be so until a date: then a suspension says it instead."""
+    """Replace the job's own suspension flag with a suspension that ends at this time."""
     using = row._state.db or "default"
     _drop(using, row)
     Suspension.objects.using(using).create(scope=SuspensionScope.JOB, value=str(row.pk), activate_time=moment)
@@ -164,7 +164,7 @@ def _until(row: AbstractJob, moment: datetime) -> None:
 
 
 def _drop(using: str, row: AbstractJob) -> None:
-    """Take a suspension of this very job away; the caller holds the job."""
+    """Delete the suspension of this job, which the caller has locked."""
     found = lock_suspension(using, SuspensionScope.JOB, str(row.pk))
     if found is not None:
         delete_rows(one(found))
@@ -179,12 +179,12 @@ def _request(row: AbstractJob, suspended: bool) -> None:
 def activate(
     target: Target | None = None, *, using: str | None = None, at: datetime | None = None, **scope: Any
 ) -> OperationResult | int:
-    """Undo :func:`suspend`, at once or ``at`` a date; takes the same targets and scopes.
+    """Undo :func:`suspend`, immediately or ``at`` a date; takes the same targets and scopes.
 
-    A job becomes runnable only if no other suspension covers it: activating a process instance leaves jobs that
-    were suspended by themselves, activating a job does not overrule the suspension of its tenant. At once it also
-    takes back what is only planned. With a date it sets the end of what is suspended or planned, and does nothing
-    where nothing is. Raises InvalidJob for a date that is none, is naive, or is not after the beginning.
+    A job becomes runnable only if no other suspension covers it: activating a process instance does not activate jobs
+    that were suspended individually, activating a job does not override the suspension of its tenant. Immediate
+    activation also withdraws planned suspensions. With a date, it sets the end of current or planned suspensions, if
+    there are any. Raises InvalidJob if the date is invalid, naive, or not after the start.
     """
     database = database_of(target, using)
     moment = _period(database, at, None).start
@@ -197,7 +197,7 @@ def activate(
 
 @audited
 def lift(suspension: Suspension, *, at: datetime | None = None) -> int:
-    """The same for a row of the table of suspensions, whatever its scope; returns how many jobs moved now."""
+    """Like :func:`activate`, for a Suspension row of any scope; return how many jobs moved now."""
     using = suspension._state.db or "default"
     return _activate_scope(using, suspension.scope, suspension.value, _period(using, at, None).start)
 
@@ -210,7 +210,7 @@ def _activate_scope(using: str, column: str, value: str, moment: datetime | None
             one(found).update(live=None)
         if refusal is None:
             _note(using, column, value, end=moment)
-    if refusal is not None:  # outside, or a transaction of the caller's could not go on
+    if refusal is not None:  # outside the block, so that the caller's transaction remains usable
         raise InvalidJob(refusal)
     if moment is not None:
         return 0

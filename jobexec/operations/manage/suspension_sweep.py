@@ -1,4 +1,4 @@
-"""Suspensions that begin or end: their jobs are moved, whoever is killed on the way."""
+"""Begin and end suspensions: move their jobs, even if processes are killed on the way."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _PAGE = 200
 
 
 def sweep_suspensions(using: str) -> int:
-    """Finish what suspensions that have begun or ended leave to do; returns how many jobs moved.
+    """Complete the moves for suspensions that have begun or ended; return how many jobs moved.
 
-    Called by every node, also by several at once: each step is done once or does no harm twice, and what a killed
-    process has left is found by the next call. Nothing depends on it being in time: acquisition and timers ask the
-    table of suspensions themselves. Camunda: TimerSuspendJobDefinitionHandler, TimerActivateJobDefinitionHandler.
+    Every node calls it, possibly at the same time: each step is done once or is idempotent, and the next call finds
+    what a killed process has left. Nothing depends on its timing: acquisition and timers query the suspensions
+    themselves. Camunda: TimerSuspendJobDefinitionHandler, TimerActivateJobDefinitionHandler.
     """
     now, count = clock.now(using), 0
     for suspension in due_suspensions(using, now).order_by("pk"):
@@ -47,7 +47,7 @@ def sweep_suspensions(using: str) -> int:
 
 
 def due_suspensions(using: str, at: datetime) -> QuerySet[Suspension]:
-    """The suspensions that have begun or ended until then, and leave something to do."""
+    """The suspensions that have begun or ended by then, with moves left to do."""
     begun = Q(swept=False) & (Q(suspend_time=None) | Q(suspend_time__lte=at))
     over = Q(live=None) | Q(activate_time__lte=at)
     return Suspension.objects.using(using).filter(begun | over, scope__in=SuspensionScope.values)
@@ -61,31 +61,31 @@ def next_suspension_date(using: str) -> datetime | None:
 
 
 def begin(suspension: Suspension) -> int:
-    """Move the jobs that a suspension in force covers out of the way; those that run finish. Returns how many."""
+    """Move the jobs that a suspension in force covers; running jobs finish. Return how many moved."""
     using = suspension._state.db or "default"
     if suspension.scope == SuspensionScope.JOB and not _worth_keeping(suspension, using):
         return 0
     scope: dict[str, Any] = parts_of(suspension.scope, suspension.value)
-    if not scope:  # a broken row means no job
+    if not scope:  # a broken row matches no job
         return 0
     if suspension.since is not None:
         scope["create_time__gte"] = suspension.since
     count = sum(_suspend_table(table, using, scope) for table in (TimerJob, Job, ExternalWorkerJob))
-    # Not if somebody has put it off or widened it meanwhile: then there are jobs that are still to be moved.
+    # Not if it has been postponed or widened meanwhile: then there are jobs left to move.
     as_seen = {"suspend_time": suspension.suspend_time, "include_jobs": suspension.include_jobs}
     one(suspension).filter(live=True, **as_seen).update(swept=True)
     return count
 
 
 def one(suspension: Suspension) -> QuerySet[Suspension]:
-    """The row of this suspension, wherever it was read from."""
+    """A queryset for the row of this suspension, in the database from which it was read."""
     return Suspension.objects.using(suspension._state.db).filter(pk=suspension.pk)
 
 
 def _worth_keeping(suspension: Suspension, using: str) -> bool:
-    """Whether the row of a single job is still needed: not when its job is gone, nor when it has no end.
+    """Return whether a single job's row is still needed: not if the job is gone, nor if there is no end.
 
-    Without an end the job itself can say that it is suspended, so that the small table stays small.
+    Without an end, the job's own flag is enough, so that the small table stays small.
     """
     job = job_id(suspension.value)
     if job is None or job not in find_states([job], using):
@@ -98,11 +98,11 @@ def _worth_keeping(suspension: Suspension, using: str) -> bool:
 
 
 def _fold(suspension: Suspension, row: AbstractJob) -> str | None:
-    """Let the job say itself that it is suspended for good, instead of the suspension."""
+    """Replace a suspension without an end with the job's own flag."""
     found = lock_suspensions(one(suspension))
     if not found or not found[0].in_force(clock.now(suspension._state.db or "default")) or found[0].activate_time:
         return CHANGED_MEANWHILE
-    # A dead letter waits for a person anyhow, and a person who requeues it overrules its own suspension.
+    # A dead letter waits for an operator anyway, and requeueing it overrides its own suspension.
     refusal = None if isinstance(row, DeadLetterJob) else suspend_for_good(row)
     if refusal is None:
         delete_rows(one(suspension))
@@ -110,7 +110,7 @@ def _fold(suspension: Suspension, row: AbstractJob) -> str | None:
 
 
 def suspend_for_good(row: AbstractJob) -> str | None:
-    """Suspend a locked row by itself; why not, if it could not be. One that runs finishes first."""
+    """Suspend a single locked row without an end; return the reason on refusal. A running job finishes first."""
     using = row._state.db or "default"
     if row.locked or isinstance(row, SuspendedJob):
         type(row)._base_manager.using(using).filter(pk=row.pk).update(suspend_requested=True)
@@ -119,7 +119,7 @@ def suspend_for_good(row: AbstractJob) -> str | None:
 
 
 def suspend_row(row: AbstractJob, **changes: Any) -> str | None:
-    """Move one locked row to the suspended jobs; why not, if it could not be."""
+    """Move a locked row to the suspended jobs; return the reason on refusal."""
     using = row._state.db or "default"
     moved = move(row, SuspendedJob, **changes, suspended_at=clock.now(using))
     if moved is None:
@@ -132,8 +132,8 @@ def _suspend_table(table: type[AbstractJob], using: str, scope: dict[str, Any]) 
     now = clock.now(using)
 
     def suspend_page(rows: list[Any]) -> int:
-        # Under the lock of the suspension: it may have been lifted since this walk began, and then nobody would ever
-        # move them back.
+        # Under the suspension's lock: it may have been lifted since this walk began, and then the jobs would never be
+        # moved back.
         moved = move_all(covered_rows(using, rows), SuspendedJob, suspended_at=clock.now(using))
         if moved:
             announce(signals.job_suspended, using, SuspendedJob, jobs=moved)
@@ -143,10 +143,9 @@ def _suspend_table(table: type[AbstractJob], using: str, scope: dict[str, Any]) 
 
 
 def _in_pages(rows: QuerySet[Any], act: Callable[[list[Any]], int]) -> tuple[int, bool]:
-    """The sum of ``act`` over pages of locked rows, one transaction each, and whether it met all of them.
+    """The sum of ``act`` over pages of locked rows, one transaction each, and whether all rows could be locked.
 
-    Walks the ids upwards: rows that somebody else is just acquiring are passed over and must not be met again and
-    again.
+    Pages by ascending id: rows that are just being acquired are skipped, and must not be met again and again.
     """
     count, last, complete = 0, None, True
     while True:
@@ -163,9 +162,9 @@ def _in_pages(rows: QuerySet[Any], act: Callable[[list[Any]], int]) -> tuple[int
 
 
 def end(suspension: Suspension) -> int:
-    """Activate the jobs of a suspension that is over, unless another covers them, and delete it last.
+    """Activate the jobs of an ended suspension, unless another covers them, and delete it last.
 
-    Returns how many moved. Whoever is killed on the way leaves a row that is not live, which the next sweep finds.
+    Returns how many moved. A process that is killed on the way leaves a row with ``live`` NULL for the next sweep.
     """
     using = suspension._state.db or "default"
     if not _mark_ended(suspension, using):
@@ -174,12 +173,12 @@ def end(suspension: Suspension) -> int:
     if suspension.scope != SuspensionScope.JOB or job_id(suspension.value):
         count, complete = activate_all(using, parts_of(suspension.scope, suspension.value))
     if complete:
-        delete_rows(one(suspension))  # nothing makes it live again: who suspends the same makes another row
+        delete_rows(one(suspension))  # it cannot become live again: suspending the scope anew creates another row
     return count
 
 
 def _mark_ended(suspension: Suspension, using: str) -> bool:
-    """Whether it is over indeed. Waits for those who are just moving rows that it covers."""
+    """Mark the suspension as ended, if it is. Waits for transactions that are moving jobs that it covers."""
     with atomic(using):
         found = lock_suspensions(one(suspension))
         if not found or not found[0].over(clock.now(using)):
@@ -190,9 +189,9 @@ def _mark_ended(suspension: Suspension, using: str) -> bool:
 
 
 def activate_all(using: str, scope: dict[str, str]) -> tuple[int, bool]:
-    """Activate the suspended jobs of a scope; how many moved, and whether none was passed over.
+    """Activate the suspended jobs of a scope; return how many moved, and whether none was skipped.
 
-    A scope without columns, of a broken row, means no job.
+    A scope without columns, from a broken row, matches no job.
     """
     if not scope:
         return 0, True
@@ -201,7 +200,7 @@ def activate_all(using: str, scope: dict[str, str]) -> tuple[int, bool]:
 
 
 def activate_rows(using: str, rows: list[SuspendedJob]) -> int:
-    """Make locked rows runnable that nothing covers any more; how many."""
+    """Make those of the locked rows runnable that no suspension covers any more; return how many."""
     covered, now = covered_rows(using, rows), clock.now(using)
     count, left = 0, [row for row in rows if row not in covered]
     for to in (TimerJob, Job, ExternalWorkerJob):

@@ -1,4 +1,4 @@
-"""Locks whose owner is gone are freed by hand."""
+"""Free the locks of owners that are gone, on an operator's request."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from ..targets.for_each import CHANGED_MEANWHILE, OperationResult, Target, datab
 
 @audited
 def unlock(target: Target, *, using: str | None = None) -> OperationResult:
-    """Free the lock of jobs whose owner has gone; refused, with the reason, while the owner lives.
+    """Free the lock of jobs whose owner is gone; refused, with the reason, while the owner is alive.
 
-    What recovery does to all jobs of a dead node, done to these at once: the lost run is counted, the process instance
-    is freed. An owner has gone if its node is dead, or has a lease that has run out by the database's time: it is then
-    declared dead, and what it still does does not count. A lock without a node (execute now) is good until it expires;
-    one that says no time, or stands in a row that nobody runs, is inconsistent and freed. (Camunda's SetJobRetriesCmd
-    clears inconsistent locks only.)
+    Does for these jobs immediately what recovery does for all jobs of a dead node: the lost run is counted, the process
+    instance is freed. An owner is gone if its node is dead, or if its lease has expired by the database's time: the
+    node is then declared dead, and its further work does not count. A lock without a node (execute now) is valid until
+    it expires; a lock without an expiration time, or in a table whose jobs are not run, is inconsistent and freed.
+    (Camunda's SetJobRetriesCmd clears inconsistent locks only.)
 
-    A job that a worker outside holds, or held until its deadline, is given back at once, whatever the worker does:
-    others may fetch it, and what the worker says of it later counts only while nobody has (Camunda 7: unlock).
+    A job that an external worker holds, or held until its deadline, is given back immediately, whatever the worker
+    does: others may fetch it, and the worker's outcome counts only until another has fetched it (Camunda 7: unlock).
     """
     database = database_of(target, using)
     now = time_of(database)
@@ -50,7 +50,7 @@ def _unlock(using: str, row: AbstractJob, now: datetime) -> str | None:
     _refuse_living(row, node, now)
     if not recover_job(using, row, node.name if node else "without a node"):
         return CHANGED_MEANWHILE
-    # Last, as nodes are locked after all else. A heartbeat that came first has made all its locks good again.
+    # Last, as nodes are locked after everything else. An earlier heartbeat has made all its locks valid again.
     if node is not None and not declare_one_dead(using, node):
         raise JobLocked(_("node %(node)s has just come back") % {"node": node.name})
     wake_on_commit(using)
