@@ -1,4 +1,4 @@
-"""Schedules: rules by which jobs are made, again and again."""
+"""Schedules: rules that create jobs at recurring times."""
 
 from .manage import delete_schedule, fire_now, save_schedule, schedule_problem, scheduled_for, set_enabled
 from .times import upcoming

@@ -1,4 +1,4 @@
-"""The fields of a schedule, checked before it is saved."""
+"""Validate the fields of a schedule before it is saved."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def checked_values(
     options: Any,
     enabled: Any,
 ) -> dict[str, Any]:
-    """The columns of a schedule. Raises :class:`~jobexec.exceptions.InvalidSchedule`, which names the field."""
+    """Validate a schedule's columns. Raises :class:`~jobexec.exceptions.InvalidSchedule`, which names the field."""
     zone = zone_named(timezone)
     parse(expression, zone)
     return {
@@ -39,7 +39,7 @@ def checked_values(
 
 
 def check_job(using: str, values: Mapping[str, Any]) -> None:
-    """Raise InvalidSchedule if no handler would take such jobs, or nobody knows the handler."""
+    """Raise InvalidSchedule if the handler rejects such jobs, or if neither this process nor a node knows it."""
     handler, configuration = values["handler_type"], values["handler_configuration"]
     for field, value in (("args", configuration), ("options", values["options"])):
         try:
@@ -51,13 +51,13 @@ def check_job(using: str, values: Mapping[str, Any]) -> None:
     except HandlerNotFound:
         if not JobDefinition.objects.using(using).filter(handler_type=handler).exists():
             text = (
-                f"handler_type: there is no handler {handler!r}: neither in this process, nor has a node recorded it."
+                f"handler_type: there is no handler {handler!r}, neither in this process nor recorded by any node."
             )
             raise InvalidSchedule(text, "handler_type") from None
 
 
 def checked_text(field: str, value: Any) -> str:
-    """A text that its column takes."""
+    """Validate a text for its column."""
     if not isinstance(value, str) or not 0 < len(value) <= 255:
         raise InvalidSchedule(f"{field}: expected a text of 1 to 255 characters, got {shown(value)}.", field)
     try:
@@ -68,7 +68,7 @@ def checked_text(field: str, value: Any) -> str:
 
 
 def checked_misfire(value: Any) -> str:
-    """One of the policies."""
+    """Validate a misfire policy."""
     if value not in Misfire.values:
         expected = ", ".join(map(repr, Misfire.values))
         raise InvalidSchedule(f"misfire: expected one of {expected}, got {shown(value)}.", "misfire")
@@ -90,7 +90,7 @@ def _mapping(field: str, value: Any) -> Mapping[str, Any]:
 
 
 def checked_boolean(value: Any) -> bool:
-    """What is True or False and nothing like it."""
+    """Validate a bool; other truthy or falsy values are refused."""
     if not isinstance(value, bool):
         raise InvalidSchedule(f"enabled: expected True or False, got {shown(value)}.", "enabled")
     return value

@@ -1,4 +1,4 @@
-"""Schedules that have come due make their jobs: for each of their times one, whichever node is first."""
+"""Fire due schedules: create one job for each of their times, on whichever node comes first."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from .times import DueTimes, due_times
 
 logger = logging.getLogger("jobexec.schedules")
 
-#: So many times of one schedule are fired in one transaction.
+#: The maximum number of times of a schedule that one transaction fires.
 TIMES = 200
 
-#: Seconds that a firing waits for a lock of somebody else: timers wait for it meanwhile.
+#: Seconds that a firing waits for another transaction's lock; timers are delayed meanwhile.
 PATIENCE = 2
 
 
 class Fired(NamedTuple):
-    """What came of a round: how many jobs there are more, whether more is due, and what could not be fired and why."""
+    """The result of a round: the number of new jobs, whether more is due, and errors by schedule id."""
 
     jobs: int
     more: bool
@@ -38,20 +38,20 @@ class Fired(NamedTuple):
 
 
 def fire_due(using: str, jobs: ScheduledJobs, limit: int, *, but: Collection[int] = ()) -> Fired:
-    """Fire up to ``limit`` schedules that are due and whose handlers ``jobs`` knows, but for those of these ids.
+    """Fire up to ``limit`` due schedules whose handlers ``jobs`` knows, except the ids in ``but``.
 
-    Each in a transaction of its own, which makes the jobs, notes the times, and moves ``next_time``. Several nodes may
-    do this at once: each passes over the rows that another has in hand. A schedule that cannot be fired (its row cannot
-    be read, its handler refuses the arguments, its unique key is in somebody's open transaction for longer than
-    PATIENCE) stays as it is and does not stop the others; what a lost connection raises is raised.
+    Each is fired in its own transaction, which creates the jobs, records the times, and moves ``next_time``. Several
+    nodes may do this at the same time: each skips the rows that another node has locked. A schedule that cannot be
+    fired (its row cannot be read, its handler refuses the arguments, another open transaction holds its unique key for
+    longer than PATIENCE) stays unchanged and does not stop the others; errors of a lost connection are raised.
     """
     ids = list(_enabled(using, jobs, but).filter(next_time__lte=clock.now(using)).order_by("next_time", "pk")[:limit])
     made, more, failed = 0, len(ids) == limit, dict[int, Exception]()
     for id in ids:
         try:
             fired, again = _fire(using, jobs, id)
-        except Exception as error:  # whatever is in the row, and whatever a handler of the project says to it
-            # By the error first: Django may have connected again since.
+        except Exception as error:  # the row may contain anything, and the project's handlers may raise anything
+            # The error is checked first: Django may have reconnected since.
             if is_lost(error) or (is_of_connection(error) and not connections[using].is_usable()):
                 raise
             failed[id] = error
@@ -75,7 +75,7 @@ def _fire(using: str, jobs: ScheduledJobs, id: int) -> tuple[int, bool]:
         threshold = get_settings().misfire_threshold
         times = due_times(row, now, threshold, TIMES)
         if row.next_time is not None and row.next_time < now - threshold:
-            text = "The schedule %s was to fire on %s at %s; what is missed is treated as its misfire policy says: %s"
+            text = "The schedule %s on %s should have fired at %s; its misfire policy applies to missed times: %s"
             logger.warning(text, row.name, using, row.next_time, row.misfire)
         made = _make(using, jobs, row, times)
         changes: dict[str, Any] = {"next_time": times.next_time, "fired": F("fired") + made}
@@ -86,7 +86,7 @@ def _fire(using: str, jobs: ScheduledJobs, id: int) -> tuple[int, bool]:
 
 
 def _make(using: str, jobs: ScheduledJobs, row: Schedule, times: DueTimes) -> int:
-    """The jobs of these times, but for those that were fired already; who comes here has locked the schedule."""
+    """Create the jobs of these times, except those already fired; return how many. The schedule is locked."""
     firings = ScheduleFiring.objects.using(using)
     noted = firings.filter(schedule_id=row.pk, fire_time__in=times.fire).values_list("fire_time", flat=True)
     fire = sorted(set(times.fire).difference(noted))
@@ -100,7 +100,7 @@ def _make(using: str, jobs: ScheduledJobs, row: Schedule, times: DueTimes) -> in
 
 
 def next_schedule_time(using: str, jobs: ScheduledJobs, *, but: Collection[int] = ()) -> datetime | None:
-    """When the first schedule is due whose handler ``jobs`` knows, but for those of these ids; None without any."""
+    """When the first schedule is due whose handler ``jobs`` knows, except the ids in ``but``; None if there is none."""
     rows = _enabled(using, jobs, but).filter(next_time__isnull=False).order_by("next_time").values_list("next_time")
     try:
         first = next(iter(rows[:1]), None)
@@ -112,13 +112,13 @@ def next_schedule_time(using: str, jobs: ScheduledJobs, *, but: Collection[int] 
 
 
 def _first_readable(using: str, jobs: ScheduledJobs, but: Collection[int]) -> datetime | None:
-    """The same where SQLite holds a text that is no moment: that schedule is not due, the others are."""
+    """The same if a ``next_time`` is unreadable, as SQLite stores any text: ignore that schedule, not the others."""
     times: list[datetime] = []
     for id in _enabled(using, jobs, but):
         try:
             found = Schedule.objects.using(using).filter(pk=id).values_list("next_time", flat=True).first()
         except UNREADABLE:
-            logger.error("When the schedule with the id %s on %s is to fire cannot be read", id, using)
+            logger.error("The next time of the schedule with the id %s on %s cannot be read", id, using)
         else:
             times += [] if found is None else [found]
     return min(times, default=None)

@@ -1,4 +1,4 @@
-"""The seam to the handlers: how the job of a schedule is made and checked is theirs to say, and they stand above."""
+"""The interface to the handlers, a higher layer, which check and create the jobs of schedules."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from jobexec.exceptions import HandlerNotFound
 
 
 class ScheduledJobs(Protocol):
-    """What the handlers of this process can do for schedules (:mod:`jobexec.handlers.schedules`)."""
+    """The functions that this process's handlers provide for schedules (:mod:`jobexec.handlers.schedules`)."""
 
     def names(self) -> Collection[str]:
-        """All handlers that this process knows, by all their names."""
+        """All names of all handlers that this process knows."""
         ...
 
     def check(self, handler_type: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: Any) -> None:
-        """Raise HandlerNotFound, or InvalidSchedule for arguments that do not fit or options that there are not."""
+        """Raise HandlerNotFound, or InvalidSchedule for arguments that do not match or unknown options."""
         ...
 
     def enqueue(
         self, using: str, handler_type: str, configuration: Mapping[str, Any], options: Any, due_date: datetime
     ) -> Any:
-        """Insert a job in the current transaction, due since ``due_date``; the row, or that of the job that has its
-        unique key."""
+        """Insert a job, due since ``due_date``, in the current transaction; return the row, or the row of the job that
+        holds its unique key."""
         ...
 
 
@@ -45,11 +45,10 @@ _jobs: ScheduledJobs = _Nobody()
 
 
 def use(jobs: ScheduledJobs) -> None:
-    """Let these be the handlers; said by their package when it is imported."""
+    """Set the handlers; their package calls this when it is imported."""
     global _jobs
     _jobs = jobs
 
 
 def scheduled_jobs() -> ScheduledJobs:
-    """The handlers of this process."""
     return _jobs

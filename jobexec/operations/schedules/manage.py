@@ -1,6 +1,6 @@
-"""Recurring schedules as a person or a program changes them: save, delete, enable, fire now.
+"""Changes to recurring schedules by operators and programs: save, delete, enable, fire now.
 
-When they fire is :mod:`~.schedule_firing`, what the code declares :mod:`~.schedule_sync`.
+:mod:`~.firing` fires them, :mod:`~.sync` saves those that the code declares.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ def save_schedule(
     enabled: bool = True,
     replace: bool = True,
 ) -> Schedule:
-    """Insert a schedule, or change all of the one that has this name, unless not ``replace``. Returns the row as saved.
+    """Insert a schedule, or with ``replace`` change all fields of the one with this name. Returns the saved row.
 
     ``expression`` is cron or an ISO 8601 cycle (:mod:`jobexec.recurrence`) in ``timezone`` (default: the setting
-    TIME_ZONE). ``options`` are those that ``using()`` takes, as JSON, but for the time and the database. The times
-    begin with the first after now; they are kept if expression and time zone stay as they are. Whatever the code says
-    of a schedule that it declares comes back only when the code says something else; one that the code has withdrawn
-    becomes a person's.
+    TIME_ZONE). ``options`` are those of ``using()``, as JSON, except the time and the database. The times begin with
+    the first after now; if expression and time zone are unchanged, the next time is kept. If the code declares the
+    schedule, its declaration is applied again only when the code changes; a schedule that the code has withdrawn
+    becomes the operator's.
 
-    Raises :class:`~jobexec.exceptions.InvalidSchedule`, whose ``field`` is the one that is wrong: among others for a
-    handler that neither this process nor a node knows, for arguments that do not fit, for an expression that never
-    fires again.
+    Raises :class:`~jobexec.exceptions.InvalidSchedule`, whose ``field`` names the invalid field, for example for a
+    handler that neither this process nor a node knows, arguments that do not match, or an expression that never fires
+    again.
     """
     values = checked_values(
         handler_type=handler_type,
@@ -81,7 +81,7 @@ def save_schedule(
     try:
         with part(using):
             return _save(using, name, values, replace)
-    except IntegrityError:  # somebody has just inserted one of this name
+    except IntegrityError:  # another transaction has just inserted a schedule with this name
         with part(using):
             return _save(using, name, values, replace)
 
@@ -115,7 +115,7 @@ def _note(using: str, row: Schedule, old: Mapping[str, Any] | None, new: Mapping
 
 
 def _told(using: str, row: Schedule, values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The values without what the handler calls sensitive; None if nobody wants to know."""
+    """The values without what the handler declares sensitive; None if the audit log is off."""
     if not is_on():
         return None
     name = str(values.get("handler_type", row.handler_type))
@@ -124,35 +124,35 @@ def _told(using: str, row: Schedule, values: Mapping[str, Any]) -> dict[str, Any
 
 
 def begin(row: Schedule, now: datetime, *, new: bool) -> None:
-    """Give a row whose expression was just set its next time. Raises InvalidSchedule if it never fires again."""
+    """Set the next time of a row with a new expression. Raises InvalidSchedule if it never fires again."""
     if not new:
-        # It is counted from now, and not from the creation of the row, which may be long ago.
+        # The cycle starts now, and not at the creation of the row, which may be long ago.
         row.expression = with_start(row.expression, now)
     following = _following(row, now)
     if following is None:
-        raise InvalidSchedule(f"expression: {row.expression!r} never fires again: all its times are over.")
+        raise InvalidSchedule(f"expression: {row.expression!r} never fires again: all its times have passed.")
     row.next_time = following if row.enabled else None
 
 
 def next_time(row: Schedule, now: datetime) -> datetime | None:
-    """When a schedule fires next if it goes on from now; None if it is disabled, or withdrawn by the code."""
+    """When a schedule fires next after now; None if it is disabled, or withdrawn by the code."""
     return _following(row, now) if row.enabled and not row.withdrawn else None
 
 
 def _following(row: Schedule, now: datetime) -> datetime | None:
-    # Not again what it has fired, whoever's clock is right.
+    # Do not fire a time again, even if clocks differ.
     return recurrence_of(row).next_after(now if row.last_time is None else max(now, row.last_time))
 
 
 @audited
 def delete_schedule(using: str, name: str) -> None:
-    """Delete a schedule and what it has noted of its firings; its jobs stay. Raises ScheduleNotFound.
+    """Delete a schedule and the records of its firings; its jobs stay. Raises ScheduleNotFound.
 
-    One that the code declares comes back when the next executor starts; disable it instead.
+    A schedule that the code declares returns when the next executor starts; disable it instead.
     """
     with transaction.atomic(using=using):
         row = _locked(using, name)
-        if row.enabled:  # it makes no more while we go through its firings
+        if row.enabled:  # it must not fire while its firings are deleted
             Schedule.objects.using(using).filter(pk=row.pk).update(enabled=False, next_time=None)
     firings = ScheduleFiring.objects.using(using).filter(schedule_id=row.pk)
     while page := list(firings.values_list("pk", flat=True)[:_PAGE]):
@@ -167,10 +167,11 @@ def delete_schedule(using: str, name: str) -> None:
 
 @audited
 def set_enabled(using: str, name: str, enabled: bool) -> Schedule:
-    """Let a schedule fire, or not any more; returns the row. Raises ScheduleNotFound.
+    """Enable or disable a schedule; return the row. Raises ScheduleNotFound.
 
-    The times that pass while it is disabled are not missed: it goes on with the first after it was enabled. Without
-    effect if it is so already. Raises :class:`~jobexec.exceptions.InvalidSchedule` if it cannot be read.
+    Times that pass while it is disabled do not count as missed: it continues with the first time after it was enabled.
+    Without effect if it already has that state. Raises :class:`~jobexec.exceptions.InvalidSchedule` if it cannot be
+    read.
     """
     with transaction.atomic(using=using):
         row = _locked(using, name)
@@ -185,7 +186,7 @@ def set_enabled(using: str, name: str, enabled: bool) -> Schedule:
 
 @audited
 def fire_now(using: str, name: str) -> Any:
-    """Make a job of a schedule now, beside its times, which stay; also of one that is disabled. Returns the job.
+    """Create a job of a schedule now, in addition to its times; also if it is disabled. Returns the job.
 
     Raises ScheduleNotFound, :class:`~jobexec.exceptions.HandlerNotFound` if this process does not know its handler, and
     :class:`~jobexec.exceptions.InvalidJob` if the handler refuses its arguments or options.
@@ -197,14 +198,14 @@ def fire_now(using: str, name: str) -> Any:
         ScheduleFiring.objects.using(using).create(
             schedule_id=row.pk, fire_time=moment, job_id=job.pk, create_time=clock.now(using)
         )
-        row.fired += not getattr(job, "is_duplicate", False)  # else the job of somebody else does the work
+        row.fired += not getattr(job, "is_duplicate", False)  # an existing job with the unique key does the work
         row.save(using=using, update_fields=["fired"])
         _note(using, row, None, {"job": str(job.pk)})
     return job
 
 
 def _free_moment(using: str, row: Schedule, moment: datetime) -> datetime:
-    """A moment at which this schedule has not fired; never one of its times, which are whole seconds."""
+    """A time at which this schedule has not fired; never one of its regular times, which are whole seconds."""
     taken = ScheduleFiring.objects.using(using).filter(schedule_id=row.pk)
     while not moment.microsecond or taken.filter(fire_time=moment).exists():
         moment -= timedelta(microseconds=1)
@@ -212,15 +213,15 @@ def _free_moment(using: str, row: Schedule, moment: datetime) -> datetime:
 
 
 def scheduled_for(using: str, job_id: UUID) -> datetime | None:
-    """The time for which a schedule has made this job; None for another job."""
+    """The time for which a schedule created this job; None for other jobs."""
     firings = ScheduleFiring.objects.using(using).filter(job_id=job_id)
     return firings.order_by("fire_time").values_list("fire_time", flat=True).first()
 
 
 def schedule_problem(schedule: Schedule) -> str:
-    """Why this process could not fire a schedule, for people; '' if it could.
+    """Why this process could not fire a schedule, as a text for people; '' if it could.
 
-    An executor that meets such a schedule says the same in its log, leaves it to others, and tries again every minute.
+    An executor that meets such a schedule logs the same text, leaves it to others, and tries again every minute.
     """
     configuration = schedule.handler_configuration
     try:

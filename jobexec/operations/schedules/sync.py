@@ -1,4 +1,4 @@
-"""What the code declares becomes rows: when an executor starts, and again as long as it lives."""
+"""Save the schedules that the code declares, when an executor starts and regularly while it runs."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .manage import next_time
 
 logger = logging.getLogger("jobexec.schedules")
 
-#: What somebody may have written there must not keep a node from starting.
+#: Not loaded: invalid values in these columns must not prevent a node from starting.
 _UNREAD = ("handler_configuration", "options")
 
 
-#: How often an executor says again what its code declares, and after which time without a word nobody declares it.
+#: How often an executor confirms its declarations, and after which time without confirmation they count as gone.
 EVERY = timedelta(minutes=1)
 FORGOTTEN = 3 * EVERY
 
 
 class Declared(NamedTuple):
-    """A schedule as the code says it; its name is that of its handler."""
+    """A schedule as the code declares it; its name is that of its handler."""
 
     handler_type: str
     expression: str
@@ -37,28 +37,29 @@ class Declared(NamedTuple):
 
     @property
     def text(self) -> str:
-        """All of it in one text: another text is another declaration."""
+        """The whole declaration as one text, for comparison."""
         return f"{self.expression}\n{self.timezone}\n{self.misfire}"
 
 
 def sync_schedules(
     using: str, declared: Iterable[Declared], handlers: Collection[str], lock_owner: str | None = None
 ) -> bool:
-    """Insert and change the schedules that are declared, and withdraw those that no longer are.
+    """Insert and change declared schedules, and withdraw those that are no longer declared.
 
-    A row whose ``declared`` says what the code says is left alone, whatever a person has made of it. Else it gets
-    expression, time zone and misfire policy from the code, and goes on from now; whether it is enabled stays.
+    A row whose ``declared`` equals the code's declaration is left unchanged, whatever an operator has changed in it.
+    Otherwise it gets expression, time zone and misfire policy from the code, and continues from now; ``enabled`` stays.
 
-    Withdrawn is what was declared once and whose handler is one of ``handlers``, those of this process, and declares
-    none now: it stays as it is but has no next time. But not while a node of another release declares it: each says so
-    once in :data:`EVERY`, and only where nobody has for :data:`FORGOTTEN`, or no node lives but that of ``lock_owner``,
-    is it withdrawn. When the code declares the same again, it goes on with all that a person has changed.
+    A schedule is withdrawn if it was declared once, but its handler, one of this process's ``handlers``, no longer
+    declares it: it stays as it is but has no next time. This does not happen while a node of another release declares
+    it: each node confirms its declarations once in :data:`EVERY`, and a schedule is withdrawn only if no node has
+    confirmed it for :data:`FORGOTTEN`, or no node but that of ``lock_owner`` is alive. When the code declares the same
+    again, the schedule continues with all changes by operators.
 
-    A schedule that a person has made under the same name for the same handler becomes the code's; one for another
-    handler stays, and the log says so.
+    A schedule that an operator created with the same name for the same handler becomes the code's; a schedule for
+    another handler stays, which is logged.
 
-    Any number of nodes may do this at the same moment. Returns whether it is to be done again as long as the node
-    lives: it declares some, or others do that it may have to withdraw.
+    Any number of nodes may do this at the same time. Returns whether the node must repeat it while it lives: it
+    declares schedules, or other nodes declare some that it may have to withdraw.
     """
     wanted = {each.handler_type: each for each in declared}
     rows = {row.name: row for row in _rows(using, wanted)}
@@ -70,7 +71,7 @@ def sync_schedules(
     again = bool(wanted) or len(gone) < len(others)
     if new or changed or gone:
         _write(using, wanted, new, changed, gone)
-    # Last: whoever starts holds these rows until he has started, and must not wait for others then.
+    # Last: a starting node holds these rows until it has started, and must not wait for others meanwhile.
     _say(using, [row for name, row in rows.items() if name in wanted])
     return again
 
@@ -81,7 +82,7 @@ def _write(
     with atomic(using):
         if new:
             _insert(using, new)
-        # One order, so that nodes that start together wait for each other and never in a circle.
+        # In a fixed order, so that nodes that start at the same time cannot deadlock.
         ids = [*changed, *(row.pk for row in gone)]
         for row in lock_rows(Schedule.objects.using(using).filter(pk__in=ids).order_by("pk").defer(*_UNREAD)):
             if row.name in wanted:
@@ -104,7 +105,7 @@ def _before(row: Schedule, moment: datetime) -> bool:
 
 
 def _forgotten(using: str, rows: list[Schedule], lock_owner: str | None) -> list[Schedule]:
-    """Those of the rows that no other node declares."""
+    """The rows that no other node declares."""
     moment = clock.now(using) - FORGOTTEN
     if all(_before(row, moment) for row in rows):
         return rows
@@ -113,7 +114,7 @@ def _forgotten(using: str, rows: list[Schedule], lock_owner: str | None) -> list
 
 
 def _say(using: str, rows: Iterable[Schedule]) -> None:
-    """Write that the rows are declared, if nobody has for a while. What somebody has in hand can wait."""
+    """Confirm that the rows are declared, if that is due. Rows that another transaction has locked can wait."""
     now = clock.now(using)
     stale = [row.pk for row in rows if _before(row, now - EVERY)]
     if stale:
@@ -141,7 +142,7 @@ def _insert(using: str, new: Iterable[Declared]) -> None:
     ]
     for row in rows:
         row.next_time = next_time(row, now)
-    # Another node may be doing the same.
+    # Another node may be inserting the same rows.
     Schedule.objects.using(using).bulk_create(rows, ignore_conflicts=True)
 
 
@@ -152,7 +153,7 @@ def _declared_meanwhile(row: Schedule, seen: Iterable[Schedule]) -> bool:
 def _withdraw(using: str, row: Schedule) -> None:
     row.declared, row.next_time = f"{WITHDRAWN}{row.declared}", None
     row.save(using=using, update_fields=["declared", "next_time"])
-    logger.info("The schedule %s on %s fires no more: the code no longer declares it", row.name, using)
+    logger.info("The schedule %s on %s no longer fires: the code no longer declares it", row.name, using)
 
 
 def _change(using: str, row: Schedule, declared: Declared) -> None:
@@ -162,10 +163,10 @@ def _change(using: str, row: Schedule, declared: Declared) -> None:
         row.declared = declared.text
         row.next_time = next_time(row, clock.now(using))
         row.save(using=using, update_fields=["declared", "next_time"])
-        logger.info("The schedule %s on %s goes on: the code declares it again", row.name, using)
+        logger.info("The schedule %s on %s continues: the code declares it again", row.name, using)
         return
     if row.handler_type != declared.handler_type:
-        text = "The schedule %s on %s is of the handler %s, so the one that the code declares is not written"
+        text = "The schedule %s on %s belongs to the handler %s, so the schedule that the code declares is not saved"
         logger.warning(text, one_line(row.name), using, one_line(row.handler_type))
         return
     now = clock.now(using)
@@ -173,4 +174,4 @@ def _change(using: str, row: Schedule, declared: Declared) -> None:
     row.timezone, row.misfire, row.declared = declared.timezone, declared.misfire, declared.text
     row.next_time = next_time(row, now)
     row.save(using=using, update_fields=["expression", "timezone", "misfire", "declared", "next_time"])
-    logger.info("The schedule %s on %s is changed as the code declares it: %s", row.name, using, declared.expression)
+    logger.info("The schedule %s on %s was changed to what the code declares: %s", row.name, using, declared.expression)

@@ -1,4 +1,4 @@
-"""Which times of a schedule are due, and what its misfire policy makes of them. Pure."""
+"""The due times of a schedule, according to its misfire policy. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ _INSTANT = timedelta(microseconds=1)
 
 
 class DueTimes(NamedTuple):
-    """The times to be fired now, in order, and when the schedule is due next (None: never again)."""
+    """The times to fire now, in order, and when the schedule is due next (None: never again)."""
 
     fire: list[datetime]
     next_time: datetime | None
 
 
 def recurrence_of(schedule: Schedule) -> Recurrence:
-    """Its times. Raises InvalidSchedule for an expression or a time zone that this process cannot read."""
+    """The schedule's times. Raises InvalidSchedule if this process cannot read the expression or time zone."""
     return parse(schedule.expression, schedule.timezone, schedule.create_time)
 
 
 def due_times(schedule: Schedule, now: datetime, threshold: timedelta, limit: int) -> DueTimes:
-    """What is due of a schedule: its times from ``next_time`` until ``now``, no more than ``limit`` of them.
+    """The due times of a schedule, from ``next_time`` until ``now``, at most ``limit`` of them.
 
-    A time is missed if it lies further back than ``threshold``. SKIP drops what is missed. ONCE, if something is, fires
-    the last time only. ALL fires each. Reads ``next_time`` and nothing that depends on when it is asked, so it is of no
-    matter which node asks, and how right its clock is. If more than ``limit`` is due, ``next_time`` is due, too.
+    A time is missed if it lies further back than ``threshold``. SKIP drops missed times. ONCE fires only the last due
+    time if any time was missed. ALL fires each. Reads ``next_time`` and no state that depends on the moment of the
+    call, so it does not matter which node calls it and how accurate its clock is. If more than ``limit`` times are due,
+    the new ``next_time`` is due, too.
     """
     recurrence, since = recurrence_of(schedule), (schedule.next_time or now) - _INSTANT
     if schedule.misfire == Misfire.SKIP:
@@ -52,10 +53,10 @@ def upcoming(
     *,
     timezone: str | None = None,
 ) -> list[datetime]:
-    """The next times of a schedule, or of an expression, after ``start`` (default: now); fewer if it ends.
+    """The next ``count`` times of a schedule or expression after ``start`` (default: now); fewer if it ends.
 
-    In UTC. ``timezone`` is that of an expression (default: the setting TIME_ZONE); a schedule has its own. Whether a
-    schedule is enabled does not matter. Raises :class:`~jobexec.exceptions.InvalidSchedule`.
+    In UTC. ``timezone`` is for an expression (default: the setting TIME_ZONE); a schedule has its own. It does not
+    matter whether a schedule is enabled. Raises :class:`~jobexec.exceptions.InvalidSchedule`.
     """
     start = (start or clock.now()).astimezone(UTC)
     recurrence = recurrence_of(target) if isinstance(target, Schedule) else parse(target, timezone, start)

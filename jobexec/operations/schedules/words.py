@@ -1,4 +1,4 @@
-"""The commonest recurrences in words; the others are shown as they are written."""
+"""Describe the most common recurrences in words; others are shown unchanged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EVERY = re.compile(r"\*/(\d+)")
 
 
 def in_words(expression: str) -> str:
-    """What an expression means, for people; empty for one that is not among the commonest."""
+    """The meaning of an expression in words; empty if it is not among the most common ones."""
     expression = NICKNAMES.get(expression.lower(), expression)
     if cycle := _CYCLE.fullmatch(expression):
         return _of_cycle(cycle["count"], cycle["length"])
@@ -57,7 +57,7 @@ def _within_an_hour(minute: str) -> str:
     if minute == "*":
         minute = "*/1"
     if every := _EVERY.fullmatch(minute):
-        # 7 does not divide the hour: the last part of each is shorter, and "every 7 minutes" would not be true.
+        # 7 does not divide 60: the last interval of each hour is shorter, so "every 7 minutes" would be wrong.
         count = int(every[1])
         text = ngettext("every minute", "every %(count)d minutes", count) % {"count": count}
         return text if count and 60 % count == 0 else ""
@@ -65,7 +65,7 @@ def _within_an_hour(minute: str) -> str:
 
 
 def _days(text: str) -> str:
-    """Days of the week: one, several, or from one to another."""
+    """Days of the week: a day, a list, or a range."""
     first, dash, last = text.partition("-")
     if dash:
         ends = [_day(first), _day(last)]

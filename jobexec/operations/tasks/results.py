@@ -1,4 +1,4 @@
-"""How a task is, and what became of it: its living job and the row of its attempts, seen in one look."""
+"""The state and result of a task, from its job and the row of its attempts, in one query."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ..targets.lookup import as_id
 
 @dataclass(frozen=True, slots=True)
 class TaskSight:
-    """A task as django.tasks sees it.
+    """A task in the terms of django.tasks.
 
-    ``status`` is READY (it waits: for a thread, a time, a retry, or to be activated), RUNNING (a node has it in hand),
-    FAILED (a dead letter, cancelled or deleted) or SUCCESSFUL. ``errors`` are dicts with ``exception_class_path`` and
-    ``traceback``, ``worker_ids`` has the node of each attempt, also of the one that runs. Of an attempt that runs is
-    known since when the job is locked, which is a little sooner. A queue has the name of its category, unless the
-    arguments say another.
+    ``status`` is READY (it waits: for a thread, a time, a retry, or its activation), RUNNING (a node holds it), FAILED
+    (a dead letter, cancelled or deleted) or SUCCESSFUL. ``errors`` are dicts with ``exception_class_path`` and
+    ``traceback``; ``worker_ids`` has the node of each attempt, including a running one. For a running attempt, the time
+    when the job was locked is known, which is slightly earlier than its start. A queue has the name of its category,
+    unless the arguments name another.
     """
 
     id: UUID
@@ -52,10 +52,10 @@ class TaskSight:
 
 
 def find_task_result(id: UUID | str, using: str) -> TaskSight | None:
-    """How the task of this id is; None if there is none: never there, no task, or over for longer than RESULT_TTL.
+    """The task with this id; None if it never existed, is not a task, or ended longer than RESULT_TTL ago.
 
-    One statement over the job tables and the results, which is one snapshot: each end of an attempt is one commit, so
-    a job that is just ending is seen here or there, never nowhere, and an attempt never both as running and as ended.
+    One statement over the job tables and the results, hence one snapshot: each end of an attempt is one commit, so a
+    job that is just ending is always found, and an attempt is never seen both as running and as ended.
     """
     wanted = as_id(id)
     if wanted is None:
@@ -70,7 +70,7 @@ def find_task_result(id: UUID | str, using: str) -> TaskSight | None:
 
 @dataclass(slots=True)
 class _Look:
-    """A row of a job table or of the results, in the columns of the union: their meaning depends on the table."""
+    """A row of a job table or of the results, in the union's columns, whose meaning depends on the table."""
 
     place: str  # the state of the job table, or the status of the result
     id: UUID
@@ -112,7 +112,7 @@ def _rows(id: UUID, using: str) -> Iterator[tuple[Any, ...]]:
     connection = connections[using]
     made, sql, parameters, placeholder = _statement(using, connection.vendor)
     own = TaskResult._meta.pk.get_db_prep_value(id, connection)
-    compiler = copy(made)  # one for each thread, with its connection
+    compiler = copy(made)  # a compiler for each thread, with its connection
     compiler.connection = connection
     compiler.as_sql = lambda *args, **kwargs: (sql, tuple(own if each == placeholder else each for each in parameters))
     rows: Iterator[tuple[Any, ...]] = compiler.results_iter(tuple_expected=True)
@@ -121,7 +121,7 @@ def _rows(id: UUID, using: str) -> Iterator[tuple[Any, ...]]:
 
 @cache
 def _statement(using: str, vendor: str) -> tuple[Any, str, Sequence[Any], Any]:
-    """The statement for any id, made once: the ORM takes ten times as long for it as for all else."""
+    """The statement for any id, built once: the ORM takes ten times as long for it as for everything else."""
     some = UUID(int=0)
     rows = _results(some, using).union(*(_living(table, some, using) for table in HANDLER_TABLES), all=True)
     compiler = rows.query.get_compiler(using)
@@ -130,7 +130,7 @@ def _statement(using: str, vendor: str) -> tuple[Any, str, Sequence[Any], Any]:
 
 
 def _results(id: UUID, using: str) -> Any:
-    # First in the union: its columns have types, where others only have a NULL.
+    # First in the union: its columns have types, where the others have only a NULL.
     rows = TaskResult._base_manager.using(using).filter(pk=id)
     return rows.annotate(
         place_=F("status"),
@@ -191,7 +191,7 @@ def _over(result: _Look) -> TaskSight:
 
 
 def _alive(job: _Look, result: _Look | None, using: str) -> TaskSight:
-    """What earlier attempts came to is in the result; how it is now, in the job."""
+    """The outcomes of earlier attempts are in the result, the current state in the job."""
     errors = _errors(result.errors) if result else []
     workers = _list(result.workers) if result else []
     first, last = (result.begun, result.until) if result else (None, None)
@@ -225,7 +225,7 @@ def _locked_at(job: _Look, using: str) -> datetime | None:
 
 
 def _last_words(job: _Look) -> dict[str, str]:
-    """The error of a dead letter that nobody has written down otherwise: its row names no class, its message may."""
+    """The error of a dead letter without a recorded one: the row has no exception class, but its message may name it."""
     return {"exception_class_path": "jobexec.exceptions.JobExecError", "traceback": job.stack or job.message}
 
 
@@ -253,7 +253,7 @@ def _list(text: str) -> list[Any]:
 
 
 def _errors(text: str) -> list[dict[str, str]]:
-    """What attempts raised; what another program has written among them is left out."""
+    """The errors of attempts; malformed entries, written by other programs, are ignored."""
     names = ("exception_class_path", "traceback")
     found = [error for error in _list(text) if isinstance(error, dict)]
     return [
@@ -262,7 +262,7 @@ def _errors(text: str) -> list[dict[str, str]]:
 
 
 def _json(text: str, default: Any) -> Any:
-    """What is in a row; the default if that is no JSON: a row that cannot be read is a dead letter soon."""
+    """Decode a column; the default if it is not JSON: a row that cannot be read soon becomes a dead letter."""
     try:
         return json.loads(text) if text else default
     except (ValueError, RecursionError):

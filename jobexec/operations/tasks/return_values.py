@@ -1,4 +1,4 @@
-"""What a task returned, as it is kept."""
+"""Encode the return values of tasks for storage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..sql.insert import json_text
 
 
 def encode_return_value(value: Any) -> str:
-    """The JSON of a return value. Raises DoNotRetry if it is none, or longer than RESULT_MAX_SIZE bytes."""
+    """Encode a return value as JSON. Raises DoNotRetry if that fails, or exceeds RESULT_MAX_SIZE bytes."""
     text = encode_json(value)
     if text is None:
         try:
@@ -31,7 +31,7 @@ def encode_return_value(value: Any) -> str:
 
 
 def _problem(value: Any) -> str:
-    """Why it is no JSON; the value is quoted there, without what is sensitive."""
+    """Why it is not JSON; the text quotes the value, without sensitive parts."""
     try:
         check_json("return value", hide(value))
     except InvalidJob as error:

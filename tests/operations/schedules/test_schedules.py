@@ -322,7 +322,7 @@ class TestFiring:
         assert fire(alias) == (0, False, {})
         row = reload(alias)
         assert (row.next_time, row.last_time, row.fired) == (after(hours=6), None, 0)
-        assert "what is missed is treated as its misfire policy says: skip" in caplog.text
+        assert "its misfire policy applies to missed times: skip" in caplog.text
 
     def test_all_goes_on_in_the_next_transaction(self, alias, frozen, monkeypatch):
         monkeypatch.setattr(firing, "TIMES", 4)
