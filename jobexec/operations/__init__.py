@@ -1,7 +1,7 @@
-"""The verbs on job rows: the only code that changes them (Camunda: the ManagementService).
+"""Operations on job rows: the only code that changes them (Camunda: the ManagementService).
 
-Every function takes ``using`` (a database alias), rows, ids or a queryset, works in the caller's transaction or in one
-of its own, and knows nothing of handlers or threads.
+Every function takes ``using`` (a database alias), rows, ids or a queryset, works in the caller's transaction or in
+its own, and is independent of handlers and threads.
 """
 
 from .acquire.acquire import acquire_jobs

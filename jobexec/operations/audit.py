@@ -1,8 +1,8 @@
-"""The audit log: what operators change, through whichever door, written in the transaction of the change.
+"""The audit log: operators' changes through any entry point, written in the transaction of the change.
 
-A door says who acts (:func:`acting`). The verbs of operators are :func:`audited` and note what they have changed, each
-call as one row, however many jobs it is about. What the code of a project or a handler changes has no operator:
-nothing is written, and nothing is asked.
+The entry point (admin, command, gateway ...) names the operator with :func:`acting`. Operators' verbs are
+:func:`audited` and record their changes, one row for each call, however many jobs it affects. Changes by a project's
+code or a handler have no operator: they are not recorded, and cause no queries.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from .sql.errors import storable
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: So many ids of one change are kept; there are more only if a program or a client names them.
+#: The maximum number of ids recorded for a change; only programs and clients can name more.
 MOST_IDS = 1000
-#: Longer values are cut: the log says what was changed, and is no copy of it.
+#: Longer values are truncated: the log shows what was changed, and is not a copy of it.
 LONGEST = 1000
 
 _COLUMNS = frozenset(column.name for column in AbstractJob._meta.fields)
-#: The arguments that are kept as new values: what a verb does, and neither on what it works nor who may do it.
+#: The arguments recorded as new values: what a verb changes, not its target or its caller.
 _SAID = _COLUMNS | {"at", "until", "reason", "from_creation"}
 _SECRET = frozenset({"token_digest", "previous_token_digest", "lease_token", "secret"})
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Who changes something: ``name`` by ``type``, through ``via``, from ``origin`` (an address or a host)."""
+    """The author of a change: ``name`` of a ``type``, through ``via``, from ``origin`` (an address or a host)."""
 
     type: OperatorType
     name: str
@@ -53,7 +53,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """The row of a change. ``tenants`` and ``ids`` are of jobs; a row about something else counts none."""
+    """The audit row of a change. ``tenants`` and ``ids`` are those of jobs; a row about another object has none."""
 
     pk: int
     about_jobs: bool
@@ -65,12 +65,12 @@ class _Noted:
 
 @dataclass(slots=True)
 class _Change:
-    """One call of a verb."""
+    """A call of a verb."""
 
     verb: str
     arguments: dict[str, Any]
     operator: Operator
-    #: What a verb says that it is about, whatever the verbs say that it calls: table, id and tenant.
+    #: The verb's object (table, id and tenant), which takes precedence over the objects of the verbs that it calls.
     subject: tuple[str, str, str | None] | None = None
     noted: _Noted | None = None
 
@@ -81,7 +81,7 @@ _change: ContextVar[_Change | None] = ContextVar("jobexec_change", default=None)
 
 @contextmanager
 def acting(operator: Operator | None) -> Iterator[None]:
-    """What verbs change within is the operator's deed; nobody's with None. It is no part of a change outside."""
+    """Attribute changes within to the operator, or to no one with None. They are not part of an outer change."""
     token, change = _operator.set(operator), _change.set(None)
     try:
         yield
@@ -91,7 +91,7 @@ def acting(operator: Operator | None) -> Iterator[None]:
 
 
 def carried(function: Callable[P, R]) -> Callable[P, R]:
-    """The function for another thread, where the operator who acts here acts, too."""
+    """Wrap a function for another thread, so that it runs there with the current operator."""
     operator = _operator.get()
     return function if operator is None else partial(_called_as, operator, function)
 
@@ -102,9 +102,9 @@ def _called_as(operator: Operator, function: Callable[..., R], *args: Any, **kwa
 
 
 def audited(verb: Callable[P, R]) -> Callable[P, R]:
-    """A verb of operators: each call is one change, in the name of the function, with its arguments.
+    """Decorate an operator's verb: each call is one change, with the function's name and arguments.
 
-    A verb that is called within another is part of that one's change.
+    A verb that is called within another verb is part of the outer change.
     """
     signature = inspect.signature(verb)
 
@@ -130,14 +130,14 @@ def _said(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_on() -> bool:
-    """Whether what is changed now is noted, so that its old value is worth a look."""
+    """Return whether the current change will be recorded, so that it is worth reading the old value."""
     change = _change.get()
     return change is not None and change.noted is None
 
 
 @contextmanager
 def part(using: str) -> Iterator[None]:
-    """A transaction that is part of a change: what is noted in it counts only if it ends well."""
+    """A transaction that is part of a change: its notes count only if it succeeds."""
     change = _change.get()
     before = change.noted if change else None
     try:
@@ -160,10 +160,10 @@ def note(
     scope: Mapping[str, Any] | None = None,
     count: int = 1,
 ) -> None:
-    """Write what is changed in this transaction: an object, or what ``scope`` says.
+    """Record what this transaction changes: an object, or a ``scope``.
 
-    Only the first note of a change is written: the rest follows from it. ``tenant`` is None where there is none to
-    name. Values are masked, and cut where they are long.
+    Only the first note of a change is written: the others follow from it. ``tenant`` is None if none applies. Values
+    are masked, and truncated if long.
     """
     change = _change.get()
     if change is None or change.noted is not None:
@@ -185,14 +185,14 @@ def note(
 
 
 def about(object_type: str, object_id: object, tenant: str | None) -> None:
-    """What the verbs that are called now note is a change of this object."""
+    """Make this object the subject of the notes of the verbs called from now on."""
     change = _change.get()
     if change is not None and change.subject is None:
         change.subject = (object_type, str(object_id), tenant)
 
 
 def count_more(using: str, number: int) -> None:
-    """So many objects the change has been about besides, or at all if its note counted none."""
+    """Add ``number`` to the change's count of objects."""
     change = _change.get()
     if change is None or change.noted is None or not number:
         return
@@ -202,7 +202,7 @@ def count_more(using: str, number: int) -> None:
 
 
 def note_rows(using: str, model: type[Model], ids: Sequence[Any], names: Sequence[str]) -> None:
-    """Write that the change is also about these rows of a table that holds no jobs, with what people know them by."""
+    """Record that the change affects these rows of a table other than the job tables, with their readable names."""
     change = _change.get()
     if change is None or not ids:
         return
@@ -216,7 +216,7 @@ def note_rows(using: str, model: type[Model], ids: Sequence[Any], names: Sequenc
 
 
 def tenants_among(using: str, table: type[AbstractJob], ids: Collection[UUID]) -> frozenset[str]:
-    """Whose jobs these are, before they are changed; not asked if nothing is noted."""
+    """The tenants of these jobs, before the change; not queried if there is no change to record."""
     if _change.get() is None:
         return frozenset()
     rows = table._base_manager.using(using).filter(pk__in=ids).order_by()
@@ -224,7 +224,7 @@ def tenants_among(using: str, table: type[AbstractJob], ids: Collection[UUID]) -
 
 
 def old_of(row: AbstractJob) -> dict[str, Any]:
-    """What a verb is about to change of a job, as far as its arguments name columns."""
+    """The current values of a job's columns that the verb's arguments name."""
     change = _change.get()
     return {name: getattr(row, name) for name in change.arguments if name in _COLUMNS} if change else {}
 
@@ -236,7 +236,7 @@ def note_jobs(
     tenants: Collection[str],
     old: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write that the change is also about these jobs, which were in this table; ``old`` of a single one."""
+    """Record that the change affects these jobs, which were in this table; ``old``: the old values of a single job."""
     change = _change.get()
     if change is None or not ids or (change.noted is not None and not change.noted.about_jobs):
         return
@@ -252,7 +252,7 @@ def note_jobs(
         single = old if noted.count == 1 else None
         row = _insert(using, change, old=single, new=change.arguments, **_about(noted))
         noted = replace(noted, pk=row.pk)
-    elif noted == replace(before, count=noted.count):  # its ids are full: they are not written once more for each job
+    elif noted == replace(before, count=noted.count):  # the list of ids is full: do not write it again for each job
         count_more(using, len(ids))
     else:
         AuditLog.objects.using(using).filter(pk=noted.pk).update(**_about(noted), old_value=None)
@@ -303,7 +303,7 @@ def _insert(
 
 
 def _value(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """As it is kept: without what is secret or sensitive, and cut."""
+    """Values for storage: without secret or sensitive ones, and truncated."""
     if not value:
         return None
     shown: dict[str, Any] = hide({name: each for name, each in value.items() if name not in _SECRET})

@@ -1,4 +1,4 @@
-"""What a person says of all jobs of a definition (Camunda: ManagementService, by job definition)."""
+"""Operators' changes to all jobs of a definition (Camunda: ManagementService, by job definition)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from .targets.for_each import OperationResult, database_of
 from .values.arguments import check_retries
 from .values.ranking import check_priority
 
-#: So many dead letters are requeued by the caller's thread, more by a batch.
+#: The maximum number of dead letters to requeue in the caller's thread; for more, a batch is started.
 _FEW = 500
 
 
 @audited
 def override_priority(job_definition_id: str, priority: int, *, cascade: bool = False, using: str | None = None) -> int:
-    """Let the jobs of a definition that are created from now on have this priority, whatever their code says.
+    """Set the priority of a definition's future jobs, overriding that of their code.
 
-    Jobs are created with their own priority, and nodes give them the other one within seconds: enqueueing asks nobody.
-    A priority that a person sets in the first two minutes of a job may be overwritten by it. With ``cascade`` all that
-    exist get it, too, now, in pages; those that run have it at their next attempt. Returns how many jobs were changed
-    now. A job that waits in a transaction for longer than two minutes after it was enqueued keeps its own.
+    Jobs are created with their own priority, as enqueueing does not query the definition, and nodes apply the override
+    within seconds. It may overwrite a priority that an operator sets in a job's first two minutes. With ``cascade``,
+    existing jobs are changed immediately, too, in pages; running jobs use it at their next attempt. Returns how many
+    jobs were changed now. A job that is committed more than two minutes after it was enqueued keeps its own priority.
 
     Camunda's setOverridingJobPriorityForJobDefinition. Raises ``JobDefinition.DoesNotExist`` for a definition that no
-    node has recorded, and :class:`~jobexec.exceptions.InvalidJob` for what is no priority.
+    node has recorded, and :class:`~jobexec.exceptions.InvalidJob` for an invalid priority.
     """
     check_priority(priority)
     if not isinstance(cascade, bool):
@@ -45,16 +45,16 @@ def override_priority(job_definition_id: str, priority: int, *, cascade: bool = 
 
 @audited
 def clear_overriding_priority(job_definition_id: str, *, using: str | None = None) -> None:
-    """Let the jobs of a definition that are created from now on have the priority that their code says.
+    """Let a definition's future jobs have the priority of their code again.
 
-    Those that have got another keep it (Camunda: clearOverridingJobPriorityForJobDefinition cannot cascade). Raises
-    ``JobDefinition.DoesNotExist``.
+    Jobs that were changed keep their priority (Camunda: clearOverridingJobPriorityForJobDefinition cannot cascade).
+    Raises ``JobDefinition.DoesNotExist``.
     """
     _write(database_of(None, using), job_definition_id, None)
 
 
 def _write(using: str, id: str, priority: int | None) -> JobDefinition:
-    # Jobs that were created while another priority was in force get that one first.
+    # Jobs created while the previous override was in force get that priority first.
     apply_overrides(using, clock.now(using))
     with atomic(using):
         definition = lock_rows(JobDefinition.objects.using(using).filter(pk=id)).first()
@@ -72,11 +72,11 @@ def _write(using: str, id: str, priority: int | None) -> JobDefinition:
 def set_retries_by_definition(
     job_definition_id: str, retries: int, *, using: str | None = None, user: str = ""
 ) -> OperationResult | Batch:
-    """Give all dead letters of a definition so many retries, which requeues them (Camunda: by job definition).
+    """Set the retries of all dead letters of a definition, which requeues them (Camunda: by job definition).
 
-    Jobs that still have retries are let alone, as in Camunda. Up to 500 are requeued at once; more are left to a
-    batch, which is returned, and which ``user`` has started. Raises :class:`~jobexec.exceptions.InvalidJob` for what is
-    no number of retries.
+    Jobs that still have retries are left unchanged, as in Camunda. Up to 500 are requeued immediately; for more, a
+    batch is started in the name of ``user`` and returned. Raises :class:`~jobexec.exceptions.InvalidJob` for an invalid
+    number of retries.
     """
     check_retries(retries)
     _check_id(job_definition_id)

@@ -1,6 +1,6 @@
-"""Clients of the gateways as a person or a program changes them: create, change, rotate, enable, delete.
+"""Changes to gateway clients by operators and programs: create, change, rotate, enable, delete.
 
-What the gateways ask of them is :mod:`jobexec.gateways.auth`.
+The gateways authenticate them in :mod:`jobexec.gateways.auth`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .audit import audited, is_on, note
 from .sql.locks import atomic, lock_rows
 from .values.client_secrets import digest, new_secret
 
-#: What a client may be allowed: to fetch and finish jobs, and change their deadlines; to look for jobs and incidents;
-#: to change retries and priority; to resolve incidents.
+#: The permissions of clients: fetch and finish jobs, and change their deadlines; search jobs and incidents; change
+#: retries and priority; resolve incidents.
 PERMISSIONS = ("work", "search", "update", "resolve")
 
-#: So long before credentials end, lists warn.
+#: How long before the expiration of credentials lists show a warning.
 WARN_BEFORE = timedelta(days=14)
 
-#: What these columns of a job hold.
+#: The maximum lengths of these columns of a job.
 _LONGEST = {"types": 255, "tenants": 64}
 
 
@@ -43,12 +43,12 @@ def create_client(
     expiration_time: datetime | None = None,
     enabled: bool = True,
 ) -> tuple[GatewayClient, str]:
-    """A new client, and its secret, which is to be shown now or never.
+    """Create a client; return it with its secret, which cannot be shown again.
 
-    ``types`` are those of the jobs that it may work on, none for all; one that ends in ``*`` stands for all that begin
-    like it. ``tenants`` likewise, the empty text for jobs without a tenant. ``permissions`` are of :data:`PERMISSIONS`.
-    ``max_requests_per_second``: None for what the settings say, 0 for no limit. Raises
-    :class:`~jobexec.exceptions.InvalidClient`, whose ``field`` is the one that is wrong.
+    ``types`` are the types of jobs that it may work on, empty for all; a type that ends in ``*`` is a prefix.
+    ``tenants`` likewise, with the empty text for jobs without a tenant. ``permissions`` are some of
+    :data:`PERMISSIONS`. ``max_requests_per_second``: None for the value in the settings, 0 for no limit. Raises
+    :class:`~jobexec.exceptions.InvalidClient`, whose ``field`` names the invalid field.
     """
     values = checked_client(
         types=types,
@@ -71,25 +71,25 @@ def create_client(
 
 @audited
 def change_client(using: str, name: str, **values: Any) -> None:
-    """Change these columns of a client; the others, and its secret, stay. Raises InvalidClient, ClientNotFound."""
+    """Change only these columns of a client. Raises InvalidClient, ClientNotFound."""
     _change(using, name, **checked_client(**values))
 
 
 @audited
 def rotate_secret(using: str, name: str, *, keep_old: bool = False, old_until: datetime | None = None) -> str:
-    """Give a client a new secret, which is to be shown now or never. The old ones, and their tokens, end.
+    """Give a client a new secret, which cannot be shown again. The old secrets and their tokens become invalid.
 
-    With ``keep_old`` the secret that it has is good beside the new one until ``old_until``, or without a time until it
-    is retired (:func:`retire_secret`); one before that ends. Gateways may take what has ended for a few seconds more:
-    what they have just verified. Raises ClientNotFound, and InvalidClient for a time that is not ahead or without
-    ``keep_old``.
+    With ``keep_old``, the current secret stays valid in addition to the new one until ``old_until``, or without a time
+    until it is retired (:func:`retire_secret`); an older secret becomes invalid. Gateways may accept credentials that
+    they have just verified for a few seconds more. Raises ClientNotFound, and InvalidClient for a time that is not in
+    the future or without ``keep_old``.
     """
     _check_old_until(using, keep_old, old_until)
     secret = new_secret()
     _change(
         using,
         name,
-        # In this order: MySQL sets one column after the other, and the first is told by the second as it was.
+        # In this order: MySQL assigns one column after the other, and the first takes the old value of the last.
         previous_token_digest=F("token_digest") if keep_old else None,
         previous_expiration_time=old_until,
         token_digest=digest(secret),
@@ -104,44 +104,43 @@ def _check_old_until(using: str, keep_old: bool, old_until: datetime | None) -> 
     if not keep_old:
         raise InvalidClient("old_until: expected a time only together with keep_old.", "old_until")
     if old_until is not None and old_until <= clock.now(using):
-        raise InvalidClient(f"old_until: expected a time that lies ahead, got {old_until}.", "old_until")
+        raise InvalidClient(f"old_until: expected a time in the future, got {old_until}.", "old_until")
 
 
 @audited
 def retire_secret(using: str, name: str) -> None:
-    """End the secret that a client had before the one it has, and its tokens. Raises ClientNotFound."""
+    """Invalidate a client's previous secret and its tokens. Raises ClientNotFound."""
     _change(using, name, previous_token_digest=None, previous_expiration_time=None)
 
 
 def has_old_secret(row: GatewayClient, now: datetime) -> bool:
-    """Whether the client may still come with the secret before."""
+    """Return whether the client's previous secret is still valid."""
     ends = row.previous_expiration_time
     return row.previous_token_digest is not None and (ends is None or ends > now)
 
 
 def expires_soon(row: GatewayClient, now: datetime) -> bool:
-    """Whether what a client has to come with ends within :data:`WARN_BEFORE`, or has ended: the client itself, or its
-    old secret."""
+    """Return whether the client, or its previous secret, expires within :data:`WARN_BEFORE`, or has expired."""
     moments = [row.expiration_time, row.previous_expiration_time if has_old_secret(row, now) else None]
     return any(moment is not None and moment <= now + WARN_BEFORE for moment in moments)
 
 
 @audited
 def set_client_enabled(using: str, name: str, enabled: bool) -> None:
-    """Let a client in, or not any more; a gateway may let it in for a few seconds more. Raises ClientNotFound."""
+    """Enable or disable a client; gateways may accept it for a few seconds more. Raises ClientNotFound."""
     _change(using, name, enabled=enabled)
 
 
 @audited
 def delete_client(using: str, name: str) -> None:
-    """For good. Raises ClientNotFound."""
+    """Delete a client permanently. Raises ClientNotFound."""
     rows = GatewayClient.objects.using(using).filter(name=name)
     with atomic(using):
         row = rows.first() if is_on() else None
         deleted = rows.delete()[0]
         if row is not None:
             _note(using, name, {column: getattr(row, column) for column in _CHECKS}, None)
-    if not deleted:  # outside, or a transaction of the caller's could not go on
+    if not deleted:  # outside the block, so that the caller's transaction remains usable
         raise ClientNotFound(f"There is no client {name!r}.")
 
 
@@ -149,11 +148,11 @@ def _change(using: str, name: str, **values: Any) -> None:
     rows = GatewayClient.objects.using(using).filter(name=name)
     with atomic(using):
         row = lock_rows(rows).first() if is_on() else None
-        # MySQL counts only rows that have become different.
+        # MySQL counts only rows whose values have changed.
         found = rows.update(**values) or rows.exists()
         if row is not None:
             _note(using, name, {column: getattr(row, column) for column in values}, values)
-    if not found:  # outside, or a transaction of the caller's could not go on
+    if not found:  # outside the block, so that the caller's transaction remains usable
         raise ClientNotFound(f"There is no client {name!r}.")
 
 
@@ -167,19 +166,19 @@ def _note(using: str, name: str, old: Mapping[str, Any] | None, new: Mapping[str
 
 
 def checked_name(name: Any) -> str:
-    """The name, if a client may have it. Raises InvalidClient.
+    """Validate a client's name. Raises InvalidClient.
 
-    No colon, where HTTP basic authentication divides; nothing that cannot be seen.
+    No colon, which is the separator in HTTP basic authentication; only printable characters.
     """
     if not isinstance(name, str) or not name or len(name) > 150 or ":" in name or not name.isprintable():
-        raise InvalidClient(f"name: expected 1 to 150 characters that can be seen, and no colon, got {name!r}.")
+        raise InvalidClient(f"name: expected 1 to 150 printable characters without a colon, got {name!r}.")
     if name != name.strip():
-        raise InvalidClient(f"name: expected no blank at its beginning or end, got {name!r}.")
+        raise InvalidClient(f"name: expected no leading or trailing blanks, got {name!r}.")
     return name
 
 
 def checked_client(**values: Any) -> dict[str, Any]:
-    """The same values as the columns hold them. Raises InvalidClient for the first that cannot be."""
+    """Validate the values for the columns. Raises InvalidClient for the first invalid one."""
     return {field: _CHECKS[field](field, value) for field, value in values.items()}
 
 
@@ -191,7 +190,7 @@ def _names(field: str, value: Any) -> list[str]:
         longest = _LONGEST.get(field, 255)
         if not isinstance(name, str) or len(name) > longest or not name.isprintable() or "," in name:
             raise InvalidClient(
-                f"{field}: expected at most {longest} characters that can be seen, and no comma, got {name!r}.", field
+                f"{field}: expected at most {longest} printable characters without a comma, got {name!r}.", field
             )
     return names
 

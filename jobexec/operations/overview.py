@@ -1,4 +1,4 @@
-"""What an operator wants to see first, in few statements, whatever is in the tables. Reads only."""
+"""The overview for operators, in few statements, whatever the size of the tables. Read-only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GROUPS_SHOWN = 8
 
 OF_ALL_TENANTS = frozenset({"nodes", "failure_groups", "traffic", "unserved"})
 PARTS = frozenset({"counts", "incidents", "timers", "schedules", "suspensions", "batches"}) | OF_ALL_TENANTS
-"""What :func:`overview` can be limited to."""
+"""The parts to which :func:`overview` can be limited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class NextTimer:
 
 @dataclass(frozen=True, slots=True)
 class NextFiring:
-    """A schedule that is going to fire."""
+    """The next firing of a schedule."""
 
     id: int
     name: str
@@ -59,7 +59,7 @@ class NextFiring:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """One executor: its signs of life and what it has to do."""
+    """An executor: its heartbeat, lease and load."""
 
     id: UUID
     name: str
@@ -67,7 +67,7 @@ class NodeStatus:
     heartbeat_time: datetime
     heartbeat_age: timedelta
     lease_left: timedelta
-    """Negative once the lease has run out."""
+    """Negative after the lease has expired."""
     busy_threads: int
     threads: int
     stuck_threads: int
@@ -76,18 +76,18 @@ class NodeStatus:
 
     @property
     def lease_good(self) -> bool:
-        """Its locks count."""
+        """Whether its lease is valid, so that its locks count."""
         return self.lease_left > timedelta(0) and self.state != NodeState.DEAD
 
     @property
     def taking(self) -> bool:
-        """It lives, and takes jobs."""
+        """Whether it is alive and takes jobs."""
         return self.lease_good and self.state == NodeState.ACTIVE
 
 
 @dataclass(frozen=True, slots=True)
 class RunningBatch:
-    """A batch that is not over, with its progress."""
+    """An unfinished batch with its progress."""
 
     batch: Batch
     progress: BatchProgress
@@ -95,9 +95,9 @@ class RunningBatch:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The state of one engine at ``now``; None for what was not asked for or is not for the tenants' eyes.
+    """The state of an engine at ``now``; None for parts that were not requested or that the tenants may not see.
 
-    Lists are cut off at the numbers above; ``counts`` at :data:`~jobexec.operations.reports.counts.COUNT_LIMIT`.
+    Lists are limited to the numbers above, ``counts`` to :data:`~jobexec.operations.reports.counts.COUNT_LIMIT`.
     """
 
     using: str
@@ -110,18 +110,18 @@ class Overview:
     schedules: list[NextFiring] | None = None
     nodes: list[NodeStatus] | None = None
     suspensions: list[Suspension] | None = None
-    """Those in force."""
+    """The suspensions in force."""
     planned: list[Suspension] | None = None
     batches: list[RunningBatch] | None = None
     failure_groups: list[GroupOfFailures] | None = None
-    """Those that have failed again in the period."""
+    """The groups with failures in the period."""
     traffic: Traffic | None = None
     unserved: list[TypeWithoutWorker] | None = None
-    """Types of job that wait for a worker outside, and none asks for them."""
+    """External job types with waiting jobs for which no worker asks."""
 
     @property
     def oldest_due(self) -> datetime | None:
-        """Since when the job that waits longest has been due: an executable one that is free, or a timer."""
+        """Since when the longest waiting job has been due: an unlocked executable job, or a timer."""
         moments = [] if self.counts is None else [self.counts.oldest_due]
         moments += [timer.due_date for timer in (self.timers or [])[:1]]
         return min((moment for moment in moments if moment is not None and moment <= self.now), default=None)
@@ -135,7 +135,7 @@ class _Question:
     tenants: frozenset[str] | None
 
     def ours(self) -> Q:
-        """The rows to look at, of a table with tenants."""
+        """The condition for the tenants, in a table that has them."""
         return Q() if self.tenants is None else Q(tenant_id__in=self.tenants)
 
 
@@ -146,10 +146,10 @@ def overview(
     period: timedelta = timedelta(hours=1),
     parts: Collection[str] | None = None,
 ) -> Overview:
-    """Look at everything, or at some of :data:`PARTS`.
+    """Collect the overview, or some of its :data:`PARTS`.
 
-    ``tenants``: count only their rows, and leave out what no row says of which tenant it is: nodes, meters and groups
-    of failures. ``period`` is how far back the meters are read.
+    ``tenants``: count only their rows, and omit parts whose rows have no tenant: nodes, meters and failure groups.
+    ``period`` is how far back the meters are read.
     """
     wanted = PARTS if parts is None else frozenset(parts)
     if wanted - PARTS:
@@ -174,14 +174,14 @@ def _incidents(ask: _Question) -> dict[str, Any]:
 def _timers(ask: _Question) -> dict[str, Any]:
     rows = TimerJob.objects.using(ask.using).filter(due_date__isnull=False).order_by("due_date")
     columns = ("pk", "handler_type", "due_date", "attempts")
-    # No index leads to a tenant's rows, so a fixed number of the next ones is looked through.
+    # There is no index by tenant, so a fixed number of the next timers is searched.
     most = TIMERS_SHOWN if ask.tenants is None else COUNT_LIMIT
     found = (
         NextTimer(*row)
         for tenant, *row in rows.values_list("tenant_id", *columns)[:most]
         if ask.tenants is None or tenant in ask.tenants
     )
-    # SQLite takes any text as a date, and Django reads it as nothing.
+    # SQLite accepts any text as a date, and Django reads it as None.
     return {"timers": list(islice((timer for timer in found if timer.due_date), TIMERS_SHOWN))}
 
 
@@ -190,7 +190,7 @@ def _schedules(ask: _Question) -> dict[str, Any]:
     columns = ("pk", "name", "handler_type", "expression", "next_time")
     if ask.tenants is None:
         return {"schedules": [NextFiring(*row) for row in rows.values_list(*columns)[:SCHEDULES_SHOWN]]}
-    # Whose a schedule is say the options of its jobs.
+    # A schedule's tenant is in the options of its jobs.
     found = rows.values_list("options", *columns)[:COUNT_LIMIT]
     ours = (NextFiring(*row) for options, *row in found if (options or {}).get("tenant_id", "") in ask.tenants)
     return {"schedules": list(islice(ours, SCHEDULES_SHOWN))}

@@ -1,4 +1,4 @@
-"""What is still to be done by an executor."""
+"""The jobs that an executor still has to execute."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .values.acquired_job import ServedJobs
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """``due`` and ``retries``: whether there are executable jobs, or recorded history, and waiting retries; ``timers``:
-    how many jobs wait for a first run in the future, ``next_due_date`` when the first of them is due."""
+    """``due`` and ``retries``: whether there are due jobs or recorded history, and waiting retries; ``timers``: the
+    number of jobs that wait for a first run in the future, ``next_due_date``: when the first of them is due."""
 
     due: bool
     retries: bool
@@ -28,18 +28,18 @@ class Pending:
 
     @property
     def empty(self) -> bool:
-        """Nothing is due and no retry waits; timers of the future do not count."""
+        """Whether nothing is due and no retry waits; future timers do not count."""
         return not (self.due or self.retries)
 
 
 def pending(using: str, scopes: Iterable[ServedJobs]) -> Pending:
-    """What an executor that serves these has before it, whoever runs it: rows that other nodes hold count too."""
+    """The work left for executors that serve ``scopes``; rows that other nodes hold count, too."""
     served = reduce(or_, map(_served, scopes))
     waiting = TimerJob.objects.using(using).filter(served)
     now, recorded = clock.now(using), HistoryJob.objects.using(using)
     timers = waiting.filter(attempts=0, due_date__gt=now)
     return Pending(
-        # A timer that has come due and has not been moved yet is as due as a job.
+        # A due timer that has not been moved yet counts as a due job.
         due=Job.objects.using(using).filter(served).exists()
         or waiting.filter(due_date__lte=now).exists()
         or recorded.filter(due_date__lte=now).exists(),

@@ -1,7 +1,7 @@
-"""Overriding priorities: what a person has said of a definition comes to its jobs, those that exist and those to come.
+"""Overriding priorities: apply the priority that an operator set for a definition to its existing and new jobs.
 
-Enqueueing asks no definition. So jobs are created with the priority of their code, and nodes give them the other one
-soon afterwards: a priority only matters to jobs that wait.
+Enqueueing does not query the definition. So jobs are created with the priority of their code, and nodes apply the
+override soon afterwards: a priority only matters to waiting jobs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .manage.adjust import set_priority
 from .sql.locks import atomic, ids_sort_by_time, lock_rows
 from .values.ranking import reranked
 
-#: So late a job may be committed after its id was made, and so wrong may the clock be of whoever made it.
+#: The tolerance for the time between a job's id and its commit, and for the clock of the process that creates it.
 OVERLAP = timedelta(minutes=2)
 
 _PAGE = 500
@@ -33,11 +33,11 @@ def overridden(using: str) -> QuerySet[JobDefinition]:
 
 
 def apply_overrides(using: str, seen: datetime | None = None) -> int | None:
-    """Give jobs that were created since their definition was overridden its priority; how many were changed.
+    """Apply overriding priorities to jobs created since the override; return how many were changed.
 
-    ``seen`` is when the last look began; only what is younger, but for an overlap, is looked at again. None, if
-    nothing is overridden. Every node does this: what one has changed the others find as it should be. A row that
-    somebody else holds waits for the next look.
+    ``seen`` is when the last call began; only jobs created since then, plus :data:`OVERLAP`, are examined. Returns None
+    if there is no override. Every node does this; jobs that another node has changed need no change. Rows that are
+    locked wait for the next call.
     """
     definitions = list(overridden(using).order_by("pk"))
     if not definitions:
@@ -55,10 +55,10 @@ def apply_overrides(using: str, seen: datetime | None = None) -> int | None:
 
 
 def apply_to_all(using: str, definition: JobDefinition) -> int:
-    """Give all jobs of a definition its overriding priority, in pages; how many were changed.
+    """Apply a definition's overriding priority to all its jobs, in pages; return how many were changed.
 
-    A row that somebody else holds is waited for, alone. Twice, for those that went from one table to another
-    meanwhile: what moves keeps its priority.
+    Waits for locked rows one by one. Runs twice, for jobs that moved from one table to another meanwhile: a move keeps
+    the old priority.
     """
     count, priority = 0, definition.overriding_priority
     assert priority is not None
@@ -74,16 +74,16 @@ def _not_yet(definition: JobDefinition) -> Q:
 
 
 def _created_since(using: str, moment: datetime) -> Q:
-    # Along the primary key: ids are in the order in which they were made.
+    # By primary key: ids are in the order of their creation.
     return Q(pk__gte=least_uuid7(moment)) if ids_sort_by_time(using) else Q()
 
 
 def _walk(
     table: type[AbstractJob], using: str, condition: Q, priorities: dict[str, int | None]
 ) -> tuple[int, list[UUID]]:
-    """Change what meets the condition, in pages by primary key, one transaction each; passes over what others hold.
+    """Change the rows that meet the condition, in pages by primary key, one transaction each; skip locked rows.
 
-    How many were changed, and the ids of those passed over.
+    Return how many were changed, and the ids of the skipped rows.
     """
     rows, count, held = table._base_manager.using(using).filter(condition).order_by("pk"), 0, list[UUID]()
     last: UUID | None = None
@@ -98,14 +98,14 @@ def _walk(
 
 
 def _change(rows: QuerySet[Any], page: list[UUID], priorities: dict[str, int | None]) -> Collection[UUID]:
-    """Without raising ``revision``: a job that runs counts all the same, and has its priority at its next attempt."""
+    """Does not increment ``revision``: a running job's outcome still counts; its next attempt has the new priority."""
     using = rows.db
     with atomic(using):
         locked = rows.filter(pk__in=page).only("pk", "job_definition_id", "priority", "rank")
         found = list(lock_rows(locked, skip_locked=True))
         for row in found:
             priority = priorities[row.job_definition_id] or 0
-            # From its rank and not anew from its dates, as set_priority.
+            # Adjust the rank instead of computing it from the dates, as set_priority() does.
             row.rank, row.priority = reranked(using, row.rank, priority - row.priority), priority
         rows.model._base_manager.using(using).bulk_update(found, ["priority", "rank"])
     return {row.pk for row in found}

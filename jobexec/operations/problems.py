@@ -1,4 +1,4 @@
-"""What is wrong now, out of an overview: the first thing to read."""
+"""Derive current problems from an overview."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from .overview import NodeStatus, Overview
 from .values.humanize import duration
 
 LATE = timedelta(minutes=1)
-"""A job that has been due for longer is a problem."""
+"""A job that has been due for longer than this is a problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that somebody should look at. ``code`` is for programs, ``text`` (translated) for people."""
+    """A problem that needs attention. ``code`` is for programs, ``text`` (translated) for people."""
 
     code: str
     text: str
 
 
 def problems(seen: Overview) -> list[Problem]:
-    """Everything that is wrong, the worst first; empty if all is well. What was not looked at is not judged."""
+    """All problems, worst first; empty if there are none. Parts missing from the overview are not judged."""
     return [*_of_the_cluster(seen), *_of_jobs(seen), *_of_nodes(seen)]
 
 

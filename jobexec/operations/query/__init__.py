@@ -1,4 +1,4 @@
-"""Which jobs there are, by conditions."""
+"""Query jobs by conditions."""
 
 from .job_query import JobQuery
 from .search import find, walk

@@ -1,4 +1,4 @@
-"""Which jobs somebody means, in the words of the columns (Camunda: JobQuery; Flowable: BaseJobQuery)."""
+"""Select jobs by conditions on their columns (Camunda: JobQuery; Flowable: BaseJobQuery)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WITH_KEYS = (SuspendedJob, DeadLetterJob, ExternalWorkerJob)
 
 
 def _by(check: values.Check, condition: Condition) -> Any:
-    """An argument that is not given by default: what it may be, and the condition that it makes."""
+    """An optional argument, with its validation and its condition."""
     return field(default=None, metadata={"check": check, "condition": condition})
 
 
@@ -68,17 +68,17 @@ def _anywhere(value: str, table: Table) -> Q:
     return found if id is None else found | Q(pk=id)
 
 
-_NOTHING: Condition = lambda value, table: Q()  # noqa: E731 (what another argument or the table says)
+_NOTHING: Condition = lambda value, table: Q()  # noqa: E731 (another argument or the table has the condition)
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobQuery:
-    """Conditions that a job meets all of; those that are None do not count.
+    """Conditions that a job must all meet; None means no condition.
 
-    Texts are compared exactly; ``handler`` and ``category`` may end in ``*``: begins with. The bounds of the priority
-    and ``created_before`` include their value, ``created_after``, ``due_before`` and ``due_after`` do not (Camunda's
-    ``createdBefore``, ``duedateLowerThan``, ...); a job without a due date is neither before nor after any. Raises
-    :class:`~jobexec.exceptions.InvalidQuery`, which names the argument and what was expected.
+    Texts are compared exactly; in ``handler`` and ``category``, a ``*`` at the end means a prefix. The priority bounds
+    and ``created_before`` are inclusive, ``created_after``, ``due_before`` and ``due_after`` exclusive (Camunda's
+    ``createdBefore``, ``duedateLowerThan``, ...); a job without a due date is neither before nor after any date. Raises
+    :class:`~jobexec.exceptions.InvalidQuery`, which names the argument and the expected value.
     """
 
     ids: Collection[UUID | str] | None = _column("pk__in", values.uuids)
@@ -88,7 +88,7 @@ class JobQuery:
     handler: str | None = _pattern("handler_type")
     """The name of a handler, or the type of an external job (Camunda 7: its topic)."""
     job_key: int | None = _column("job_key", values.key)
-    """By which workers outside name it."""
+    """The key by which external workers refer to it."""
     job_definition_id: str | None = _column("job_definition_id")
     category: str | None = _pattern("category")
     process_instance_id: str | None = _column("process_instance_id")
@@ -99,7 +99,7 @@ class JobQuery:
     deployment_id: str | None = _column("deployment_id")
     tenant_ids: Collection[str] | None = _by(values.texts, _NOTHING)
     without_tenant: bool | None = _by(values.yes_no, _NOTHING)
-    """True: those of no tenant, alone or besides those of ``tenant_ids``; False: those of any."""
+    """True: jobs without a tenant, alone or in addition to those of ``tenant_ids``; False: jobs with a tenant."""
     priority_min: int | None = _column("priority__gte", values.priority)
     priority_max: int | None = _column("priority__lte", values.priority)
     due_before: datetime | None = _column("due_date__lt", values.moment)
@@ -108,25 +108,25 @@ class JobQuery:
     created_after: datetime | None = _column("create_time__gt", values.moment)
     retries_left: bool | None = _either(Q(retries__gt=0), Q(retries=0))
     attempted: bool | None = _either(Q(attempts__gt=0), Q(attempts=0))
-    """Whether an attempt was made; a timer with one waits for a retry."""
+    """Whether an attempt was made; a timer with an attempt is a waiting retry."""
     with_exception: bool | None = _either(~Q(exception_message=""), Q(exception_message=""))
     exception_contains: str | None = _column("exception_message__contains")
     fingerprint: str | None = _column("fingerprint")
-    """That of a dead letter; jobs of other states have none."""
+    """The fingerprint of a dead letter; jobs in other states have none."""
     failed_activity_id: str | None = _column("failed_activity_id")
     locked: bool | None = _by(values.yes_no, _locked)
-    """Whether a node has it in hand, or a worker whose deadline is not over."""
+    """Whether a node holds it, or a worker whose deadline has not passed."""
     lock_owner: str | None = _column("lock_owner")
     node: str | None = _by(values.text, lambda value, table: Q(lock_owner__startswith=f"{value}:"))
     """The name of the node that holds it."""
     worker: str | None = _column("lock_owner")
-    """The worker outside that had it last, whether or not its deadline is over."""
+    """The external worker that fetched it last, whether or not its deadline has passed."""
     suspended: bool | None = _by(values.yes_no, _suspended)
-    """Whether it is suspended, or to be as soon as its run has ended."""
+    """Whether it is suspended, or will be as soon as its run has ended."""
     batch_id: UUID | str | None = _column("batch_id", values.uuid)
     correlation_id: str | None = _column("correlation_id")
     text: str | None = _by(values.text, _anywhere)
-    """A job's id or key, a process instance, a correlation id, or how a handler's name begins."""
+    """A job's id or key, a process instance, a correlation id, or the beginning of a handler's name."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -136,13 +136,13 @@ class JobQuery:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The conditions that are asked for, by name."""
+        """The given conditions, by name."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
     @property
     def tables(self) -> list[Table]:
-        """Where such jobs can be."""
+        """The tables that can contain such jobs."""
         wanted = STATES if self.states is None else self.states
         tables = [table for name, table in STATES.items() if name in wanted]
         if self.fingerprint is not None:
@@ -154,7 +154,7 @@ class JobQuery:
         return tables
 
     def queryset(self, table: Table, using: str) -> QuerySet[Any]:
-        """The jobs of one table: comparisons of its columns and nothing else, so that a batch can keep them."""
+        """The matching jobs of a table; only comparisons of its columns, so that a batch can store the conditions."""
         rows: QuerySet[Any] = table._base_manager.using(using)
         if table not in self.tables:
             return rows.none()
@@ -172,5 +172,5 @@ class JobQuery:
         return Q(tenant_id="") if self.without_tenant else ~Q(tenant_id="")
 
     def find(self, using: str, *, limit: int = 100, order: str = "id", defer: Sequence[str] = ()) -> list[AbstractJob]:
-        """The first ``limit`` jobs of all tables in this order; see :func:`~jobexec.operations.query.search.find`."""
+        """The first ``limit`` matching jobs of all tables; see :func:`~jobexec.operations.query.search.find`."""
         return find([self.queryset(table, using) for table in self.tables], limit, order, defer)

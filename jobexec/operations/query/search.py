@@ -1,4 +1,4 @@
-"""Jobs of several tables in one order, without sorting or reading what has no bound."""
+"""Jobs of several tables in a common order, without unbounded sorting or reading."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ORDERS: tuple[str, ...] = (
     "process_definition_key",
     "tenant_id",
 )
-"""What jobs can be ordered by; with a minus in front downwards. ``id`` is by age."""
+"""The columns by which jobs can be ordered; a leading minus means descending. ``id`` orders by age."""
 
 _PAGE = 500
 
@@ -35,9 +35,8 @@ _PAGE = 500
 def find(tables: Sequence[Jobs], limit: int, order: str, defer: Sequence[str] = ()) -> list[AbstractJob]:
     """The first ``limit`` jobs of these querysets, each over one job table, in one of :data:`ORDERS`.
 
-    What has no value in the column comes last. No index serves any order but that by id: by another the database reads
-    all jobs that match. The columns in ``defer`` stay in the database. Raises
-    :class:`~jobexec.exceptions.InvalidQuery`.
+    Jobs without a value in the column come last. Only the order by id has an index: for others the database reads all
+    matching jobs. The columns in ``defer`` are not loaded. Raises :class:`~jobexec.exceptions.InvalidQuery`.
     """
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
         raise InvalidQuery(f"limit: expected a number of at least 0, got {limit!r}.")
@@ -52,7 +51,7 @@ def find(tables: Sequence[Jobs], limit: int, order: str, defer: Sequence[str] = 
 
 
 def walk(tables: Sequence[Jobs], defer: Sequence[str] = ()) -> Iterator[AbstractJob]:
-    """All jobs of these querysets, oldest first, read in pages. One that moves meanwhile may come twice, or not."""
+    """All jobs of these querysets, oldest first, in pages. A job that moves meanwhile may appear twice, or not."""
     return heapq.merge(*(_pages(rows.defer(*defer)) for rows in tables), key=lambda row: row.pk)
 
 
@@ -78,7 +77,7 @@ def _sorted(rows: Jobs, column: str, down: bool) -> Jobs:
 
 
 class _Down:
-    """Sorts the other way round, also what is no number."""
+    """Reverse the order of any value, also of non-numbers."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

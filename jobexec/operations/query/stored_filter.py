@@ -1,7 +1,7 @@
-"""Which jobs are meant, as JSON: the conditions of a queryset over one job table, or ids.
+"""Serialise a job selection to JSON and back: the conditions of a queryset over one job table, or ids.
 
-So a selection can be stored and walked later, by another process. Nothing is imported, called or unpickled because a
-row says so: a description names columns, lookups and plain values, and whatever else it holds is an error.
+A selection can thus be stored and processed later, by another process. A stored row cannot cause imports, calls or
+unpickling: a description consists of columns, lookups and plain values, and anything else is an error.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from jobexec.models import JOB_TABLES, AbstractJob
 
 Description: TypeAlias = dict[str, Any]
 
-#: So many ids a selection holds at most: one text of less than four megabytes, which every database takes.
+#: The maximum number of ids in a selection: a text of less than four megabytes, which every database accepts.
 MAX_IDS = 100_000
-#: The values of lists in a description, all together: more are better told as ids.
+#: The maximum number of list values in a description, in total; larger selections are better stored as ids.
 MAX_VALUES = 10_000
 
 _TABLES = {table._meta.model_name: table for table in JOB_TABLES}
@@ -36,11 +36,11 @@ _LOOKUPS = frozenset({*_PLAIN_LOOKUPS, "endswith", "iendswith", "regex", "iregex
 
 
 def describe(queryset: QuerySet[Any]) -> Description:
-    """The conditions of a queryset over one job table, as JSON that :func:`resolve` understands.
+    """Convert the conditions of a queryset over one job table to JSON for :func:`resolve`.
 
-    Columns of that table compared with plain values, joined by AND, OR and NOT. Its order, ``values()`` and
-    ``only()`` mean nothing here. Raises :class:`~jobexec.exceptions.InvalidJob`, which names what cannot be described:
-    a slice, distinct(), annotations, a subquery, F(), a transform, a column of JSON, extra(), and the like.
+    They must compare columns of that table with plain values, combined with AND, OR and NOT. Order, ``values()`` and
+    ``only()`` are ignored. Raises :class:`~jobexec.exceptions.InvalidJob`, which names the unsupported part: a slice,
+    distinct(), annotations, a subquery, F(), a transform, a JSON column, extra(), and the like.
     """
     table = job_table(queryset)
     query = queryset.query
@@ -81,7 +81,7 @@ def _node(node: Any, table: type[AbstractJob]) -> Description:
         children = [_node(child, table) for child in node.children]
         connector = node.connector if children else "AND"
         return {"connector": connector, "negated": bool(node.negated), "children": children}
-    if isinstance(node, NothingNode):  # none of no alternatives
+    if isinstance(node, NothingNode):  # an OR without alternatives matches nothing
         return {"connector": "OR", "negated": False, "children": []}
     if isinstance(node, Lookup):
         return _leaf(node, table)
@@ -108,7 +108,7 @@ def _plain(value: Any, field: models.Field[Any, Any]) -> Any:
     if hasattr(value, "resolve_expression") or hasattr(value, "as_sql"):
         raise _undescribable(f"an expression compared with {field.name}")
     if isinstance(value, datetime):
-        return value.isoformat()  # to the microsecond, which the encoder would leave out
+        return value.isoformat()  # keeps the microseconds, which the encoder would truncate
     try:
         return json.loads(json.dumps(value, cls=DjangoJSONEncoder, allow_nan=False))
     except (TypeError, ValueError):
@@ -127,10 +127,10 @@ def _count(value: Any) -> int:
 
 
 def resolve(description: Any, using: str) -> QuerySet[Any]:
-    """The queryset that was described, over its table in ``using``.
+    """Convert a description back to a queryset over its table in ``using``.
 
-    Raises :class:`~jobexec.exceptions.InvalidJob` for what :func:`describe` cannot have written: another table or
-    column, an unknown lookup, a value that the column does not understand.
+    Raises :class:`~jobexec.exceptions.InvalidJob` for anything that :func:`describe` cannot have written: another table
+    or column, an unknown lookup, a value that is invalid for the column.
     """
     table = _TABLES.get(_take(description, "table", str))
     if table is None:
@@ -158,7 +158,7 @@ def _condition(node: Any, table: type[AbstractJob]) -> Q:
     if connector not in ("AND", "OR"):
         raise _unreadable(f"connector {connector!r}")
     if connector == "OR" and not children:
-        children = [Q(pk__in=[])]  # a Q without conditions is everything
+        children = [Q(pk__in=[])]  # a Q without conditions matches everything
     condition = Q(*children, _connector=connector)
     return ~condition if negated else condition
 
@@ -192,12 +192,12 @@ def _value(field: models.Field[Any, Any], lookup: str, value: Any) -> Any:
     return field.to_python(value)
 
 
-#: What they compare is a part of the column's text.
+#: Lookups that compare with a part of the column's text.
 _OF_TEXT = _LOOKUPS - {"exact", "gt", "gte", "lt", "lte", "in", "range", "isnull"}
 
 
 def described_ids(description: Mapping[str, Any]) -> list[UUID] | None:
-    """The ids of a selection that lists them, in their order; None if it has conditions."""
+    """The ids of a selection, in their order; None if it has conditions instead."""
     if not isinstance(description, Mapping) or "ids" not in description:
         return None
     try:
@@ -207,7 +207,7 @@ def described_ids(description: Mapping[str, Any]) -> list[UUID] | None:
 
 
 def tenant_of(description: Mapping[str, Any]) -> str:
-    """The tenant to which the conditions keep the selection; "" if they do not say one."""
+    """The tenant to which the conditions limit the selection; "" if they do not."""
     where = description.get("where", {})
     if where.get("connector") == "AND" and not where.get("negated"):
         for child in where["children"]:

@@ -1,4 +1,4 @@
-"""What the arguments of a query may be: each function takes one as given and returns it as it is compared."""
+"""Validate the arguments of a query: each function takes a value and returns it in the form for comparison."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ MAX_KEY = 2**63 - 1
 
 
 def text(name: str, value: Any) -> str:
-    """A text that is not empty: an empty one would mean jobs without a value, which is asked for otherwise."""
+    """A non-empty text: an empty text would match jobs without a value, for which there are other conditions."""
     if not isinstance(value, str) or not value:
         raise InvalidQuery(f"{name}: expected a text that is not empty, got {value!r}.")
     return value
 
 
 def texts(name: str, value: Any) -> tuple[str, ...]:
-    """Several of them; at least one."""
+    """At least one such text."""
     return tuple(text(name, each) for each in _several(name, value))
 
 
 def word(*allowed: str) -> Check:
-    """One of these words."""
+    """One of the allowed words."""
 
     def check(name: str, value: Any) -> str:
         if value not in allowed:
@@ -42,20 +42,20 @@ def word(*allowed: str) -> Check:
 
 
 def words(allowed: Collection[str]) -> Check:
-    """Some of these words."""
+    """At least one of these words."""
     check = word(*allowed)
     return lambda name, value: tuple(check(name, each) for each in _several(name, value))
 
 
 def yes_no(name: str, value: Any) -> bool:
-    """True or False, and not what may stand for them."""
+    """True or False; other truthy or falsy values are refused."""
     if not isinstance(value, bool):
         raise InvalidQuery(f"{name}: expected True or False, got {value!r}.")
     return value
 
 
 def uuid(name: str, value: Any) -> UUID:
-    """An id, or how somebody writes it."""
+    """A UUID or its text form."""
     found = as_id(value) if isinstance(value, str | UUID) else None
     if found is None:
         raise InvalidQuery(f"{name}: expected a UUID, got {value!r}.")
@@ -63,12 +63,12 @@ def uuid(name: str, value: Any) -> UUID:
 
 
 def uuids(name: str, value: Any) -> tuple[UUID, ...]:
-    """Several of them, each once; none means no job."""
+    """UUIDs without duplicates; an empty list matches no job."""
     return tuple(dict.fromkeys(uuid(name, each) for each in _several(name, value, least=0)))
 
 
 def priority(name: str, value: Any) -> int:
-    """A number that a priority can be."""
+    """A valid priority."""
     try:
         check_priority(value)
     except InvalidJob as error:
@@ -84,7 +84,7 @@ def key(name: str, value: Any) -> int:
 
 
 def as_key(text: str) -> int | None:
-    """The key of an external job, as somebody has written it; None for a text that is none."""
+    """The key of an external job from a text; None if it is not a valid key."""
     if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_KEY))):
         return None
     number = int(text)

@@ -1,4 +1,4 @@
-"""Numbers of rows in tables of any size: nothing here counts further than a fixed number of rows."""
+"""Bounded row counts for tables of any size: no query counts more than a fixed number of rows."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from ..rows.routing import held as is_held
 from ..values.ranking import MAX_PRIORITY, due_by_rank
 
 COUNT_LIMIT = 10_000
-"""Where counting ends. What has more rows reads "10,000+"."""
+"""Where counting stops. Larger numbers are shown as "10,000+"."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class CappedCount(int):
-    """A number of rows; where counting was ended, it is the least that there are and reads "10,000+"."""
+    """A number of rows; if counting stopped early, it is a lower bound, shown as "10,000+"."""
 
     capped = False
 
@@ -46,13 +46,13 @@ class CappedCount(int):
 
     @classmethod
     def upto(cls, found: int, more: bool | None = None) -> CappedCount:
-        """What was found; ``more`` says that there may be more, by default if it is past the limit."""
+        """A count of the rows found; ``more``: there may be more, by default if the limit is exceeded."""
         count = cls(min(found, COUNT_LIMIT))
         count.capped = found > COUNT_LIMIT if more is None else more
         return count
 
     def __str__(self) -> str:
-        # With USE_THOUSAND_SEPARATOR Django regroups the text that we return, so it must consist of digits.
+        # With USE_THOUSAND_SEPARATOR, Django regroups the returned text, so it must consist of digits.
         if settings.USE_THOUSAND_SEPARATOR:
             return int.__repr__(self)
         return f"{number_format(int(self), force_grouping=True)}{'+' if self.capped else ''}"
@@ -60,10 +60,10 @@ class CappedCount(int):
 
 @dataclass(frozen=True, slots=True)
 class JobCounts:
-    """How many jobs are in which state, and since when the first of the executable ones has been due.
+    """The number of jobs in each state, and since when the first executable job has been due.
 
-    Of a table with more than :data:`COUNT_LIMIT` rows the oldest so many are looked at, along the primary key, and
-    the numbers are the least that there are.
+    Of a table with more than :data:`COUNT_LIMIT` rows, only the oldest by primary key are counted, and the numbers are
+    lower bounds.
     """
 
     free: CappedCount
@@ -74,14 +74,14 @@ class JobCounts:
     dead_letters: CappedCount
     history: CappedCount
     external: CappedCount
-    """Those for workers outside that no worker has."""
+    """External jobs that no worker holds."""
     with_workers: CappedCount
     oldest_due: datetime | None
     """None if no executable job waits for a node."""
 
 
 def job_counts(using: str, tenants: Collection[str] | None = None) -> JobCounts:
-    """Count the jobs of all tables, or those of these tenants: one statement a table."""
+    """Count the jobs of all tenants, or of these tenants, with one statement for each table."""
     ours = Q() if tenants is None else Q(tenant_id__in=tenants)
     free = ours & Q(lock_owner=None)
     held = _count(ours & ~Q(lock_owner=None))
@@ -107,7 +107,7 @@ def job_counts(using: str, tenants: Collection[str] | None = None) -> JobCounts:
 
 
 def oldest_due(using: str, now: datetime) -> datetime | None:
-    """Since when a job has been due that no node holds, among the oldest; a timer that nobody has moved is one, too."""
+    """Since when the first unlocked job has been due, among the oldest; due timers not moved yet count as well."""
     job = moment(_look(Job, using, due=first_due(using, Q(lock_owner=None)))["due"])
     timers = TimerJob.objects.using(using).filter(due_date__lte=now).order_by("due_date")
     timer = timers.values_list("due_date", flat=True).first()
@@ -115,24 +115,24 @@ def oldest_due(using: str, now: datetime) -> datetime | None:
 
 
 def first_due(using: str, among: Q | None = None) -> Min:
-    """Since when the first of these rows has been due, by their ranks: an aggregate that :func:`moment` reads."""
+    """Since when the first of these rows has been due, from their ranks; :func:`moment` converts the aggregate."""
     return Min(due_by_rank(using), filter=(among or Q()) & Q(priority__range=(-MAX_PRIORITY, MAX_PRIORITY)))
 
 
 def moment(milliseconds: int | None) -> datetime | None:
-    """What :func:`first_due` has found."""
+    """Convert the result of :func:`first_due` to a datetime."""
     return None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def open_incidents(using: str, tenants: Collection[str] | None = None) -> CappedCount:
-    """How many incidents are open, or how many of these tenants."""
+    """The number of open incidents, of all tenants or of these."""
     ours = Q() if tenants is None else Q(tenant_id__in=tenants)
     rows = Incident.objects.using(using).filter(state=IncidentState.OPEN).order_by("timestamp")
     return _capped(rows[: COUNT_LIMIT + 1].aggregate(all=Count("pk"), ours=_count(ours)), "ours")
 
 
 def _look(table: type[AbstractJob], using: str, **aggregates: Any) -> dict[str, Any]:
-    # By the primary key: a job that is due long has an old id, as a rule, and what a node holds is old, too.
+    # By primary key: a job that has long been due usually has an old id, and so has a job that a node holds.
     rows = table._base_manager.using(using).order_by("pk")[: COUNT_LIMIT + 1]
     return rows.aggregate(all=Count("pk"), **aggregates)
 

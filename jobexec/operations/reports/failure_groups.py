@@ -1,4 +1,4 @@
-"""Failures that look alike, counted: how often, since when, and what the latest of them said."""
+"""Groups of similar failures: how often they occurred, since when, and the latest message."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ..sql.dialect import dialect_of
 from ..values.fingerprint import exception_name, fingerprint
 from .counts import CappedCount
 
-#: The group of all failures that a node had no more room to tell apart.
+#: The group for failures beyond the number of groups that a node tracks.
 OTHER = "other"
 
 
-#: Groups of a type that a process tells apart in a day by texts that workers outside send.
+#: The maximum number of groups for each type that a process creates in a day from external workers' texts.
 MOST_GROUPS_BY_TEXT = 100
 _DAY = 24 * 3600.0  # seconds
 
 
 class _GroupsByText:
-    """Which groups of a type a process has told apart today, so that no worker makes one for each of its texts."""
+    """The groups of each type that a process created today, so that a worker cannot create one for each text."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,7 +37,7 @@ class _GroupsByText:
         self._until = 0.0
 
     def admit(self, using: str, handler_type: str, fingerprint: str) -> bool:
-        """Whether it is one of them, or there is room for one more."""
+        """Return whether the group exists already, or there is room for another."""
         with self._lock:
             now = clock.monotonic()
             if now >= self._until:
@@ -57,14 +57,14 @@ groups_by_text = _GroupsByText()
 
 
 def group_of_text(using: str, handler_type: str, message: str, stack: str = "") -> str:
-    """The fingerprint of a failure that a worker outside tells of; that of all others if there are too many."""
+    """The fingerprint of a failure that an external worker reports; that of OTHER if there are too many groups."""
     alike = fingerprint(handler_type, message, stack)
     return alike if groups_by_text.admit(using, handler_type, alike) else fingerprint(handler_type, OTHER)
 
 
 @dataclass(slots=True)
 class FailureCount:
-    """How often a node has seen a failure of this fingerprint since its last flush, and the latest of them."""
+    """The number of failures with a fingerprint on a node since its last flush, and the latest of them."""
 
     fingerprint: str
     handler_type: str
@@ -78,14 +78,14 @@ class FailureCount:
 
 @dataclass(frozen=True, slots=True)
 class GroupOfFailures:
-    """A group, and how many jobs are dead letters now because of it; what is capped is the least that there are."""
+    """A group, and the number of its current dead letters; a capped number is a lower bound."""
 
     group: FailureGroup
     dead_letters: CappedCount
 
 
 def failure_groups(using: str, *, since: datetime | None = None, limit: int = 20) -> list[GroupOfFailures]:
-    """The groups with the latest failures first; with ``since`` those that have failed again since then."""
+    """The groups, latest failures first; with ``since`` only those that have failed since then."""
     rows = FailureGroup.objects.using(using).order_by("-last_time")
     if since is not None:
         rows = rows.filter(last_time__gte=since)
@@ -97,16 +97,17 @@ def _dead_letters(using: str, fingerprint: str) -> CappedCount:
 
 
 _COLUMNS = ("fingerprint", "handler_type", "exception", "message", "job_id", "first_time", "last_time", "count")
-#: What a later failure overwrites. The time comes last: MariaDB assigns in this order, and compares with it until then.
+#: Columns that a later failure overwrites. The time comes last, because MariaDB assigns in this order, and the others
+#: are compared with the old time.
 _LATEST = ("exception", "message", "job_id", "last_time")
-_MAX_ROWS = 100  # SQLite puts a limit on parameters
+_MAX_ROWS = 100  # SQLite limits the number of parameters
 
 
 def flush_failures(using: str, counts: Iterable[FailureCount]) -> None:
-    """Add what a node has counted to the groups; a group that is new is inserted.
+    """Add a node's counts to the groups; new groups are inserted.
 
-    Adding is left to the database, so no node overwrites another's count. In the order of the fingerprints, in which
-    all nodes lock them: two of them wait for each other at most. Call it in the transaction of the meters.
+    The database does the addition, so that a node cannot overwrite another's count. All nodes lock the groups in the
+    order of their fingerprints, which prevents deadlocks. Call it in the transaction of the meters.
     """
     rows = sorted(counts, key=lambda each: each.fingerprint)
     for start in range(0, len(rows), _MAX_ROWS):
@@ -114,10 +115,10 @@ def flush_failures(using: str, counts: Iterable[FailureCount]) -> None:
 
 
 def count_failures(using: str, rows: Sequence[AbstractJob], alike: str, message: str) -> None:
-    """Add failures that look alike of these jobs to their group, at the end of the transaction that settles them.
+    """Add similar failures of these jobs to their group, at the end of the transaction that settles them.
 
-    For those that no node has run, and so none counts. The row of the group is locked last, so that nobody waits in a
-    circle; who fails alike at the same moment waits for the other's commit.
+    For jobs that no node has run, and so no node counts. The row of the group is locked last, to prevent deadlocks;
+    transactions with similar failures at the same time wait for each other's commit.
     """
     if rows:
         name, now, latest = exception_name(message)[:_NAME], clock.now(using), rows[-1]
@@ -158,7 +159,7 @@ def _upsert(using: str, rows: list[FailureCount]) -> None:
 
 
 def _add(using: str, each: FailureCount) -> None:
-    """The same in any database, for one group."""
+    """Add a count to one group, on any database."""
     groups = FailureGroup.objects.using(using)
     new = {name: getattr(each, name) for name in _COLUMNS}
     with transaction.atomic(using=using):

@@ -1,4 +1,4 @@
-"""Makes few rows of many in the meter log, without changing what their sum is."""
+"""Merge rows of the meter log without changing their sums."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from jobexec.models import MeterLog
 from ..sql.locks import atomic, delete_rows, lock_rows
 from ..sql.time_buckets import floor
 
-#: For so long every flush of every node is told apart.
+#: For this long, the rows of each flush of each node are kept.
 KEPT_APART = timedelta(hours=2)
-#: After that there is one row for all nodes and so much time.
+#: After that, there is one row for all nodes and this period.
 SLOT = timedelta(minutes=15)
-#: The time of the rows that stand for all that is older than METER_TIME_TO_LIVE: before any period.
+#: The time of the rows for everything older than METER_TIME_TO_LIVE: before any period.
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 _PAGE = 2000
@@ -29,20 +29,20 @@ Rows: TypeAlias = QuerySet[MeterLog]
 
 
 def roll_up(using: str) -> int:
-    """Merge old rows; returns how many rows fewer there are.
+    """Merge old rows; return by how much the number of rows decreased.
 
-    What is older than two hours becomes one row for each meter, key and quarter of an hour, of no reporter; what is
-    older than METER_TIME_TO_LIVE one for each meter and key. The sum over all rows of a meter never changes, and no
-    row moves out of its quarter of an hour before it moves to the beginning of time.
+    Rows older than two hours become one row for each meter, key and quarter of an hour, without a reporter; rows older
+    than METER_TIME_TO_LIVE become one row for each meter and key. The sum over all rows of a meter never changes, and a
+    row stays in its quarter of an hour until it moves to the beginning of time.
 
-    In transactions of some thousand rows, each of which locks rows, inserts their sums and deletes them: whoever is
-    killed on the way has merged what he has committed, and several nodes take different rows.
+    Works in transactions of some thousand rows, each of which locks rows, inserts their sums and deletes them. If the
+    process is killed on the way, the committed part is merged; several nodes take different rows.
     """
     return sum(rolling_up(using))
 
 
 def rolling_up(using: str) -> Iterator[int]:
-    """The same, transaction by transaction, for whoever pauses in between."""
+    """Like :func:`roll_up`, but yield after each transaction, so that the caller can pause in between."""
     now = clock.now(using)
     rows = MeterLog.objects.using(using)
     flushed = rows.filter(reporter__gt="", timestamp__lt=floor(now - KEPT_APART, SLOT))
@@ -61,13 +61,13 @@ def _merge_all(rows: Rows, moved: Callable[[datetime], datetime], into: Rows | N
 
 
 def _merge(rows: Rows, moved: Callable[[datetime], datetime], into: Rows | None) -> tuple[int, int]:
-    """One page; returns how many rows there were, and how many there are for them now."""
+    """Merge a page; return the number of rows before and after."""
     using = rows.db
     with atomic(using):
         page = list(lock_rows(rows.order_by("timestamp", "pk"), skip_locked=True)[:_PAGE])
         if not page:
             return 0, 0
-        # With the rows for all that is older: if another node holds them, there are two rows until the next time.
+        # With the rows for everything older: if another node has locked them, there are two rows until the next time.
         page += lock_rows(into.order_by("pk"), skip_locked=True) if into is not None else []
         sums: Counter[tuple[str, str, datetime]] = Counter()
         for row in page:

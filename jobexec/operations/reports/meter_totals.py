@@ -1,4 +1,4 @@
-"""What all meters have come to, for who asks again and again."""
+"""The totals of all meters, for frequent queries."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .meters import totals
 
 
 class MeterTotals:
-    """Sums of all meters of one engine since the beginning. Of what is older than two hours each row is read once.
+    """Totals of all meters of an engine since the beginning. Rows older than two hours are read only once.
 
-    That is possible because such rows are merged and never changed: no node writes any, and none moves out of its
-    quarter of an hour but to the beginning.
+    This is possible because such rows are merged but never changed otherwise: no node writes more of them, and a row
+    only ever moves out of its quarter of an hour to the beginning.
     """
 
     def __init__(self, using: str) -> None:
@@ -27,7 +27,7 @@ class MeterTotals:
         self._until: datetime | None = None
 
     def read(self) -> Counter[tuple[str, str]]:
-        """By name and key of a meter; none is ever less than it was the last time."""
+        """The totals by name and key; they never decrease between calls."""
         until = floor(clock.now(self._using) - KEPT_APART, SLOT)
         with self._lock:
             if self._until is None or until > self._until:

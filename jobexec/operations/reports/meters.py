@@ -1,7 +1,7 @@
-"""What nodes have counted: rows of deltas, written by nodes and summed by the database (Camunda: MetricsQuery).
+"""Meters: rows of deltas, written by nodes and summed by the database (Camunda: MetricsQuery).
 
-``since`` belongs to a period, ``until`` does not. Rows that are older than two hours stand for a
-quarter of an hour each, and what is older than METER_TIME_TO_LIVE for all the time before; see :func:`roll_up`.
+``since`` is inclusive, ``until`` exclusive. Rows older than two hours cover a quarter of an hour each, and rows older
+than METER_TIME_TO_LIVE all the time before; see :func:`roll_up`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
     "totals_by_key",
 ]
 
-# The names are Camunda's, as far as it has the meter.
+# The names are Camunda's where Camunda has the meter.
 JOB_ACQUISITION_ATTEMPT = "job-acquisition-attempt"
 JOB_ACQUIRED_SUCCESS = "job-acquired-success"
 JOB_ACQUIRED_FAILURE = "job-acquired-failure"
@@ -47,11 +47,11 @@ JOB_RECOVERED = "job-recovered"
 JOB_WAIT_TIME = "job-wait-time"  # by bucket
 JOB_RUN_TIME = "job-run-time"  # by bucket
 
-# What the runs of the histograms took together, in milliseconds.
+# The totals of the times in the histograms, in milliseconds.
 JOB_WAIT_TIME_SUM = "job-wait-time-sum"
 JOB_RUN_TIME_SUM = "job-run-time-sum"
 
-#: Those whose keys are buckets, see :mod:`~jobexec.operations.values.histogram`.
+#: Meters whose keys are buckets, see :mod:`~jobexec.operations.values.histogram`.
 HISTOGRAMS = (JOB_WAIT_TIME, JOB_RUN_TIME)
 METERS = (
     JOB_ACQUISITION_ATTEMPT,
@@ -67,7 +67,7 @@ METERS = (
     JOB_RUN_TIME_SUM,
 )
 
-#: By name and key of a meter, how much it grew.
+#: The increase of each meter, by name and key.
 Counts = Mapping[tuple[str, str], int]
 
 MOST_STEPS = 2000
@@ -75,7 +75,7 @@ MOST_STEPS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Meters over time: for each name how much it grew in each step, the first of which begins at ``since``."""
+    """Meters over time: for each name, the increase in each step; the first step begins at ``since``."""
 
     since: datetime
     step: timedelta
@@ -83,13 +83,13 @@ class Series:
 
     @property
     def starts(self) -> list[datetime]:
-        """When the steps begin."""
+        """The start times of the steps."""
         length = max(map(len, self.values.values()), default=0)
         return [self.since + number * self.step for number in range(length)]
 
 
 def flush_meters(using: str, reporter: str, counts: Counts, timestamp: datetime | None = None) -> None:
-    """Write what ``reporter`` (the name of a node) has counted until ``timestamp``, by default now: one statement."""
+    """Write the counts of ``reporter`` (a node's name) until ``timestamp`` (default: now), in one statement."""
     timestamp = timestamp or clock.now(using)
     rows = [
         MeterLog(name=name, key=key, reporter=reporter, timestamp=timestamp, value=value)
@@ -100,14 +100,14 @@ def flush_meters(using: str, reporter: str, counts: Counts, timestamp: datetime 
 
 
 def flushed(using: str, reporter: str, timestamp: datetime) -> bool:
-    """Whether this flush went through: for who does not know whether his commit did."""
+    """Return whether this flush was committed: for a node whose commit had an unknown outcome."""
     return MeterLog.objects.using(using).filter(reporter=reporter, timestamp=timestamp).exists()
 
 
 def total(
     using: str, name: str, *, since: datetime | None = None, until: datetime | None = None, key: str | None = None
 ) -> int:
-    """How much a meter grew on all nodes, or one key of it. Without ``since`` from the beginning: it never shrinks."""
+    """The increase of a meter, or of one of its keys, on all nodes. Without ``since``, a total that never decreases."""
     rows = _rows(using, [name], since, until)
     if key is not None:
         rows = rows.filter(key=key)
@@ -118,23 +118,23 @@ def total(
 def totals_by_key(
     using: str, name: str, *, since: datetime | None = None, until: datetime | None = None
 ) -> dict[str, int]:
-    """The same for each key of a meter: by handler, or by bucket."""
+    """The increase of a meter by key: a handler, or a bucket."""
     return {key: value for (_, key), value in totals(using, [name], since=since, until=until).items()}
 
 
 def totals(
     using: str, names: Iterable[str] = METERS, *, since: datetime | None = None, until: datetime | None = None
 ) -> dict[tuple[str, str], int]:
-    """The same for each key of several meters, in one statement."""
+    """The increase of several meters by name and key, in one statement."""
     groups = _rows(using, names, since, until).values_list("name", "key").annotate(sum=Sum("value"))
     return {(name, key): int(value) for name, key, value in groups.order_by("name", "key")}
 
 
 def series(using: str, names: Sequence[str], *, since: datetime, until: datetime, step: timedelta) -> Series:
-    """How much meters grew in each step of a period; 0 where nothing was counted.
+    """The increase of meters in each step of a period; 0 where nothing was counted.
 
-    ``step`` and ``since`` are taken in whole seconds. Steps of less than a quarter of an hour make sense for the last
-    two hours. Raises ValueError for a step of less than a second, and for more than 2,000 steps.
+    ``step`` and ``since`` are truncated to seconds. Steps of less than a quarter of an hour are useful only for the
+    last two hours. Raises ValueError for a step of less than a second, and for more than 2,000 steps.
     """
     seconds, since = int(step.total_seconds()), whole_second(since)
     if seconds < 1:
@@ -157,9 +157,9 @@ def percentiles(
     until: datetime | None = None,
     quantiles: Sequence[float] = (0.5, 0.95, 0.99),
 ) -> dict[float, float | None]:
-    """Seconds that these shares of all jobs did not exceed, by a histogram (:data:`HISTOGRAMS`); None without a job.
+    """The percentiles of a histogram (:data:`HISTOGRAMS`) in seconds; None without jobs.
 
-    Read from buckets that double, by linear interpolation: wrong by less than a factor of two.
+    Computed by linear interpolation in buckets that double in size: the error is less than a factor of two.
     """
     if name not in HISTOGRAMS:
         raise ValueError(f"name: expected one of {', '.join(HISTOGRAMS)}, got {name!r}.")

@@ -1,4 +1,4 @@
-"""How many jobs went through, how long they waited and ran: over time, from the meters and never from jobs."""
+"""Throughput, waiting times and run times over time, from the meters and never from jobs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .meters import HISTOGRAMS, JOB_FAILED, JOB_RUN_TIME, JOB_SUCCESSFUL, JOB_WA
 
 SHARES = (0.5, 0.95, 0.99)
 
-#: How finely a period is drawn, for numbers of jobs and for shares of them, which mean something only among many.
-#: Older rows of the meter log stand for a quarter of an hour, so the steps of a day are multiples of that.
+#: The steps for a period up to a length, for counts and for percentiles, which are meaningful only for many jobs.
+#: Older rows of the meter log cover a quarter of an hour, so the steps of a day are multiples of that.
 _STEPS = (
     (timedelta(hours=2), timedelta(minutes=1), timedelta(minutes=5)),
     (timedelta(days=2), timedelta(minutes=15), timedelta(hours=1)),
@@ -28,7 +28,7 @@ _STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Lengths of time in seconds that given shares of all jobs did not exceed; None where there was no job."""
+    """Percentiles of durations in seconds, by share of the jobs; None where there was no job."""
 
     since: datetime
     step: timedelta
@@ -38,7 +38,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What went through an engine in a period."""
+    """The jobs that an engine executed in a period."""
 
     succeeded: list[int]
     failed: list[int]
@@ -49,17 +49,17 @@ class Traffic:
 
     @property
     def all_succeeded(self) -> int:
-        """Jobs that were done."""
+        """The number of completed jobs."""
         return sum(self.succeeded)
 
     @property
     def all_failed(self) -> int:
-        """Attempts that failed; a job that is tried again may be counted more than once."""
+        """The number of failed attempts; a job that is retried may be counted more than once."""
         return sum(self.failed)
 
 
 def traffic(using: str, now: datetime, period: timedelta) -> Traffic:
-    """The meters of the last ``period``, from the beginning of a step, in two statements."""
+    """The traffic of the last ``period``, from the beginning of a step, in two statements."""
     fine, coarse = next(steps for most, *steps in _STEPS if period <= most)
     begin = floor(now - period, fine)
     counted: Series = series(using, (JOB_SUCCESSFUL, JOB_FAILED), since=begin, until=now, step=fine)

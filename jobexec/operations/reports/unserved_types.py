@@ -1,4 +1,4 @@
-"""Types of job for which nobody comes, and how many jobs of each type wait for a worker outside. Reads only."""
+"""External job types without a worker, and the number of waiting jobs of each type. Read-only."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ..sql.server_time import time_of
 from . import counts
 from .counts import CappedCount
 
-#: Types that are looked at, in the order of the alphabet; each costs a statement or two.
+#: The maximum number of types examined, in alphabetical order; each costs a statement or two.
 MOST_TYPES = 100
 
-# Each step goes to the next type by the index: not the rows are read, however many there are, but the types.
+# Each step jumps to the next type in the index, so only the types are read, however many rows there are.
 _TYPES = """WITH RECURSIVE types(name, n) AS (
     SELECT MIN({type}), 1 FROM {table}
     UNION ALL
@@ -30,24 +30,24 @@ _TYPES = """WITH RECURSIVE types(name, n) AS (
 
 @dataclass(frozen=True, slots=True)
 class TypeCounts:
-    """The jobs of one type outside: those that a worker may fetch, has, or that wait for the end of a back-off.
+    """The external jobs of a type: available, held by a worker, or waiting for the end of a back-off.
 
-    Of those that are new and of those that were fetched before at most :data:`~.counts.COUNT_LIMIT` are looked at.
+    At most :data:`~.counts.COUNT_LIMIT` are examined of the new jobs, and of those that were fetched before.
     """
 
     type: str
     available: CappedCount
     activated: CappedCount
     backing_off: CappedCount
-    #: Since when the job has been available that waits longest; None if none waits.
+    #: Since when the longest waiting job has been available; None if none waits.
     waiting_since: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class TypeWithoutWorker:
-    """Jobs of ``type`` have waited since ``waiting_since``, and no worker has asked for it meanwhile.
+    """A type whose jobs have waited since ``waiting_since``, while no worker asked for it.
 
-    ``last_asked`` is when one did, as far as it is remembered.
+    ``last_asked`` is when a worker last asked for it, if that is known.
     """
 
     type: str
@@ -56,7 +56,7 @@ class TypeWithoutWorker:
 
 
 def external_types(using: str, most: int = MOST_TYPES) -> list[str]:
-    """The types of which there are jobs outside, at most so many of them."""
+    """The types of external jobs, at most ``most`` of them."""
     connection = connections[using]
     quote, opts = connection.ops.quote_name, ExternalWorkerJob._meta
     column = quote(str(opts.get_field("handler_type").column))
@@ -66,7 +66,7 @@ def external_types(using: str, most: int = MOST_TYPES) -> list[str]:
 
 
 def external_counts(using: str) -> list[TypeCounts]:
-    """How the jobs of each type are, in two bounded statements for each."""
+    """The counts for each type, in two bounded statements for each."""
     now = time_of(using)
     return [_counted(using, type, now) for type in external_types(using)]
 
@@ -85,13 +85,13 @@ def _counted(using: str, type: str, now: datetime) -> TypeCounts:
 
 
 def _fresh(using: str, type: str) -> dict[str, Any]:
-    """The jobs of a type that have been available all the time, in the order in which they are fetched."""
+    """The jobs of a type that have always been available, in the order in which they are fetched."""
     rows = _rows(using, type).filter(available_at=None).order_by("rank")[: counts.COUNT_LIMIT + 1]
     return rows.aggregate(all=Count("pk"), since=counts.first_due(using))
 
 
 def _later(using: str, type: str, now: datetime) -> dict[str, Any]:
-    """Those that have a deadline or a back-off, the first that is over first."""
+    """The jobs of a type with a deadline or a back-off, in the order in which these end."""
     rows = _rows(using, type).filter(available_at__isnull=False).order_by("available_at")[: counts.COUNT_LIMIT + 1]
     again, held = Q(available_at__lte=now), Q(available_at__gt=now, lock_expiration_time__gt=now)
     return rows.aggregate(
@@ -111,10 +111,10 @@ def _rows(using: str, type: str) -> QuerySet[ExternalWorkerJob]:
 
 
 def types_without_worker(using: str, after: timedelta, types: Sequence[str] | None = None) -> list[TypeWithoutWorker]:
-    """The types of which a job has been available for longer than ``after``, and for which no worker has come since.
+    """The types with a job available for longer than ``after``, for which no worker has asked since.
 
-    A worker is whoever has asked a gateway for the type, whatever tenants it wants, or holds a job of it: those who
-    call the operations themselves are seen by nothing else. Of all types, or of these.
+    A worker counts if it has asked a gateway for the type, for whatever tenants, or holds a job of it: the latter is
+    the only trace of code that calls the operations directly. Examines all types, or only ``types``.
     """
     looked_at = external_types(using) if types is None else types
     return list(_without_worker(using, looked_at, time_of(using), after)) if looked_at else []

@@ -1,4 +1,4 @@
-"""The table of the workers that gateways have seen: written by gateways, read by people and by the alert."""
+"""The table of workers that gateways have seen: written by gateways, read by operators and the alert."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..sql.locks import atomic, delete_rows, names_conflict_target
 from ..sql.server_time import time_of
 from .counts import COUNT_LIMIT, CappedCount
 
-#: A worker that waits or streams is written at least as often; after this its gateway has died and nobody is there.
+#: A waiting or streaming worker is written at least this often; after this time its gateway must have died.
 PRESENT_FOR = timedelta(minutes=1)
 _PAGE = 500
 _KEY = ["gateway", "protocol", "client", "worker", "type"]
@@ -25,7 +25,7 @@ _CHANGING = ["tenants", "streams", "polls", "activated", "open_streams", "last_s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRow:
-    """What a gateway says of one worker. ``open_streams`` are those that it shows, ``streams`` their number."""
+    """A gateway's record of a worker. ``streams`` is the number of open streams, ``open_streams`` those shown."""
 
     protocol: str
     client: str
@@ -41,7 +41,7 @@ class WorkerRow:
 
 
 def write_workers(using: str, gateway: str, rows: Sequence[WorkerRow]) -> None:
-    """Insert or replace the rows of a gateway, a page in a transaction."""
+    """Insert or replace the rows of a gateway, with a transaction for each page."""
     made = [
         ExternalWorker(gateway=gateway, **{name: getattr(row, name) for name in WorkerRow.__slots__}) for row in rows
     ]
@@ -55,7 +55,7 @@ def write_workers(using: str, gateway: str, rows: Sequence[WorkerRow]) -> None:
 
 
 class Connected(NamedTuple):
-    """The workers of one protocol that were seen within :data:`PRESENT_FOR`, and what of them is open."""
+    """The workers of a protocol that were seen within :data:`PRESENT_FOR`, and their open streams and polls."""
 
     protocol: str
     workers: int
@@ -64,14 +64,14 @@ class Connected(NamedTuple):
 
 
 def connected(using: str) -> list[Connected]:
-    """Who is there, by protocol, in one statement."""
+    """The connected workers by protocol, in one statement."""
     seen = ExternalWorker.objects.using(using).filter(last_seen__gte=time_of(using) - PRESENT_FOR)
     rows: Any = seen.values("protocol").annotate(n=Count("pk"), open=Sum("streams"), waiting=Sum("polls"))
     return [Connected(row["protocol"], row["n"], row["open"], row["waiting"]) for row in rows.order_by("protocol")]
 
 
 def jobs_held(using: str, workers: Collection[tuple[str, str]]) -> dict[tuple[str, str], CappedCount]:
-    """How many jobs each of these workers (name, type) holds this moment, in one statement; of very many the first."""
+    """The number of jobs that each of these workers (name, type) holds now, in one statement; counting is bounded."""
     rows = ExternalWorkerJob.objects.using(using).filter(
         lock_owner__in={name for name, _ in workers},
         handler_type__in={type for _, type in workers},
@@ -83,9 +83,9 @@ def jobs_held(using: str, workers: Collection[tuple[str, str]]) -> dict[tuple[st
 
 
 def forget_workers(using: str, ttl: timedelta) -> int:
-    """Remove the rows of workers that no gateway has seen for ``ttl``; returns how many.
+    """Remove the rows of workers that no gateway has seen for ``ttl``; return how many.
 
-    Those of a gateway that was killed say no longer that somebody waits there.
+    Also reset the rows of killed gateways, which would still show waiting workers.
     """
     now = time_of(using)
     rows = ExternalWorker.objects.using(using)

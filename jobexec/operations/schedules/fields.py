@@ -51,7 +51,7 @@ def check_job(using: str, values: Mapping[str, Any]) -> None:
     except HandlerNotFound:
         if not JobDefinition.objects.using(using).filter(handler_type=handler).exists():
             text = (
-                f"handler_type: there is no handler {handler!r}, neither in this process nor recorded by any node."
+                f"handler_type: there is no handler {handler!r}: this process has none, and no node has recorded one."
             )
             raise InvalidSchedule(text, "handler_type") from None
 

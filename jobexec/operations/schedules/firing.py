@@ -86,7 +86,7 @@ def _fire(using: str, jobs: ScheduledJobs, id: int) -> tuple[int, bool]:
 
 
 def _make(using: str, jobs: ScheduledJobs, row: Schedule, times: DueTimes) -> int:
-    """Create the jobs of these times, except those already fired; return how many. The schedule is locked."""
+    """Create the jobs of these times, except those already fired; return how many. Requires the schedule's lock."""
     firings = ScheduleFiring.objects.using(using)
     noted = firings.filter(schedule_id=row.pk, fire_time__in=times.fire).values_list("fire_time", flat=True)
     fire = sorted(set(times.fire).difference(noted))

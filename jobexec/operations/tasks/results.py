@@ -225,7 +225,7 @@ def _locked_at(job: _Look, using: str) -> datetime | None:
 
 
 def _last_words(job: _Look) -> dict[str, str]:
-    """The error of a dead letter without a recorded one: the row has no exception class, but its message may name it."""
+    """The error of a dead letter without a recorded one: the row has no exception class, though its message may."""
     return {"exception_class_path": "jobexec.exceptions.JobExecError", "traceback": job.stack or job.message}
 
 
