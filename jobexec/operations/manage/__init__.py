@@ -1,1 +1,1 @@
-"""The operations of people on jobs."""
+"""Operators' operations on jobs."""

@@ -203,7 +203,7 @@ def described_ids(description: Mapping[str, Any]) -> list[UUID] | None:
     try:
         return [UUID(each) for each in _take(description, "ids", list)]
     except (TypeError, ValueError, AttributeError):
-        raise _unreadable("ids that are no UUIDs") from None
+        raise _unreadable("ids that are not UUIDs") from None
 
 
 def tenant_of(description: Mapping[str, Any]) -> str:

@@ -115,7 +115,7 @@ def _note(using: str, row: Schedule, old: Mapping[str, Any] | None, new: Mapping
 
 
 def _told(using: str, row: Schedule, values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The values without what the handler declares sensitive; None if the audit log is off."""
+    """The values without what the handler declares sensitive; None if the change is not recorded."""
     if not is_on():
         return None
     name = str(values.get("handler_type", row.handler_type))

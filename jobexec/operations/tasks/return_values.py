@@ -37,5 +37,5 @@ def _problem(value: Any) -> str:
     except InvalidJob as error:
         return str(error)
     except RecursionError:
-        return "return value: it is nested too deep."
+        return "return value: it is nested too deeply."
     return "return value: expected JSON, also below its sensitive names."
