@@ -24,9 +24,9 @@ def cancel(target: Target, *, using: str | None = None) -> OperationResult:
 
     A waiting job is removed immediately. A job that a node holds gets a flag, which the node sees within a second or
     two, and immediately if it is in this process. If the job has not begun by then, it never will. If it runs, its
-    handler sees ``context.cancelled`` and may stop; a handler that succeeds without checking it has completed the job.
-    If it fails after that, it is not retried. An external worker is not notified: a completion before its deadline
-    counts, and the job is not handed out again.
+    handler sees ``context.cancelled`` and may stop; if the handler succeeds without checking it, the job is done. If it
+    fails after that, it is not retried. An external worker is not notified: a completion before its deadline counts,
+    and the job is not handed out again.
     """
     database = database_of(target, using)
 
