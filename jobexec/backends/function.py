@@ -148,7 +148,7 @@ class TaskFunction(JobFunction[Any, Any]):
         try:
             normalised = normalize_json(value)
         except (TypeError, ValueError, RecursionError) as error:
-            raise DoNotRetry(f"It has run, but what it returned cannot be kept: {error}.") from error
+            raise DoNotRetry(f"It has run, but its return value cannot be stored: {error}.") from error
         return encode_return_value(normalised)
 
     def finished(self, work: AcquiredJob, using: str, failure: Failure | None = None) -> None:

@@ -81,7 +81,7 @@ class Outcome:
         except DoNotRetry:
             raise
         except Exception as error:
-            raise DoNotRetry(f"It has run, but what it returned cannot be kept ({type(error).__name__})") from error
+            raise DoNotRetry(f"It has run, but its return value cannot be stored ({type(error).__name__})") from error
 
     @property
     def name(self) -> str:

@@ -19,12 +19,12 @@ def encode_return_value(value: Any) -> str:
         try:
             check_json("return value", value)
         except InvalidJob:
-            raise DoNotRetry(f"It has run, but what it returned cannot be kept: {_problem(value)}") from None
+            raise DoNotRetry(f"It has run, but its return value cannot be stored: {_problem(value)}") from None
         text = json_text(value)
     longest = get_settings().result_max_size
     if len(text.encode()) > longest:
         raise DoNotRetry(
-            f"It has run, but what it returned cannot be kept: {len(text.encode())} bytes of JSON,"
+            f"It has run, but its return value cannot be stored: {len(text.encode())} bytes of JSON,"
             f" and RESULT_MAX_SIZE allows {longest}."
         )
     return text

@@ -77,7 +77,7 @@ def test_what_cannot_be_kept_is_the_end_of_it(alias, keep, configure, atomic, va
     run_one(alias)
     assert Group.objects.using(alias).exists() is not atomic
     row = DeadLetterJob.objects.using(alias).get()
-    assert row.exception_message.startswith("DoNotRetry: It has run, but what it returned cannot be kept")
+    assert row.exception_message.startswith("DoNotRetry: It has run, but its return value cannot be stored")
     sight = find_task_result(pk, alias)
     assert (sight.status, sight.errors[0]["exception_class_path"]) == ("FAILED", "jobexec.exceptions.DoNotRetry")
     ((told, _, failure),) = keep.told
