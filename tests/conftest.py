@@ -150,7 +150,8 @@ def _parameters(test: pytest.Item) -> Iterator[Any]:
         if name in tiers.current().databases and not tiers.NAMED:
             yield pytest.param(None, marks=pytest.mark.skip(reason=databases.missing[name]), id=name)
         elif not possible:
-            yield pytest.param(None, marks=pytest.mark.gate, id=name)
+            skip = pytest.mark.skip(reason=databases.missing.get(name, "no such database here"))
+            yield pytest.param(None, marks=[pytest.mark.gate, skip], id=name)
 
 
 @pytest.fixture(scope="session", autouse=True)

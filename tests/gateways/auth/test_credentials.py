@@ -399,7 +399,7 @@ def test_who_is_disabled_or_expired_is_so_with_both(alias):
     ("given", "word"),
     [
         ({"old_until": datetime(2099, 1, 1, tzinfo=UTC)}, "keep_old"),
-        ({"keep_old": True, "old_until": datetime(2000, 1, 1, tzinfo=UTC)}, "ahead"),
+        ({"keep_old": True, "old_until": datetime(2000, 1, 1, tzinfo=UTC)}, "in the future"),
         ({"keep_old": True, "old_until": datetime(2099, 1, 1)}, "aware"),
         ({"keep_old": "yes"}, "True or False"),
     ],

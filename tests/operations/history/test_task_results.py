@@ -365,10 +365,10 @@ def test_return_values_are_json_of_a_bounded_size(configure):
     with pytest.raises(DoNotRetry, match="RESULT_MAX_SIZE allows 10"):
         encode_return_value("é" * 5)
     for value in (object(), {1, 2}, float("nan"), "\x00", "\ud800"):
-        with pytest.raises(DoNotRetry, match="cannot be kept"):
+        with pytest.raises(DoNotRetry, match="cannot be stored"):
             encode_return_value(value)
     for value in ({"password": "hunter2", "rate": float("nan")}, {"password": {"hunter2"}}):
-        with pytest.raises(DoNotRetry, match="cannot be kept: return value: expected JSON") as raised:
+        with pytest.raises(DoNotRetry, match="cannot be stored: return value: expected JSON") as raised:
             encode_return_value(value)
         assert "hunter2" not in str(raised.value)
 
