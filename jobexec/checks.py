@@ -171,7 +171,7 @@ def check_engines(**kwargs: Any) -> list[CheckMessage]:
         unsupported = list(_vendor(engine))
         found.extend(unsupported)
         if not unsupported:
-            for check in _ENGINE_CHECKS[connections[engine.alias].vendor]:
+            for check in _ENGINE_CHECKS.get(connections[engine.alias].vendor, ()):
                 found.extend(check(settings, engine))
             found.extend(_listen_database(engine))
     return found

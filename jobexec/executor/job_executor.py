@@ -19,7 +19,7 @@ from ..runtime.threads import Deadline, Service, call_in_thread
 from .async_worker.worker import AsyncWorker
 from .engine import Engine
 from .loops.acquisition import JobAcquisition
-from .loops.solitary import Held, Solitude
+from .loops.solitary import Held, SolitaryProcesses
 from .loops.timeouts import Timeouts
 from .pool.fair_queue import Batch
 from .pool.pool import Pool
@@ -85,7 +85,7 @@ class JobExecutor(Service):
             alias: Engine(settings, engine, self.pool, self.running, from_broker, held)
             for alias, engine in engines.items()
         }
-        self.solitude = Solitude(command) if command else None
+        self.solitude = SolitaryProcesses(command) if command else None
         if self.solitude is not None:
             for alias, engine in self.engines.items():
                 if not is_single_writer(alias):  # a single-writer database accepts one executor

@@ -177,4 +177,6 @@ def label_columns(tables: Iterable[type[models.Model]]) -> None:
     """
     for table in tables:
         for field in table._meta.local_concrete_fields:
+            if field.name not in LABELS:
+                raise KeyError(f"The column {field.name} of {table.__name__} has no label: add it to LABELS.")
             field.verbose_name = LABELS[field.name]

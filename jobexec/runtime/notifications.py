@@ -28,7 +28,7 @@ _PATIENCE = {
 }
 
 
-class Place(Protocol):
+class ListenTarget(Protocol):
     """The database to listen to: a node, or another user of its notifications."""
 
     @property
@@ -51,7 +51,7 @@ class Listener(Loop):
 
     channel: ClassVar[str] = CHANNEL
 
-    def __init__(self, place: Place, heard: Callable[[str], object]) -> None:
+    def __init__(self, place: ListenTarget, heard: Callable[[str], object]) -> None:
         super().__init__(f"jobexec-listener-{place.using}")
         self._alias = place.engine.listen_database or place.using
         self._heard = heard

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import NoReverseMatch, reverse
 
 from jobexec import clock
-from jobexec.admin.dashboard import sight, view
+from jobexec.admin.dashboard import view, visible_tables
 from jobexec.identifiers import uuid7
 from jobexec.models import (
     Batch,
@@ -251,7 +251,7 @@ class TestRefresh:
                 raise NoReverseMatch
             return reverse(name, **options)
 
-        monkeypatch.setattr(sight, "reverse", without_ours)
+        monkeypatch.setattr(visible_tables, "reverse", without_ours)
         assert "data-url" not in admin.get(PAGE).content.decode()
 
 

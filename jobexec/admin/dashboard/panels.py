@@ -24,7 +24,7 @@ from jobexec.operations.problems import problems, start_command
 from jobexec.operations.schedules.words import in_words
 
 from ..common import display, node_columns
-from .sight import Sight
+from .visible_tables import VisibleTables
 
 _LEADS_TO: dict[str, tuple[type[Any], dict[str, str]]] = {
     "no_node": (ExecutorNode, {}),
@@ -36,27 +36,27 @@ _LEADS_TO: dict[str, tuple[type[Any], dict[str, str]]] = {
 }
 
 
-def wrong(seen: Overview, sight: Sight) -> list[dict[str, str]]:
+def wrong(seen: Overview, visible: VisibleTables) -> list[dict[str, str]]:
     """Current problems, each with a link to the list to look at."""
     found = []
     for problem in problems(seen):
         table, query = _LEADS_TO[problem.code]
-        found.append({"text": problem.text, "url": sight.list(table, **query)})
+        found.append({"text": problem.text, "url": visible.list(table, **query)})
     return found
 
 
-def nodes(seen: Overview, sight: Sight) -> dict[str, Any] | None:
+def nodes(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
     """The executors, and the command to start one if there are none."""
     if seen.nodes is None:
         return None
-    rows = [_node(node, seen, sight) for node in seen.nodes]
-    return {"rows": rows, "url": sight.list(ExecutorNode), "command": start_command(seen.using)}
+    rows = [_node(node, seen, visible) for node in seen.nodes]
+    return {"rows": rows, "url": visible.list(ExecutorNode), "command": start_command(seen.using)}
 
 
-def _node(node: NodeStatus, seen: Overview, sight: Sight) -> dict[str, Any]:
+def _node(node: NodeStatus, seen: Overview, visible: VisibleTables) -> dict[str, Any]:
     return {
         "name": node.name,
-        "url": sight.page(ExecutorNode, node.id),
+        "url": visible.page(ExecutorNode, node.id),
         "state": node_columns.state_badge(node.state),
         "heartbeat": display.relative(node.heartbeat_time, seen.now),
         "lease": node_columns.lease_badge(node.lease_left),
@@ -66,7 +66,7 @@ def _node(node: NodeStatus, seen: Overview, sight: Sight) -> dict[str, Any]:
     }
 
 
-def failures(seen: Overview, sight: Sight) -> dict[str, Any] | None:
+def failures(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
     """The groups of failures of the period, each with the number of its dead letters."""
     if seen.failure_groups is None:
         return None
@@ -75,51 +75,51 @@ def failures(seen: Overview, sight: Sight) -> dict[str, Any] | None:
             "handler": display.handler(found.group.handler_type),
             "exception": found.group.exception,
             "message": display.shortened(found.group.message, 100),
-            "url": sight.page(FailureGroup, found.group.pk),
+            "url": visible.page(FailureGroup, found.group.pk),
             "count": number_format(found.group.count, force_grouping=True),
             "last": display.relative(found.group.last_time, seen.now),
             "first": display.relative(found.group.first_time, seen.now),
-            "dead_letters": found.dead_letters if sight.may(DeadLetterJob) else None,
-            "dead_letters_url": sight.list(DeadLetterJob, fingerprint=found.group.fingerprint),
+            "dead_letters": found.dead_letters if visible.may(DeadLetterJob) else None,
+            "dead_letters_url": visible.list(DeadLetterJob, fingerprint=found.group.fingerprint),
         }
         for found in seen.failure_groups
     ]
-    return {"rows": rows, "url": sight.list(FailureGroup)}
+    return {"rows": rows, "url": visible.list(FailureGroup)}
 
 
-def timers(seen: Overview, sight: Sight) -> dict[str, Any] | None:
+def timers(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
     """The next timers."""
     if seen.timers is None:
         return None
     rows = [
         {
             "handler": display.handler(timer.handler_type),
-            "url": sight.page(TimerJob, timer.id),
+            "url": visible.page(TimerJob, timer.id),
             "due": display.relative(timer.due_date, seen.now),
             "retry": timer.attempts > 0,
         }
         for timer in seen.timers
     ]
-    return {"rows": rows, "url": sight.list(TimerJob)}
+    return {"rows": rows, "url": visible.list(TimerJob)}
 
 
-def schedules(seen: Overview, sight: Sight) -> dict[str, Any] | None:
+def schedules(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
     """The next schedules; None also if there are none, because not every project has schedules."""
     if not seen.schedules:
         return None
     rows = [
         {
             "name": schedule.name,
-            "url": sight.page(Schedule, schedule.id),
+            "url": visible.page(Schedule, schedule.id),
             "when": in_words(schedule.expression) or schedule.expression,
             "next": display.relative(schedule.next_time, seen.now),
         }
         for schedule in seen.schedules
     ]
-    return {"rows": rows, "url": sight.list(Schedule)}
+    return {"rows": rows, "url": visible.list(Schedule)}
 
 
-def suspensions(seen: Overview, sight: Sight) -> dict[str, Any] | None:
+def suspensions(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
     """Suspensions that are in force or planned."""
     if seen.suspensions is None or seen.planned is None:
         return None
@@ -127,7 +127,7 @@ def suspensions(seen: Overview, sight: Sight) -> dict[str, Any] | None:
         {
             "scope": suspension.get_scope_display(),
             "value": suspension.value,
-            "url": sight.page(Suspension, suspension.pk),
+            "url": visible.page(Suspension, suspension.pk),
             "state": display.badge("off", _("in force")) if in_force else display.badge("wait", _("planned")),
             "from": display.relative(suspension.suspend_time or suspension.create_time, seen.now),
             "until": display.relative(suspension.activate_time, seen.now),
@@ -135,10 +135,10 @@ def suspensions(seen: Overview, sight: Sight) -> dict[str, Any] | None:
         for in_force, found in ((True, seen.suspensions), (False, seen.planned))
         for suspension in found
     ]
-    return {"rows": rows, "url": sight.list(Suspension)}
+    return {"rows": rows, "url": visible.list(Suspension)}
 
 
-def batches(seen: Overview, sight: Sight) -> dict[str, Any] | None:
+def batches(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
     """Unfinished batches with their progress."""
     if seen.batches is None:
         return None
@@ -146,7 +146,7 @@ def batches(seen: Overview, sight: Sight) -> dict[str, Any] | None:
         {
             "type": running.batch.type,
             "state": display.badge("work", running.batch.get_state_display()),
-            "url": sight.page(Batch, running.batch.pk),
+            "url": visible.page(Batch, running.batch.pk),
             "progress": display.load(running.progress.changed + running.progress.skipped, running.progress.total),
             "failed": running.progress.failed_jobs,
             "user": running.batch.create_user,
@@ -154,4 +154,4 @@ def batches(seen: Overview, sight: Sight) -> dict[str, Any] | None:
         }
         for running in seen.batches
     ]
-    return {"rows": rows, "url": sight.list(Batch)}
+    return {"rows": rows, "url": visible.list(Batch)}

@@ -24,7 +24,7 @@ from jobexec.operations.overview import Overview
 from jobexec.operations.reports.counts import CappedCount, JobCounts
 from jobexec.operations.values.humanize import distance, duration
 
-from .sight import Sight
+from .visible_tables import VisibleTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class Tile:
     note: str = ""
 
 
-def tiles(seen: Overview, sight: Sight) -> list[Tile]:
+def tiles(seen: Overview, visible: VisibleTables) -> list[Tile]:
     """The tiles that this user may see."""
-    found = [] if seen.counts is None else list(_of_jobs(seen, seen.counts, sight))
+    found = [] if seen.counts is None else list(_of_jobs(seen, seen.counts, visible))
     if seen.incidents is not None:
-        url = sight.list(Incident, state__exact=IncidentState.OPEN.value)
+        url = visible.list(Incident, state__exact=IncidentState.OPEN.value)
         found.append(Tile(_("Open incidents"), seen.incidents, "bad" if seen.incidents else "wait", url))
     if seen.unserved:
-        count, url = CappedCount.upto(len(seen.unserved)), sight.list(ExternalWorker)
+        count, url = CappedCount.upto(len(seen.unserved)), visible.list(ExternalWorker)
         found.append(Tile(_("Types without a worker"), count, "warn", url, _unserved(seen, seen.unserved[0].type)))
     return found
 
@@ -54,17 +54,17 @@ def _unserved(seen: Overview, first: str) -> str:
     return first if len(seen.unserved or []) == 1 else _("%(type)s and others") % {"type": first}
 
 
-def _of_jobs(seen: Overview, counts: JobCounts, sight: Sight) -> Iterator[Tile]:
-    if sight.may(Job):
-        yield Tile(_("Executable"), counts.free, "ok", sight.list(Job, lock="free"), _oldest(seen))
-        yield Tile(_("In progress"), counts.in_progress, "work", sight.list(Job, lock="held"), _threads(seen))
-    if sight.may(TimerJob):
-        yield Tile(_("Timers"), counts.timers, "wait", sight.list(TimerJob, waiting="time"), _next(seen, retry=False))
-        url = sight.list(TimerJob, waiting="retry")
+def _of_jobs(seen: Overview, counts: JobCounts, visible: VisibleTables) -> Iterator[Tile]:
+    if visible.may(Job):
+        yield Tile(_("Executable"), counts.free, "ok", visible.list(Job, lock="free"), _oldest(seen))
+        yield Tile(_("In progress"), counts.in_progress, "work", visible.list(Job, lock="held"), _threads(seen))
+    if visible.may(TimerJob):
+        yield Tile(_("Timers"), counts.timers, "wait", visible.list(TimerJob, waiting="time"), _next(seen, retry=False))
+        url = visible.list(TimerJob, waiting="retry")
         yield Tile(_("Waiting retries"), counts.retries, "warn", url, _next(seen, retry=True))
-    if sight.may(ExternalWorkerJob) and (counts.external or counts.with_workers):
-        url = sight.list(ExternalWorkerJob, lock="held")
-        yield Tile(_("External"), counts.external, "ok", sight.list(ExternalWorkerJob, lock="free"))
+    if visible.may(ExternalWorkerJob) and (counts.external or counts.with_workers):
+        url = visible.list(ExternalWorkerJob, lock="held")
+        yield Tile(_("External"), counts.external, "ok", visible.list(ExternalWorkerJob, lock="free"))
         yield Tile(_("With workers"), counts.with_workers, "work", url)
     others: tuple[tuple[type[Model], Any, CappedCount, str], ...] = (
         (SuspendedJob, _("Suspended"), counts.suspended, "off"),
@@ -72,8 +72,8 @@ def _of_jobs(seen: Overview, counts: JobCounts, sight: Sight) -> Iterator[Tile]:
         (HistoryJob, _("History to write"), counts.history, "wait"),
     )
     for table, name, count, kind in others:
-        if sight.may(table):
-            yield Tile(name, count, kind, sight.list(table))
+        if visible.may(table):
+            yield Tile(name, count, kind, visible.list(table))
 
 
 def _oldest(seen: Overview) -> str:

@@ -24,8 +24,8 @@ from ..common.tenancy import tenants_of
 from . import panels
 from .choice import Choice, engine_of_lists
 from .flow import flow
-from .sight import Sight, address_of_dashboard
 from .tiles import tiles
+from .visible_tables import VisibleTables, address_of_dashboard
 
 logger = logging.getLogger("jobexec.admin")
 
@@ -40,8 +40,8 @@ def dashboard(request: HttpRequest, app_list: AppList) -> str:
 
     ``app_list`` is the list of apps for this user (``AdminSite.get_app_list``).
     """
-    sight, choice = Sight(request, app_list), Choice.of(request)
-    if not sight.parts():
+    visible, choice = VisibleTables(request, app_list), Choice.of(request)
+    if not visible.parts():
         return ""
     url = address_of_dashboard(request)
     context = {
@@ -49,7 +49,7 @@ def dashboard(request: HttpRequest, app_list: AppList) -> str:
         "seconds": REFRESH_SECONDS,
         "engines": choice.engines(),
         "periods": choice.periods(),
-        "body": _body(request, sight, choice),
+        "body": _body(request, visible, choice),
     }
     return render_to_string("admin/jobexec/dashboard/frame.html", context, request)
 
@@ -57,35 +57,37 @@ def dashboard(request: HttpRequest, app_list: AppList) -> str:
 def dashboard_view(request: HttpRequest, site: AdminSite) -> HttpResponse:
     """The changing part of the dashboard, for the script that refreshes it."""
     request.current_app = site.name
-    sight = Sight(request, site.get_app_list(request, "jobexec"))
-    if not sight.parts():
+    visible = VisibleTables(request, site.get_app_list(request, "jobexec"))
+    if not visible.parts():
         raise PermissionDenied
-    return HttpResponse(_body(request, sight, Choice.of(request)))
+    return HttpResponse(_body(request, visible, Choice.of(request)))
 
 
-def _body(request: HttpRequest, sight: Sight, choice: Choice) -> str:
+def _body(request: HttpRequest, visible: VisibleTables, choice: Choice) -> str:
     lists = engine_of_lists()
-    sight.linked = choice.engine == lists
+    visible.linked = choice.engine == lists
     now = timezone.localtime(clock.now(choice.engine))
-    context = {"choice": choice, "lists": "" if sight.linked else lists, "time": f"{now:%H:%M:%S}", "now": now}
+    context = {"choice": choice, "lists": "" if visible.linked else lists, "time": f"{now:%H:%M:%S}", "now": now}
     try:
-        context |= _readable(request, sight, choice)
+        context |= _readable(request, visible, choice)
     except Error as error:  # the page must still work when the database of an engine does not
         context["error"] = str(error)
     return render_to_string("admin/jobexec/dashboard/body.html", context, request)
 
 
-def _readable(request: HttpRequest, sight: Sight, choice: Choice) -> dict[str, Any]:
+def _readable(request: HttpRequest, visible: VisibleTables, choice: Choice) -> dict[str, Any]:
     """Everything that the user may see, except parts with unreadable rows, which are named."""
 
     def look(parts: frozenset[str]) -> dict[str, Any]:
-        return _content(overview(choice.engine, tenants=tenants_of(request), period=choice.length, parts=parts), sight)
+        return _content(
+            overview(choice.engine, tenants=tenants_of(request), period=choice.length, parts=parts), visible
+        )
 
     try:
-        return look(sight.parts())
+        return look(visible.parts())
     except UNREADABLE:
-        odd = frozenset(part for part in sight.parts() if not _can_be_read(look, part))
-        found = look(sight.parts() - odd)
+        odd = frozenset(part for part in visible.parts() if not _can_be_read(look, part))
+        found = look(visible.parts() - odd)
     text = _("Some rows cannot be read, so these parts are left out: %(parts)s.") % {"parts": ", ".join(sorted(odd))}
     return found | {"wrong": [{"text": text, "url": ""}, *found["wrong"]]}
 
@@ -99,18 +101,18 @@ def _can_be_read(look: Callable[[frozenset[str]], Any], part: str) -> bool:
     return True
 
 
-def _content(seen: Overview, sight: Sight) -> dict[str, Any]:
-    if seen.counts is not None and not sight.may(Job):
+def _content(seen: Overview, visible: VisibleTables) -> dict[str, Any]:
+    if seen.counts is not None and not visible.may(Job):
         seen = replace(seen, counts=replace(seen.counts, oldest_due=None))
     return {
         "tenants": None if seen.tenants is None else sorted(seen.tenants),
-        "wrong": panels.wrong(seen, sight),
-        "tiles": tiles(seen, sight),
+        "wrong": panels.wrong(seen, visible),
+        "tiles": tiles(seen, visible),
         "flow": None if seen.traffic is None else flow(seen.traffic, seen.now),
-        "nodes": panels.nodes(seen, sight),
-        "failures": panels.failures(seen, sight),
-        "timers": panels.timers(seen, sight),
-        "schedules": panels.schedules(seen, sight),
-        "suspensions": panels.suspensions(seen, sight),
-        "batches": panels.batches(seen, sight),
+        "nodes": panels.nodes(seen, visible),
+        "failures": panels.failures(seen, visible),
+        "timers": panels.timers(seen, visible),
+        "schedules": panels.schedules(seen, visible),
+        "suspensions": panels.suspensions(seen, visible),
+        "batches": panels.batches(seen, visible),
     }

@@ -18,7 +18,7 @@ _LONGEST = 60.0
 _HELD_UP, _SELDOM = 0.5, 60.0
 
 
-class LaneWatch(Loop):
+class LoopWatchdog(Loop):
     """Pings the loop while it has work, and logs the handler that keeps it from answering."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread, busy: Callable[[], bool]) -> None:

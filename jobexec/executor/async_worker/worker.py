@@ -14,9 +14,9 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 
 from ...runtime.threads import Deadline, Service, is_alive, spawn
 from ..pool.fair_queue import Batch
-from ..run.async_execution import LaneHost, execute_batch_async
+from ..run.async_execution import AsyncHost, execute_batch_async
 from .database_thread import DatabaseThread
-from .watchdog import LaneWatch
+from .watchdog import LoopWatchdog
 
 logger = logging.getLogger("jobexec.executor")
 
@@ -31,14 +31,14 @@ class AsyncWorker(Service):
     many handlers run at once; ``leave`` reports to it the ones that have ended.
     """
 
-    def __init__(self, host: LaneHost, leave: Callable[[Sequence[Batch]], None], threads: int) -> None:
+    def __init__(self, host: AsyncHost, leave: Callable[[Sequence[Batch]], None], threads: int) -> None:
         self._host, self._leave, self._threads = host, leave, threads
-        self._track: Track | None = None
+        self._track: LoopThread | None = None
 
     def begin(self, batches: Sequence[Batch]) -> None:
         """Run these batches; returns at once."""
         if self._track is None:
-            self._track = Track(self._host, self._leave, self._threads)
+            self._track = LoopThread(self._host, self._leave, self._threads)
         self._track.begin(batches)
 
     def cancel(self) -> None:
@@ -55,13 +55,13 @@ class AsyncWorker(Service):
         return track is None or track.stop(timeout)
 
 
-class Track:
+class LoopThread:
     """The async worker from its first job to its stop: a loop, its thread, and the ORM threads."""
 
-    def __init__(self, host: LaneHost, leave: Callable[[Sequence[Batch]], None], threads: int) -> None:
+    def __init__(self, host: AsyncHost, leave: Callable[[Sequence[Batch]], None], threads: int) -> None:
         self._host, self._leave = host, leave
-        self._desks = [DatabaseThread(f"jobexec-async-orm-{number + 1}") for number in range(threads)]
-        self._contexts = cycle([_context(desk) for desk in self._desks])
+        self._orm_threads = [DatabaseThread(f"jobexec-async-orm-{number + 1}") for number in range(threads)]
+        self._contexts = cycle([_context(desk) for desk in self._orm_threads])
         self._new: deque[Batch] = deque()
         self._called = False
         self._tasks: dict[asyncio.Task[None], Batch] = {}
@@ -70,7 +70,7 @@ class Track:
         self.dropped = False
         self._loop = asyncio.new_event_loop()
         self._thread = spawn("jobexec-async", self._run)
-        self._watch = LaneWatch(self._loop, self._thread, lambda: bool(self._tasks or self._new))
+        self._watch = LoopWatchdog(self._loop, self._thread, lambda: bool(self._tasks or self._new))
         self._watch.start()
 
     # For other threads.
@@ -90,10 +90,10 @@ class Track:
         self._watch.ask_to_stop()
         with suppress(RuntimeError):  # it is already closed
             self._loop.call_soon_threadsafe(self._loop.stop)
-        for desk in self._desks:
+        for desk in self._orm_threads:
             desk.shutdown(wait=False, cancel_futures=True)
         self._thread.join(deadline.left)
-        stopped = [desk.join(deadline.left) for desk in self._desks]
+        stopped = [desk.join(deadline.left) for desk in self._orm_threads]
         return all([self._watch.stop(deadline.left), not is_alive(self._thread), *stopped])
 
     # In the loop's thread.

@@ -10,7 +10,7 @@ from jobexec.operations.reports.meters import flush_meters, flushed
 from jobexec.operations.sql.locks import atomic
 
 from ...runtime.threads import Loop, call_in_thread, logger
-from ..nodes.meters import Counted
+from ..nodes.meters import MeterBatch
 from ..nodes.node import Node
 
 #: Seconds after which a node that has only looked at an empty queue writes that.
@@ -18,7 +18,7 @@ _SELDOM = 900.0
 _LAST = 10.0
 
 
-def write_counted(using: str, reporter: str, counted: Counted, timestamp: datetime) -> None:
+def write_counted(using: str, reporter: str, counted: MeterBatch, timestamp: datetime) -> None:
     """Add the counts of ``reporter`` until ``timestamp`` to the meter log and the groups of failures."""
     if counted.counts:
         with atomic(using):
@@ -39,7 +39,7 @@ class MeterWriting(Loop):
         self.node = node
         self._interval = node.settings.meter_interval.total_seconds()
         #: The counts to be written, and the time used in the last try.
-        self._pending: tuple[Counted, datetime | None] | None = None
+        self._pending: tuple[MeterBatch, datetime | None] | None = None
         self._written_at = clock.monotonic()
 
     def run_once(self) -> float:

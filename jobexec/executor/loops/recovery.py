@@ -24,8 +24,9 @@ class Recovery(Loop):
     """Looks for nodes of one engine whose lease has expired; every node does, without a leader.
 
     Woken up by the heartbeat, which sees them first if it comes as often. A node that was itself cut off from the
-    database leaves the others alone for the duration of a lease (:class:`~.judging.Judging`). The loop also runs the
-    alert for missing external workers, which so needs no connection of its own.
+    database leaves the others alone for the duration of a lease
+    (:class:`~jobexec.executor.nodes.lease_judgement.LeaseJudgement`). The loop also runs the alert for missing external
+    workers, which so needs no connection of its own.
     """
 
     def __init__(self, node: Node, recovered: Callable[[], None]) -> None:

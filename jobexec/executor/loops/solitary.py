@@ -72,7 +72,7 @@ class SolitaryAcquisition(JobAcquisition):
         return Acquisition([work] if work else [], found=1)
 
 
-class Solitude(Service):
+class SolitaryProcesses(Service):
     """Starts the child processes, with the command of this process and an additional argument."""
 
     def __init__(self, command: Sequence[str]) -> None:

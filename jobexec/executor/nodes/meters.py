@@ -34,7 +34,7 @@ _MESSAGE = FailureGroup._meta.get_field("message").max_length
 _NAME = FailureGroup._meta.get_field("exception").max_length
 
 
-class Counted(NamedTuple):
+class MeterBatch(NamedTuple):
     """Counts that are written together."""
 
     counts: names.Counts
@@ -166,7 +166,7 @@ class Meters:
                 bool(self._successful)
             )
 
-    def take(self) -> Counted:
+    def take(self) -> MeterBatch:
         """Return and reset the counts."""
         with self._lock:
             counts, successful, failures = self._counts, self._successful, self._failures
@@ -176,4 +176,4 @@ class Meters:
         for name, buckets in ((names.JOB_WAIT_TIME, waits), (names.JOB_RUN_TIME, runs)):
             counts.update({(name, key): count for key, count in counts_by_key(buckets)})
         counts[names.JOB_WAIT_TIME_SUM, ""], counts[names.JOB_RUN_TIME_SUM, ""] = waited, round(ran * 1000)
-        return Counted({key: count for key, count in counts.items() if count}, list(failures.values()))
+        return MeterBatch({key: count for key, count in counts.items() if count}, list(failures.values()))

@@ -24,7 +24,7 @@ from jobexec.operations.sql.locks import atomic, is_single_writer
 from jobexec.operations.values.acquired_job import ServedJobs
 from jobexec.operations.values.category_turns import Turns
 
-from .judging import Judging
+from .lease_judgement import LeaseJudgement
 from .meters import Meters
 
 logger = logging.getLogger("jobexec.executor")
@@ -53,7 +53,7 @@ class Node:
         self._load = load
         self._row: ExecutorNode | None = None
         self._good_until = 0.0
-        self._judging = Judging(settings.lease_time.total_seconds(), settings.heartbeat_interval.total_seconds())
+        self._judging = LeaseJudgement(settings.lease_time.total_seconds(), settings.heartbeat_interval.total_seconds())
         self._draining = False
         self._decided = threading.Condition()
         #: Held while pages are locked or outcomes are written, where one writer locks the whole database: a thread that

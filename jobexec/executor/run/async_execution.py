@@ -7,7 +7,7 @@ from typing import Protocol
 
 from asgiref.sync import sync_to_async
 
-from jobexec import clock, tracing
+from jobexec import clock
 from jobexec.exceptions import HandlerNotFound, JobCancelled, LockLost
 from jobexec.handlers.base import AsyncJobHandler
 from jobexec.handlers.context import JobContext
@@ -15,15 +15,14 @@ from jobexec.handlers.registry import async_handlers
 from jobexec.operations.settle.recover import mark_suspect_started
 from jobexec.operations.values.acquired_job import AcquiredJob
 
-from .execution import Host, caught, ended, interruption
-from .forks import end_if_forked, generation
+from .execution import Host, accept, begin_call, caught, end_call, ended
 from .outcomes import Outcome
-from .spans import begin_span, end_span
+from .spans import end_span
 
 _UNDECIDED = 0.1
 
 
-class LaneHost(Host, Protocol):
+class AsyncHost(Host, Protocol):
     """The interface of the executor that the async worker uses. Nothing here blocks."""
 
     def verdict(self, work: AcquiredJob) -> bool | None:
@@ -38,7 +37,7 @@ class End(Protocol):
     dropped: bool
 
 
-async def execute_batch_async(batch: list[AcquiredJob], host: LaneHost, end: End) -> None:
+async def execute_batch_async(batch: list[AcquiredJob], host: AsyncHost, end: End) -> None:
     """Run a single job, or the first of exclusive siblings, as ``execute_batch`` does; never raises.
 
     The siblings return to the pool after the commit of its outcome. Jobs that may no longer start are released.
@@ -55,7 +54,7 @@ async def execute_batch_async(batch: list[AcquiredJob], host: LaneHost, end: End
             host.submit(Outcome(unbegun))
 
 
-def _hand_on(outcome: Outcome, siblings: list[AcquiredJob], host: LaneHost) -> None:
+def _hand_on(outcome: Outcome, siblings: list[AcquiredJob], host: AsyncHost) -> None:
     """As in a thread, but without waiting for the commit of a suspect: the async worker runs none alone."""
     if siblings:
         host.settle_before(outcome, siblings)
@@ -63,13 +62,13 @@ def _hand_on(outcome: Outcome, siblings: list[AcquiredJob], host: LaneHost) -> N
         host.submit(outcome)
 
 
-async def _may_start(work: AcquiredJob, host: LaneHost) -> bool:
+async def _may_start(work: AcquiredJob, host: AsyncHost) -> bool:
     while (verdict := host.verdict(work)) is None:
         await asyncio.sleep(_UNDECIDED)
     return verdict
 
 
-async def _execute(work: AcquiredJob, host: LaneHost, end: End) -> Outcome:
+async def _execute(work: AcquiredJob, host: AsyncHost, end: End) -> Outcome:
     """Run one job, from the handler look-up to its outcome; never raises.
 
     An outcome without a run releases a job that did not start, or was cancelled because the executor stops.
@@ -102,18 +101,10 @@ async def _execute(work: AcquiredJob, host: LaneHost, end: End) -> Outcome:
 
 async def _call(handler: AsyncJobHandler, context: JobContext, arguments: object, host: Host, outcome: Outcome) -> None:
     context.holds_thread = False
-    if context.work.traceparent is not None:
-        outcome.span = begin_span(context.work, host.node_name)
-        if outcome.span is not None:
-            tracing.enter(outcome.span)  # in this task's own context
-    outcome.began, process = True, generation()
-    host.begin(context, handler)
+    # Here, which is in the task's own context.
+    process = begin_call(handler, context, host, outcome, lambda function, *arguments: function(*arguments))
     try:
         result = await handler.execute_async(context, arguments)
     finally:
-        end_if_forked(process, context.work)
-        host.end(context)
-        outcome.timed_out = context.timed_out
-    if context.timed_out or context.saw_cancellation:
-        raise interruption(context)
-    outcome.take(result)
+        end_call(context, host, outcome, process)
+    accept(context, outcome, result)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -250,27 +250,43 @@ def _watching_connection(outcome: Outcome) -> Iterator[None]:
 def _call(handler: JobHandler, context: JobContext, arguments: Any, host: Runner, outcome: Outcome) -> Any:
     # A fresh context: no job sees the time zone, language and context variables of another.
     fresh = contextvars.Context()
-    if context.work.traceparent is not None:
-        outcome.span = begin_span(context.work, host.node_name)
-        if outcome.span is not None:
-            fresh.run(tracing.enter, outcome.span)
-    outcome.began, process = True, generation()
-    host.begin(context, handler)
+    process = begin_call(handler, context, host, outcome, fresh.run)
     try:
         result = fresh.run(handler.execute, context, arguments)
     finally:
-        end_if_forked(process, context.work)
-        host.end(context)
-        outcome.timed_out = context.timed_out
-    if context.timed_out or context.saw_cancellation:
-        raise interruption(context)
-    outcome.take(result)
+        end_call(context, host, outcome, process)
+    accept(context, outcome, result)
     return result
 
 
-def interruption(context: JobContext) -> Exception:
-    """Why a run does not count although its handler returned."""
-    return JobTimeout() if context.timed_out else JobCancelled()
+# What a call of a handler consists of, in a thread and in a coroutine.
+
+
+def begin_call(
+    handler: JobHandler, context: JobContext, host: Runner, outcome: Outcome, run: Callable[..., object]
+) -> int:
+    """Announce the call, and enter its span with ``run``, in the context of the call. Returns what end_call() needs."""
+    if context.work.traceparent is not None:
+        outcome.span = begin_span(context.work, host.node_name)
+        if outcome.span is not None:
+            run(tracing.enter, outcome.span)
+    outcome.began, process = True, generation()
+    host.begin(context, handler)
+    return process
+
+
+def end_call(context: JobContext, host: Runner, outcome: Outcome, process: int) -> None:
+    """Note the end of the call, however it ended. Does not return in a process that the handler forked."""
+    end_if_forked(process, context.work)
+    host.end(context)
+    outcome.timed_out = context.timed_out
+
+
+def accept(context: JobContext, outcome: Outcome, result: Any) -> None:
+    """Take what the handler returned. Raises JobTimeout or JobCancelled if the run does not count nevertheless."""
+    if context.timed_out or context.saw_cancellation:
+        raise JobTimeout() if context.timed_out else JobCancelled()
+    outcome.take(result)
 
 
 class _Planned(Protocol):

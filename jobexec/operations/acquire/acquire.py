@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from django.db import connections
-from django.db.models import F, Q
+from django.db.models import Q
 
 from jobexec import clock
 from jobexec.models import Job, SuspendedJob
@@ -17,11 +16,12 @@ from jobexec.models import Job, SuspendedJob
 from ..nodes import cluster_lock
 from ..rows.bury_unreadable import UNREADABLE, bury_unreadable
 from ..rows.exclusive import give_up_instances, lock_instances
+from ..rows.fencing import LOCK_SQL, lock_unchanged, locked
 from ..rows.move import move_all
 from ..rows.suspension_cover import Suspensions, covered_rows
 from ..settle.release import give_back
 from ..sql.dialect import dialect
-from ..sql.locks import atomic, has_skip_locked, lock_rows, returns_rows
+from ..sql.locks import atomic, has_skip_locked, returns_rows
 from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs
 from .candidates import Request, any_job, in_order, narrowed, out_of_turn, read_page
 from .cursor import AcquisitionCursor, Position
@@ -168,8 +168,7 @@ def _compare_and_set(using: str, owner: str, jobs: Iterable[AcquiredJob], until:
     # backoff would take longer than the backoff itself, and nodes would collide even more. Rows are locked in the order
     # of the ids: two nodes with overlapping pages may wait for each other but cannot deadlock.
     read = {job.id: job.revision for job in jobs}
-    rows = lock_rows(Job.objects.using(using).filter(pk__in=read, lock_owner=None).order_by("pk"))
-    taken = {pk for pk, revision in rows.values_list("pk", "revision") if read[pk] == revision}
+    taken = lock_unchanged(Job.objects.using(using).filter(lock_owner=None).order_by("pk"), read)
     if taken:
         _lock(using, taken, owner, until)
     return taken
@@ -178,7 +177,7 @@ def _compare_and_set(using: str, owner: str, jobs: Iterable[AcquiredJob], until:
 def _lock(using: str, ids: Collection[UUID], owner: str, until: datetime) -> None:
     """Set the lock columns of rows that this transaction holds."""
     if not returns_rows(using):
-        Job.objects.using(using).filter(pk__in=ids).update(**_lock_columns(owner, until))
+        Job.objects.using(using).filter(pk__in=ids).update(**locked(owner, until))
         return
     connection, spelled = connections[using], dialect(using)
     moment = connection.ops.adapt_datetimefield_value(until)
@@ -188,12 +187,7 @@ def _lock(using: str, ids: Collection[UUID], owner: str, until: datetime) -> Non
 
 
 _LOCK = f"""
-    UPDATE {Job._meta.db_table}
-    SET lock_owner = %(owner)s, lock_expiration_time = %(until)s, revision = revision + 1 WHERE {{among}}"""
-
-
-def _lock_columns(owner: str, until: datetime) -> dict[str, Any]:
-    return {"lock_owner": owner, "lock_expiration_time": until, "revision": F("revision") + 1}
+    UPDATE {Job._meta.db_table} SET {LOCK_SQL} WHERE {{among}}"""
 
 
 def _raised(jobs: list[AcquiredJob]) -> list[AcquiredJob]:

@@ -18,6 +18,7 @@ from jobexec import clock
 from jobexec.models import ExclusiveLock, Job, Suspension
 
 from ..rows.bury_unreadable import UNREADABLE
+from ..rows.fencing import LOCK_SQL
 from ..rows.suspension_cover import suspended_among
 from ..sql.dialect import dialect
 from ..sql.locks import returns_rows
@@ -29,9 +30,9 @@ from .cursor import Position
 JOB, _LOCK, _SUSPENSION = (model._meta.db_table for model in (Job, ExclusiveLock, Suspension))
 _MANY_PAIRS = 100  # SQLite limits the number of terms in a UNION
 
-_UPDATE = """
-UPDATE {job} SET lock_owner = %(owner)s, lock_expiration_time = %(until)s, revision = revision + 1
-WHERE {page} RETURNING {columns}, {configuration}, {suspensions}"""
+_UPDATE = f"""
+UPDATE {{job}} SET {LOCK_SQL}
+WHERE {{page}} RETURNING {{columns}}, {{configuration}}, {{suspensions}}"""
 
 # The jobs of one category and deployment: one short run of the acquisition index.
 _RUN = """

@@ -23,6 +23,7 @@ from ..notify import external_observers
 from ..notify.broker import announce_ids
 from ..notify.signals import announce
 from ..notify.wake import wake_on_commit
+from ..rows.fencing import UNLOCKED
 from ..sql.dialect import dialect
 from ..sql.insert import parameters
 from ..values.inserted_rows import instance
@@ -75,8 +76,8 @@ def complete_at_once(
     if callback is not None:
         outer = {**(configuration.get("variables") or {}), **sent}
         changes = callback_columns(using, row, callback, {"variables": outer})
-        changes |= {"rank": rank(using, changes["due_date"], changes["priority"]), "lock_owner": None}
-        changes |= {"lock_expiration_time": None, "start_time": None, "revision": row.revision + 1}
+        changes |= {"rank": rank(using, changes["due_date"], changes["priority"])}
+        changes |= {**UNLOCKED, "revision": row.revision + 1}
     return _write(using, row, changes, row.lock_owner or "" if worker is None else worker, caller)
 
 

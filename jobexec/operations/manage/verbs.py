@@ -43,8 +43,8 @@ ALL: Tables = (*WAITING, DeadLetterJob)
 class Verb:
     """A verb of ``jobexec.operations`` on many jobs.
 
-    ``tables`` are those in which it has a meaning. ``permission`` is the name of the model Job's permission without
-    "_job". ``told`` is the success message for a number of jobs, formatted with the arguments. A ``warning`` is shown
+    ``tables`` are those in which it has a meaning. ``permission`` is the name in ``has_<permission>_permission`` of the
+    admin. ``told`` is the success message for a number of jobs, formatted with the arguments. A ``warning`` is shown
     before the verb is executed. ``required`` and ``optional`` are its arguments by name.
     """
 

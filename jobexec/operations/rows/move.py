@@ -11,8 +11,9 @@ from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, ExternalW
 
 from ..history.incidents import FAILED_JOB, open_incidents, resolve_incidents
 from ..history.task_attempts import is_task, mark_ready
-from ..sql.locks import atomic, delete_rows, lock_rows
+from ..sql.locks import atomic, delete_rows
 from ..values.ranking import rank
+from .fencing import UNLOCKED, lock_unchanged
 from .routing import available_at, free_instances, may_hold
 
 J = TypeVar("J", bound=AbstractJob)
@@ -70,8 +71,7 @@ def _delete_unchanged(source: type[AbstractJob], using: str, rows: Sequence[Abst
     """
     expected = {row.pk: row.revision for row in rows}
     table = source._base_manager.using(using)
-    found = lock_rows(table.filter(pk__in=expected), skip_locked=True).values_list("pk", "revision")
-    unchanged = {pk for pk, revision in found if expected[pk] == revision}
+    unchanged = lock_unchanged(table, expected, skip_locked=True)
     if unchanged:
         delete_rows(table.filter(pk__in=unchanged))
     return unchanged
@@ -79,8 +79,7 @@ def _delete_unchanged(source: type[AbstractJob], using: str, rows: Sequence[Abst
 
 def _copy(row: AbstractJob, to: type[J], using: str, changes: dict[str, Any]) -> J:
     values = {name: getattr(row, name) for name in SHARED_COLUMNS}
-    values |= {"lock_owner": None, "lock_expiration_time": None, "start_time": None, "revision": row.revision + 1}
-    values |= changes
+    values |= {**UNLOCKED, "revision": row.revision + 1, **changes}
     if to is Job or to is ExternalWorkerJob:
         values["rank"] = rank(using, values["due_date"] or clock.now(using), values["priority"])
     if to is ExternalWorkerJob:

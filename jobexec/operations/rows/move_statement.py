@@ -20,6 +20,7 @@ from ..sql import insert_select
 from ..sql.insert_select import Sql, insert_from
 from ..sql.locks import delete_rows
 from ..values.ranking import rank, rank_sql
+from .fencing import UNLOCKED
 from .routing import available_at, available_at_sql, free_instances
 
 
@@ -44,8 +45,7 @@ def transfer(
     if not ids:
         return
     columns: dict[str, Any] = {name: Sql(f"source.{name}") for name in SHARED_COLUMNS}
-    columns |= {"lock_owner": None, "lock_expiration_time": None, "start_time": None}
-    columns |= {"revision": Sql("source.revision + 1"), **(changes or {})}
+    columns |= {**UNLOCKED, "revision": Sql("source.revision + 1"), **(changes or {})}
     if to is ExternalWorkerJob:
         columns["lease_token"] = ""
         own = changes is None or "due_date" not in changes

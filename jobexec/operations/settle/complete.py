@@ -12,7 +12,8 @@ from jobexec.models import Job, LogState, ResultStatus
 from ..history import job_log
 from ..history.task_rows import End, as_written, end_of, write_ends
 from ..rows.exclusive import unlock_instances
-from ..sql.locks import atomic, delete_rows, lock_rows, returns_rows
+from ..rows.fencing import lock_unchanged
+from ..sql.locks import atomic, delete_rows, returns_rows
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Run, timing
 from . import result_statement
@@ -128,9 +129,8 @@ def _delete_and_keep(
 
 
 def _still_ours(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> set[UUID]:
-    revisions = {job.id: job.revision for job in jobs}
-    rows = lock_rows(Job.objects.using(using).filter(pk__in=revisions, lock_owner=owner).order_by("pk"))
-    return {pk for pk, revision in rows.values_list("pk", "revision") if revisions[pk] == revision}
+    rows = Job.objects.using(using).filter(lock_owner=owner).order_by("pk")
+    return lock_unchanged(rows, {job.id: job.revision for job in jobs})
 
 
 def _write_successes(using: str, runs: dict[UUID, Run]) -> None:

@@ -6,7 +6,7 @@ The portable form is in :mod:`~jobexec.operations.settle.complete`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -17,9 +17,9 @@ from jobexec import clock
 from jobexec.models import Job, JobLog, LogState
 
 from ..history.job_log import COPIED
+from ..rows.fencing import held_sql
 from ..sql.dialect import dialect
 from ..sql.locks import atomic
-from ..sql.portable import Dialect
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Run
 
@@ -45,7 +45,7 @@ def delete_ours(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mappi
     """
     connection, spelled = connections[using], dialect(using)
     parameters: dict[str, Any] = {"owner": owner}
-    condition = ours(jobs, parameters, spelled)
+    condition = held_sql(jobs, parameters, spelled)
     if runs:
         parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
     with connection.cursor() as cursor:
@@ -56,24 +56,6 @@ def delete_ours(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mappi
         else:
             return _logged_before(using, cursor, condition, parameters, jobs, runs)
         return lost(cursor, jobs)
-
-
-def ours(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], spelled: Dialect) -> str:
-    """Return the condition for rows still held at their revisions, nearly always one or two different ones.
-
-    Owner, ids and revisions are parameters: statements are cached by their text, so there is one for each number of
-    different revisions and not one for each revision that a row ever had.
-    """
-    ids: dict[int, list[UUID]] = {}
-    for job in jobs:
-        if (group := ids.get(job.revision)) is None:
-            group = ids[job.revision] = []
-        group.append(job.id)
-    terms = []
-    for number, (revision, group) in enumerate(ids.items()):
-        parameters[f"revision{number}"], parameters[f"ids{number}"] = revision, spelled.id_list(group)
-        terms.append(f"(revision = %(revision{number})s AND {spelled.among(f'ids{number}')})")
-    return f"lock_owner = %(owner)s AND ({' OR '.join(terms)})"
 
 
 def lost(cursor: Any, jobs: Sequence[AcquiredJob]) -> set[UUID]:

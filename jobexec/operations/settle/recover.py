@@ -21,6 +21,7 @@ from ..notify.broker import announce_ids
 from ..notify.signals import announce, failure_signal
 from ..rows.bury_unreadable import UNREADABLE
 from ..rows.exclusive import unlock_all, unlock_instances
+from ..rows.fencing import locked, unlocked
 from ..sql.locks import atomic, lock_rows
 from ..values.acquired_job import ALONE_FROM, AcquiredJob
 from ..values.failure import Failure
@@ -87,13 +88,13 @@ def release_strays(using: str, owner: str, in_hand: Callable[[], Iterable[Acquir
     revision, and are not touched. A job known only with another revision is not known: its retry was acquired while the
     thread of an earlier, timed-out attempt still runs.
     """
-    locked = dict(Job.objects.using(using).filter(lock_owner=owner).values_list("pk", "revision"))
-    strays = {pk for pk, _ in locked.items() - {(job.id, job.revision) for job in in_hand()}}
+    held = dict(Job.objects.using(using).filter(lock_owner=owner).values_list("pk", "revision"))
+    strays = {pk for pk, _ in held.items() - {(job.id, job.revision) for job in in_hand()}}
     if not strays:
         return 0
     with atomic(using):
         rows = lock_rows(Job.objects.using(using).filter(pk__in=strays, lock_owner=owner).order_by("pk"))
-        mine = [row for row in rows.only("revision", *_OF_INSTANCE) if row.revision == locked[row.pk]]
+        mine = [row for row in rows.only("revision", *_OF_INSTANCE) if row.revision == held[row.pk]]
         _unlock(using, [row.pk for row in mine])
         unlock_instances(using, owner, {row.serial_key for row in mine} - {""})
     return len(mine)
@@ -150,7 +151,7 @@ def _release_page(using: str, condition: Q, node_name: str, charged: Charged) ->
 def _unlock(using: str, ids: list[Any], **changes: Any) -> None:
     if ids:
         rows = Job.objects.using(using).filter(pk__in=ids)
-        rows.update(lock_owner=None, lock_expiration_time=None, start_time=None, revision=F("revision") + 1, **changes)
+        rows.update(**unlocked(), **changes)
         announce_ids(using, ids)
 
 
@@ -175,12 +176,11 @@ def _charge(using: str, row: Job, node_name: str, charged: Charged) -> None:
 
 def mark_suspect_started(job: AcquiredJob) -> bool:
     """Commit the start marker of a job with lost runs, before it runs alone; False if it is no longer ours."""
-    row = Job.objects.using(job.using).filter(pk=job.id, lock_owner=job.lock_owner, revision=job.revision)
-    return bool(row.update(start_time=clock.now(job.using)))
+    return bool(job.held().update(start_time=clock.now(job.using)))
 
 
 def lock_for(using: str, row: Job, owner: str, lock_time: timedelta) -> bool:
     """Lock one row for an owner without a node (execute now) until the lock expires. False if it is already locked."""
     until = clock.now(using) + lock_time
     free = Job.objects.using(using).filter(pk=row.pk, revision=row.revision, lock_owner=None)
-    return bool(free.update(lock_owner=owner, lock_expiration_time=until, revision=F("revision") + 1))
+    return bool(free.update(**locked(owner, until)))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
-
-from django.db.models import F
 
 from jobexec.models import Job
 
 from ..notify.broker import announce_ids
 from ..notify.wake import wake_on_commit
 from ..rows.exclusive import unlock_instances
-from ..sql.locks import atomic, lock_rows
+from ..rows.fencing import lock_unchanged, unlocked
+from ..sql.locks import atomic
 from ..values.acquired_job import AcquiredJob
 
 
@@ -42,13 +41,10 @@ def _unlock(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> int:
     revisions = {job.id: job.revision for job in jobs}
     if not revisions:
         return 0
-    table = Job.objects.using(using)
-    rows = lock_rows(table.filter(pk__in=revisions, lock_owner=owner).order_by("pk"))
-    ours = [pk for pk, revision in rows.values_list("pk", "revision") if revisions[pk] == revision]
-    return give_back(using, ours)
+    rows = Job.objects.using(using).filter(lock_owner=owner).order_by("pk")
+    return give_back(using, lock_unchanged(rows, revisions))
 
 
-def give_back(using: str, ids: list[UUID]) -> int:
+def give_back(using: str, ids: Collection[UUID]) -> int:
     """Unlock rows that this transaction has locked."""
-    unlocked = {"lock_owner": None, "lock_expiration_time": None, "start_time": None, "revision": F("revision") + 1}
-    return Job.objects.using(using).filter(pk__in=ids).update(**unlocked) if ids else 0
+    return Job.objects.using(using).filter(pk__in=ids).update(**unlocked()) if ids else 0

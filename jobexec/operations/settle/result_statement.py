@@ -16,10 +16,11 @@ from django.db import connections
 from jobexec import clock
 from jobexec.models import Job, JobType, ResultStatus, TaskResult
 
+from ..rows.fencing import held_sql
 from ..sql.dialect import dialect
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Run
-from .complete_statement import KEPT, LOGGED, RETURNED, as_arrays, lost, ours
+from .complete_statement import KEPT, LOGGED, RETURNED, as_arrays, lost
 
 _JOB, _RESULT = Job._meta.db_table, TaskResult._meta.db_table
 
@@ -60,7 +61,7 @@ def delete_and_keep(
     """
     connection = connections[using]
     parameters: dict[str, Any] = {"owner": owner, **as_arrays(runs), "results": [results[pk] for pk in runs]}
-    condition = ours(jobs, parameters, dialect(using))
+    condition = held_sql(jobs, parameters, dialect(using))
     if log:
         parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
     with connection.cursor() as cursor:

@@ -6,10 +6,9 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from django.db.models import F
-
 from jobexec.models import ExclusiveLock, Job
 
+from ..rows.fencing import locked
 from ..sql.locks import atomic
 from ..values.acquired_job import AcquiredJob, columns, from_row
 
@@ -27,8 +26,7 @@ class _Held(Protocol):
 
 def is_held(work: AcquiredJob) -> bool:
     """Whether the job has been neither taken over nor released since it was acquired."""
-    ours = Job.objects.using(work.using).filter(pk=work.id, lock_owner=work.lock_owner, revision=work.revision)
-    return ours.exists()
+    return work.held().exists()
 
 
 def take_over(held: _Held, owner: str, until: datetime, wide: bool = False) -> AcquiredJob | None:
@@ -40,7 +38,7 @@ def take_over(held: _Held, owner: str, until: datetime, wide: bool = False) -> A
     using, jobs = held.using, Job.objects.using(held.using)
     with atomic(using):
         ours = jobs.filter(pk=held.id, lock_owner=held.owner, revision=held.revision)
-        if not ours.update(lock_owner=owner, lock_expiration_time=until, revision=F("revision") + 1):
+        if not ours.update(**locked(owner, until)):
             return None
         work = from_row(jobs.values_list(*columns(wide=wide)).get(pk=held.id), using, owner)
         if work.serial_key:

@@ -1,1 +1,1 @@
-"""Database capabilities and statements: locks, errors, inserts, time. The only package that names a vendor."""
+"""Database capabilities and statements: locks, errors, inserts, time. Only this package decides by the vendor."""

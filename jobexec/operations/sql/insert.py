@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db import connections, models, transaction
+from django.db import IntegrityError, connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from jobexec.models import AbstractJob
 
 from .copy import copy_rows
-from .locks import names_conflict_target
+from .dialect import dialect_of
 
 Table = type[AbstractJob]
 Row = Sequence[Any]
@@ -52,10 +52,12 @@ def json_text(value: Any) -> str:
 
 def insert_row(connection: BaseDatabaseWrapper, table: Table, values: Mapping[str, Any]) -> None:
     """Insert one row; ``values`` come from :func:`parameters`."""
-    statement = _statement(connection.vendor, table, tuple(values))
+    statement = _statement(_ops(connection), table, tuple(values))
     try:
         with connection.cursor() as cursor:
-            if connection.vendor == "sqlite":  # Django converts named parameters to SQLite's placeholders faster
+            if (
+                dialect_of(connection).bulk_insert == "executemany"
+            ):  # Django converts named parameters to SQLite's placeholders faster
                 cursor.execute(statement.named, values)
             else:
                 cursor.execute(statement.one, tuple(values.values()))
@@ -71,20 +73,28 @@ def insert_missing(using: str, table: type[models.Model], rows: Sequence[Mapping
     an open transaction that has inserted one of the keys.
     """
     connection = connections[using]
-    quote, names = connection.ops.quote_name, tuple(rows[0])
-    # On MySQL and MariaDB, INSERT IGNORE would take a shared lock on an existing row and on the gap before it: two
-    # transactions that then write there would wait for each other. An update without effect locks the row exclusively.
-    counts = names_conflict_target(using)
-    otherwise = "ON CONFLICT DO NOTHING" if counts else f"ON DUPLICATE KEY UPDATE {quote(names[0])} = {quote(names[0])}"
+    spelled, quote, names = dialect_of(connection), connection.ops.quote_name, tuple(rows[0])
+    if spelled.skip_conflicts is None:
+        return sum(_inserted(using, table, row) for row in rows)
     columns, marks = ", ".join(map(quote, names)), f"({', '.join(['%s'] * len(names))})"
     values = ", ".join([marks] * len(rows))
     made = [parameters(connection, table, row) for row in rows]
     with connection.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO {quote(table._meta.db_table)} ({columns}) VALUES {values} {otherwise}",
+            f"INSERT INTO {quote(table._meta.db_table)} ({columns}) VALUES {values} "
+            + spelled.skip_conflicts.format(quote(names[0])),
             [row[name] for row in made for name in names],
         )
-        return int(cursor.rowcount) if counts else None
+        return int(cursor.rowcount) if spelled.counts_skipped else None
+
+
+def _inserted(using: str, table: type[models.Model], row: Mapping[str, Any]) -> bool:
+    try:
+        with transaction.atomic(using=using):
+            table._base_manager.using(using).create(**row)
+    except IntegrityError:
+        return False
+    return True
 
 
 def insert_rows(
@@ -100,12 +110,13 @@ def insert_rows(
     :func:`parameters`.
     """
     shared = shared or {}
-    if connection.vendor == "postgresql":  # COPY pays off from the second row on
+    how = dialect_of(connection).bulk_insert
+    if how == "copy":  # COPY pays off from the second row on
         copy_rows(connection, table, names, rows, {**_constants(table, (*names, *shared)), **shared})
         return
-    statement, rest = _statement(connection.vendor, table, (*names, *shared)), tuple(shared.values())
+    statement, rest = _statement(_ops(connection), table, (*names, *shared)), tuple(shared.values())
     with connection.cursor() as cursor:
-        if connection.vendor == "sqlite":  # runs in this process: a statement per row costs next to nothing
+        if how == "executemany":  # runs in this process: a statement per row costs next to nothing
             cursor.executemany(statement.one, [(*row, *rest) for row in rows])
             return
         for chunk in _chunks(rows, _length(rest)):
@@ -143,12 +154,16 @@ class _Statement(NamedTuple):
     row: str
 
 
+def _ops(connection: Any) -> Any:
+    return type(connection.ops)
+
+
 @lru_cache(maxsize=256)
-def _statement(vendor: str, table: Table, names: tuple[str, ...]) -> _Statement:
-    quote = "`" if vendor == "mysql" else '"'
+def _statement(ops: Any, table: Table, names: tuple[str, ...]) -> _Statement:
+    quote = ops(None).quote_name  # it needs no connection, and a cache must not keep one
     constants = _constants(table, names)
-    columns = ", ".join(f"{quote}{name}{quote}" for name in (*names, *constants))
-    head = f"INSERT INTO {quote}{table._meta.db_table}{quote} ({columns}) VALUES "
+    columns = ", ".join(quote(name) for name in (*names, *constants))
+    head = f"INSERT INTO {quote(table._meta.db_table)} ({columns}) VALUES "
     rest = "".join(f", {_literal(value)}" for value in constants.values())
     row = f"({', '.join(['%s'] * len(names))}{rest})"
     named = f"({', '.join(f'%({name})s' for name in names)}{rest})"

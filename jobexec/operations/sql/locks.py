@@ -43,20 +43,15 @@ def returns_rows(using: str) -> bool:
 def by_code_point(rows: QuerySet[Any], column: str) -> Any:
     """Return an expression that sorts texts as Python does; a database may sort them by its locale."""
     text = isinstance(rows.model._meta.get_field(column), models.CharField)
-    of_country = text and connections[rows.db].vendor == "postgresql"
-    return Collate(F(column), "C") if of_country else F(column)
+    collation = dialect(rows.db).code_point_collation if text else None
+    return Collate(F(column), collation) if collation else F(column)
 
 
 @cache
 def ids_sort_by_time(using: str) -> bool:
     """Whether version 7 UUIDs sort by time; not on MariaDB before 10.11.6, which compared the last digits first."""
     connection = connections[using]
-    if connection.vendor != "mysql" or not connection.features.has_native_uuid_field:
-        return True
-    earlier, later = "01890000-0000-7000-8000-00000000ffff", "01890000-0001-7000-8000-000000000000"
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT CAST(%s AS UUID) < CAST(%s AS UUID)", (earlier, later))
-        return bool(cursor.fetchone()[0])
+    return dialect_of(connection).ids_sort_by_time(connection)
 
 
 def lock_rows(queryset: QuerySet[M, Row], *, skip_locked: bool = False, no_key: bool = False) -> QuerySet[M, Row]:
@@ -73,13 +68,6 @@ def lock_rows(queryset: QuerySet[M, Row], *, skip_locked: bool = False, no_key: 
     return queryset.select_for_update(skip_locked=skip, no_key=no_key and features.has_select_for_no_key_update)
 
 
-#: The lock timeout: the statements that read and set it, and whether the setting survives an error.
-_PATIENCE = {
-    "postgresql": ("SHOW lock_timeout", "SELECT set_config('lock_timeout', %s, true)", False),
-    "mysql": ("SELECT @@SESSION.innodb_lock_wait_timeout", "SET SESSION innodb_lock_wait_timeout = %s", True),
-}
-
-
 @contextmanager
 def waiting_at_most(using: str, seconds: int) -> Iterator[None]:
     """In a transaction, make statements that wait longer for a foreign lock raise a conflict.
@@ -87,15 +75,15 @@ def waiting_at_most(using: str, seconds: int) -> Iterator[None]:
     No effect on SQLite, where a writer locks the whole file. After an error PostgreSQL rolls the setting back with the
     transaction; MySQL keeps it for the connection.
     """
-    connection = connections[using]
-    if connection.vendor not in _PATIENCE:
+    connection, timeout = connections[using], dialect(using).lock_timeout
+    if timeout is None:
         yield
         return
-    look, change, after_errors = _PATIENCE[connection.vendor]
+    look, change, unit, after_errors = timeout
     with connection.cursor() as cursor:
         cursor.execute(look)
         before = cursor.fetchone()[0]
-        cursor.execute(change, [seconds if connection.vendor == "mysql" else f"{seconds}s"])
+        cursor.execute(change, [f"{seconds}{unit}" if unit else seconds])
     try:
         yield
     except BaseException:
@@ -114,7 +102,7 @@ def atomic(using: str) -> Any:
 
 def delete_rows(queryset: QuerySet[Any]) -> int:
     """Delete in one statement, without collector, signals or cascades. Job rows have none of these."""
-    if connections[queryset.db].vendor == "mysql":
+    if dialect(queryset.db).hints_primary_key:
         return _delete_by_primary_key(queryset)
     return queryset._raw_delete(queryset.db)
 

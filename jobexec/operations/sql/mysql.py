@@ -6,6 +6,7 @@ from typing import Any
 
 from .portable import Dialect
 
+_IN_TRANSACTION = 1
 _TEXT = "VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 
 
@@ -25,6 +26,36 @@ class MySQL(Dialect):
     capacity = (
         "SELECT IF(@@max_user_connections > 0, LEAST(@@max_user_connections, @@max_connections), @@max_connections)"
     )
+
+    current_time = "SELECT UTC_TIMESTAMP(6)"  # CURRENT_TIMESTAMP is in the session's time zone
+    time_slot = "(timestampdiff(SECOND, '1970-01-01', %(expressions)s) - %(since)d) DIV %(seconds)d"
+    lock_timeout = (
+        "SELECT @@SESSION.innodb_lock_wait_timeout",
+        "SET SESSION innodb_lock_wait_timeout = %s",
+        "",
+        True,
+    )
+    # INSERT IGNORE would share the lock of a row that is there, and of the gap before it: two transactions that then
+    # want to write there would wait for each other. A change that changes nothing locks the row for one.
+    skip_conflicts = "ON DUPLICATE KEY UPDATE {0} = {0}"
+    counts_skipped = False
+    hints_primary_key = True
+
+    def in_transaction(self, connection: Any) -> bool:
+        # mysqlclient cannot tell.
+        return bool(getattr(connection.connection, "server_status", 0) & _IN_TRANSACTION)
+
+    def is_closed(self, connection: Any) -> bool:
+        return not getattr(connection.connection, "open", True)
+
+    def ids_sort_by_time(self, connection: Any) -> bool:
+        """Not on MariaDB before 10.11.6, which compared the last digits first."""
+        if not connection.features.has_native_uuid_field:
+            return True
+        earlier, later = "01890000-0000-7000-8000-00000000ffff", "01890000-0001-7000-8000-000000000000"
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT CAST(%s AS UUID) < CAST(%s AS UUID)", (earlier, later))
+            return bool(cursor.fetchone()[0])
 
     def increments(self, connection: Any) -> tuple[str, str]:
         if connection.mysql_is_mariadb:

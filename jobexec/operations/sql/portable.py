@@ -1,7 +1,8 @@
-"""What our own statements need to know about a database, with answers that are safe for any database.
+"""What our own statements need to know about a database, with the answers for an unknown one.
 
 These answers select the portable forms, which use the ORM. A database gets faster forms by overriding the answers in a
-module of its own; no code outside this package checks the vendor.
+module of its own. What jobexec needs of any database: SELECT … FOR UPDATE with a limit, INSERT of several rows, and
+empty texts that are not NULL (which Oracle lacks).
 """
 
 from __future__ import annotations
@@ -49,6 +50,36 @@ class Dialect:
     rank: ClassVar[str | None] = None
     #: The query for the number of connections that ordinary users may open.
     capacity: ClassVar[str | None] = None
+
+    #: The database's own clock; None if it is this machine's.
+    current_time: ClassVar[str | None] = "SELECT CURRENT_TIMESTAMP"
+    #: Counts equal parts of time, see :class:`~jobexec.operations.sql.time_buckets.Slot`; None if it cannot be said.
+    time_slot: ClassVar[str | None] = None
+    #: The collation in which texts are sorted as in Python; None if they are anyway.
+    code_point_collation: ClassVar[str | None] = None
+    #: How long a statement waits for locks: the statements that read and set it, the unit that follows a number of
+    #: seconds, and whether the setting survives an error. None if it cannot be set.
+    lock_timeout: ClassVar[tuple[str, str, str, bool] | None] = None
+    #: How many rows are inserted: "copy", "executemany" in this process, or "values", many in one statement.
+    bulk_insert: ClassVar[str] = "values"
+    #: At the end of INSERT: leave out rows whose unique key is taken; formatted with a column. None: row by row.
+    skip_conflicts: ClassVar[str | None] = None
+    #: Whether the number of inserted rows leaves those out.
+    counts_skipped: ClassVar[bool] = True
+    #: Whether DELETE is told to use the primary key.
+    hints_primary_key: ClassVar[bool] = False
+
+    def in_transaction(self, connection: Any) -> bool:
+        """Whether a transaction is open, also one that a statement of SQL has begun; if it cannot be known, False."""
+        return False
+
+    def is_closed(self, connection: Any) -> bool:
+        """Whether the driver's connection was closed behind Django's back."""
+        return False
+
+    def ids_sort_by_time(self, connection: Any) -> bool:
+        """Whether UUIDs of version 7 are sorted by time."""
+        return True
 
     def returns_rows(self, connection: Any) -> bool:
         """Whether UPDATE and DELETE can return the changed rows."""

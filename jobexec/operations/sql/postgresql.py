@@ -11,6 +11,10 @@ from .portable import Dialect
 _INLINE = 1000  # bytes: a value this short is stored inline, and its length as text need not be computed
 
 
+#: Started, active, in an error: all of libpq's states except idle (0) and unknown (4), that of a dead connection.
+_OPEN = frozenset({1, 2, 3})
+
+
 class PostgreSQL(Dialect):
     """PostgreSQL: RETURNING in every statement, writes in WITH, NOTIFY."""
 
@@ -35,6 +39,19 @@ class PostgreSQL(Dialect):
         " - current_setting('superuser_reserved_connections')::int"
         " - coalesce(current_setting('reserved_connections', true), '0')::int"
     )
+
+    current_time = "SELECT clock_timestamp()"  # now() would be the start of the transaction
+    time_slot = "floor((extract(epoch FROM %(expressions)s) - %(since)d) / %(seconds)d)::integer"
+    code_point_collation = "C"
+    lock_timeout = ("SHOW lock_timeout", "SELECT set_config('lock_timeout', %s, true)", "s", False)
+    bulk_insert = "copy"
+    skip_conflicts = "ON CONFLICT DO NOTHING"
+
+    def in_transaction(self, connection: Any) -> bool:
+        return connection.connection.pgconn.transaction_status in _OPEN
+
+    def is_closed(self, connection: Any) -> bool:
+        return bool(connection.connection.closed)
 
     def returns_rows(self, connection: Any) -> bool:
         return True

@@ -9,20 +9,19 @@ from django.db import connections
 
 from jobexec import clock
 
+from .dialect import dialect
+
 #: Seconds for which a process that only enqueues derives the database's time from its own monotonic clock.
 _GOOD_FOR = 60.0
-
-# now() would be the start of the transaction, and CURRENT_TIMESTAMP is in the session's time zone on MySQL.
-_TIME = {"postgresql": "SELECT clock_timestamp()", "mysql": "SELECT UTC_TIMESTAMP(6)"}
 
 
 def database_time(using: str) -> datetime | None:
     """Return the database server's time; None where it is this machine's (SQLite)."""
-    statement = _TIME.get(connections[using].vendor)
+    connection, statement = connections[using], dialect(using).current_time
     if statement is None:
         return None
-    with connections[using].cursor() as cursor:
-        cursor.execute(statement)
+    with connection.cursor() as cursor:
+        cursor.execute(statement + connection.features.bare_select_suffix)
         time: datetime = cursor.fetchone()[0]
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 

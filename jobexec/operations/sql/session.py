@@ -8,9 +8,7 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError
 
-#: Active, in a transaction, in an error: all libpq states but idle (0) and unknown (4), which means a dead connection.
-_OPEN_ON_POSTGRESQL = frozenset({1, 2, 3})
-_IN_TRANSACTION_ON_MYSQL = 1
+from .dialect import dialect_of
 
 #: The maximum number of chained errors that are checked.
 _CHAIN = 20
@@ -26,27 +24,12 @@ def in_transaction(connection: Any) -> bool:
 
     A driver that cannot tell (mysqlclient) is assumed to have none besides those that Django has begun.
     """
-    raw = connection.connection
-    if connection.vendor == "postgresql":
-        return raw.pgconn.transaction_status in _OPEN_ON_POSTGRESQL
-    if connection.vendor == "sqlite":
-        return not is_closed(connection) and bool(raw.in_transaction)
-    return bool(getattr(raw, "server_status", 0) & _IN_TRANSACTION_ON_MYSQL)
+    return dialect_of(connection).in_transaction(connection)
 
 
 def is_closed(connection: Any) -> bool:
     """Whether the driver's connection was closed without Django's knowledge."""
-    raw = connection.connection
-    if connection.vendor == "postgresql":
-        return bool(raw.closed)
-    if connection.vendor == "sqlite":
-        try:
-            raw.in_transaction  # noqa: B018
-            raw.total_changes  # noqa: B018
-        except Exception:  # only the driver's own ProgrammingError, but the driver is not known
-            return True
-        return False
-    return not getattr(raw, "open", True)
+    return dialect_of(connection).is_closed(connection)
 
 
 def is_lost(error: BaseException) -> bool:

@@ -20,6 +20,23 @@ class SQLite(Dialect):
     separator = "char(31)"
     # No ``rank``: SQLite's integers have 64 bits, and a priority times an interval may be longer.
 
+    current_time = None
+    # Cut off, for SQLite rounds to milliseconds.
+    time_slot = "(CAST(strftime('%%%%s', substr(%(expressions)s, 1, 19)) AS INTEGER) - %(since)d) / %(seconds)d"
+    bulk_insert = "executemany"
+    skip_conflicts = "ON CONFLICT DO NOTHING"
+
+    def in_transaction(self, connection: Any) -> bool:
+        return not self.is_closed(connection) and bool(connection.connection.in_transaction)
+
+    def is_closed(self, connection: Any) -> bool:
+        try:
+            connection.connection.in_transaction  # noqa: B018
+            connection.connection.total_changes  # noqa: B018
+        except Exception:  # only the driver's own ProgrammingError, but of whichever driver
+            return True
+        return False
+
     def returns_rows(self, connection: Any) -> bool:
         return bool(connection.features.can_return_columns_from_insert)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.db import NotSupportedError
 from django.db.models import Expression, F, Func, IntegerField
+
+from .dialect import dialect_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
@@ -32,12 +35,7 @@ class Slot(Func):
         super().__init__(time, since=(since - _EPOCH) // _SECOND, seconds=seconds)
 
     def as_sql(self, compiler: Any, connection: Any, *arguments: Any, **context: Any) -> Any:
-        return super().as_sql(compiler, connection, None, _TEMPLATES[connection.vendor])
-
-
-_TEMPLATES = {
-    "postgresql": "floor((extract(epoch FROM %(expressions)s) - %(since)d) / %(seconds)d)::integer",
-    "mysql": "(timestampdiff(SECOND, '1970-01-01', %(expressions)s) - %(since)d) DIV %(seconds)d",
-    # Cut to seconds, because SQLite rounds to milliseconds.
-    "sqlite": "(CAST(strftime('%%%%s', substr(%(expressions)s, 1, 19)) AS INTEGER) - %(since)d) / %(seconds)d",
-}
+        template = dialect_of(connection).time_slot
+        if template is None:
+            raise NotSupportedError(f"{connection.vendor}: the dialect does not say how to count parts of time.")
+        return super().as_sql(compiler, connection, None, template)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 from uuid import UUID
 
-from django.db.models import Case, Expression, TextField, Value, When
+from django.db.models import Case, Expression, QuerySet, TextField, Value, When
 from django.db.models.functions import Cast, Length
 from django.db.models.lookups import LessThanOrEqual
 
@@ -79,10 +79,15 @@ class AcquiredJob:
     #: The share of the named acquisition that has acquired the job; '' is the engine's only one.
     acquired_by: str = ""
 
+    def held(self) -> QuerySet[Job]:
+        """The row, as long as this acquisition holds it."""
+        rows = Job._base_manager.using(self.using)
+        return rows.filter(pk=self.id, lock_owner=self.lock_owner, revision=self.revision)
+
     def load(self) -> Job:
         """Fetch the whole row. Raises :class:`JobNotFound` if it is no longer locked by this acquisition."""
-        row = Job._base_manager.using(self.using).filter(pk=self.id, lock_owner=self.lock_owner).first()
-        if row is None or row.revision != self.revision:
+        row = self.held().first()
+        if row is None:
             raise self._not_ours()
         return row
 
@@ -90,8 +95,7 @@ class AcquiredJob:
         """Return the JSON text of ``handler_configuration``, fetched now if it is long. Raises :class:`JobNotFound`."""
         if self.configuration is not None:
             return self.configuration
-        rows = Job._base_manager.using(self.using).filter(pk=self.id, lock_owner=self.lock_owner)
-        text: str | None = rows.filter(revision=self.revision).values_list(_TEXT, flat=True).first()
+        text: str | None = self.held().values_list(_TEXT, flat=True).first()
         if text is None:
             raise self._not_ours()
         return text

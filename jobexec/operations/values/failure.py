@@ -17,7 +17,7 @@ MESSAGE_LENGTH = 4000
 STACK_LENGTH = 100_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Failure:
     """Why a run did not succeed.
 
@@ -48,5 +48,5 @@ def fingerprint_of(row: AbstractJob | AcquiredJob, failure: Failure) -> str:
     """Return the fingerprint of a failure, which similar failures share."""
     if not failure.known_fingerprint:
         found = fingerprint(row.handler_type, storable(failure.message), failure.stack)
-        object.__setattr__(failure, "known_fingerprint", found)  # needed twice, and computing it takes microseconds
+        failure.known_fingerprint = found  # needed twice, and computing it takes microseconds
     return failure.known_fingerprint

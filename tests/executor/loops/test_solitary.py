@@ -8,7 +8,7 @@ import pytest
 
 from jobexec import clock
 from jobexec.clock import FrozenClock
-from jobexec.executor.loops.solitary import Held, Solitude
+from jobexec.executor.loops.solitary import Held, SolitaryProcesses
 from jobexec.models import ExclusiveLock, Job
 from jobexec.operations import complete_jobs
 from jobexec.operations.settle.release import release_jobs
@@ -24,7 +24,7 @@ NOTHING = [sys.executable, "-c", "raise SystemExit(7)"]
 
 @pytest.fixture
 def solitude():
-    made = Solitude(NOTHING)
+    made = SolitaryProcesses(NOTHING)
     yield made
     assert made.stop(60)
     until(lambda: not threads("jobexec-solitary"))
@@ -62,7 +62,7 @@ def test_siblings_in_front_come_first_and_those_behind_later(alias, solitude):
 @pytest.mark.databases("postgresql", "mariadb")
 @pytest.mark.parametrize("command", [NOTHING, ["/nowhere/python"]])
 def test_a_job_whose_process_cannot_take_it_over_runs_here(alias, command, caplog):
-    solitude = Solitude(command)
+    solitude = SolitaryProcesses(command)
     row = make_job(alias, lost_runs=2, process_instance_id="order-1")
     make_job(alias, process_instance_id="order-1")
     with FrozenClock(clock.now()) as frozen:

@@ -8,7 +8,7 @@ from django.db import OperationalError
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
 from jobexec.executor.loops.recovery import Recovery
-from jobexec.executor.nodes.judging import Judging
+from jobexec.executor.nodes.lease_judgement import LeaseJudgement
 from jobexec.executor.nodes.node import Node
 from jobexec.models import ExecutorNode, Job, NodeState
 from jobexec.operations.nodes import leases
@@ -168,7 +168,7 @@ def test_a_heartbeat_tells_how_far_the_time_has_jumped(alias, frozen):
     ],
 )
 def test_each_heartbeat_of_a_lease_must_have_come_in_time(frozen, beats, allowed):
-    judging = Judging(LEASE, INTERVAL)
+    judging = LeaseJudgement(LEASE, INTERVAL)
     assert not judging.allowed()
     judging.begin()
     for beat in beats:

@@ -8,6 +8,7 @@ from django.db import transaction
 
 from jobexec.models import Job, JobLog
 from jobexec.operations import complete_jobs, release_jobs
+from jobexec.operations.rows import fencing
 from jobexec.operations.settle import complete, complete_statement, result_statement
 from jobexec.operations.sql.postgresql import PostgreSQL
 from jobexec.operations.values.run import Run
@@ -129,9 +130,7 @@ def test_revisions_that_are_all_different(alias, monkeypatch):
 def test_revisions_make_no_new_statements(jobs):
     """Retried jobs have any revision: with it in the text, each group of outcomes was kept as another statement."""
     texts = {
-        complete_statement.ours(
-            [replace(job, revision=first + at) for at, job in enumerate(jobs[:3])], {}, PostgreSQL()
-        )
+        fencing.held_sql([replace(job, revision=first + at) for at, job in enumerate(jobs[:3])], {}, PostgreSQL())
         for first in range(50)
     }
     assert len(texts) == 1

@@ -12,7 +12,7 @@ from jobexec import clock
 _IN_TIME = 1.5
 
 
-class Judging:
+class LeaseJudgement:
     """Whether each heartbeat of a whole lease came in time.
 
     An expired lease means that its node is dead only if the node could have renewed it. After an outage of the database

@@ -40,7 +40,7 @@ _TABLES: dict[str, tuple[type[Model], ...]] = {
 }
 
 
-class Sight:
+class VisibleTables:
     """The tables that a user may view in one site, from the app list of Django's admin.
 
     A table without a page in the site, such as the meter log, is visible with its permission, but has no link.
