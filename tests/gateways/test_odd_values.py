@@ -109,7 +109,7 @@ def test_an_address_makes_no_line_of_its_own(v2, caplog, monkeypatch, path):
     def broken(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr("jobexec.gateways.rest.camunda8.jobs.key_in", broken)
+    monkeypatch.setattr("jobexec.gateways.rest.camunda8.endpoint.key_in", broken)
     v2.call("POST", path.removeprefix("/v2"), {})
     lines = [record.getMessage() for record in caplog.records if record.name == "jobexec.gateway"]
     assert any("failed" in line for line in lines)

@@ -2,13 +2,14 @@
 
 import pytest
 
-from jobexec.gateways.rest.camunda8.body import Body
-from jobexec.gateways.rest.camunda8.filters import TEXT, Member, filter_of
+from jobexec.gateways.rest.camunda8.contract import Shown
+from jobexec.gateways.rest.camunda8.filters import filter_of
 from jobexec.gateways.rest.camunda8.problems import Refused
+from jobexec.gateways.rest.camunda8.values import KEY, TEXT
 
 
 def finds(pattern, text):
-    asked = filter_of(Body({"filter": {"type": {"$like": pattern}}}), {"type": Member(TEXT)})
+    asked = filter_of({"type": {"$like": pattern}}, {"type": Shown(TEXT, str)})
     return asked.matches({"type": text})
 
 
@@ -40,3 +41,8 @@ def test_no_pattern_takes_for_ever():
 def test_a_pattern_is_not_endless():
     with pytest.raises(Refused, match=r"filter.type.\$like: expected at most 1000 characters"):
         finds("a" * 1001, "a")
+
+
+def test_keys_are_compared_as_numbers():
+    asked = filter_of({"jobKey": {"$gt": "9", "$lte": 100}}, {"jobKey": Shown(KEY, str)})
+    assert [key for key in ("9", "10", "100", "101") if asked.matches({"jobKey": key})] == ["10", "100"]

@@ -6,7 +6,6 @@ import pytest
 
 from jobexec import clock, external_job
 from jobexec.gateways.rest.camunda8.activation import wait_of
-from jobexec.gateways.rest.camunda8.body import Body
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Job
 from jobexec.operations.gateway_clients import create_client
 from tests.gateways.v2 import V2
@@ -23,9 +22,9 @@ MEMBERS = {
 
 def test_nobody_is_held_for_ever():
     """Under WSGI nobody notices that a client has gone, which keeps one of few threads meanwhile."""
-    assert wait_of(Body({"requestTimeout": 2**62})) == timedelta(minutes=10)
-    assert wait_of(Body({"requestTimeout": 1500})) == timedelta(seconds=1.5)
-    assert wait_of(Body({"requestTimeout": -1})) == timedelta(0)
+    assert wait_of({"requestTimeout": 2**62}) == timedelta(minutes=10)
+    assert wait_of({"requestTimeout": 1500}) == timedelta(seconds=1.5)
+    assert wait_of({"requestTimeout": -1}) == timedelta(0)
 
 
 def test_a_job_comes_with_all_its_members(alias, v2):

@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jobexec import clock, external_job
-from jobexec.gateways.rest.camunda8 import openapi, schemas, searches
-from jobexec.gateways.rest.camunda8.urls import urlpatterns
+from jobexec.gateways.rest.camunda8 import contract, openapi, urls
 from jobexec.operations.external import complete_external_job, fail_external_job, search, throw_external_error
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -35,7 +34,7 @@ def test_all_jobs_by_their_keys(alias, v2, jobs):
     assert keys(found) == sorted(row.job_key for row in jobs)
     assert [item["state"] for item in found["items"]] == ["CREATED", "CREATED", "FAILED", "FAILED", "ERROR_THROWN"]
     assert [item["hasFailedWithRetriesLeft"] for item in found["items"]] == [False, False, True, False, False]
-    assert set(found["items"][0]) == set(schemas.SCHEMAS["JobSearchResult"]["required"])
+    assert set(found["items"][0]) == set(contract.SCHEMAS["JobSearchResult"]["required"])
     page = found["page"]
     assert (page["totalItems"], page["hasMoreTotalItems"]) == (5, False)
 
@@ -93,8 +92,8 @@ def test_order_and_pages(alias, v2, jobs):
         ({"filter": {"creationTime": "2026-05-01T12:00:00"}}, "filter.creationTime"),
         ({"filter": {"type": {"$in": "pay"}}}, "filter.type.$in"),
         ({"filter": []}, "filter"),
-        ({"sort": [{"field": "color"}]}, "sort.field"),
-        ({"sort": [{"field": "type", "order": "up"}]}, "sort.order"),
+        ({"sort": [{"field": "color"}]}, "sort[0].field"),
+        ({"sort": [{"field": "type", "order": "up"}]}, "sort[0].order"),
         ({"filter": {"type": {"$in": ["pay"] * 1001}}}, "filter.type.$in: expected at most 1,000 values, got 1,001"),
         ({"filter": {"jobKey": {"$notIn": [1] * 1001}}}, "filter.jobKey.$notIn: expected at most 1,000"),
         ({"sort": [{"field": "type"}] * 80_000}, "sort: expected at most 23 values, got 80,000"),
@@ -142,7 +141,7 @@ def test_incidents(alias, v2, jobs):
     found = v2.post("/incidents/search", {"filter": {"state": "ACTIVE"}, "sort": [{"field": "jobKey"}]})
     assert keys(found) == [jobs[3].job_key, jobs[4].job_key]
     assert [item["errorType"] for item in found["items"]] == ["JOB_NO_RETRIES", "UNHANDLED_ERROR_EVENT"]
-    assert set(found["items"][0]) == set(schemas.SCHEMAS["IncidentResult"]["required"])
+    assert set(found["items"][0]) == set(contract.SCHEMAS["IncidentResult"]["required"])
     one = v2.call("GET", f"/incidents/{found['items'][0]['incidentKey']}")
     assert one == found["items"][0]
 
@@ -188,16 +187,11 @@ def test_the_document_is_served_with_its_address(alias, v2):
     assert document["servers"] == [{"url": "http://testserver/v2"}]
 
 
-def test_the_document_has_the_paths_and_methods_of_the_views():
-    told = {path: {method.upper() for method in methods} for path, methods in openapi.described()["paths"].items()}
-    served = {}
-    for pattern in urlpatterns:
-        path = "/" + str(pattern.pattern).replace("<str:job_key>", "{jobKey}").replace(
-            "<str:incident_key>", "{incidentKey}"
-        )
-        served[path] = set(pattern.callback.methods)
-    del served["/openapi.json"]
-    assert told == served
+def test_the_document_has_every_call():
+    told = openapi.document_of(urls.CALLS)["paths"]
+    assert sum(len(methods) for methods in told.values()) == 14
+    assert set(told["/jobs/{jobKey}"]) == {"patch"}
+    assert [each["name"] for each in told["/jobs/statistics/global"]["get"]["parameters"]] == ["from", "to", "jobType"]
 
 
 def test_the_document_refers_only_to_what_it_has():
@@ -211,18 +205,8 @@ def test_the_document_refers_only_to_what_it_has():
             for each in value:
                 walk(each)
 
-    document = openapi.described()
+    document = openapi.document_of(urls.CALLS)
     walk(document)
     names = {name.rpartition("/")[2] for name in found}
-    assert names <= set(schemas.SCHEMAS)
-    assert set(schemas.SCHEMAS) <= names, "a schema that nothing refers to"
-
-
-def test_the_document_has_the_members_of_what_is_shown(alias, v2, jobs):
-    required = {name: set(schema.get("required", ())) for name, schema in schemas.SCHEMAS.items()}
-    (job, *_rest) = v2.activate()
-    assert set(job) == required["ActivatedJobResult"]
-    topology = v2.call("GET", "/topology")
-    assert set(topology) == required["TopologyResponse"]
-    assert set(topology["brokers"][0]) == required["BrokerInfo"]
-    assert set(searches.JOB_MEMBERS) <= required["JobSearchResult"]
+    assert names <= set(contract.SCHEMAS)
+    assert set(contract.SCHEMAS) <= names, "a schema that nothing refers to"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -19,21 +19,35 @@ from jobexec.gateways.rest.common import caller_of, database
 from jobexec.gateways.rest.waiting_room import TrackedResponse, release_thread
 from jobexec.operations.external.types import ActivatedJob, Caller, Fetch
 
-from .body import Body, read
-from .endpoint import guarded
-from .problems import invalid
-from .shown import activated_job
+from .contract import Request, Response, optional, required
+from .endpoint import Operation, async_endpoint
+from .shown import ACTIVATED_JOB
+from .values import FLAG, INT32, NOT_BLANK, TEXT, TEXTS, choice, integer, milliseconds
 
 PROTOCOL = "rest"
-_MOST_JOBS = 2**31 - 1
 #: A client that wants to wait longer polls again, which shows that it is still there; under WSGI nothing else does.
 _LONGEST_WAIT = timedelta(minutes=10)
 
 
-@guarded("work")
-async def activation(request: HttpRequest) -> HttpResponseBase:
+ACTIVATION = Request(
+    "JobActivationRequest",
+    type=required(NOT_BLANK),
+    worker=optional(TEXT, ""),
+    timeout=required(milliseconds(least=1), "Milliseconds for which the jobs are locked; at least 1."),
+    maxJobsToActivate=required(integer(1, INT32)),
+    fetchVariable=optional(TEXTS, (), "The names of the requested variables; an empty list for all."),
+    requestTimeout=optional(integer(), 0, "Milliseconds to wait: 0 for the server's default, negative for no wait."),
+    tenantIds=optional(TEXTS, ()),
+    tenantFilter=optional(choice(("PROVIDED", "ASSIGNED"), "PROVIDED or ASSIGNED"), "PROVIDED"),
+    withLease=optional(FLAG, False),
+)
+_ACTIVATED = Response("JobActivationResult", jobs=ACTIVATED_JOB.several(lambda jobs: jobs))
+
+
+@async_endpoint("work", operation=Operation("activateJobs", "Activate jobs", ACTIVATION, _ACTIVATED))
+async def activation(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponseBase:
     """Return the activated jobs; an empty list if there are none within the time that the request may wait."""
-    body, caller = read(request), caller_of(request)
+    caller = caller_of(request)
     fetch, wait = fetch_of(body, caller), wait_of(body)
     asks.check(fetch)
     of_one = (PROTOCOL, caller.name, fetch.worker, fetch.type, tuple(fetch.tenants or ()))
@@ -50,18 +64,14 @@ async def _answer(request: HttpRequest, fetch: Fetch, wait: timedelta) -> HttpRe
         # In the request's thread. A server has few threads, so the hub lets only some of them wait.
         jobs = await sync_to_async(long_polling.poll_in_thread)(database(), fetch, wait, **who)
         _activated(fetch, jobs)
-        return JsonResponse(_body(jobs), json_dumps_params={"ensure_ascii": False})
+        return JsonResponse(_ACTIVATED.of(jobs), json_dumps_params={"ensure_ascii": False})
     await release_thread()
     jobs = await long_polling.poll(database(), fetch, wait, **who)
     if not jobs:
-        return JsonResponse(_body(jobs))
+        return JsonResponse(_ACTIVATED.of(jobs))
     _activated(fetch, jobs)
-    content = json.dumps(_body(jobs), cls=DjangoJSONEncoder, ensure_ascii=False).encode()
+    content = json.dumps(_ACTIVATED.of(jobs), cls=DjangoJSONEncoder, ensure_ascii=False).encode()
     return TrackedResponse(content, partial(long_polling.give_back, database(), jobs), content_type="application/json")
-
-
-def _body(jobs: Sequence[ActivatedJob]) -> dict[str, object]:
-    return {"jobs": [activated_job(job) for job in jobs]}
 
 
 def _activated(fetch: Fetch, jobs: Sequence[ActivatedJob]) -> None:
@@ -69,33 +79,25 @@ def _activated(fetch: Fetch, jobs: Sequence[ActivatedJob]) -> None:
         worker_registry.activated(fetch.type, fetch.worker, len(jobs), protocol=PROTOCOL, client=fetch.caller.name)
 
 
-def fetch_of(body: Body, caller: Caller) -> Fetch:
-    """Build the fetch for a request body. Raises Refused."""
-    names = body.texts("fetchVariable")
+def fetch_of(body: Mapping[str, Any], caller: Caller) -> Fetch:
+    """Build the fetch for a request."""
+    named = [zeebe_format.tenant_id(tenant) for tenant in body["tenantIds"]]
     return Fetch(
-        type=body.text("type", blank=False),
-        worker=body.text("worker", ""),
-        timeout=body.milliseconds("timeout", least=1),
-        max_jobs=body.integer("maxJobsToActivate", least=1, most=_MOST_JOBS),
-        variables=names or None,
-        tenants=_tenants(body),
-        with_lease=body.flag("withLease"),
+        type=body["type"],
+        worker=body["worker"],
+        timeout=body["timeout"],
+        max_jobs=body["maxJobsToActivate"],
+        variables=body["fetchVariable"] or None,
+        # None for all of the caller's tenants.
+        tenants=named if named and body["tenantFilter"] == "PROVIDED" else None,
+        with_lease=body["withLease"],
         caller=caller,
     )
 
 
-def _tenants(body: Body) -> list[str] | None:
-    """The named tenants (tenantFilter PROVIDED); None for all of the caller's tenants (ASSIGNED)."""
-    chosen = body.text("tenantFilter", "PROVIDED")
-    if chosen not in ("PROVIDED", "ASSIGNED"):
-        raise invalid("tenantFilter", "PROVIDED or ASSIGNED", chosen)
-    named = [zeebe_format.tenant_id(tenant) for tenant in body.texts("tenantIds")]
-    return named if named and chosen == "PROVIDED" else None
-
-
-def wait_of(body: Body) -> timedelta:
+def wait_of(body: Mapping[str, Any]) -> timedelta:
     """How long a request may wait: 0 or missing means the server's default, a negative value not at all."""
-    milliseconds = body.integer("requestTimeout", 0)
-    if milliseconds < 0:
-        return timedelta(0)
-    return min(body.milliseconds("requestTimeout", None) or get_settings().gateway_long_poll_time, _LONGEST_WAIT)
+    wait = body["requestTimeout"]
+    if wait == 0:
+        return min(get_settings().gateway_long_poll_time, _LONGEST_WAIT)
+    return timedelta(milliseconds=max(0, min(wait, _LONGEST_WAIT // timedelta(milliseconds=1))))

@@ -1,8 +1,9 @@
-"""Common handling of all calls: permissions, threads and error responses."""
+"""Common handling of all calls: permissions, what they take, threads and error responses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -13,29 +14,71 @@ from jobexec.gateways.auth import REQUESTS, Allowance, protected
 from jobexec.gateways.rest.common import AsyncView, in_database, log_error, logger, own_transactions
 from jobexec.operations.sql.errors import one_line
 
+from .contract import Pages, Request, Response
 from .problems import INTERNAL, METHOD_NOT_ALLOWED, answer, code_of, invalid, problem
 
 
-def endpoint(*permissions: str, counts: Allowance = REQUESTS) -> Callable[[Callable[..., HttpResponseBase]], AsyncView]:
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a call takes and gives; ``name`` and ``summary`` are those in OpenAPI.
+
+    ``problems`` are the statuses of errors that other calls do not have.
+    """
+
+    name: str
+    summary: str
+    takes: Request | None = None
+    gives: Response[...] | Pages | None = None
+    query: Request | None = None
+    problems: tuple[int, ...] = ()
+
+    def arguments(self, request: HttpRequest, keys: Mapping[str, str]) -> dict[str, Any]:
+        """The arguments of the view: the keys in the URL, ``body`` and ``query``. Raises Refused."""
+        found: dict[str, Any] = {name: key_in(member_name(name), text) for name, text in keys.items()}
+        if self.takes is not None:
+            found["body"] = self.takes.read(request)
+        if self.query is not None:
+            found["query"] = self.query.values({name: value for name, value in request.GET.items() if value})
+        return found
+
+
+def endpoint(
+    *permissions: str, operation: Operation, counts: Allowance = REQUESTS
+) -> Callable[[Callable[..., HttpResponseBase]], AsyncView]:
     """Turn a function that uses the database into a view for clients with one of these permissions.
 
     Exceptions become problem responses.
     """
 
     def decorate(function: Callable[..., HttpResponseBase]) -> AsyncView:
-        return guarded(*permissions, counts=counts)(in_database(function))
+        @wraps(function)
+        def call(request: HttpRequest, **keys: str) -> HttpResponseBase:
+            return function(request, **operation.arguments(request, keys))
+
+        return _guarded(in_database(call), permissions, counts, operation)
 
     return decorate
 
 
-def guarded(*permissions: str, counts: Allowance = REQUESTS) -> Callable[[AsyncView], AsyncView]:
+def async_endpoint(
+    *permissions: str, operation: Operation, counts: Allowance = REQUESTS
+) -> Callable[[AsyncView], AsyncView]:
     """The same for a coroutine, which must not use the database itself."""
 
     def decorate(view: AsyncView) -> AsyncView:
-        guarded: AsyncView = protected(*permissions, counts=counts)(_answering(own_transactions(view)))
-        return guarded
+        @wraps(view)
+        async def call(request: HttpRequest, **keys: str) -> HttpResponseBase:
+            return await view(request, **operation.arguments(request, keys))
+
+        return _guarded(call, permissions, counts, operation)
 
     return decorate
+
+
+def _guarded(view: AsyncView, permissions: tuple[str, ...], counts: Allowance, operation: Operation) -> AsyncView:
+    guarded: AsyncView = protected(*permissions, counts=counts)(_answering(own_transactions(view)))
+    guarded.operation = operation  # type: ignore[attr-defined]
+    return guarded
 
 
 def _answering(view: AsyncView) -> AsyncView:
@@ -67,8 +110,14 @@ def by_method(**views: AsyncView) -> Any:
         return response
 
     dispatch = own_transactions(dispatch)
-    dispatch.methods = tuple(views)  # type: ignore[attr-defined]
+    dispatch.views = views  # type: ignore[attr-defined]
     return dispatch
+
+
+def member_name(argument: str) -> str:
+    """The name in the contract of an argument of a view: jobKey for job_key."""
+    first, *others = argument.split("_")
+    return first + "".join(word.title() for word in others)
 
 
 def key_in(field: str, text: str) -> int:

@@ -1,38 +1,24 @@
-"""Filters, sort orders and pages of searches, in Camunda 8's format."""
+"""Filters and sort orders of searches, in Camunda 8's format."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from django.db.models import Q
-from django.utils.dateparse import parse_datetime
 
 from jobexec.gateways.asks import MOST_VALUES
 
-from .body import Body, check_length
+from .contract import ANY_PAGE, Member, Request, Response, Shown, optional, required
 from .problems import INVALID_ARGUMENT, Refused, invalid
+from .values import FLAG, OBJECT, TEXT, Kind, check_length, choice
 
-TEXT, KEY, NUMBER, TIME, FLAG = "text", "key", "number", "time", "flag"
-_DEFAULT_LIMIT, _MOST_ROWS = 100, 10_000
 _LONGEST_PATTERN = 1000
 
-Shown = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A member for filters and sorting: the kind of its values, and the column that holds them unchanged, if any."""
-
-    kind: str
-    column: str = ""
-    needs: tuple[str, ...] = ()
-    """The columns that it is computed from, if no column holds it unchanged."""
+Row: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +29,65 @@ class Filter:
     """
 
     where: Q
-    matches: Callable[[Shown], bool]
+    matches: Callable[[Row], bool]
     names: frozenset[str]
 
 
-def filter_of(body: Body, members: Mapping[str, Member]) -> Filter:
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A sort order for serialised rows; rows without a value come last, in descending order first."""
+
+    sort: Callable[[list[dict[str, Any]]], None]
+    names: frozenset[str]
+
+
+def search_request(name: str, found: Response[...]) -> Request:
+    """The request of a search for ``found``: a filter and an order by its searchable members, and a page."""
+    members = found.searchable
+    return Request(
+        name,
+        filter=optional(_filter(members), filter_of({}, members)),
+        sort=optional(_order(members), _order_of([], members)),
+        page=ANY_PAGE,
+    )
+
+
+def criterion(found: Response[...], name: str) -> Member:
+    """A member of a request that holds the filter by one member of a response."""
+    members = {name: found.members[name]}
+    return optional(
+        Kind(_ANY, lambda field, value: filter_of({name: value}, members, field.removesuffix(name))),
+        filter_of({}, members),
+    )
+
+
+_ANY = {"description": "A plain value, or {$eq, $neq, $in, $notIn, $exists, $like, $gt, $gte, $lt, $lte}."}
+
+
+def _filter(members: Mapping[str, Shown[...]]) -> Kind:
+    schema = {"type": "object", "properties": dict.fromkeys(members, _ANY), "additionalProperties": False}
+    return Kind(schema, lambda field, value: filter_of(OBJECT.read(field, value), members, f"{field}."))
+
+
+def filter_of(conditions: Mapping[str, Any], members: Mapping[str, Shown[...]], path: str = "filter.") -> Filter:
     """The filter of a search. Unknown members raise Refused: if they were ignored, the search would find too much."""
     where, tests = Q(), []
-    for name, value in body.part("filter").items():
+    for name, value in conditions.items():
+        if value is None:
+            continue
         member = members.get(name)
         if member is None:
-            raise Refused(INVALID_ARGUMENT, f"filter.{name}: expected one of {', '.join(sorted(members))}.")
-        conditions = value if isinstance(value, dict) else {"$eq": value}
-        for operator, operand in conditions.items():
+            raise Refused(INVALID_ARGUMENT, f"{path}{name}: expected one of {', '.join(sorted(members))}.")
+        for operator, operand in (value if isinstance(value, dict) else {"$eq": value}).items():
             if operand is None:
                 continue
-            wanted = _operand(f"filter.{name}.{operator}", operator, operand, member.kind)
+            wanted = _operand(f"{path}{name}.{operator}", operator, operand, member.kind)
             if member.column and operator in _LOOKUPS:
-                where &= Q(**{f"{member.column}{_LOOKUPS[operator]}": _stored(wanted, member.kind)})
+                where &= Q(**{f"{member.column}{_LOOKUPS[operator]}": wanted})
             tests.append((name, member.kind, _TESTS[operator], wanted))
     return Filter(
         where,
-        lambda shown: all(test(_value(shown.get(name), kind), to) for name, kind, test, to in tests),
+        lambda row: all(test(_value(row.get(name), kind, test), to) for name, kind, test, to in tests),
         frozenset(name for name, *_ in tests),
     )
 
@@ -90,21 +113,21 @@ _TESTS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _operand(field: str, operator: str, value: Any, kind: str) -> Any:
+def _operand(field: str, operator: str, value: Any, kind: Kind) -> Any:
     if operator not in _TESTS:
         raise Refused(INVALID_ARGUMENT, f"{field}: expected one of {', '.join(_TESTS)}.")
     if operator == "$exists":
-        return _checked(field, value, FLAG)
+        return FLAG.read(field, value)
     if operator == "$like":
-        if len(_checked(field, value, TEXT)) > _LONGEST_PATTERN:
+        if len(TEXT.read(field, value)) > _LONGEST_PATTERN:
             raise invalid(field, f"at most {_LONGEST_PATTERN} characters", value)
         return _pattern(value)
     if operator in ("$in", "$notIn"):
         if not isinstance(value, list):
             raise invalid(field, "a list", value)
         check_length(field, value, MOST_VALUES)
-        return frozenset(_checked(field, each, kind) for each in value)
-    return _checked(field, value, kind)
+        return frozenset(kind.read(field, each) for each in value)
+    return kind.read(field, value)
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -125,130 +148,40 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(first + "".join(f"(?>.*?{part})" for part in between if part) + f".*{last}", re.DOTALL)
 
 
-def _checked(field: str, value: Any, kind: str) -> Any:
-    if kind == TIME:
-        moment = _moment(value)
-        if moment is None:
-            raise invalid(field, "a date-time with a time zone (ISO 8601)", value)
-        return moment
-    if kind == KEY:
-        if not (isinstance(value, (str, int)) and re.fullmatch(r"-?[0-9]{1,25}", str(value))):
-            raise invalid(field, "a decimal number", value)
-        return str(value)
-    expected: dict[str, tuple[type, str]] = {
-        TEXT: (str, "a text"),
-        NUMBER: (int, "a whole number"),
-        FLAG: (bool, "true or false"),
-    }
-    type, words = expected[kind]
-    if not isinstance(value, type) or (type is int and isinstance(value, bool)):
-        raise invalid(field, words, value)
-    return value
+def _value(value: Any, kind: Kind, test: Callable[[Any, Any], bool]) -> Any:
+    return value if value is None or test is _TESTS["$like"] else kind.comparable(value)
 
 
-def _moment(value: Any) -> datetime | None:
-    try:
-        moment = parse_datetime(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
-    return moment if moment is not None and moment.utcoffset() is not None else None
+def _order(members: Mapping[str, Shown[...]]) -> Kind:
+    part = Request(
+        field=required(choice(members, f"one of {', '.join(sorted(members))}")),
+        order=optional(choice(("ASC", "DESC"), "ASC or DESC", str.upper), "ASC"),
+    )
+
+    def read(field: str, value: Any) -> Order:
+        """With at most as many sort fields as there are members."""
+        if not isinstance(value, list):
+            raise invalid(field, "a list of JSON objects", value)
+        check_length(field, value, len(members))
+        parts = (part.part().read(f"{field}[{place}]", each) for place, each in enumerate(value))
+        return _order_of([(each["field"], each["order"] == "DESC") for each in parts], members)
+
+    return Kind({"type": "array", "items": part.schema}, read)
 
 
-def moment_of(field: str, value: Any) -> datetime:
-    """Parse a date-time. Raises Refused."""
-    moment: datetime = _checked(field, value, TIME)
-    return moment
-
-
-def _value(value: Any, kind: str) -> Any:
-    return _moment(value) if kind == TIME else value
-
-
-def _stored(value: Any, kind: str) -> Any:
-    if kind != KEY:
-        return value
-    several = isinstance(value, frozenset)
-    bounded = [max(-(2**63), min(2**63 - 1, int(each))) for each in (value if several else [value])]
-    return bounded if several else bounded[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A sort order for serialised rows; rows without a value come last, in descending order first."""
-
-    sort: Callable[[list[dict[str, Any]]], None]
-    names: frozenset[str]
-
-
-def order_of(body: Body, members: Mapping[str, Member]) -> Order:
-    """The order of a search, with at most as many sort fields as there are members."""
-    orders = []
-    for part in body.parts("sort", most=len(members)):
-        name = part.text("field")
-        if name not in members:
-            raise invalid("sort.field", f"one of {', '.join(sorted(members))}", name)
-        direction = str(part.text("order", "ASC")).upper()
-        if direction not in ("ASC", "DESC"):
-            raise invalid("sort.order", "ASC or DESC", direction)
-        orders.append((name, members[name].kind, direction == "DESC"))
-
+def _order_of(parts: Sequence[tuple[str, bool]], members: Mapping[str, Shown[...]]) -> Order:
     def sort(rows: list[dict[str, Any]]) -> None:
-        for name, kind, down in reversed(orders):
-            rows.sort(key=lambda row: _place(row.get(name), kind), reverse=down)
+        for name, is_descending in reversed(parts):
+            rows.sort(key=partial(_place, name, members[name].kind), reverse=is_descending)
 
-    return Order(sort, frozenset(name for name, *_ in orders))
+    return Order(sort, frozenset(name for name, _ in parts))
 
 
-def columns_of(members: Mapping[str, Member], names: Collection[str]) -> frozenset[str]:
+def columns_of(members: Mapping[str, Shown[...]], names: Collection[str]) -> frozenset[str]:
     """The columns that these members need."""
-    return frozenset(column for name in names for column in members[name].needs or (members[name].column,) if column)
+    return frozenset(column for name in names for column in members[name].columns)
 
 
-def _place(value: Any, kind: str) -> tuple[bool, Any]:
-    if value is None:
-        return True, 0
-    return False, int(value) if kind == KEY else _value(value, kind)
-
-
-def page_of(
-    body: Body,
-    rows: Sequence[dict[str, Any]],
-    more: bool,
-    complete: Callable[[Sequence[dict[str, Any]]], list[dict[str, Any]]] = list,
-) -> dict[str, Any]:
-    """The requested page of the rows, in the format of all search results.
-
-    ``more``: there are further rows that the search has not read. ``complete`` serialises the rows of the page in full.
-    """
-    page = body.part("page")
-    limit = page.integer("limit", _DEFAULT_LIMIT, least=0, most=_MOST_ROWS)
-    begin = page.integer("from", 0, least=0)
-    if page.has("after"):
-        begin = _position("page.after", page.text("after"))
-    elif page.has("before"):
-        end = _position("page.before", page.text("before"))
-        begin, limit = max(0, end - limit), min(limit, end)
-    part = rows[begin : begin + limit]
-    return {
-        "items": complete(part),
-        "page": {
-            "totalItems": len(rows),
-            "hasMoreTotalItems": more,
-            "startCursor": _cursor(begin) if part else None,
-            "endCursor": _cursor(begin + len(part)) if part else None,
-        },
-    }
-
-
-def _cursor(position: int) -> str:
-    return base64.b64encode(str(position).encode()).decode()
-
-
-def _position(field: str, cursor: str) -> int:
-    try:
-        position = int(base64.b64decode(cursor, validate=True).decode())
-    except (binascii.Error, ValueError):
-        position = -1
-    if position < 0:
-        raise invalid(field, "a cursor of an earlier answer", cursor)
-    return position
+def _place(name: str, kind: Kind, row: Row) -> tuple[bool, Any]:
+    value = row.get(name)
+    return (True, 0) if value is None else (False, kind.comparable(value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -20,95 +20,121 @@ from jobexec.operations.external import (
     throw_external_error,
 )
 
-from .body import Body, read
-from .endpoint import endpoint, key_in
+from .contract import Request, optional, required
+from .endpoint import Operation, endpoint
 from .problems import INVALID_ARGUMENT, Refused
+from .values import ANYTHING, INT32, NOT_BLANK, NUMBER, OBJECT, TEXT, ignored, integer, milliseconds
 
-_INT32 = 2**31 - 1
+_LEASE = {"jobLeaseToken": optional(TEXT, about="The token from the activation, if the job was leased.")}
+_COMPLETION = Request("JobCompletionRequest", variables=optional(OBJECT), result=optional(ignored(ANYTHING)), **_LEASE)
+_FAILURE = Request(
+    "JobFailRequest",
+    retries=optional(integer(-INT32, INT32), 0, "Retries left; 0 opens an incident. Default: 0."),
+    errorMessage=optional(TEXT, ""),
+    retryBackOff=optional(milliseconds(), timedelta(0), "Milliseconds until the job may be fetched again."),
+    variables=optional(OBJECT, about="Only for workers that fetch the job later."),
+    **_LEASE,
+)
+_ERROR = Request(
+    "JobErrorRequest",
+    errorCode=required(NOT_BLANK),
+    errorMessage=optional(TEXT, ""),
+    variables=optional(OBJECT),
+    **_LEASE,
+)
+_CHANGES = Request(
+    retries=optional(integer(1, INT32)),
+    timeout=optional(milliseconds()),
+    priority=optional(integer(-INT32 - 1, INT32)),
+)
+_UPDATE = Request(
+    "JobUpdateRequest",
+    changeset=required(_CHANGES.part(), "At least one that is not null."),
+    operationReference=optional(ignored(NUMBER)),
+    **_LEASE,
+)
+_NOT_POSSIBLE = (404, 409)
 
 
 # A worker's reports about its jobs have separate allowances: if a report were refused, the job would run twice.
 
 
-@endpoint("work", counts=RESULTS)
-def completion(request: HttpRequest, job_key: str) -> HttpResponse:
+@endpoint(
+    "work",
+    counts=RESULTS,
+    operation=Operation("completeJob", "Complete a job", _COMPLETION, problems=_NOT_POSSIBLE),
+)
+def completion(request: HttpRequest, body: Mapping[str, Any], job_key: int) -> HttpResponse:
     """POST /jobs/{jobKey}/completion."""
-    body = read(request)
     complete_external_job(
-        database(), key_in("jobKey", job_key), body.mapping("variables"), lease=_lease(body), caller=caller_of(request)
+        database(), job_key, body["variables"], lease=body["jobLeaseToken"], caller=caller_of(request)
     )
     return nothing()
 
 
-@endpoint("work", counts=REPORTS)
-def failure(request: HttpRequest, job_key: str) -> HttpResponse:
+@endpoint("work", counts=REPORTS, operation=Operation("failJob", "Fail a job", _FAILURE, problems=_NOT_POSSIBLE))
+def failure(request: HttpRequest, body: Mapping[str, Any], job_key: int) -> HttpResponse:
     """POST /jobs/{jobKey}/failure. Without retries, or with 0, it opens an incident. Variables stay with the job."""
-    body = read(request)
     fail_external_job(
         database(),
-        key_in("jobKey", job_key),
-        retries=body.retries("retries", 0),
-        message=body.text("errorMessage", ""),
-        back_off=body.milliseconds("retryBackOff", None) or timedelta(0),
-        local_variables=body.mapping("variables"),
-        lease=_lease(body),
+        job_key,
+        retries=body["retries"],
+        message=body["errorMessage"],
+        back_off=body["retryBackOff"],
+        local_variables=body["variables"],
+        lease=body["jobLeaseToken"],
         caller=caller_of(request),
     )
     return nothing()
 
 
-@endpoint("work", counts=RESULTS)
-def error(request: HttpRequest, job_key: str) -> HttpResponse:
+@endpoint(
+    "work",
+    counts=RESULTS,
+    operation=Operation("throwJobError", "End a job with an error", _ERROR, problems=_NOT_POSSIBLE),
+)
+def error(request: HttpRequest, body: Mapping[str, Any], job_key: int) -> HttpResponse:
     """POST /jobs/{jobKey}/error. If nothing catches the error, the call still succeeds, and opens an incident."""
-    body = read(request)
     throw_external_error(
         database(),
-        key_in("jobKey", job_key),
-        code=body.text("errorCode", blank=False),
-        message=body.text("errorMessage", ""),
-        variables=body.mapping("variables"),
-        lease=_lease(body),
+        job_key,
+        code=body["errorCode"],
+        message=body["errorMessage"],
+        variables=body["variables"],
+        lease=body["jobLeaseToken"],
         caller=caller_of(request),
     )
     return nothing()
 
 
-@endpoint("work", "update", counts=REPORTS)
-def update(request: HttpRequest, job_key: str) -> HttpResponse:
+_VERBS: Mapping[str, Callable[..., None]] = {
+    "retries": set_external_retries,
+    "timeout": extend_external_deadline,
+    "priority": set_external_priority,
+}
+
+
+@endpoint(
+    "work",
+    "update",
+    counts=REPORTS,
+    operation=Operation("updateJob", "Change a job", _UPDATE, problems=_NOT_POSSIBLE),
+)
+def update(request: HttpRequest, body: Mapping[str, Any], job_key: int) -> HttpResponse:
     """PATCH /jobs/{jobKey}: apply all changes or none.
 
     A worker may change the deadline of a job that it holds; the other changes need the permission "update".
     """
-    body = read(request)
-    changes = body.part("changeset", required=True)
-    operates = changes.has("retries") or changes.has("priority")
+    changes = {name: value for name, value in body["changeset"].items() if value is not None}
+    operates = bool(changes.keys() - {"timeout"})
     if operates:
         client_of(request).check("update")
         limit(client_of(request))
-    options: dict[str, Any] = {"lease": _lease(body), "caller": caller_of(request)}
-    key = key_in("jobKey", job_key)
-    verbs = list(_changes(changes))
-    if not verbs:
+    if not changes:
         raise Refused(INVALID_ARGUMENT, "changeset: expected at least one of retries, timeout and priority, got none.")
     with transaction.atomic(using=database()):
-        for verb, value in verbs:
-            verb(database(), key, value, **options)
+        for name, value in changes.items():
+            _VERBS[name](database(), job_key, value, lease=body["jobLeaseToken"], caller=caller_of(request))
     if operates:
         audit(client_of(request), str(request.method), request.path)
     return nothing()
-
-
-def _changes(changes: Body) -> list[tuple[Callable[..., None], Any]]:
-    found: list[tuple[Callable[..., None], Any]] = []
-    if changes.has("retries"):
-        found.append((set_external_retries, changes.integer("retries", least=1, most=_INT32)))
-    if changes.has("timeout"):
-        found.append((extend_external_deadline, changes.milliseconds("timeout")))
-    if changes.has("priority"):
-        found.append((set_external_priority, changes.integer("priority", least=-_INT32 - 1, most=_INT32)))
-    return found
-
-
-def _lease(body: Body) -> str | None:
-    token: str | None = body.text("jobLeaseToken", None)
-    return token

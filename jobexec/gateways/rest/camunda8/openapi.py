@@ -1,19 +1,25 @@
-"""GET /openapi.json: the OpenAPI document of this API."""
+"""GET /openapi.json: the OpenAPI document of this API, made of what its views declare."""
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern
 
 from jobexec.gateways.auth import REPORTS
-from jobexec.gateways.rest.common import json_answer
+from jobexec.gateways.rest.common import AsyncView, json_answer
 from jobexec.gateways.zeebe_format import CONTRACT
 
-from .endpoint import endpoint
-from .schemas import KEY, SCHEMAS, TEXT, TIME, ref
+from .contract import SCHEMAS, ref, response_schema
+from .endpoint import Operation, endpoint, member_name
+from .values import KEY, NUMBER, TEXT
 
+_PROBLEM = "ProblemDetail"
+SCHEMAS[_PROBLEM] = response_schema(
+    {"type": TEXT.schema, "title": TEXT.schema, "status": NUMBER.schema, "detail": TEXT.schema, "instance": TEXT.schema}
+)
 _PROBLEMS = {
     400: "The request is not valid; the detail names the field.",
     401: "Missing or invalid credentials.",
@@ -23,87 +29,30 @@ _PROBLEMS = {
     500: "An unexpected error.",
     503: "RESOURCE_EXHAUSTED: too many requests, try again. UNAVAILABLE: the database does not answer.",
 }
-_ALWAYS, _ONE = (400, 401, 403, 500, 503), (404, 409)
-
-#: (path, method, operation, summary, request, answer, further problems)
-_OPERATIONS: list[tuple[str, str, str, str, str, str, tuple[int, ...]]] = [
-    ("/jobs/activation", "post", "activateJobs", "Activate jobs", "JobActivationRequest", "JobActivationResult", ()),
-    ("/jobs/search", "post", "searchJobs", "Search jobs", "JobSearchQuery", "JobSearchQueryResult", ()),
-    (
-        "/jobs/statistics/global",
-        "get",
-        "getGlobalJobStatistics",
-        "Global job statistics for a period",
-        "",
-        "GlobalJobStatisticsQueryResult",
-        (),
-    ),
-    (
-        "/jobs/statistics/by-types",
-        "post",
-        "getJobTypeStatistics",
-        "Job statistics by type",
-        "JobTypeStatisticsQuery",
-        "JobTypeStatisticsQueryResult",
-        (),
-    ),
-    (
-        "/jobs/statistics/by-workers",
-        "post",
-        "getJobWorkerStatistics",
-        "Job statistics by worker",
-        "JobWorkerStatisticsQuery",
-        "JobWorkerStatisticsQueryResult",
-        (),
-    ),
-    ("/jobs/{jobKey}/completion", "post", "completeJob", "Complete a job", "JobCompletionRequest", "", _ONE),
-    ("/jobs/{jobKey}/failure", "post", "failJob", "Fail a job", "JobFailRequest", "", _ONE),
-    ("/jobs/{jobKey}/error", "post", "throwJobError", "End a job with an error", "JobErrorRequest", "", _ONE),
-    ("/jobs/{jobKey}", "patch", "updateJob", "Change a job", "JobUpdateRequest", "", _ONE),
-    (
-        "/incidents/search",
-        "post",
-        "searchIncidents",
-        "Search incidents",
-        "IncidentSearchQuery",
-        "IncidentSearchQueryResult",
-        (),
-    ),
-    ("/incidents/{incidentKey}", "get", "getIncident", "Get an incident", "", "IncidentResult", (404,)),
-    (
-        "/incidents/{incidentKey}/resolution",
-        "post",
-        "resolveIncident",
-        "Resolve an incident: its job may be fetched again",
-        "IncidentResolutionRequest",
-        "",
-        _ONE,
-    ),
-    ("/topology", "get", "getTopology", "Get the topology", "", "TopologyResponse", ()),
-    ("/status", "get", "getStatus", "Get the status", "", "", ()),
-]
-_QUERIES = {
-    "getGlobalJobStatistics": [
-        {"name": "from", "in": "query", "required": True, "schema": TIME},
-        {"name": "to", "in": "query", "required": True, "schema": TIME},
-        {"name": "jobType", "in": "query", "schema": TEXT},
-    ]
-}
+_ALWAYS = (400, 401, 403, 500, 503)
 
 
-@endpoint("work", counts=REPORTS)
-def document(request: HttpRequest) -> HttpResponse:
-    """Return the document, with the URL of the request as the server."""
-    address = request.build_absolute_uri(request.path)
-    return json_answer({**described(), "servers": [{"url": address.removesuffix("/openapi.json")}]})
+def document(calls: Sequence[URLPattern]) -> AsyncView:
+    """A view that returns the document of these calls, with the URL of the request as the server."""
+
+    @endpoint("work", counts=REPORTS, operation=Operation("getOpenAPI", "Get this document"))
+    def view(request: HttpRequest) -> HttpResponse:
+        address = request.build_absolute_uri(request.path)
+        return json_answer({**document_of(calls), "servers": [{"url": address.removesuffix("/openapi.json")}]})
+
+    return view
 
 
-@cache
-def described() -> dict[str, Any]:
+def document_of(calls: Sequence[URLPattern]) -> dict[str, Any]:
     """The document without a server."""
-    paths: dict[str, dict[str, Any]] = {}
-    for path, method, operation, summary, body, answer, problems in _OPERATIONS:
-        paths.setdefault(path, {})[method] = _operation(path, operation, summary, body, answer, problems)
+    paths = {}
+    for call in calls:
+        path, keys = "/" + str(call.pattern), []
+        for argument in call.pattern.converters:
+            keys.append(member_name(argument))
+            path = path.replace(f"<str:{argument}>", f"{{{keys[-1]}}}")
+        views: Mapping[str, Any] = call.callback.views  # type: ignore[attr-defined]
+        paths[path] = {method.lower(): _operation(view.operation, keys) for method, view in views.items()}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -123,29 +72,24 @@ def described() -> dict[str, Any]:
     }
 
 
-def _operation(
-    path: str, operation: str, summary: str, body: str, answer: str, problems: tuple[int, ...]
-) -> dict[str, Any]:
-    answers: dict[str, Any] = {"200": _json("The result.", answer)} if answer else {"204": _NOTHING}
-    for status in sorted((*_ALWAYS, *problems)):
-        answers[str(status)] = _json(_PROBLEMS[status], "ProblemDetail", "application/problem+json")
-    found: dict[str, Any] = {"operationId": operation, "summary": summary, "responses": answers}
-    parameters = [
-        {"name": name, "in": "path", "required": True, "schema": KEY}
-        for name in ("jobKey", "incidentKey")
-        if f"{{{name}}}" in path
-    ] + _QUERIES.get(operation, [])
+def _operation(operation: Operation, keys: Sequence[str]) -> dict[str, Any]:
+    answers: dict[str, Any] = {"204": {"description": "Done."}}
+    if operation.gives is not None:
+        answers = {"200": _json("The result.", operation.gives.name)}
+    for status in sorted((*_ALWAYS, *operation.problems)):
+        answers[str(status)] = _json(_PROBLEMS[status], _PROBLEM, "application/problem+json")
+    found: dict[str, Any] = {"operationId": operation.name, "summary": operation.summary, "responses": answers}
+    parameters = [{"name": key, "in": "path", "required": True, "schema": KEY.schema} for key in keys]
+    for name, member in operation.query.members.items() if operation.query else ():
+        parameters.append({"name": name, "in": "query", "required": member.is_required, "schema": member.kind.schema})
     if parameters:
         found["parameters"] = parameters
-    if body:
+    if operation.takes is not None:
         found["requestBody"] = {
-            "required": bool(SCHEMAS[body].get("required")),
-            "content": {"application/json": {"schema": ref(body)}},
+            "required": bool(operation.takes.required),
+            "content": {"application/json": {"schema": ref(operation.takes.name)}},
         }
     return found
-
-
-_NOTHING = {"description": "Done."}
 
 
 def _json(description: str, schema: str, type: str = "application/json") -> dict[str, Any]:

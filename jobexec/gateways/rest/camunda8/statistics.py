@@ -12,71 +12,99 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.gateways import zeebe_format
 from jobexec.gateways.rest.common import caller_of, database, json_answer
-from jobexec.operations.external.search import Figures, external_statistics, external_types, no_figures, workers_of
+from jobexec.operations.external.search import external_statistics, external_types, no_figures, workers_of
 
-from .body import Body, read
-from .endpoint import endpoint
-from .filters import TEXT, Member, filter_of, moment_of, page_of
-from .problems import INVALID_ARGUMENT, Refused, invalid
+from .contract import ANY_PAGE, Pages, Request, Response, Shown, optional, required
+from .endpoint import Operation, endpoint
+from .filters import criterion
+from .problems import invalid
+from .values import FLAG, NOT_BLANK, NUMBER, TEXT, TIME, TIME_IN_URL, nullable
+
+_METRIC = Response(
+    "StatusMetric",
+    count=Shown(NUMBER, lambda figures: figures.count),
+    lastUpdatedAt=Shown(nullable(TIME), lambda figures: zeebe_format.iso(figures.last)),
+)
+#: Made of figures by name, and of further values.
+_FIGURES = {name: _METRIC.one(lambda figures, *more, name=name: figures[name]) for name in no_figures()}
+_OF_ALL = Response(
+    "GlobalJobStatisticsQueryResult", **_FIGURES, isIncomplete=Shown(FLAG, lambda figures, is_incomplete: is_incomplete)
+)
+_OF_TYPE = Response(
+    "JobTypeStatisticsItem",
+    jobType=Shown(TEXT, lambda figures, type, workers: type),
+    **_FIGURES,
+    workers=Shown(NUMBER, lambda figures, type, workers: workers),
+)
+_OF_TYPES = Pages("JobTypeStatisticsQueryResult", _OF_TYPE)
+_OF_WORKER = Response("JobWorkerStatisticsItem", worker=Shown(TEXT, lambda figures, worker: worker), **_FIGURES)
+_OF_WORKERS = Pages("JobWorkerStatisticsQueryResult", _OF_WORKER)
+
+_PERIOD = {"from": required(TIME), "to": required(TIME)}
+_BY_TYPE = Request(**_PERIOD, jobType=criterion(_OF_TYPE, "jobType"))
+_BY_WORKER = Request(**_PERIOD, jobType=required(NOT_BLANK))
 
 
-@endpoint("search")
-def of_all(request: HttpRequest) -> HttpResponse:
+@endpoint(
+    "search",
+    operation=Operation(
+        "getGlobalJobStatistics",
+        "Global job statistics for a period",
+        query=Request(**{"from": required(TIME_IN_URL), "to": required(TIME_IN_URL)}, jobType=optional(TEXT)),
+        gives=_OF_ALL,
+    ),
+)
+def of_all(request: HttpRequest, query: Mapping[str, Any]) -> HttpResponse:
     """GET /jobs/statistics/global?from=…&to=…&jobType=…"""
-    begin, end = _span(request.GET.get("from"), request.GET.get("to"), "")
-    type = request.GET.get("jobType")
-    caller = caller_of(request)
-    types = None if not type else [type]
-    found = external_statistics(database(), begin, end, by=None, types=types, caller=caller)
-    return json_answer({**_shown(found.get("", no_figures())), "isIncomplete": _is_incomplete(begin)})
+    begin, end = _period(query, "")
+    types = None if query["jobType"] is None else [query["jobType"]]
+    found = external_statistics(database(), begin, end, by=None, types=types, caller=caller_of(request))
+    return json_answer(_OF_ALL.of(found.get("", no_figures()), _is_incomplete(begin)))
 
 
-@endpoint("search")
-def by_types(request: HttpRequest) -> HttpResponse:
+@endpoint(
+    "search",
+    operation=Operation(
+        "getJobTypeStatistics",
+        "Job statistics by type",
+        Request("JobTypeStatisticsQuery", filter=required(_BY_TYPE.part()), page=ANY_PAGE),
+        _OF_TYPES,
+    ),
+)
+def by_types(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponse:
     """POST /jobs/statistics/by-types: each type, including types without jobs in the period."""
-    body = read(request)
-    given, caller = body.part("filter", required=True), caller_of(request)
-    begin, end = _span(given.text("from", None), given.text("to", None), "filter.")
-    asked = filter_of(_only(given, "jobType"), {"jobType": Member(TEXT)})
-    types = [type for type in sorted(external_types(database(), caller)) if asked.matches({"jobType": type})]
+    begin, end = _period(body["filter"], "filter.")
+    matches, caller = body["filter"]["jobType"].matches, caller_of(request)
+    types = [type for type in sorted(external_types(database(), caller)) if matches({"jobType": type})]
     found = external_statistics(database(), begin, end, by="handler_type", types=types, caller=caller)
     workers = workers_of(database(), types)
-    rows = [
-        {"jobType": type, **_shown(found.get(type, no_figures())), "workers": workers.get(type, 0)} for type in types
-    ]
-    return json_answer(page_of(body, rows, more=False))
+    rows = [_OF_TYPE.of(found.get(type, no_figures()), type, workers.get(type, 0)) for type in types]
+    return json_answer(_OF_TYPES.of(body["page"], rows))
 
 
-@endpoint("search")
-def by_workers(request: HttpRequest) -> HttpResponse:
+@endpoint(
+    "search",
+    operation=Operation(
+        "getJobWorkerStatistics",
+        "Job statistics by worker",
+        Request("JobWorkerStatisticsQuery", filter=required(_BY_WORKER.part()), page=ANY_PAGE),
+        _OF_WORKERS,
+    ),
+)
+def by_workers(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponse:
     """POST /jobs/statistics/by-workers: each worker that has reported on jobs of a type."""
-    body = read(request)
-    given = body.part("filter", required=True)
-    begin, end = _span(given.text("from", None), given.text("to", None), "filter.")
-    types = [given.text("jobType", blank=False)]
+    begin, end = _period(body["filter"], "filter.")
+    types = [body["filter"]["jobType"]]
     found = external_statistics(database(), begin, end, by="node", types=types, caller=caller_of(request))
-    rows = [{"worker": worker, **_shown(figures)} for worker, figures in sorted(found.items()) if worker]
-    return json_answer(page_of(body, rows, more=False))
+    rows = [_OF_WORKER.of(figures, worker) for worker, figures in sorted(found.items()) if worker]
+    return json_answer(_OF_WORKERS.of(body["page"], rows))
 
 
-def _only(given: Body, name: str) -> Body:
-    return Body({"filter": {key: value for key, value in given.items() if key == name}})
-
-
-def _span(begin: Any, end: Any, where: str) -> tuple[datetime, datetime]:
-    for name, value in (("from", begin), ("to", end)):
-        if not value:
-            raise Refused(INVALID_ARGUMENT, f"{where}{name}: expected a date-time, got none.")
-    # In a URL an unencoded plus is decoded as a space.
-    first = moment_of(f"{where}from", str(begin).replace(" ", "+"))
-    last = moment_of(f"{where}to", str(end).replace(" ", "+"))
-    if last < first:
-        raise invalid(f"{where}to", "a moment that is not before 'from'", end)
-    return first, last
-
-
-def _shown(figures: Mapping[str, Figures]) -> dict[str, Any]:
-    return {name: {"count": each.count, "lastUpdatedAt": zeebe_format.iso(each.last)} for name, each in figures.items()}
+def _period(given: Mapping[str, Any], path: str) -> tuple[datetime, datetime]:
+    begin, end = given["from"], given["to"]
+    if end < begin:
+        raise invalid(f"{path}to", "a moment that is not before 'from'", end.isoformat())
+    return begin, end
 
 
 def _is_incomplete(begin: datetime) -> bool:

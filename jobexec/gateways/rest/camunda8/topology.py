@@ -11,35 +11,46 @@ from jobexec.gateways.auth import REPORTS
 from jobexec.gateways.rest.common import json_answer, nothing
 from jobexec.gateways.zeebe_format import CONTRACT
 
-from .endpoint import endpoint
+from .contract import Response, Shown, constant
+from .endpoint import Operation, endpoint
+from .values import NUMBER, TEXT, nullable
+
+# A broker that leads the only partition.
+_PARTITION = Response(
+    "Partition",
+    partitionId=constant(NUMBER, 1),
+    role=constant(TEXT, "leader"),
+    health=constant(TEXT, "healthy"),
+    state=constant(TEXT, "active"),
+)
+_BROKER = Response(
+    "BrokerInfo",
+    nodeId=constant(NUMBER, 0),
+    brokerId=constant(TEXT, "0"),
+    host=Shown(TEXT, lambda request: socket.gethostname()),
+    port=Shown(NUMBER, lambda request: int(request.get_port())),
+    partitions=_PARTITION.several(lambda request: [request]),
+    version=Shown(TEXT, lambda request: _version()),
+)
+_TOPOLOGY = Response(
+    "TopologyResponse",
+    brokers=_BROKER.several(lambda request: [request]),
+    clusterId=constant(nullable(TEXT), None),
+    clusterSize=constant(NUMBER, 1),
+    partitionsCount=constant(NUMBER, 1),
+    replicationFactor=constant(NUMBER, 1),
+    gatewayVersion=constant(TEXT, CONTRACT),
+    lastCompletedChangeId=constant(TEXT, "-1"),
+)
 
 
-@endpoint("work", counts=REPORTS)
+@endpoint("work", counts=REPORTS, operation=Operation("getTopology", "Get the topology", gives=_TOPOLOGY))
 def topology(request: HttpRequest) -> HttpResponse:
-    """Describe a broker that leads the only partition."""
-    partition = {"partitionId": 1, "role": "leader", "health": "healthy", "state": "active"}
-    broker = {
-        "nodeId": 0,
-        "brokerId": "0",
-        "host": socket.gethostname(),
-        "port": int(request.get_port()),
-        "partitions": [partition],
-        "version": _version(),
-    }
-    return json_answer(
-        {
-            "brokers": [broker],
-            "clusterId": None,
-            "clusterSize": 1,
-            "partitionsCount": 1,
-            "replicationFactor": 1,
-            "gatewayVersion": CONTRACT,
-            "lastCompletedChangeId": "-1",
-        }
-    )
+    """GET /topology."""
+    return json_answer(_TOPOLOGY.of(request))
 
 
-@endpoint("work", counts=REPORTS)
+@endpoint("work", counts=REPORTS, operation=Operation("getStatus", "Get the status"))
 def status(request: HttpRequest) -> HttpResponse:
     """GET /status: any response means that the gateway serves."""
     return nothing()

@@ -8,7 +8,7 @@ from . import incidents, jobs, openapi, searches, statistics, topology
 from .activation import activation
 from .endpoint import by_method
 
-urlpatterns: list[URLPattern] = [
+CALLS: list[URLPattern] = [
     path("jobs/activation", by_method(POST=activation)),
     path("jobs/search", by_method(POST=searches.jobs)),
     path("jobs/statistics/global", by_method(GET=statistics.of_all)),
@@ -23,5 +23,5 @@ urlpatterns: list[URLPattern] = [
     path("incidents/<str:incident_key>/resolution", by_method(POST=incidents.resolution)),
     path("topology", by_method(GET=topology.topology)),
     path("status", by_method(GET=topology.status)),
-    path("openapi.json", by_method(GET=openapi.document)),
 ]
+urlpatterns = [*CALLS, path("openapi.json", by_method(GET=openapi.document(CALLS)))]
