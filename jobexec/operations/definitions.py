@@ -11,7 +11,7 @@ from jobexec.models import Batch, DeadLetterJob, JobDefinition
 from .audit import audited, count_more, note
 from .batches.control import start_batch
 from .manage.adjust import set_retries
-from .priority_overrides import apply_overrides, apply_to_all
+from .manage.priority_overrides import apply_overrides, apply_to_all
 from .sql.locks import atomic, lock_rows
 from .targets.for_each import OperationResult, database_of
 from .values.arguments import check_retries

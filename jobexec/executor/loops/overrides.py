@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from jobexec import clock
-from jobexec.operations.priority_overrides import apply_overrides
+from jobexec.operations.manage.priority_overrides import apply_overrides
 from jobexec.operations.sql.errors import is_conflict
 
 from ...runtime.threads import logger

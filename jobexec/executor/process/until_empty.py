@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import DatabaseError, InterfaceError
 
-from jobexec.operations.pending import Pending, pending
+from jobexec.operations.reports.pending import Pending, pending
 
 from ...runtime.connections import refresh_connections
 from ..job_executor import JobExecutor

@@ -11,9 +11,9 @@ from django.db.models import Exists, Value
 
 from jobexec.models import Deployment, DeploymentRegistration, HistoryJob, Job, Schedule, TimerJob
 
+from ..manage.priority_overrides import overridden
 from ..manage.suspension_sweep import due_suspensions
 from ..nodes.leases import dead_nodes
-from ..priority_overrides import overridden
 from ..values.acquired_job import ServedJobs
 
 #: The names of the questions; those about deployments may have a number appended.

@@ -18,7 +18,7 @@ from jobexec.handlers import registry
 from jobexec.models import DeadLetterJob, HistoryJob
 from jobexec.operations import requeue
 from jobexec.operations.notify.wake import EVERYTHING, HISTORY, JOBS, TIMERS
-from jobexec.operations.pending import pending
+from jobexec.operations.reports.pending import pending
 from jobexec.runtime.threads import call_in_thread
 from tests.support.factories import make_job
 from tests.support.waiting import TIMEOUT, passed, until

@@ -15,12 +15,12 @@ from jobexec.operations import (
     definitions,
     fail_job,
     override_priority,
-    priority_overrides,
     set_priority,
     set_retries_by_definition,
 )
+from jobexec.operations.manage import priority_overrides
+from jobexec.operations.manage.priority_overrides import OVERLAP, apply_overrides
 from jobexec.operations.nodes.deployments import write_job_definitions
-from jobexec.operations.priority_overrides import OVERLAP, apply_overrides
 from jobexec.operations.sql import locks
 from jobexec.operations.values.ranking import rank
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, reload, tables_of, work

@@ -16,9 +16,9 @@ from django.db.models import Q, QuerySet
 from jobexec.identifiers import least_uuid7
 from jobexec.models import JOB_TABLES, AbstractJob, JobDefinition
 
-from .manage.adjust import set_priority
-from .sql.locks import atomic, ids_sort_by_time, lock_rows
-from .values.ranking import reranked
+from ..sql.locks import atomic, ids_sort_by_time, lock_rows
+from ..values.ranking import reranked
+from .adjust import set_priority
 
 #: The tolerance for the time between a job's id and its commit, and for the clock of the process that creates it.
 OVERLAP = timedelta(minutes=2)

@@ -13,7 +13,7 @@ from django.db.models import Q
 from jobexec import clock
 from jobexec.models import HistoryJob, Job, TimerJob
 
-from .values.acquired_job import ServedJobs
+from ..values.acquired_job import ServedJobs
 
 
 @dataclass(frozen=True, slots=True)
