@@ -17,8 +17,8 @@ from tests.support.web.accessibility import grave_findings, poor_contrasts
 
 from . import data
 from .conftest import list_url, page_url
-from .test_dashboard import PAGE as DASHBOARD
-from .test_dashboard import traffic
+from .dashboard.test_dashboard import PAGE as DASHBOARD
+from .dashboard.test_dashboard import traffic
 
 pytestmark = browser.marks
 

@@ -19,9 +19,9 @@ from tests.support.waiting import threads, until
 from tests.support.web import browser
 
 from . import data
+from .common.test_permissions import everything
 from .conftest import TABLES, list_url, page_url
-from .test_dashboard import PAGE as DASHBOARD
-from .test_permissions import everything
+from .dashboard.test_dashboard import PAGE as DASHBOARD
 
 pytestmark = [*browser.marks, pytest.mark.slow]
 

@@ -31,8 +31,8 @@ from jobexec.models import (
 )
 from tests.support.suite.tiers import some
 
-from . import data
-from .conftest import TABLES, list_url, page_url
+from .. import data
+from ..conftest import TABLES, list_url, page_url
 
 RETRIES, PRIORITY, NODE = {"retries": "7"}, {"priority": "9"}, {"node_name": "worker-9"}
 UNTIL = {"until": "2099-01-01T10:00:00"}

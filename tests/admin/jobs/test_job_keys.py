@@ -8,8 +8,8 @@ from jobexec import clock
 from jobexec.models import DeadLetterJob, Job, JobDefinition, JobKey
 from tests.support.audit import audit_log
 
-from . import data
-from .conftest import list_url, page_url
+from .. import data
+from ..conftest import list_url, page_url
 
 
 def test_a_list_says_who_holds_a_key(admin):

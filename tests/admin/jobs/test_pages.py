@@ -26,8 +26,8 @@ from jobexec.models import (
     TimerJob,
 )
 
-from . import data
-from .conftest import TABLES, list_url, page_url
+from .. import data
+from ..conftest import TABLES, list_url, page_url
 
 SHOWN_BY = {
     "due_date": "due_exactly",

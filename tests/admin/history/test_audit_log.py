@@ -12,8 +12,8 @@ from jobexec.operations.gateway_clients import set_client_enabled
 from jobexec.operations.schedules.manage import set_enabled
 from tests.support.audit import audit_log
 
-from . import data
-from .conftest import list_url, page_url
+from .. import data
+from ..conftest import list_url, page_url
 
 
 def found(admin, **query):
@@ -93,7 +93,7 @@ def search_of(redirect):
 
 
 def test_who_sees_some_tenants_sees_what_was_done_to_them(admin, settings):
-    settings.JOBEXEC = {"ADMIN_TENANTS": "tests.admin.test_audit_log.only_acme"}
+    settings.JOBEXEC = {"ADMIN_TENANTS": "tests.admin.history.test_audit_log.only_acme"}
     mine = data.audit(tenant_id="acme")
     data.audit(tenant_id="beta")
     data.audit(tenant_id=None, count=2)

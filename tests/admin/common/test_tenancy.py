@@ -38,8 +38,8 @@ from jobexec.models import (
 from jobexec.operations.query.stored_filter import resolve
 from tests.support.suite.tiers import some
 
-from . import data, tenants
-from .conftest import TABLES, Staff, list_url, page_url
+from .. import data, tenants
+from ..conftest import TABLES, Staff, list_url, page_url
 
 OF_TENANTS = (
     *JOB_TABLES,

@@ -8,7 +8,7 @@ from jobexec import clock
 from jobexec.models import DeadLetterJob, Job, TimerJob
 from tests.support.web import browser
 
-from . import data
+from .. import data
 from .test_dashboard import FRAGMENT, PAGE, group, incident, traffic
 
 pytestmark = browser.marks

@@ -25,8 +25,8 @@ from jobexec.models import (
 from jobexec.operations.reports import counts
 from tests.support.suite.tiers import some
 
-from . import data
-from .conftest import TABLES, list_url
+from .. import data
+from ..conftest import TABLES, list_url
 
 DATES = {
     "job": ["create_time"],

@@ -16,8 +16,8 @@ from jobexec.models import (
 from jobexec.operations.rows.external_exclusive import owner_of
 from tests.support.outside import seen
 
-from . import data
-from .conftest import list_url, page_url
+from .. import data
+from ..conftest import list_url, page_url
 
 FREE = {"lock_owner": None, "lock_expiration_time": None, "available_at": None, "lease_token": ""}
 

@@ -277,5 +277,5 @@ def test_changing_the_dict_afterwards_changes_nothing():
 
 
 def test_every_setting_is_documented():
-    page = (Path(__file__).parents[2] / "docs/reference/settings.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/reference/settings.md").read_text()
     assert [key for key in [*GLOBAL, *PER_ENGINE, "ENGINES"] if f"\n`{key}`\n: Default " not in page] == []

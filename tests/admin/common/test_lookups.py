@@ -9,7 +9,7 @@ from jobexec.admin.common.base import SECRET
 from jobexec.models import DeadLetterJob, FailureGroup, Job, JobLog
 from tests.support.factories import make_job, make_row
 
-from .conftest import TABLES, list_url
+from ..conftest import TABLES, list_url
 
 PATTERNS = ["contains", "icontains", "startswith", "istartswith", "endswith", "regex", "iregex", "iexact"]
 

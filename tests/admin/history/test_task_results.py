@@ -8,8 +8,8 @@ from jobexec.handlers.registry import isolated
 from jobexec.models import DeadLetterJob, JobDefinition, ResultStatus, TaskResult, TimerJob
 from tests.support.audit import audit_log
 
-from . import data
-from .conftest import list_url, page_url
+from .. import data
+from ..conftest import list_url, page_url
 
 
 def text_of(response):

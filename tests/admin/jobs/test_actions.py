@@ -26,8 +26,8 @@ from jobexec.models import (
 from jobexec.operations.manage.verbs import VERBS
 from tests.support.audit import audit_log
 
-from . import data
-from .conftest import list_url, page_url
+from .. import data
+from ..conftest import list_url, page_url
 
 
 def logged():

@@ -19,8 +19,8 @@ from jobexec.models import (
 )
 from tests.support.audit import audit_log
 
-from . import data
-from .conftest import list_url, page_url
+from .. import data
+from ..conftest import list_url, page_url
 
 
 def last_words():

@@ -12,9 +12,9 @@ from django.utils import timezone
 from jobexec.models import DeadLetterJob, Job, TimerJob
 from tests.support.suite.tiers import some
 
-from . import data
-from .conftest import TABLES, list_url, page_url
-from .test_dashboard import PAGE as DASHBOARD
+from .. import data
+from ..conftest import TABLES, list_url, page_url
+from ..dashboard.test_dashboard import PAGE as DASHBOARD
 
 pytestmark = pytest.mark.django_db
 

@@ -23,8 +23,8 @@ from jobexec.operations.batches.control import start_batch
 from jobexec.operations.query.stored_filter import describe, resolve
 from tests.support.audit import audit_log
 
-from . import data
-from .conftest import list_url, page_url
+from .. import data
+from ..conftest import list_url, page_url
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from jobexec.operations.schedules.words import in_words
 from jobexec.sensitive import HIDDEN
 from tests.support.audit import audit_log
 
-from . import data
-from .conftest import Staff, list_url, page_url
+from .. import data
+from ..conftest import Staff, list_url, page_url
 
 ADD = "/admin/jobexec/schedule/add/"
 HANDLER = "demo_project.bookings.jobs.book_hotel"

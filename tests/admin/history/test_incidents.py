@@ -6,8 +6,8 @@ from jobexec import operations
 from jobexec.models import DeadLetterJob, FailureGroup, Incident, IncidentState, Job, JobLog
 from tests.support.audit import audit_log
 
-from . import data
-from .conftest import list_url, page_url
+from .. import data
+from ..conftest import list_url, page_url
 
 
 def shown(response):

@@ -15,7 +15,7 @@ from jobexec.models import GatewayClient
 from jobexec.operations.gateway_clients import create_client, rotate_secret
 from tests.support.audit import audit_log
 
-from .conftest import Staff, list_url, page_url
+from ..conftest import Staff, list_url, page_url
 
 ADD = "/admin/jobexec/gatewayclient/add/"
 ANSWERS = {

@@ -8,8 +8,8 @@ from jobexec.models import Job, JobDefinition, SuspendedJob, Suspension, Suspens
 from jobexec.models.suspension import columns_of
 from tests.support.audit import audit_log
 
-from . import data
-from .conftest import list_url
+from .. import data
+from ..conftest import list_url
 
 URL = "/admin/jobexec/suspension/add/"
 TENANT = {"scope": "tenant_id", "value": "acme", "include_jobs": "on"}

@@ -27,8 +27,8 @@ from jobexec.operations import suspend
 from jobexec.operations.reports import counts, meters
 from tests.support.suite import databases
 
-from . import data
-from .conftest import Staff
+from .. import data
+from ..conftest import Staff
 
 PAGE = "/admin/jobexec/"
 FRAGMENT = "/admin/jobexec/executornode/dashboard/"

@@ -13,9 +13,9 @@ from jobexec.models import ExternalWorker, ExternalWorkerJob
 from jobexec.operations.values.ranking import rank
 from tests.support.factories import make_node
 
-from . import data
-from .conftest import list_url, page_url
-from .test_dashboard import PAGE, section, text_of
+from .. import data
+from ..conftest import list_url, page_url
+from ..dashboard.test_dashboard import PAGE, section, text_of
 
 MINUTE = timedelta(minutes=1)
 

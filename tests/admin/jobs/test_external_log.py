@@ -2,8 +2,8 @@
 
 from jobexec.models import JobLog
 
-from . import data
-from .conftest import page_url
+from .. import data
+from ..conftest import page_url
 
 
 def test_the_story_of_a_job_names_worker_and_client(admin):
