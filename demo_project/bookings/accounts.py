@@ -8,11 +8,11 @@ from typing import Any
 
 from django.db.models import Avg, Count, Max, Q
 
-from jobexec.models import DeadLetterJob, JobLog, LogState
+from jobexec.models import HANDLER_TABLES, DeadLetterJob, JobLog, LogState
 
 from .letters import voucher_path
 from .models import Booking, Ticket
-from .status import TABLES, short, snapshot
+from .status import short, snapshot
 
 
 def accounts() -> dict[str, Any]:
@@ -29,8 +29,8 @@ def accounts() -> dict[str, Any]:
 def _handlers() -> list[dict[str, Any]]:
     """One row for each handler: its jobs by state, its attempts, and seconds in it."""
     rows: dict[str, dict[str, Any]] = defaultdict(lambda: {"waiting": 0, "dead": 0, "done": 0, "attempts": 0})
-    for table in TABLES:
-        state = "dead" if table is DeadLetterJob else "waiting"
+    for table in HANDLER_TABLES:
+        state = "dead" if table.dead else "waiting"
         for name, count in table.objects.order_by().values_list("handler_type").annotate(Count("pk")):
             rows[name][state] += count
     ran = Q(state__in=(LogState.SUCCESSFUL, LogState.FAILED))

@@ -8,11 +8,9 @@ from typing import Any
 from django.db.models import Count, Q
 from django.urls import reverse
 
-from jobexec.models import AbstractJob, DeadLetterJob, Job, JobLog, LogState, SuspendedJob, TimerJob
+from jobexec.models import HANDLER_TABLES, AbstractJob, DeadLetterJob, Job, JobLog, LogState, TimerJob
 
 from .models import Booking, Ticket
-
-TABLES: tuple[type[AbstractJob], ...] = (Job, TimerJob, SuspendedJob, DeadLetterJob)
 
 #: Bookings that are on their way, and do not wait for a person.
 REQUESTED = Q(state=Booking.State.REQUESTED, attention=False)
@@ -50,7 +48,8 @@ class JobRow:
 
 def jobs_of(booking: Booking) -> list[JobRow]:
     """The jobs of a booking that are not done, from all tables."""
-    rows = [row for table in TABLES for row in table.objects.filter(process_instance_id=booking.process_instance_id)]
+    own = {"process_instance_id": booking.process_instance_id}
+    rows = [row for table in HANDLER_TABLES for row in table.objects.filter(**own)]
     return [JobRow(row, _state(row), _admin_link(row)) for row in sorted(rows, key=lambda row: row.pk)]
 
 

@@ -28,11 +28,19 @@ from .timer_job import TimerJob
 #: The tables of jobs that executors run.
 HANDLER_TABLES: tuple[type[AbstractJob], ...] = (Job, TimerJob, SuspendedJob, DeadLetterJob)
 JOB_TABLES: tuple[type[AbstractJob], ...] = (*HANDLER_TABLES, ExternalWorkerJob)
+RUNNABLE_TABLES = tuple(table for table in JOB_TABLES if table.runnable)
+#: The tables of jobs that wait or run.
+WAITING_TABLES = tuple(table for table in JOB_TABLES if not table.dead)
+#: The tables with jobs that workers know by a key: the one from which they fetch, and those of jobs held back.
+EXTERNAL_TABLES = tuple(table for table in reversed(JOB_TABLES) if table is ExternalWorkerJob or not table.runnable)
 
 __all__ = [
+    "EXTERNAL_TABLES",
     "HANDLER_TABLES",
     "JOB_TABLES",
+    "RUNNABLE_TABLES",
     "SHARED_COLUMNS",
+    "WAITING_TABLES",
     "WITHDRAWN",
     "AbstractJob",
     "AcquisitionLock",

@@ -80,6 +80,10 @@ class AbstractJob(models.Model):
     """
 
     state: ClassVar[str]
+    #: Whether its jobs run when they are due, unless something suspends them; all other jobs are held back.
+    runnable: ClassVar[bool]
+    #: Whether its jobs are given up: they run again only if an operator requeues them.
+    dead: ClassVar[bool]
 
     #: Whether ``enqueue`` returned this row instead of inserting one, because its unique key is taken.
     is_duplicate: bool = False

@@ -17,6 +17,8 @@ class DeadLetterJob(AbstractJob):
     """A job without retries left, or that can never run in its present form (Flowable: ACT_RU_DEADLETTER_JOB)."""
 
     state: ClassVar[str] = "dead letter"
+    runnable: ClassVar[bool] = False
+    dead: ClassVar[bool] = True
 
     died_at = models.DateTimeField(default=clock.now, db_index=True)
     fingerprint = models.CharField(

@@ -23,6 +23,8 @@ class ExternalWorkerJob(AbstractJob):
     """
 
     state: ClassVar[str] = "external worker"
+    runnable: ClassVar[bool] = True
+    dead: ClassVar[bool] = False
 
     available_at = models.DateTimeField(
         null=True,

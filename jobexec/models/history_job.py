@@ -17,6 +17,8 @@ class HistoryJob(AbstractJob):
     """
 
     state: ClassVar[str] = "history"
+    runnable: ClassVar[bool] = True
+    dead: ClassVar[bool] = False
 
     class Meta(AbstractJob.Meta):
         verbose_name = _("history job")

@@ -17,6 +17,8 @@ class Job(AbstractJob):
     """
 
     state: ClassVar[str] = "executable"
+    runnable: ClassVar[bool] = True
+    dead: ClassVar[bool] = False
 
     class Meta(AbstractJob.Meta):
         verbose_name = _("job")

@@ -16,6 +16,8 @@ class SuspendedJob(AbstractJob):
     """A suspended job (Flowable: ACT_RU_SUSPENDED_JOB); ``due_date`` keeps the backoff of a waiting retry."""
 
     state: ClassVar[str] = "suspended"
+    runnable: ClassVar[bool] = False
+    dead: ClassVar[bool] = False
 
     suspended_at = models.DateTimeField(default=clock.now, db_index=True)
 

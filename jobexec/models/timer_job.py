@@ -17,6 +17,8 @@ class TimerJob(AbstractJob):
     """
 
     state: ClassVar[str] = "timer"
+    runnable: ClassVar[bool] = True
+    dead: ClassVar[bool] = False
 
     class Meta(AbstractJob.Meta):
         verbose_name = _("timer job")

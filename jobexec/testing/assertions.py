@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from jobexec.models import Job, SuspendedJob, TimerJob
+from jobexec.models import HANDLER_TABLES
 
 from .enqueued import EnqueuedJob
 from .matching import Expectation, shown
@@ -24,7 +24,8 @@ _FEW = 5
 
 def enqueued_jobs(using: str = "default", target: Target | None = None) -> list[EnqueuedJob]:
     """The jobs that wait (also for a time or for a commit) or run, in the order in which they were enqueued."""
-    rows = [row for table in (Job, TimerJob, SuspendedJob) for row in table._base_manager.using(using).all()]
+    tables = (table for table in HANDLER_TABLES if not table.dead)
+    rows = [row for table in tables for row in table._base_manager.using(using).all()]
     jobs = [EnqueuedJob.of(using, row) for row in sorted(rows, key=lambda row: row.pk.int)]
     jobs += waiting_for_commit(using)
     if target is None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.utils.translation import gettext_lazy as _
 
-from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, SuspendedJob
+from jobexec.models import EXTERNAL_TABLES, Incident
 from jobexec.operations.query.values import as_key
 
 HELP = _("A job's id or key, a process instance, or the beginning of a handler's name.")
 
-_KEYS = {ExternalWorkerJob: "job_key", SuspendedJob: "job_key", DeadLetterJob: "job_key", Incident: "incident_key"}
+_KEYS: dict[type[Model], str] = {**dict.fromkeys(EXTERNAL_TABLES, "job_key"), Incident: "incident_key"}
 
 
 def as_uuid(term: str) -> UUID | None:

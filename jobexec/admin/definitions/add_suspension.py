@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec import operations
 from jobexec.exceptions import JobExecError
-from jobexec.models import ExternalWorkerJob, Job, Suspension, SuspensionScope, TimerJob
+from jobexec.models import RUNNABLE_TABLES, Suspension, SuspensionScope
 from jobexec.operations.manage.verbs import period
 
 from ..common.base import TableAdmin
@@ -25,7 +25,6 @@ from ..common.paging import CappedCount
 from ..common.tenancy import tenants_of
 
 _SCOPES = [choice for choice in SuspensionScope.choices if choice[0] != SuspensionScope.JOB]
-_TABLES = (Job, TimerJob, ExternalWorkerJob)
 
 
 class AddSuspensionForm(SuspendScopeForm):
@@ -120,7 +119,7 @@ class AddSuspension(TableAdmin):
                 "name": table._meta.verbose_name_plural,
                 "count": CappedCount.of(table._default_manager.using(using).filter(**rows)),
             }
-            for table in _TABLES
+            for table in RUNNABLE_TABLES
         ]
 
     def _suspend(self, request: HttpRequest, data: dict[str, Any], using: str) -> HttpResponse:

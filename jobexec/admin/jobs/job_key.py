@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext
 
-from jobexec.models import DeadLetterJob, JobKey
+from jobexec.models import JobKey
 from jobexec.operations import find_states
 from jobexec.operations.manage.purge import release_keys
 
@@ -93,7 +93,7 @@ class JobKeyAdmin(TableAdmin):
             return display.badge("work", pgettext("state of a unique key", "taken"))
         if living is None:
             return display.badge("off", pgettext("state of a unique key", "free"))
-        if living is DeadLetterJob:
+        if living.dead:
             return display.badge("bad", _(living.state))
         return display.badge("work", pgettext("state of a unique key", "taken"))
 

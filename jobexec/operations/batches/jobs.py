@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Exists, Q
 
 from jobexec.conf import get_settings
-from jobexec.models import Batch, BatchPart, Job, SuspendedJob, TimerJob
+from jobexec.models import HANDLER_TABLES, Batch, BatchPart
 from jobexec.retry import default_plan
 
 from ..enqueue.create import Pattern, create_job
@@ -25,12 +27,11 @@ DRIVERS = (SEED, MONITOR)
 def driven(batch: Batch) -> Q:
     """The condition that the batch has a seed or monitor job; in one statement, as such a job moves and is replaced.
 
-    Timers first: it is nearly always there, and the executable jobs may contain very many pieces.
+    The executable jobs last: they may contain very many pieces.
     """
-    tables = (TimerJob, SuspendedJob, Job)
+    tables = [table for table in reversed(HANDLER_TABLES) if not table.dead]
     own = {"process_instance_id": batch.process_instance_id, "handler_type__in": DRIVERS}
-    first, second, third = (Q(Exists(table._base_manager.filter(**own))) for table in tables)
-    return first | second | third
+    return reduce(or_, (Q(Exists(table._base_manager.filter(**own))) for table in tables))
 
 
 def enqueue_own(using: str, batch: Batch, handler: str, *arguments: Any, due_date: datetime | None = None) -> None:

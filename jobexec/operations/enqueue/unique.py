@@ -49,13 +49,13 @@ class Rule:
             return True
         if holder.table is None:
             return False
-        if holder.table is DeadLetterJob:
+        if holder.table.dead:
             return self.unique_while == "existing"
         return not holder.locked or self.unique_while != "waiting"
 
     def replaces(self, holder: Holder) -> bool:
         """Whether the new job replaces a holder that blocks: one that waits and is no dead letter."""
-        waits = holder.table is not None and holder.table is not DeadLetterJob and not holder.locked
+        waits = holder.table is not None and not holder.table.dead and not holder.locked
         return waits and self.on_conflict == "replace"
 
     def expiration_time(self, now: datetime) -> datetime | None:

@@ -10,7 +10,7 @@ from django.db import OperationalError, connections
 from django.db.models import CharField, Value
 
 from jobexec.exceptions import JobNotFound, JobStateError, NotAllowed, StaleLease, WrongWorker
-from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Incident, IncidentState, SuspendedJob
+from jobexec.models import EXTERNAL_TABLES, AbstractJob, ExternalWorkerJob, Incident, IncidentState
 
 from ..audit import part
 from ..history.incidents import UNHANDLED_ERROR
@@ -21,9 +21,7 @@ from .types import EVERYTHING, Caller
 
 R = TypeVar("R")
 
-#: The tables with jobs that workers know by a key. Jobs elsewhere have no key: they are executed in Django.
-TABLES: tuple[type[AbstractJob], ...] = (ExternalWorkerJob, DeadLetterJob, SuspendedJob)
-_BY_STATE = {table.state: table for table in TABLES}
+_BY_STATE = {table.state: table for table in EXTERNAL_TABLES}
 _LOOKS = 100  # attempts at a job that moves each time
 _TRIES = 5
 _MOST = 2**63 - 1
@@ -117,7 +115,7 @@ def _place(using: str, key: int) -> tuple[type[AbstractJob], UUID] | None:
     """One UNION ALL statement, hence one snapshot: a moving job is seen in exactly one of the tables."""
     if not 0 < key <= _MOST:
         return None
-    first, *others = (_rows_of(table, key, using) for table in TABLES)
+    first, *others = (_rows_of(table, key, using) for table in EXTERNAL_TABLES)
     found = next(iter(first.union(*others, all=True)), None)
     return None if found is None else (_BY_STATE[found[1]], found[0])
 
@@ -140,7 +138,7 @@ def _lock_directly(using: str, key: int) -> ExternalWorkerJob | None:
 
 def _state(using: str, row: AbstractJob) -> str:
     """The state's name in Zeebe."""
-    if isinstance(row, SuspendedJob):
+    if not row.dead:
         return "SUSPENDED"
     incidents = Incident.objects.using(using).filter(job_id=row.pk, state=IncidentState.OPEN, type=UNHANDLED_ERROR)
     return "ERROR_THROWN" if incidents.exists() else "FAILED"

@@ -14,15 +14,14 @@ from django.db.models.lookups import Exact
 
 from jobexec import clock
 from jobexec.models import (
+    EXTERNAL_TABLES,
     AbstractJob,
-    DeadLetterJob,
     ExternalWorker,
     ExternalWorkerJob,
     Incident,
     IncidentState,
     JobLog,
     LogState,
-    SuspendedJob,
 )
 
 from ..history.incidents import UNHANDLED_ERROR
@@ -30,8 +29,6 @@ from .types import EVERYTHING, Caller
 
 #: A job's states (Zeebe). A job that a worker holds, or that is suspended, is still CREATED.
 CREATED, FAILED, ERROR_THROWN, TIMED_OUT = "CREATED", "FAILED", "ERROR_THROWN", "TIMED_OUT"
-
-TABLES: tuple[type[AbstractJob], ...] = (ExternalWorkerJob, DeadLetterJob, SuspendedJob)
 #: The maximum number of jobs read from each table for conditions without a column, and for sorting in Python.
 MOST = 10_000
 
@@ -60,9 +57,9 @@ class Found:
 
     @property
     def state(self) -> str:
-        if isinstance(self.row, DeadLetterJob):
-            return ERROR_THROWN if self.row.thrown else FAILED  # type: ignore[attr-defined]
-        if isinstance(self.row, SuspendedJob):
+        if self.row.dead:
+            return ERROR_THROWN if self.row.thrown else FAILED
+        if not self.row.runnable:
             return CREATED
         if self.deadline is None:
             return FAILED if has_failed(self.row) else CREATED
@@ -110,7 +107,7 @@ def _begins_like(prefix: str) -> Q:
 
 
 def external_rows(using: str, table: type[AbstractJob], caller: Caller = EVERYTHING) -> QuerySet[Any]:
-    """The external jobs of one of :data:`TABLES` that the caller may see."""
+    """The external jobs of one of :data:`~jobexec.models.EXTERNAL_TABLES` that the caller may see."""
     return visible(table._base_manager.using(using).filter(job_key__isnull=False), caller)
 
 
@@ -123,7 +120,7 @@ def search_external_jobs(
     (whether a thrown error ended it).
     """
     now = clock.now(using)
-    for table in TABLES:
+    for table in EXTERNAL_TABLES:
         rows = external_rows(using, table, caller).filter(where)
         for row in _oldest(_with(rows, {"job_key", *columns})):
             yield Found(row, now)
@@ -132,9 +129,9 @@ def search_external_jobs(
 def external_jobs_by_key(using: str, keys: Collection[int], caller: Caller = EVERYTHING) -> dict[int, Found]:
     """The jobs with these keys that still exist, with everything that a search shows."""
     now, found, wanted = clock.now(using), dict[int, Found](), list(keys)
-    for table in TABLES:
+    for table in EXTERNAL_TABLES:
         rows = without_large(external_rows(using, table, caller), "custom_headers")
-        if table is DeadLetterJob:
+        if table.dead:
             rows = rows.annotate(thrown=_thrown())
         for start in range(0, len(wanted), _PAGE):
             some = rows.filter(job_key__in=wanted[start : start + _PAGE])
@@ -144,7 +141,7 @@ def external_jobs_by_key(using: str, keys: Collection[int], caller: Caller = EVE
 
 def _with(rows: QuerySet[Any], columns: Collection[str]) -> QuerySet[Any]:
     derived: dict[str, Any] = {name: _CONFIGURED[name] for name in columns if name in _CONFIGURED}
-    if "thrown" in columns and rows.model is DeadLetterJob:
+    if "thrown" in columns and rows.model.dead:
         derived["thrown"] = _thrown()
     annotated: QuerySet[Any] = rows.annotate(**derived)
     return annotated.only(*(name for name in columns if name not in {*_CONFIGURED, "thrown"}))
@@ -175,7 +172,7 @@ def keys_of_jobs(using: str, incidents: Sequence[Incident]) -> dict[Any, int]:
     """The keys of these incidents' jobs by job id, for jobs that still exist."""
     found: dict[Any, int] = {}
     ids = [incident.job_id for incident in incidents]
-    for table in TABLES:
+    for table in EXTERNAL_TABLES:
         rows = table._base_manager.using(using).filter(job_key__isnull=False)
         for start in range(0, len(ids), _PAGE):
             some = rows.filter(pk__in=ids[start : start + _PAGE])
@@ -233,7 +230,7 @@ def external_types(using: str, caller: Caller = EVERYTHING) -> set[str]:
     Workers' requests do not belong to a tenant, so a caller that is limited to some tenants does not see those types.
     """
     found: set[str] = set()
-    for table in TABLES:
+    for table in EXTERNAL_TABLES:
         found.update(external_rows(using, table, caller).order_by().values_list("handler_type", flat=True).distinct())
     if caller.tenants is not None:
         return found

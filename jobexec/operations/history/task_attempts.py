@@ -76,7 +76,7 @@ def write_removed(
     if not tasks:
         return
     now, why = clock.now(using), reasons or {}
-    if isinstance(tasks[0], DeadLetterJob):
+    if tasks[0].dead:
         found = TaskResult.objects.using(using).filter(pk__in=[row.pk for row in tasks])
         known = set(found.values_list("pk", flat=True))
         tasks = [row for row in tasks if row.pk not in known]
@@ -86,7 +86,7 @@ def write_removed(
 
 
 def _removal(row: AbstractJob, reason: str) -> dict[str, str]:
-    if isinstance(row, DeadLetterJob):
+    if row.dead:
         return _error(JobExecError, row.exception_stack or row.exception_message)
     return _error(JobCancelled, f"JobCancelled: {reason}")
 

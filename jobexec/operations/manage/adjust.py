@@ -9,6 +9,7 @@ from jobexec import clock, signals
 from jobexec.exceptions import JobLocked
 from jobexec.models import (
     JOB_TABLES,
+    WAITING_TABLES,
     AbstractJob,
     DeadLetterJob,
     ExternalWorkerJob,
@@ -126,8 +127,7 @@ def set_due_date(target: Target, due_date: datetime | None, *, using: str | None
         return None
 
     bulk = partial(set_due_date_page, due_date=due_date, later=later)
-    tables = (Job, TimerJob, SuspendedJob, ExternalWorkerJob, HistoryJob)
-    return for_each(target, database, verb, *tables, bulk=bulk)
+    return for_each(target, database, verb, *WAITING_TABLES, HistoryJob, bulk=bulk)
 
 
 def _set_available(row: ExternalWorkerJob, due_date: datetime | None) -> None:

@@ -17,6 +17,7 @@ from django.dispatch import Signal
 
 from jobexec import clock, signals
 from jobexec.models import (
+    RUNNABLE_TABLES,
     AbstractJob,
     DeadLetterJob,
     ExternalWorkerJob,
@@ -81,7 +82,7 @@ def requeue_page(using: str, table: type[AbstractJob], ids: Collection[UUID], *,
     free = [row for row in rows if row.pk not in held]
     changes = {**requeued_columns(retries), "due_date": None}
     done: list[UUID] = []
-    for to in (Job, ExternalWorkerJob):
+    for to in RUNNABLE_TABLES:
         those = [row for row in free if home(row, later=False) is to]
         done += _relocate(using, those, to, changes, signals.job_requeued)
     suspended = changes | {"suspended_at": clock.now(using)}
@@ -124,7 +125,7 @@ def set_due_date_page(
 
 def stays(table: type[AbstractJob], due_date: datetime | None, later: bool) -> bool:
     """Return whether a job stays in this table with the new due date; one that may already run keeps its place."""
-    return table is SuspendedJob or (later and table is TimerJob) or (due_date is None and table is Job)
+    return not table.runnable or (later and table is TimerJob) or (due_date is None and table is Job)
 
 
 def _set_available(using: str, rows: Sequence[Any], due_date: datetime | None) -> list[UUID]:
@@ -176,7 +177,7 @@ def cancel_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) -> 
 
 def suspend_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) -> Iterable[UUID]:
     """Suspend without an end. Skip running jobs, and jobs suspended individually or with dates of their own."""
-    if table is SuspendedJob:
+    if not table.runnable:
         return []
     page = lock_page(using, table, ids, whole=not _goes_inside(using, signals.job_suspended))
     own = _with_dates(using, page)
@@ -203,7 +204,7 @@ def activate_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) -
     held, now = {row.pk for row in covered_rows(using, rows)}, clock.now(using)
     free = [row for row in rows if row.pk not in held]
     done: list[UUID] = []
-    for to in (TimerJob, Job, ExternalWorkerJob):
+    for to in reversed(RUNNABLE_TABLES):
         those = [row for row in free if home(row, later=bool(row.due_date and row.due_date > now)) is to]
         if those:
             done += _relocate(using, those, to, {"suspend_requested": False}, signals.job_activated)

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import connections
 
 from jobexec import signals
-from jobexec.models import AbstractJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
+from jobexec.models import WAITING_TABLES, AbstractJob, Job
 
 from ..audit import audited
 from ..notify.signals import announce
@@ -39,7 +39,7 @@ def cancel(target: Target, *, using: str | None = None) -> OperationResult:
         remove_waiting(database, [row])
         return None
 
-    return for_each(target, database, verb, Job, TimerJob, SuspendedJob, ExternalWorkerJob, bulk=cancel_page)
+    return for_each(target, database, verb, *WAITING_TABLES, bulk=cancel_page)
 
 
 def cancelled_among(using: str, ids: Collection[UUID]) -> list[UUID]:

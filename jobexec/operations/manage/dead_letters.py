@@ -6,7 +6,7 @@ from typing import Any
 
 from jobexec import clock, signals
 from jobexec.exceptions import DoNotRetry, InvalidJob, JobLocked
-from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
+from jobexec.models import WAITING_TABLES, AbstractJob, DeadLetterJob
 
 from ..audit import audited
 from ..history.task_attempts import write_buried
@@ -32,8 +32,7 @@ def move_to_dead_letter(target: Target, reason: str = "", *, using: str | None =
     if not isinstance(reason, str):
         raise InvalidJob(f"reason: expected a text, got {reason!r}.")
     database, text = database_of(target, using), storable(reason)[:MESSAGE_LENGTH]
-    tables = (Job, TimerJob, SuspendedJob, ExternalWorkerJob)
-    return for_each(target, database, lambda row: _bury(database, row, text), *tables)
+    return for_each(target, database, lambda row: _bury(database, row, text), *WAITING_TABLES)
 
 
 def _bury(using: str, row: AbstractJob, reason: str) -> str | None:

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_noop
 
 from jobexec import clock
 from jobexec.exceptions import InvalidJob
-from jobexec.models import AbstractJob, ExternalWorkerJob, Job, SuspendedJob, Suspension, SuspensionScope, TimerJob
+from jobexec.models import WAITING_TABLES, AbstractJob, SuspendedJob, Suspension, SuspensionScope
 from jobexec.models.suspension import parts_of
 
 from ..audit import audited, count_more, note
@@ -20,7 +20,6 @@ from ..values.arguments import check_moment
 from .bulk import activate_page, suspend_page
 from .suspension_sweep import activate_all, activate_rows, begin, end, one, suspend_for_good, suspend_row
 
-_TABLES = (Job, TimerJob, SuspendedJob, ExternalWorkerJob)
 _ALREADY = gettext_noop("it is already suspended individually")
 _STILL = gettext_noop("still suspended by its process instance, process definition, job definition or tenant")
 
@@ -67,7 +66,7 @@ def suspend(
     if target is not None:
         _only(scope if include_jobs else {**scope, "include_jobs": False})
         bulk = suspend_page if (period.start, period.end) == (None, None) else None
-        return for_each(target, database, lambda row: _suspend_one(row, period), *_TABLES, bulk=bulk)
+        return for_each(target, database, lambda row: _suspend_one(row, period), *WAITING_TABLES, bulk=bulk)
     suspension = _write(database, *scope_of(**scope), period)
     if suspension.in_force(clock.now(database)):
         moved = begin(suspension)
@@ -139,7 +138,7 @@ def _suspend_one(row: AbstractJob, period: Period) -> str | None:
     if row.suspend_requested:
         if period.end is None:
             # A job with a pending suspension that was given back before it began is not in the suspended table yet.
-            return _ALREADY if row.locked or isinstance(row, SuspendedJob) else suspend_for_good(row)
+            return _ALREADY if row.locked or not row.runnable else suspend_for_good(row)
         _until(row, period.end)
         return None
     if (period.start, period.end) == (None, None):
@@ -152,7 +151,7 @@ def _suspend_one(row: AbstractJob, period: Period) -> str | None:
         _drop(using, row)
         return suspend_for_good(row)
     one(suspension).update(swept=True)
-    return None if row.locked or isinstance(row, SuspendedJob) else suspend_row(row)
+    return None if row.locked or not row.runnable else suspend_row(row)
 
 
 def _until(row: AbstractJob, moment: datetime) -> None:
@@ -191,7 +190,7 @@ def activate(
     if target is not None:
         _only(scope)
         bulk = activate_page if moment is None else None
-        return for_each(target, database, lambda row: _activate_one(row, moment), *_TABLES, bulk=bulk)
+        return for_each(target, database, lambda row: _activate_one(row, moment), *WAITING_TABLES, bulk=bulk)
     return _activate_scope(database, *scope_of(**scope), moment)
 
 

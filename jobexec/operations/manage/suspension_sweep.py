@@ -9,17 +9,7 @@ from typing import Any
 from django.db.models import Min, Q, QuerySet
 
 from jobexec import clock, signals
-from jobexec.models import (
-    JOB_TABLES,
-    AbstractJob,
-    DeadLetterJob,
-    ExternalWorkerJob,
-    Job,
-    SuspendedJob,
-    Suspension,
-    SuspensionScope,
-    TimerJob,
-)
+from jobexec.models import JOB_TABLES, RUNNABLE_TABLES, AbstractJob, SuspendedJob, Suspension, SuspensionScope, TimerJob
 from jobexec.models.suspension import parts_of
 
 from ..notify.signals import announce
@@ -70,7 +60,8 @@ def begin(suspension: Suspension) -> int:
         return 0
     if suspension.since is not None:
         scope["create_time__gte"] = suspension.since
-    count = sum(_suspend_table(table, using, scope) for table in (TimerJob, Job, ExternalWorkerJob))
+    # In this order, a timer that meanwhile becomes executable is not missed.
+    count = sum(_suspend_table(table, using, scope) for table in reversed(RUNNABLE_TABLES))
     # Not if it has been postponed or widened meanwhile: then there are jobs left to move.
     as_seen = {"suspend_time": suspension.suspend_time, "include_jobs": suspension.include_jobs}
     one(suspension).filter(live=True, **as_seen).update(swept=True)
@@ -103,7 +94,7 @@ def _fold(suspension: Suspension, row: AbstractJob) -> str | None:
     if not found or not found[0].in_force(clock.now(suspension._state.db or "default")) or found[0].activate_time:
         return CHANGED_MEANWHILE
     # A dead letter waits for an operator anyway, and requeueing it overrides its own suspension.
-    refusal = None if isinstance(row, DeadLetterJob) else suspend_for_good(row)
+    refusal = None if row.dead else suspend_for_good(row)
     if refusal is None:
         delete_rows(one(suspension))
     return refusal
@@ -112,7 +103,7 @@ def _fold(suspension: Suspension, row: AbstractJob) -> str | None:
 def suspend_for_good(row: AbstractJob) -> str | None:
     """Suspend a single locked row without an end; return the reason on refusal. A running job finishes first."""
     using = row._state.db or "default"
-    if row.locked or isinstance(row, SuspendedJob):
+    if row.locked or not row.runnable:
         type(row)._base_manager.using(using).filter(pk=row.pk).update(suspend_requested=True)
         return None
     return suspend_row(row, suspend_requested=True)
@@ -203,7 +194,7 @@ def activate_rows(using: str, rows: list[SuspendedJob]) -> int:
     """Make those of the locked rows runnable that no suspension covers any more; return how many."""
     covered, now = covered_rows(using, rows), clock.now(using)
     count, left = 0, [row for row in rows if row not in covered]
-    for to in (TimerJob, Job, ExternalWorkerJob):
+    for to in reversed(RUNNABLE_TABLES):
         those = [row for row in left if home(row, later=bool(row.due_date and row.due_date > now)) is to]
         moved = move_all(those, to)
         if moved:

@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec.exceptions import InvalidJob
-from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
+from jobexec.models import JOB_TABLES, WAITING_TABLES, AbstractJob, DeadLetterJob, SuspendedJob, TimerJob
 
 from ..targets.for_each import OperationResult, Target
 from ..values import humanize
@@ -34,9 +34,6 @@ from .unlock import unlock
 #: Converts a stored argument, given its name and value. Raises InvalidJob for an invalid value.
 Reader: TypeAlias = Callable[[str, Any], Any]
 Tables: TypeAlias = tuple[type[AbstractJob], ...]
-
-WAITING: Tables = (Job, TimerJob, SuspendedJob, ExternalWorkerJob)
-ALL: Tables = (*WAITING, DeadLetterJob)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +136,7 @@ VERBS: dict[str, Verb] = {
     "requeue": Verb(requeue, (DeadLetterJob,), "requeue", _requeued, optional={"retries": _retries}),
     "set_retries": Verb(
         set_retries,
-        ALL,
+        JOB_TABLES,
         "retry",
         lambda count, _: ngettext(
             "%(count)d job has %(retries)d retries.", "%(count)d jobs have %(retries)d retries.", count
@@ -148,20 +145,20 @@ VERBS: dict[str, Verb] = {
     ),
     "retry_now": Verb(
         retry_now,
-        WAITING,
+        WAITING_TABLES,
         "retry",
         lambda count, _: ngettext("%(count)d job is due now.", "%(count)d jobs are due now.", count),
     ),
     "set_due_date": Verb(
         set_due_date,
-        WAITING,
+        WAITING_TABLES,
         "reschedule",
         lambda count, _: ngettext("%(count)d job is due %(due)s.", "%(count)d jobs are due %(due)s.", count),
         required={"due_date": _moment},
     ),
     "set_priority": Verb(
         set_priority,
-        ALL,
+        JOB_TABLES,
         "prioritize",
         lambda count, _: ngettext(
             "%(count)d job has priority %(priority)d.", "%(count)d jobs have priority %(priority)d.", count
@@ -170,7 +167,7 @@ VERBS: dict[str, Verb] = {
     ),
     "suspend": Verb(
         suspend,
-        WAITING,
+        WAITING_TABLES,
         "suspend",
         lambda count, _: ngettext(
             "%(count)d job suspended%(dates)s. If it is running, it finishes; only its retry is held back.",
@@ -181,14 +178,14 @@ VERBS: dict[str, Verb] = {
     ),
     "activate": Verb(
         activate,
-        WAITING,
+        WAITING_TABLES,
         "activate",
         lambda count, _: ngettext("%(count)d job activated.", "%(count)d jobs activated.", count),
         optional={"at": _moment},
     ),
     "cancel": Verb(
         cancel,
-        WAITING,
+        WAITING_TABLES,
         "cancel",
         lambda count, _: ngettext(
             "%(count)d job cancelled. If it is running, it has been asked to stop.",
@@ -202,14 +199,14 @@ VERBS: dict[str, Verb] = {
     ),
     "delete": Verb(
         delete_jobs,
-        ALL,
+        JOB_TABLES,
         "delete",
         lambda count, _: ngettext("%(count)d job deleted.", "%(count)d jobs deleted.", count),
         warning=gettext_lazy("Deleted jobs never run and cannot be restored. Running jobs are left alone."),
     ),
     "move_to_dead_letter": Verb(
         move_to_dead_letter,
-        WAITING,
+        WAITING_TABLES,
         "bury",
         lambda count, _: ngettext("%(count)d job is now a dead letter.", "%(count)d jobs are now dead letters.", count),
         optional={"reason": _text},
@@ -227,7 +224,7 @@ VERBS: dict[str, Verb] = {
     ),
     "unlock": Verb(
         unlock,
-        ALL,
+        JOB_TABLES,
         "unlock",
         lambda count, _: ngettext("%(count)d job unlocked.", "%(count)d jobs unlocked.", count),
         in_batches=False,

@@ -18,17 +18,15 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.exceptions import NotAllowed
 from jobexec.models import (
+    EXTERNAL_TABLES,
     JOB_TABLES,
     AbstractJob,
-    DeadLetterJob,
     Deployment,
     DeploymentRegistration,
     ExecutorNode,
-    ExternalWorkerJob,
     Job,
     JobDefinition,
     NodeState,
-    SuspendedJob,
 )
 
 from ..audit import audited, note, note_rows, part
@@ -201,7 +199,7 @@ def _needed(using: str, ids: Collection[str]) -> dict[str, str]:
         for id in named.order_by().values_list("deployment_id", flat=True).distinct():
             found[id] = gettext_noop("jobs name it")
     for id in set(ids) - found.keys():
-        if any(_called_by(table, id, using) for table in (ExternalWorkerJob, SuspendedJob, DeadLetterJob)):
+        if any(_called_by(table, id, using) for table in EXTERNAL_TABLES):
             found[id] = gettext_noop("jobs name it")
     return found
 

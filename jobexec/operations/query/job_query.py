@@ -11,7 +11,15 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from jobexec import clock
-from jobexec.models import JOB_TABLES, AbstractJob, DeadLetterJob, ExternalWorkerJob, JobType, SuspendedJob
+from jobexec.models import (
+    EXTERNAL_TABLES,
+    JOB_TABLES,
+    AbstractJob,
+    DeadLetterJob,
+    ExternalWorkerJob,
+    JobType,
+    SuspendedJob,
+)
 
 from ..rows import routing
 from ..targets.lookup import as_id
@@ -23,8 +31,6 @@ Condition: TypeAlias = Callable[[Any, Table], Q]
 
 STATES: dict[str, Table] = {table.state.replace(" ", "_"): table for table in JOB_TABLES}
 """The states by name: executable, timer, suspended, dead_letter, external_worker. A state is a table."""
-
-_WITH_KEYS = (SuspendedJob, DeadLetterJob, ExternalWorkerJob)
 
 
 def _by(check: values.Check, condition: Condition) -> Any:
@@ -62,7 +68,7 @@ def _locked(value: bool, table: Table) -> Q:
 def _anywhere(value: str, table: Table) -> Q:
     id = as_id(value)
     found = Q(process_instance_id=value) | Q(correlation_id=value) | Q(handler_type__startswith=value)
-    key = values.as_key(value) if table in _WITH_KEYS else None
+    key = values.as_key(value) if table in EXTERNAL_TABLES else None
     if key is not None:
         found |= Q(job_key=key)
     return found if id is None else found | Q(pk=id)
@@ -150,7 +156,7 @@ class JobQuery:
         if self.worker is not None:
             tables = [table for table in tables if table is ExternalWorkerJob]
         if self.job_key is not None:
-            tables = [table for table in tables if table in _WITH_KEYS]
+            tables = [table for table in tables if table in EXTERNAL_TABLES]
         return tables
 
     def queryset(self, table: Table, using: str) -> QuerySet[Any]:

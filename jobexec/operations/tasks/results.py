@@ -16,7 +16,7 @@ from django.db.models import CharField, DateTimeField, F, IntegerField, TextFiel
 from django.db.models.functions import Cast, Coalesce
 
 from jobexec.conf import get_settings
-from jobexec.models import HANDLER_TABLES, AbstractJob, DeadLetterJob, JobType, ResultStatus, TaskResult
+from jobexec.models import HANDLER_TABLES, AbstractJob, JobType, ResultStatus, TaskResult
 
 from ..targets.lookup import as_id
 
@@ -101,6 +101,7 @@ _NAMES = (
     *("begun_", "until_", "end_", "owner_", "type_", "message_", "stack_", "attempts_"),
     *("errors_", "workers_", "value_"),
 )
+_DEAD = frozenset(table.state for table in HANDLER_TABLES if table.dead)
 _NO_TIME = Value(None, output_field=DateTimeField())
 
 
@@ -160,7 +161,7 @@ def _living(table: type[AbstractJob], id: UUID, using: str) -> Any:
         due_=F("due_date"),
         begun_=F("start_time"),
         until_=F("lock_expiration_time"),
-        end_=F("died_at") if table is DeadLetterJob else _NO_TIME,
+        end_=F("died_at") if table.dead else _NO_TIME,
         owner_=Coalesce("lock_owner", Value("")),
         type_=F("type"),
         message_=F("exception_message"),
@@ -202,7 +203,7 @@ def _alive(job: _Look, result: _Look | None, using: str) -> TaskSight:
         last = job.begun or _locked_at(job, using)
         first = first or last
         workers = [*workers, job.lock_owner.rpartition(":")[0] or job.lock_owner]
-    elif job.place == DeadLetterJob.state:
+    elif job.place in _DEAD:
         status = str(ResultStatus.FAILED)
         end = (result.end if result else None) or job.end
         errors = errors or [_last_words(job)]

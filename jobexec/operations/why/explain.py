@@ -74,7 +74,7 @@ def _reasons(facts: Facts) -> list[Reason]:
         return external.reasons(facts)
     if facts.job.locked:
         return held.reasons(facts)
-    if facts.job.state == "dead letter":
+    if facts.job.dead:
         return over.dead(facts)
     return waiting.reasons(facts)
 

@@ -4,13 +4,20 @@ from typing import Any
 
 from django.db import connection
 
-from jobexec.models import JOB_TABLES, ExclusiveLock, ExecutorNode, Incident, IncidentState, JobLog, Suspension
+from jobexec.models import (
+    JOB_TABLES,
+    RUNNABLE_TABLES,
+    ExclusiveLock,
+    ExecutorNode,
+    Incident,
+    IncidentState,
+    JobLog,
+    Suspension,
+)
 from tests.chaos.state import dead_nodes
 
 _COLUMNS = ("pk", "handler_type", "lock_owner", "due_date", "tenant_id", "suspend_requested", "exception_message")
 _LOGGED = ("job_id", "state", "handler_type", "exception_message")
-#: Where nothing waits when there is rest.
-_BUSY = ("external worker", "executable", "timer")
 
 
 def make_tables() -> None:
@@ -42,8 +49,6 @@ def look() -> dict[str, Any]:
 
 def at_rest() -> bool:
     """Whether there is nothing that anybody could do or does."""
-    busy = [table for table in JOB_TABLES if table.state in _BUSY]
-    assert len(busy) == len(_BUSY), [table.state for table in JOB_TABLES]
     if dead_nodes() or ExclusiveLock.objects.exists():
         return False
-    return not any(table._base_manager.exists() for table in busy)
+    return not any(table._base_manager.exists() for table in RUNNABLE_TABLES)

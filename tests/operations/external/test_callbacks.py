@@ -9,6 +9,7 @@ from jobexec.exceptions import JobNotFound
 from jobexec.executor.execute_now import execute_by_hand, execute_now
 from jobexec.handlers.registry import get_handler
 from jobexec.models import (
+    EXTERNAL_TABLES,
     DeadLetterJob,
     ExclusiveLock,
     ExternalWorkerJob,
@@ -38,7 +39,7 @@ from jobexec.operations.external import (
     throw_external_error,
 )
 from jobexec.operations.external.callbacks import on_error
-from jobexec.operations.external.search import TABLES, external_rows, external_types
+from jobexec.operations.external.search import external_rows, external_types
 from jobexec.operations.notify import wake
 from jobexec.operations.query.job_query import JobQuery
 from jobexec.operations.reports.counts import job_counts
@@ -336,7 +337,7 @@ def test_by_its_type_it_is_found_with_the_jobs_of_workers(alias, following):
 def test_workers_see_nothing_of_it(alias, following):
     move_to_dead_letter(following[0].pk, using=alias)
     suspend(following[1].pk, using=alias)
-    assert [row for table in TABLES for row in external_rows(alias, table)] == []
+    assert [row for table in EXTERNAL_TABLES for row in external_rows(alias, table)] == []
     assert external_types(alias) == set()
     assert job_counts(alias).external == 0
 

@@ -7,11 +7,12 @@ from django.http import HttpRequest, HttpResponse
 
 from jobexec import clock
 from jobexec.gateways.rest.common import caller_of, database, json_answer
+from jobexec.models import EXTERNAL_TABLES
 from jobexec.operations.external.search import external_rows
 
 from .bodies import Body, body_of
 from .endpoint import endpoint
-from .queries import TABLES, TaskQuery, of_address, page_of
+from .queries import TaskQuery, of_address, page_of
 from .shown import task
 
 
@@ -38,7 +39,7 @@ def topic_names(request: HttpRequest) -> HttpResponse:
     if given.flag("withRetriesLeft"):
         condition &= Q(retries__gt=0)
     names: set[str] = set()
-    for table in TABLES:
+    for table in EXTERNAL_TABLES:
         rows = external_rows(database(), table, caller_of(request)).filter(condition)
         names.update(rows.order_by().values_list("handler_type", flat=True).distinct())
     return json_answer(sorted(names))

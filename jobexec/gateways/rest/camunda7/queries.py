@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from jobexec import clock
-from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, SuspendedJob
+from jobexec.models import EXTERNAL_TABLES, AbstractJob, SuspendedJob
 from jobexec.operations.external.search import external_rows, without_large
 from jobexec.operations.external.types import Caller
 
@@ -17,7 +17,6 @@ from .bodies import Body
 from .conditions import LISTS, conditions, key_of
 from .errors import invalid, no_such_task
 
-TABLES: tuple[type[AbstractJob], ...] = (ExternalWorkerJob, SuspendedJob, DeadLetterJob)
 #: The maximum number of results, also of a query without maxResults.
 MOST = 10_000
 
@@ -70,14 +69,15 @@ class TaskQuery:
         suspended, active = self._body.flag("suspended"), self._body.flag("active")
         if suspended and active:
             return []
-        chosen = (SuspendedJob,) if suspended else (ExternalWorkerJob, DeadLetterJob) if active else TABLES
+        given = suspended or active
+        chosen = [table for table in EXTERNAL_TABLES if not given or (table is SuspendedJob) == bool(suspended)]
         return [external_rows(self._using, table, self._caller).filter(self._condition) for table in chosen]
 
 
 def one(using: str, caller: Caller, id: str, *loaded: str) -> Any:
     """The task with this id, read like those of a query. Raises EngineError (404)."""
     key = key_of(id)
-    for table in TABLES if key is not None else ():
+    for table in EXTERNAL_TABLES if key is not None else ():
         row = without_large(external_rows(using, table, caller), *loaded).filter(job_key=key).first()
         if row is not None:
             return row

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from django.utils.translation import gettext as _
 
 from jobexec import operations
-from jobexec.models import ExternalWorkerJob, Job, SuspendedJob, SuspensionScope, TimerJob
-from jobexec.operations.manage.verbs import ALL, VERBS, Tables, Verb
+from jobexec.models import HANDLER_TABLES, RUNNABLE_TABLES, SuspendedJob, SuspensionScope, TimerJob
+from jobexec.operations.manage.verbs import VERBS, Tables, Verb
 from jobexec.operations.query.job_query import JobQuery
 
 from ..arguments import values
@@ -173,7 +173,7 @@ SUBCOMMANDS = (
         "suspend",
         "Keep jobs from running, or everything of a tenant, process or handler (--scope).",
         "suspend",
-        usual=(Job, TimerJob, ExternalWorkerJob),
+        usual=RUNNABLE_TABLES,
         add_options=_suspend_options,
         arguments=_suspend_arguments,
         scoped=_suspend_scope,
@@ -217,7 +217,7 @@ SUBCOMMANDS = (
         "Take jobs from owners that are gone; jobs of a living owner are left alone. From external workers if the jobs"
         " are named, or with --state external_worker.",
         "unlock",
-        usual=tuple(table for table in ALL if table is not ExternalWorkerJob),
+        usual=HANDLER_TABLES,
         among={"locked": True},
     ),
     Subcommand(
