@@ -113,6 +113,7 @@ def _check(row: AbstractJob) -> None:
         raise JobStateError(_("Job %(id)s is suspended. Activate it first.") % {"id": row.pk})
     if is_external(row):
         raise JobStateError(_("Job %(id)s is for external workers, which fetch it.") % {"id": row.pk})
+    assert row.runnable, type(row)
     get_handler(row.handler_type)
 
 

@@ -53,6 +53,7 @@ def test_for_people(alias, busy, monkeypatch):
     assert lines[1] == "! 1 thread of berlin is stuck: its job goes on after its timeout."
     counts = dict(zip(_cells(lines, "free"), _cells(lines, "free", 1), strict=True))
     assert counts["free"] == "2" and counts["timers"] == "1" and counts["retries"] == "1" and counts["dead"] == "2"
+    assert sum(int(count) for count in list(counts.values())[:-1]) == len(JOB_TABLES) + 3, "every job is in one of them"
     assert _cells(lines, "done", 1)[:2] == ["12,345", "7"]
     assert _cells(lines, "node", 1)[:5] == ["berlin", "active", "4/10", "1234/3000", "1"]
     assert "in 1 h  shop.ship" in text

@@ -14,7 +14,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from jobexec import metrics
 from jobexec.clock import FrozenClock
-from jobexec.models import DeadLetterJob, ExecutorNode, Incident, Job, NodeState, Suspension, SuspensionScope, TimerJob
+from jobexec.models import (
+    JOB_TABLES,
+    DeadLetterJob,
+    ExecutorNode,
+    HistoryJob,
+    Incident,
+    Job,
+    NodeState,
+    Suspension,
+    SuspensionScope,
+    TimerJob,
+)
 from jobexec.operations.reports import counts, meters
 from tests.support.factories import make_row
 from tests.support.suite.databases import ROOT
@@ -92,6 +103,14 @@ def test_gauges_tell_what_is_in_the_tables(alias, monkeypatch):
     assert found["jobexec_oldest_due_age_seconds", ()] == 90
     assert found["jobexec_incidents", ()] == 1
     assert found["jobexec_suspensions", ()] == 1
+
+
+def test_every_job_is_in_one_state(alias):
+    for table in (*JOB_TABLES, HistoryJob):
+        make_row(table, alias)
+    found = scrape()
+    gauges = ("jobexec_jobs", "jobexec_external_jobs")
+    assert sum(number for (name, _), number in found.items() if name in gauges) == len(JOB_TABLES) + 1
 
 
 def test_nodes_are_told_by_name(alias):

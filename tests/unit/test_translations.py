@@ -9,6 +9,7 @@ import sys
 import polib
 import pytest
 
+from jobexec.models import JOB_TABLES, HistoryJob
 from tests.support.suite.databases import ROOT
 
 FOLDER = ROOT / "jobexec/locale"
@@ -28,6 +29,12 @@ def texts_of(entry):
 def test_everything_is_translated(language):
     missing = [entry.msgid for entry in catalogue(language) if entry.fuzzy or not all(texts_of(entry))]
     assert missing == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_so_are_the_states_of_jobs(language):
+    known = {entry.msgid for entry in catalogue(language) if not entry.msgctxt}
+    assert {table.state for table in (*JOB_TABLES, HistoryJob)} <= known
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

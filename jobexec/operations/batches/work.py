@@ -16,15 +16,7 @@ from django.utils.translation import gettext_noop
 
 from jobexec import clock
 from jobexec.conf import get_settings
-from jobexec.models import (
-    JOB_TABLES,
-    AbstractJob,
-    Batch,
-    BatchPart,
-    BatchState,
-    DeadLetterJob,
-    SuspendedJob,
-)
+from jobexec.models import JOB_TABLES, AbstractJob, Batch, BatchPart, BatchState, DeadLetterJob, SuspendedJob
 
 from ..manage.verbs import Verb, operation_named
 from ..query.stored_filter import described_ids, resolve
@@ -95,7 +87,8 @@ def _meant(using: str, batch: Batch) -> QuerySet[Any]:
     The time at which a job became executable, or a timer, is not stored: for these, the creation time counts.
     """
     rows = resolve(batch.selection, using)
-    since = {DeadLetterJob: "died_at", SuspendedJob: "suspended_at"}.get(rows.model, "create_time")
+    held_since = {DeadLetterJob: "died_at", SuspendedJob: "suspended_at"}
+    since = "create_time" if rows.model.runnable else held_since[rows.model]
     return rows.filter(**{f"{since}__lte": batch.create_time}).exclude(batch_id=batch.pk)
 
 

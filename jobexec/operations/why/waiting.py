@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobexec.conf import get_settings
-from jobexec.models import HistoryJob, Job, SuspendedJob
+from jobexec.models import HistoryJob, Job, SuspendedJob, TimerJob
 
 from ..rows.routing import is_external
 from . import external, nodes, suspended, tenant
@@ -21,6 +21,7 @@ def reasons(facts: Facts) -> list[Reason]:
     job = facts.job
     if isinstance(job, HistoryJob):
         return [_history(facts), *nodes.no_node(facts)]
+    assert isinstance(job, Job | TimerJob | SuspendedJob)
     found = [*suspended.in_force(facts), *_unknown_since(facts)]
     if not isinstance(job, Job):
         found += _not_due(facts)
@@ -56,7 +57,7 @@ def _unknown_since(facts: Facts) -> list[Reason]:
 def _not_due(facts: Facts) -> list[Reason]:
     """For a timer, and for a suspended job, which keeps its due date."""
     job, due = facts.job, facts.job.due_date
-    if due is None or (due <= facts.now and isinstance(job, SuspendedJob)):
+    if due is None or (due <= facts.now and not job.runnable):
         return []
     details: dict[str, Any] = {"due_date": iso(due), "attempts": job.attempts, "retries": job.retries}
     if due <= facts.now:

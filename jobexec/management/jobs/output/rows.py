@@ -9,7 +9,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from jobexec import clock
-from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, HistoryJob, SuspendedJob, TimerJob
+from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, HistoryJob, Job, SuspendedJob, TimerJob
 from jobexec.operations.values.humanize import NONE, distance, duration
 from jobexec.operations.why.facts import HEAVY, node_of
 
@@ -79,6 +79,7 @@ def standing(job: AbstractJob, style: Any) -> tuple[str, Any]:
         return (_("retry"), style.WARNING) if job.attempts else (_("timer"), str)
     if isinstance(job, ExternalWorkerJob):
         return _of_external(job, style)
+    assert isinstance(job, Job)
     return _of_executable(job, style)
 
 
@@ -94,7 +95,7 @@ def _of_external(job: ExternalWorkerJob, style: Any) -> tuple[str, Any]:
     return (_("deadline missed"), style.WARNING) if job.lock_owner is not None else (_("external"), str)
 
 
-def _of_executable(job: AbstractJob, style: Any) -> tuple[str, Any]:
+def _of_executable(job: Job, style: Any) -> tuple[str, Any]:
     if job.locked and job.cancel_requested:
         return _("cancelling"), style.WARNING
     if job.suspend_requested:
