@@ -28,14 +28,14 @@ from ..notify.wake import wake_on_commit
 from ..rows.move import move
 from ..rows.remove import remove_deleted
 from ..rows.requeued import requeued_columns
-from ..rows.routing import free_instances, held_by, home, is_available, may_hold, put_off, wake_for
+from ..rows.routing import free_instances, held_by, is_available, may_hold, put_off, table_for, wake_for
 from ..rows.suspension_cover import covered_rows
 from ..targets.for_each import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
 from ..values.arguments import check_moment, check_retries
 from ..values.ranking import check_priority, rank, reranked
 from .bulk import delete_page, requeue_page, set_due_date_page, set_priority_page, set_retries_page, stays
 
-_ALL: tuple[type[AbstractJob], ...] = (*JOB_TABLES, HistoryJob)
+_TABLES: tuple[type[AbstractJob], ...] = (*JOB_TABLES, HistoryJob)
 
 
 @audited
@@ -53,7 +53,7 @@ def set_retries(target: Target, retries: int, *, using: str | None = None) -> Op
         return None
 
     bulk = partial(set_retries_page, retries=retries)
-    return for_each(target, using, verb, *_ALL, bulk=bulk)
+    return for_each(target, using, verb, *_TABLES, bulk=bulk)
 
 
 @audited
@@ -78,7 +78,7 @@ def _requeue(row: DeadLetterJob, retries: int) -> str | None:
     if recorded:
         moved: AbstractJob | None = move(row, HistoryJob, **fresh, due_date=clock.now(using))
     else:
-        to = SuspendedJob if covered_rows(using, [row]) else home(row, later=False)
+        to = SuspendedJob if covered_rows(using, [row]) else table_for(row, later=False)
         moved = move(row, to, **fresh, due_date=None)
     if moved is None:
         return CHANGED_MEANWHILE
@@ -165,7 +165,7 @@ def delete_jobs(target: Target, *, using: str | None = None) -> OperationResult:
         remove_deleted(database, [row])
         return None
 
-    return for_each(target, database, verb, *_ALL, bulk=delete_page)
+    return for_each(target, database, verb, *_TABLES, bulk=delete_page)
 
 
 def _refuse_running(row: AbstractJob) -> None:

@@ -35,7 +35,7 @@ from ..rows import move_statement
 from ..rows.move import move_all
 from ..rows.remove import remove_deleted, remove_waiting
 from ..rows.requeued import requeued_columns
-from ..rows.routing import free_instances, home, is_available, may_hold, put_off, wake_for
+from ..rows.routing import free_instances, is_available, may_hold, put_off, table_for, wake_for
 from ..rows.suspension_cover import covered_rows
 from ..sql.locks import lock_rows
 from ..values.ranking import rank, reranked
@@ -55,7 +55,7 @@ def _goes_inside(using: str, *told: Signal) -> bool:
     return move_statement.is_possible(using) and not any(signal.receivers for signal in told)
 
 
-def _relocate(
+def _move_page(
     using: str, rows: Sequence[AbstractJob], to: type[AbstractJob], changes: dict[str, Any], *told: Signal
 ) -> list[UUID]:
     """Move locked rows of one table; return the ids of the moved rows."""
@@ -83,10 +83,10 @@ def requeue_page(using: str, table: type[AbstractJob], ids: Collection[UUID], *,
     changes = {**requeued_columns(retries), "due_date": None}
     done: list[UUID] = []
     for to in RUNNABLE_TABLES:
-        those = [row for row in free if home(row, later=False) is to]
-        done += _relocate(using, those, to, changes, signals.job_requeued)
+        those = [row for row in free if table_for(row, later=False) is to]
+        done += _move_page(using, those, to, changes, signals.job_requeued)
     suspended = changes | {"suspended_at": clock.now(using)}
-    done += _relocate(using, covered, SuspendedJob, suspended, signals.job_requeued)
+    done += _move_page(using, covered, SuspendedJob, suspended, signals.job_requeued)
     wake_for(using, rows)
     return done
 
@@ -120,7 +120,7 @@ def set_due_date_page(
         return _set_available(using, rows, due_date)
     if stay:
         return _update(using, table, [row.pk for row in rows], due_date=due_date)
-    return _relocate(using, rows, to, {"due_date": due_date})
+    return _move_page(using, rows, to, {"due_date": due_date})
 
 
 def stays(table: type[AbstractJob], due_date: datetime | None, later: bool) -> bool:
@@ -140,8 +140,8 @@ def _set_available(using: str, rows: Sequence[Any], due_date: datetime | None) -
         done += _update(using, ExternalWorkerJob, keep, **put_off(using, due_date))
     for priority in {row.priority for row in waiting}:
         alike = [row.pk for row in waiting if row.priority == priority]
-        standing = rank(using, due_date or now, priority)
-        done += _update(using, ExternalWorkerJob, alike, **put_off(using, due_date), rank=standing)
+        new_rank = rank(using, due_date or now, priority)
+        done += _update(using, ExternalWorkerJob, alike, **put_off(using, due_date), rank=new_rank)
     free_instances(using, may_hold(rows))
     return done
 
@@ -183,7 +183,7 @@ def suspend_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) ->
     own = _with_dates(using, page)
     rows = [row for row in page if not (row.locked or row.suspend_requested or row.pk in own)]
     changes = {"suspend_requested": True, "suspended_at": clock.now(using)}
-    return _relocate(using, rows, SuspendedJob, changes, signals.job_suspended)
+    return _move_page(using, rows, SuspendedJob, changes, signals.job_suspended)
 
 
 def _with_dates(using: str, rows: Iterable[AbstractJob]) -> set[UUID]:
@@ -205,8 +205,8 @@ def activate_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) -
     free = [row for row in rows if row.pk not in held]
     done: list[UUID] = []
     for to in reversed(RUNNABLE_TABLES):
-        those = [row for row in free if home(row, later=bool(row.due_date and row.due_date > now)) is to]
+        those = [row for row in free if table_for(row, later=bool(row.due_date and row.due_date > now)) is to]
         if those:
-            done += _relocate(using, those, to, {"suspend_requested": False}, signals.job_activated)
+            done += _move_page(using, those, to, {"suspend_requested": False}, signals.job_activated)
             wake_for(using, those, timers=to is TimerJob)
     return done

@@ -14,7 +14,7 @@ from jobexec.models.suspension import parts_of
 
 from ..notify.signals import announce
 from ..rows.move import move, move_all
-from ..rows.routing import free, home, wake_for
+from ..rows.routing import free, table_for, wake_for
 from ..rows.suspension_cover import covered_rows, job_id, lock_suspensions
 from ..sql.locks import atomic, delete_rows, lock_rows
 from ..targets.for_each import CHANGED_MEANWHILE, for_each
@@ -84,11 +84,11 @@ def _worth_keeping(suspension: Suspension, using: str) -> bool:
         return False
     if suspension.activate_time is not None:
         return True
-    for_each(job, using, lambda row: _fold(suspension, row), *JOB_TABLES)
+    for_each(job, using, lambda row: _suspend_own(suspension, row), *JOB_TABLES)
     return False
 
 
-def _fold(suspension: Suspension, row: AbstractJob) -> str | None:
+def _suspend_own(suspension: Suspension, row: AbstractJob) -> str | None:
     """Replace a suspension without an end with the job's own flag."""
     found = lock_suspensions(one(suspension))
     if not found or not found[0].in_force(clock.now(suspension._state.db or "default")) or found[0].activate_time:
@@ -195,7 +195,7 @@ def activate_rows(using: str, rows: list[SuspendedJob]) -> int:
     covered, now = covered_rows(using, rows), clock.now(using)
     count, left = 0, [row for row in rows if row not in covered]
     for to in reversed(RUNNABLE_TABLES):
-        those = [row for row in left if home(row, later=bool(row.due_date and row.due_date > now)) is to]
+        those = [row for row in left if table_for(row, later=bool(row.due_date and row.due_date > now)) is to]
         moved = move_all(those, to)
         if moved:
             announce(signals.job_activated, using, to, jobs=moved)

@@ -31,7 +31,7 @@ def is_external(row: AbstractJob) -> bool:
     return isinstance(row, ExternalWorkerJob) or row.job_key is not None
 
 
-def home(row: AbstractJob, *, later: bool) -> type[AbstractJob]:
+def table_for(row: AbstractJob, *, later: bool) -> type[AbstractJob]:
     """Return the table in which an unsuspended job waits; ``later``: its due date lies in the future."""
     if is_external(row):
         return ExternalWorkerJob
