@@ -135,7 +135,7 @@ class Driver:
         self, nodes: list[node_processes.Node], callers: list[node_processes.Caller], server: servers.Server
     ) -> None:
         from .faults import Faults
-        from .people import People
+        from .people.everybody import People
 
         self._turns([*nodes, *callers], _PATIENCE, lambda: None, lambda: self._are_there(len(nodes), len(callers)))
         killers_until = now() + 0.6 * self.options.seconds
@@ -233,8 +233,8 @@ class _Rest:
         self._lease, self._since = lease, now()
 
     def __call__(self) -> bool:
-        from . import state
+        from .state.rest import at_rest
 
-        if not state.at_rest():
+        if not at_rest():
             self._since = now()
         return now() - self._since > self._lease / 2

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from tests.support.machines.servers import Server
 
-from . import state
 from .journal import Journal, now
 from .mixtures import Mixture
 from .nodes import Caller, Node
+from .state.rest import in_hand
 
 _FOR_EVER = float("inf")
 
@@ -66,7 +66,7 @@ class Faults:
     def _one(self) -> Node | None:
         running = [node for node in self._nodes if node.running]
         if running and self._mixture.steady:  # aimed: where it hurts
-            held = state.in_hand()
+            held = in_hand()
             return max(running, key=lambda node: held.get(node.name, 0))
         return self._chance.choice(running) if running else None
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-#: Kinds of jobs and how often each is enqueued. See `people` for what they are.
+#: Kinds of jobs and how often each is enqueued. See `people.everybody` for what they are.
 ALL = {
     "work": 6,
     "slow": 2,

@@ -107,7 +107,7 @@ class Node:
 class Caller(Node):
     """Somebody who enqueues jobs with unique keys, in a process of its own; its name says its number."""
 
-    command = ("-m", "tests.chaos.callers")
+    command = ("-m", "tests.chaos.people.callers")
 
     def says(self, name: str) -> dict[str, str]:
         return {}

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from .callers import TOGETHER
 from .history import History, Problem, Run
 from .journal import Line
-from .rules_of_runs import repeats
+from .people.callers import TOGETHER
+from .rules.runs import repeats
 
 _SHOWN = 10
 

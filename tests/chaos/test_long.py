@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from .outside.test_chaos import play_outside
 from .test_chaos import play
-from .test_outside import play_outside
 
 pytestmark = [
     pytest.mark.nightly,

@@ -14,7 +14,7 @@ from jobexec.models import (
     JobLog,
     Suspension,
 )
-from tests.chaos.state import dead_nodes
+from tests.chaos.state.rest import dead_nodes
 
 _COLUMNS = ("pk", "handler_type", "lock_owner", "due_date", "tenant_id", "suspend_requested", "exception_message")
 _LOGGED = ("job_id", "state", "handler_type", "exception_message")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.chaos import rules_of_tasks as rules
-from tests.chaos.stories import A, B, Story, bad, good
+from tests.chaos.rules import tasks as rules
+from tests.chaos.rules.stories import A, B, Story, bad, good
 
 VALUE = {"run": "x", "attempt": 1}
 

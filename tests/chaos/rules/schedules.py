@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from .history import History, Problem
-from .journal import Line
+from tests.chaos.history import History, Problem
+from tests.chaos.journal import Line
 
 #: Of readings of the wall clock: a line is told some time after the node has looked, and rounded.
 _CLOCK = 0.05

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from .history import History, Job, Problem, Run
-from .lives import ENDLESS
+from tests.chaos.history import History, Job, Problem, Run
+from tests.chaos.lives import ENDLESS
 
 #: The clocks of a server and of its machine are the same here; what a reading of them costs.
 _CLOCK = 0.02

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.chaos import rules_of_schedules as rules
-from tests.chaos.stories import A, Story, bad, good
+from tests.chaos.rules import schedules as rules
+from tests.chaos.rules.stories import A, Story, bad, good
 
 SAVED, CAUGHT_UP = 1000.4, 1010.9
 

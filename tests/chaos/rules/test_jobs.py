@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.chaos import rules
-from tests.chaos.stories import A, Story, bad, good
+from tests.chaos.rules import jobs as rules
+from tests.chaos.rules import judge
+from tests.chaos.rules.stories import A, Story, bad, good
 
 DIED = "The executor process died while it ran this job (node n1, 2 lost runs)."
 
@@ -160,5 +161,5 @@ def test_nothing_is_left_and_nobody_ends_by_himself():
 
 
 def test_a_run_that_never_came_to_rest_is_judged_by_what_always_holds():
-    assert rules.judge(Story(j={}).history()) == []
-    assert [problem.rule for problem in rules.judge(Story(j={}).tell(1, "rest").history())] == ["nothing lost"]
+    assert judge(Story(j={}).history()) == []
+    assert [problem.rule for problem in judge(Story(j={}).tell(1, "rest").history())] == ["nothing lost"]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .history import History
+from tests.chaos.history import History
 
 A, B = "n1:boot-a", "n2:boot-b"
 PIDS = {A: 11, B: 22}

@@ -1,7 +1,8 @@
 """The judge on hand-made histories: who may run when, and what it must not take for a mistake."""
 
-from tests.chaos import rules
-from tests.chaos.stories import PIDS, A, B, Story, bad, good
+from tests.chaos.rules import judge
+from tests.chaos.rules import runs as rules
+from tests.chaos.rules.stories import PIDS, A, B, Story, bad, good
 
 # One at a time.
 
@@ -154,7 +155,7 @@ def test_siblings_on_other_nodes_and_of_other_instances_say_nothing():
 def test_a_run_whose_time_was_over_has_failed_however_it_ends():
     story = Story(i={}, j={}).begin(1, "i", A).outcome(2, "i", A, result="failed", error="JobTimeout").end(3, "i", A)
     story.log("i", "failed", message="JobTimeout").run(4, 5, "j", A).begin(6, "i", B, attempt=2)
-    assert [problem.rule for problem in rules.judge(story.history())] == []
+    assert [problem.rule for problem in judge(story.history())] == []
     bad(rules.no_overlap_in_an_instance, story.begin(2.5, "j", A), "exclusive job i of p was running")
 
 

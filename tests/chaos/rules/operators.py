@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from .history import History, Problem, Run
-from .mixtures import LEDGER, NEVER
+from tests.chaos.history import History, Problem, Run
+from tests.chaos.mixtures import LEDGER, NEVER
 
 _DIED = "process died while"
 

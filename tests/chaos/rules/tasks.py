@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from .history import History, Job, Problem
+from tests.chaos.history import History, Job, Problem
 
 
 def _tasks(history: History) -> Iterator[tuple[Job, dict[str, Any] | None]]:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from .callers import LASTS
-from .history import History, Job, Problem, Run
-from .journal import Line
-from .lives import ENDLESS
+from tests.chaos.history import History, Job, Problem, Run
+from tests.chaos.journal import Line
+from tests.chaos.lives import ENDLESS
+from tests.chaos.people.callers import LASTS
 
 _CLOCK = 0.05
 _REPLACED = "Replaced by "

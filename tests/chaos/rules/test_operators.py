@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.chaos import rules_of_operators as rules
 from tests.chaos.mixtures import NEVER
-from tests.chaos.stories import A, B, Story, bad, good
+from tests.chaos.rules import operators as rules
+from tests.chaos.rules.stories import A, B, Story, bad, good
 
 
 def recorded(ok=True, kept=True, failures=0, **more):

@@ -10,11 +10,11 @@ from django.db import InterfaceError, OperationalError, connection
 
 from jobexec import clock, operations
 from jobexec.identifiers import uuid7
+from tests.chaos.journal import Journal, now
+from tests.chaos.mixtures import Mixture
 
-from .journal import Journal, now
-from .mixtures import Mixture
 from .operators import Operators
-from .people_of_tasks import Taskers
+from .taskers import Taskers
 
 TENANTS = ("north", "south", "east")
 DEFINITIONS = ("order", "claim")

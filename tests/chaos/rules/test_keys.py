@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.chaos import rules_of_keys as rules
-from tests.chaos.callers import LASTS
-from tests.chaos.stories import A, B, Story, bad, good
+from tests.chaos.people.callers import LASTS
+from tests.chaos.rules import keys as rules
+from tests.chaos.rules.stories import A, B, Story, bad, good
 
 
 class Calls(Story):

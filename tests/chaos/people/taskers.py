@@ -7,10 +7,11 @@ from uuid import UUID
 
 from django.db import transaction
 
-from .journal import Journal
-from .mixtures import Mixture
+from tests.chaos.journal import Journal
+from tests.chaos.mixtures import Mixture
+from tests.chaos.timetable import SCHEDULES
+
 from .operators import Tried
-from .timetable import SCHEDULES
 
 _USING = "default"
 
@@ -49,7 +50,7 @@ class Taskers:
         return ids
 
     def _task(self) -> Any:
-        from . import tasks
+        from tests.chaos import tasks
 
         chance, mixture = self._chance, self._mixture
         kind = chance.choices(list(mixture.tasks), list(mixture.tasks.values()))[0]

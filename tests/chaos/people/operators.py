@@ -13,9 +13,8 @@ from jobexec import operations
 from jobexec.exceptions import BatchNotFound, BatchOver
 from jobexec.models import JOB_TABLES, JobDefinition
 from jobexec.operations.enqueue.record_history import record_history
-
-from .journal import Journal
-from .mixtures import LEDGER, NEVER
+from tests.chaos.journal import Journal
+from tests.chaos.mixtures import LEDGER, NEVER
 
 _USING = "default"
 

@@ -1,4 +1,4 @@
-"""Somebody who enqueues jobs with unique keys, in a process of its own: `python -m tests.chaos.callers c1`.
+"""Somebody who enqueues jobs with unique keys, in a process of its own: `python -m tests.chaos.people.callers c1`.
 
 All callers act at the same moments and mostly choose the same key, so that they meet.
 """
@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
-from .journal import Journal, now
+from tests.chaos.journal import Journal, now
 
 #: Seconds between the moments; CLOCK_MONOTONIC is that of the whole machine.
 _BEAT = 0.4
@@ -36,7 +36,7 @@ class Caller:
 
     def live(self, stop: threading.Event) -> None:
         """Until somebody says so, or the process is killed."""
-        from .instrument import tell_created
+        from tests.chaos.instrument import tell_created
 
         tell_created(self._told)
         while not stop.wait(_BEAT - now() % _BEAT):
@@ -85,8 +85,7 @@ class Caller:
     def _answers(self, keys: list[str], conflict: Any, shared: random.Random) -> dict[str, dict[str, Any]]:
         """Whose jobs have these keys now. After a DuplicateJob only that of the key that it names."""
         from jobexec.exceptions import DuplicateJob
-
-        from .jobs import keyed
+        from tests.chaos.jobs import keyed
 
         kind = keys[0].split("-")[0]
         options: Any = {"unique": lambda *_, key, **more: key, "on_conflict": conflict}
@@ -120,11 +119,11 @@ def main(name: str) -> None:
     django.setup()
     from django.conf import settings
 
-    from . import breaks
+    from tests.chaos import breaks
 
     if broken := os.environ.get("JOBEXEC_CHAOS_BREAK"):
         breaks.GUARDS[broken]()
-    from .jobs import FOLDER
+    from tests.chaos.jobs import FOLDER
 
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stop.set())

@@ -1,0 +1,91 @@
+"""What must hold: the rules, by what they are about, and the judge, who asks all of them.
+
+A rule yields a problem for whatever breaks it. It may rely only on what cannot be told wrong by a process that is
+killed or paused between two lines: see `docs/explanation/chaos.md`.
+"""
+
+from collections.abc import Callable, Iterator
+
+from tests.chaos.history import History, Problem
+
+from .jobs import (
+    effects_exactly_once,
+    kinds_end_as_they_must,
+    nobody_pays_for_another,
+    nothing_is_left,
+    nothing_lost,
+    retries_add_up,
+)
+from .keys import calls_fail_only_in_conflicts, duplicates_have_a_holder, no_key_has_two_jobs
+from .operators import (
+    batches_end,
+    each_dead_letter_has_its_incident,
+    meters_count_what_happened,
+    no_record_waits,
+    records_are_written_once,
+    tenants_keep_to_their_limits,
+)
+from .runs import (
+    judges_were_well_themselves,
+    leases_are_true,
+    never_on_two_nodes,
+    no_overlap_in_an_instance,
+    outcomes_are_fenced,
+    repeats_are_explained,
+    siblings_begin_in_their_order,
+    siblings_wait_for_the_commit,
+    suspects_run_alone,
+)
+from .schedules import each_time_has_one_job, no_time_is_missing, runs_know_their_time
+from .tasks import (
+    each_attempt_is_noted_once,
+    results_say_what_happened,
+    sightings_are_true,
+    values_are_those_of_the_last_run,
+)
+
+Rule = Callable[[History], Iterator[Problem]]
+
+#: What holds at any time.
+ALWAYS: tuple[Rule, ...] = (
+    effects_exactly_once,
+    no_overlap_in_an_instance,
+    never_on_two_nodes,
+    outcomes_are_fenced,
+    repeats_are_explained,
+    leases_are_true,
+    judges_were_well_themselves,
+    siblings_wait_for_the_commit,
+    siblings_begin_in_their_order,
+    nobody_pays_for_another,
+    suspects_run_alone,
+    retries_add_up,
+    kinds_end_as_they_must,
+    records_are_written_once,
+    each_dead_letter_has_its_incident,
+    tenants_keep_to_their_limits,
+    each_time_has_one_job,
+    runs_know_their_time,
+    no_key_has_two_jobs,
+    duplicates_have_a_holder,
+    calls_fail_only_in_conflicts,
+    results_say_what_happened,
+    values_are_those_of_the_last_run,
+    each_attempt_is_noted_once,
+    sightings_are_true,
+)
+#: What holds when the cluster has come to rest and its nodes have stopped in order.
+AT_REST: tuple[Rule, ...] = (
+    nothing_lost,
+    nothing_is_left,
+    no_record_waits,
+    batches_end,
+    meters_count_what_happened,
+    no_time_is_missing,
+)
+
+
+def judge(history: History) -> list[Problem]:
+    """All problems; a run that was broken off before it came to rest is judged by what always holds."""
+    rules = (*AT_REST, *ALWAYS) if history.of("rest") else ALWAYS
+    return [problem for rule in rules for problem in rule(history)]
