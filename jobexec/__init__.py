@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         RetryAt,
         RetryIn,
     )
-    from .handlers.context import JobContext
+    from .handlers.context import JobContext, current_job
     from .handlers.decorator import job
     from .handlers.external import external_job, external_jobs
     from .handlers.history import history_handler
@@ -42,6 +42,7 @@ __all__ = [
     "RetryAt",
     "RetryIn",
     "RetryPlan",
+    "current_job",
     "external_job",
     "external_jobs",
     "history_handler",
@@ -55,6 +56,7 @@ _HOMES = {
     "HistoryRecord": "operations.maintenance.history_jobs",
     "JobContext": "handlers.context",
     "RetryPlan": "retry",
+    "current_job": "handlers.context",
     "external_job": "handlers.external",
     "external_jobs": "handlers.external",
     "history_handler": "handlers.history",

@@ -21,7 +21,8 @@ from jobexec import conf
 from jobexec.broker.connection import BrokerMissing, kombu
 from jobexec.conf import EngineSettings, Settings
 from jobexec.exceptions import InvalidRetryPlan
-from jobexec.handlers.registry import OWN, all_handlers
+from jobexec.handlers.middleware import middleware_problems
+from jobexec.handlers.registry import OWN, all_handlers, async_handlers
 from jobexec.handlers.schedules import databases
 from jobexec.retry import RetryPlan
 from jobexec.runtime.connection_count import ordinary_connections, pool_size
@@ -47,6 +48,7 @@ def register_checks() -> None:
     """Register all checks with Django, under the tag ``jobexec``. May be called more than once."""
     for check in (check_settings, check_project, check_engines, check_handlers, check_schedules, check_hooks):
         register(check, TAG)
+    register(check_middleware, TAG)
     register(check_broker, TAG)
     register(check_gateways, TAG)
     register(check_deployment, TAG, deploy=True)
@@ -128,6 +130,18 @@ def check_hooks(**kwargs: Any) -> list[CheckMessage]:
     return [Error(f"JOBEXEC['ADMIN_TENANTS']: {path!r} {problem}.", hint=_HINT_HOOK, id="jobexec.E008")]
 
 
+def check_middleware(**kwargs: Any) -> list[CheckMessage]:
+    """E016: each middleware can be imported, and serves all handlers."""
+    if conf.problems(conf.raw_settings()):
+        return []  # reported by check_settings
+    settings = conf.get_settings()
+    is_async = settings.async_jobs > 0 and bool(async_handlers())
+    return [
+        Error(f"JOBEXEC['MIDDLEWARE']: {problem}.", hint=_HINT_MIDDLEWARE, id="jobexec.E016")
+        for problem in middleware_problems(settings.middleware, is_async=is_async)
+    ]
+
+
 def check_broker(**kwargs: Any) -> list[CheckMessage]:
     """E013: with DISPATCH "broker", kombu is installed."""
     if conf.problems(conf.raw_settings()) or conf.get_settings().dispatch != "broker":
@@ -187,6 +201,10 @@ def check_deployment(**kwargs: Any) -> list[CheckMessage]:
 
 _HINT_AUTH = "Leave GATEWAY_AUTH at 'required', and create clients with manage.py gatewayclient or in the admin."
 _HINT_BROKER = "Install jobexec with the extra 'broker', or leave DISPATCH at 'database'."
+_HINT_MIDDLEWARE = (
+    "Expected a function that takes the next callable and returns one that takes a JobContext; "
+    "for async handlers, decorate it with django.utils.decorators.sync_and_async_middleware."
+)
 _HINT_HOOK = "Name a function that takes the request and returns tenant ids, or None for all."
 _HINT_USE_TZ = "With naive datetimes, a due date would be a different moment on a node in another time zone."
 

@@ -24,6 +24,12 @@ job_created = Signal()
 #: owner, str).
 job_acquired = Signal()
 
+#: A job starts: its handler is called next. Arguments: ``using``, ``job`` (the AcquiredJob), ``context`` (its
+#: JobContext). Sent by the thread that runs the handler, within an atomic job's transaction; for a handler on the event
+#: loop, sync receivers are called in another thread. To keep a job from running, or to change what it returns, use
+#: MIDDLEWARE.
+job_started = Signal()
+
 #: Jobs were successful; their rows are gone. Arguments: ``using``, ``jobs``. A job that an external worker completed
 #: (sender ExternalWorkerJob) may have become the job of its ``on_complete``, whose end sends this again (sender Job).
 job_completed = Signal()

@@ -149,6 +149,7 @@ class Settings:
     external_max_payload: int = field(default=4_000_000, metadata=_by(values.integer(1000, 2**30)))
     external_max_deliveries: int | None = field(default=None, metadata=_by(values.integer(1, 2**31 - 1, none=True)))
     imports: tuple[str, ...] = field(default=(), metadata=_by(values.words))
+    middleware: tuple[str, ...] = field(default=(), metadata=_by(values.dotted_paths))
     misfire_threshold: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))
     meter_interval: timedelta = field(default=_seconds(15), metadata=_by(values.duration()))
     meter_time_to_live: timedelta = field(default=timedelta(days=30), metadata=_by(values.duration()))

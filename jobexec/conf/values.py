@@ -220,6 +220,15 @@ def dotted_path(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
+def dotted_paths(value: Any) -> tuple[str, ...]:
+    """A list of different dotted import paths."""
+    try:
+        found = tuple(filter(None, map(dotted_path, words(value))))
+    except ValueError:
+        raise ValueError("a list of different dotted paths such as 'shop.jobs.timed'") from None
+    return found
+
+
 def priority_range(value: Any) -> tuple[int | None, int | None]:
     """A pair of lowest and highest priority, each a whole number or None."""
     expected = "a pair (lowest, highest) of whole numbers or None, the lowest not above the highest"

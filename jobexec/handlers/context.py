@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from jobexec import clock
@@ -16,6 +17,17 @@ from jobexec.exceptions import JobTimeout, LockLost
 if TYPE_CHECKING:
     from jobexec.models import Job
     from jobexec.operations.values.acquired_job import AcquiredJob
+
+
+_current: ContextVar[JobContext] = ContextVar("jobexec_current_job")
+
+
+def current_job() -> JobContext | None:
+    """The job that this code runs for; None outside of a job.
+
+    Not known in threads that a handler starts itself, unless it copies the context (``contextvars.copy_context()``).
+    """
+    return _current.get(None)
 
 
 class Host(Protocol):
@@ -48,10 +60,21 @@ class JobContext:
         self.saw_cancellation = False
         self._progress: tuple[int, int | None] | None = None
         self._interrupt: Callable[[], object] | None = None
+        #: The call of the handler, for the middleware around it.
+        self.call: Callable[[], Any]
+
+    def enter(self) -> None:
+        """Make it the current job of this context (``contextvars``)."""
+        _current.set(self)
 
     @property
     def id(self) -> UUID:
         return self.work.id
+
+    @property
+    def handler_type(self) -> str:
+        """The name of the job's handler, as in its row."""
+        return self.work.handler_type
 
     @property
     def using(self) -> str:

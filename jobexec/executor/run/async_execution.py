@@ -7,11 +7,13 @@ from typing import Protocol
 
 from asgiref.sync import sync_to_async
 
-from jobexec import clock
+from jobexec import clock, signals
 from jobexec.exceptions import HandlerNotFound, JobCancelled, LockLost
 from jobexec.handlers.base import AsyncJobHandler
 from jobexec.handlers.context import JobContext
+from jobexec.handlers.middleware import call_async
 from jobexec.handlers.registry import async_handlers
+from jobexec.models import Job
 from jobexec.operations.settle.recover import mark_suspect_started
 from jobexec.operations.values.acquired_job import AcquiredJob
 
@@ -104,7 +106,9 @@ async def _call(handler: AsyncJobHandler, context: JobContext, arguments: object
     # Here, which is in the task's own context.
     process = begin_call(handler, context, host, outcome, lambda function, *arguments: function(*arguments))
     try:
-        result = await handler.execute_async(context, arguments)
+        if signals.job_started.has_listeners(Job):
+            await signals.job_started.asend_robust(Job, using=context.using, job=context.work, context=context)
+        result = await call_async(handler, context, arguments)
     finally:
         end_call(context, host, outcome, process)
     accept(context, outcome, result)

@@ -26,6 +26,7 @@ from jobexec.exceptions import (
 )
 from jobexec.handlers.base import JobHandler, NotBegun
 from jobexec.handlers.context import JobContext
+from jobexec.handlers.middleware import call
 from jobexec.handlers.registry import get_handler
 from jobexec.models import Job
 from jobexec.operations.settle.recover import mark_suspect_started
@@ -252,7 +253,9 @@ def _call(handler: JobHandler, context: JobContext, arguments: Any, host: Runner
     fresh = contextvars.Context()
     process = begin_call(handler, context, host, outcome, fresh.run)
     try:
-        result = fresh.run(handler.execute, context, arguments)
+        if signals.job_started.has_listeners(Job):
+            fresh.run(signals.job_started.send_robust, Job, using=context.using, job=context.work, context=context)
+        result = fresh.run(call, handler, context, arguments)
     finally:
         end_call(context, host, outcome, process)
     accept(context, outcome, result)
@@ -265,11 +268,15 @@ def _call(handler: JobHandler, context: JobContext, arguments: Any, host: Runner
 def begin_call(
     handler: JobHandler, context: JobContext, host: Runner, outcome: Outcome, run: Callable[..., object]
 ) -> int:
-    """Announce the call, and enter its span with ``run``, in the context of the call. Returns what end_call() needs."""
+    """Announce the call, and enter it and its span with ``run``, in the context of the call.
+
+    Returns what end_call() needs.
+    """
     if context.work.traceparent is not None:
         outcome.span = begin_span(context.work, host.node_name)
         if outcome.span is not None:
             run(tracing.enter, outcome.span)
+    run(context.enter)
     outcome.began, process = True, generation()
     host.begin(context, handler)
     return process
