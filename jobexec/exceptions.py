@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -223,26 +224,34 @@ class DoNotRetry(JobExecError):
     """
 
 
+class JobExpired(JobCancelled):
+    """The job was due to start after the time of its option ``expires``: it was cancelled instead."""
+
+
 class RetryIn(JobExecError):
     """The job asks to be tried again after a delay.
 
     Raised by a handler. It counts as a failure and costs a retry; only the time of the next attempt is set by the
-    handler instead of the retry plan. (Zeebe: ``retryBackOff`` of the fail command.)
+    handler instead of the retry plan. (Zeebe: ``retryBackOff`` of the fail command.) With ``count=False`` it is no
+    failure and costs nothing: the job only waits, for what it needs is not there yet. (Oban: snooze.) After MAX_SNOOZES
+    times it counts nevertheless.
 
     ``delay`` is a timedelta or a number of seconds, at least 0. Raises InvalidRetryPlan for anything else.
     """
 
     delay: timedelta
     reason: str
+    count: bool
 
-    def __init__(self, delay: timedelta | float, reason: str = "") -> None:
+    def __init__(self, delay: timedelta | float, reason: str = "", *, count: bool = True) -> None:
         self.delay = _delay(delay)
         self.reason = reason
+        self.count = count
         super().__init__(reason or f"Try again in {self.delay}.")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exception rebuilds itself from args, which here is the message instead of __init__'s arguments.
-        return type(self), (self.delay, self.reason)
+        return partial(type(self), count=self.count), (self.delay, self.reason)
 
 
 class RetryAt(JobExecError):
@@ -254,16 +263,18 @@ class RetryAt(JobExecError):
 
     when: datetime
     reason: str
+    count: bool
 
-    def __init__(self, when: datetime, reason: str = "") -> None:
+    def __init__(self, when: datetime, reason: str = "", *, count: bool = True) -> None:
         if not isinstance(when, datetime) or when.utcoffset() is None:
             raise InvalidRetryPlan(f"RetryAt expects an aware datetime, got {when!r}.")
         self.when = when
         self.reason = reason
+        self.count = count
         super().__init__(reason or f"Try again at {when.isoformat()}.")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.when, self.reason)
+        return partial(type(self), count=self.count), (self.when, self.reason)
 
 
 def _delay(value: timedelta | float) -> timedelta:

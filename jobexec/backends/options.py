@@ -16,6 +16,7 @@ ELSEWHERE = {
     "priority": "a task has it of its own: @task(priority=...) or using(priority=...)",
     "run_after": "give it for a call: using(run_after=...)",
     "delay": "give it for a call: using(delay=...)",
+    "expires": "jobs have it: @job(expires=...)",
     "category": "a task belongs to a queue: @task(queue_name=...), which OPTIONS['CATEGORIES'] may map",
     "database": "it is OPTIONS['DATABASE'] of the task's backend in TASKS",
     "transaction": "to enqueue after a commit, transaction.on_commit(partial(task.enqueue, ...), using=...)",

@@ -138,6 +138,8 @@ class Settings:
     tenant_concurrency: Mapping[str, int] | None = field(default=None, metadata=_by(values.tenant_concurrency))
     sensitive_arguments: tuple[str, ...] = field(default=SENSITIVE, metadata=_by(values.words))
     max_conflicts: int = field(default=10, metadata=_by(values.integer(0)))
+    max_snoozes: int = field(default=1000, metadata=_by(values.integer(0)))
+    default_timeout: timedelta | None = field(default=None, metadata=_by(values.duration(none=True)))
     conflict_delay: timedelta = field(default=_seconds(1), metadata=_by(values.duration(zero=True)))
     batch_jobs_per_seed: int = field(default=100, metadata=_by(values.integer(1, 1000)))
     invocations_per_batch_job: int = field(default=100, metadata=_by(values.integer(1, 1000)))

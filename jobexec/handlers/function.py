@@ -19,7 +19,7 @@ from . import deferred, many, unique
 from .arguments import Arguments
 from .calls import Call
 from .context import JobContext
-from .options import JobOptions, check_options, check_together, due_date, now_of, to_columns
+from .options import JobOptions, check_options, check_together, due_date, expires_at, now_of, to_columns
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -141,6 +141,9 @@ class JobFunction(Generic[P, R]):
         if made is None or made[0] is not settings or made[1] != database:
             from jobexec.operations.enqueue.create import Pattern
 
+            if "expires" in self.options:  # counts from each call, so the pattern is for this one only
+                expiry = {"expires_at": expires_at(self.options, lambda: now_of(database))}
+                return Pattern(database, self._columns(settings) | expiry)
             self._made = made = settings, database, Pattern(database, self._columns(settings))
         return made[2]
 
@@ -150,6 +153,8 @@ class JobFunction(Generic[P, R]):
         columns = {"atomic": settings.atomic_jobs} | to_columns(self.options)
         if "retries" not in columns:
             columns["retries"] = RetryPlan.parse(settings.default_retry_plan).attempts
+        if "timeout" not in self.options and settings.default_timeout is not None:
+            columns["timeout"] = settings.default_timeout
         return without_defaults(columns) | {"handler_type": self.name}
 
     def _encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

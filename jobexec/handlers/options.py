@@ -29,7 +29,7 @@ class CommonOptions(TypedDict, total=False):
     correlation_id: str
     deployment: str | None
     atomic: bool
-    timeout: timedelta | float
+    timeout: timedelta | float | None
     headers: Mapping[str, Any]
     unique: bool | str | Callable[..., str]
     unique_while: Literal["waiting", "active", "existing"]
@@ -42,6 +42,7 @@ class JobOptions(CommonOptions, total=False):
 
     run_after: datetime | timedelta
     delay: timedelta | float
+    expires: datetime | timedelta | float
     priority: int
     category: str
     database: str
@@ -108,6 +109,18 @@ def _check_duration(name: str, value: Any) -> None:
     seconds(name, value)
 
 
+def _check_timeout(name: str, value: Any) -> None:
+    if value is not None:
+        seconds(name, value)
+
+
+def _check_expires(name: str, value: Any) -> None:
+    if not isinstance(value, datetime):
+        seconds(name, value)
+    elif value.utcoffset() is None:
+        raise InvalidJob(f"expires: expected a datetime with a time zone, got the naive {value!r}.")
+
+
 def _check_run_after(name: str, value: Any) -> None:
     if isinstance(value, timedelta):
         return
@@ -151,7 +164,8 @@ def _check_choice(name: str, value: Any) -> None:
 
 _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "delay": _check_duration,
-    "timeout": _check_duration,
+    "timeout": _check_timeout,
+    "expires": _check_expires,
     "run_after": _check_run_after,
     "retries": _check_retries,
     "headers": _check_headers,
@@ -184,7 +198,8 @@ def to_columns(options: Mapping[str, Any]) -> dict[str, Any]:
     if "headers" in options:
         columns["custom_headers"] = dict(options["headers"])
     if "timeout" in options:
-        columns["timeout"] = seconds("timeout", options["timeout"])
+        timeout = options["timeout"]
+        columns["timeout"] = None if timeout is None else seconds("timeout", timeout)
     if "retries" in options:
         plan = RetryPlan.parse(options["retries"])
         columns |= {"retries": plan.attempts, "retry_plan": str(plan)}
@@ -223,3 +238,12 @@ def due_date(options: Mapping[str, Any], now: Callable[[], datetime] = clock.now
         return now() + (seconds(name, when) if name == "delay" else when)
     except OverflowError:
         raise InvalidJob(f"{name}: {shown(when)} from now is past the year 9999.") from None
+
+
+def expires_at(options: Mapping[str, Any], now: Callable[[], datetime]) -> datetime:
+    """When a job of checked options, with ``expires``, is no longer started."""
+    when = options["expires"]
+    try:
+        return when if isinstance(when, datetime) else now() + seconds("expires", when)
+    except OverflowError:
+        raise InvalidJob(f"expires: {shown(when)} from now is past the year 9999.") from None

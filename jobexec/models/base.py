@@ -109,6 +109,9 @@ class AbstractJob(models.Model):
     priority = models.IntegerField(default=0)
     rank = models.BigIntegerField(default=0, help_text=_("Order of acquisition: lower runs sooner."))
     due_date = models.DateTimeField(null=True, blank=True)
+    expires_at = models.DateTimeField(
+        null=True, blank=True, help_text=_("From then on it is not started any more, but cancelled.")
+    )
     repeat = models.CharField(max_length=255, blank=True, default="")
     retries = models.PositiveIntegerField(default=3, help_text=_("Attempts left."))
     attempts = models.PositiveIntegerField(default=0, help_text=_("Attempts made."))
@@ -120,6 +123,9 @@ class AbstractJob(models.Model):
     )
     conflicts = models.PositiveIntegerField(
         default=0, help_text=_("Attempts that ended in a conflict of the database itself and cost no retry.")
+    )
+    snoozes = models.PositiveIntegerField(
+        default=0, db_default=0, help_text=_("Times that the job put itself off at no cost.")
     )
     unknown_since = models.DateTimeField(
         null=True, blank=True, help_text=_("When a node that could take the job first did not know its handler.")

@@ -29,6 +29,8 @@ LABELS = {
     "changed_at": _("changed at"),
     "client": _("client"),
     "conflicts": _("conflicts"),
+    "snoozes": _("snoozes"),
+    "expires_at": _("expires at"),
     "correlation_id": _("correlation id"),
     "count": _("count"),
     "create_time": _("create time"),

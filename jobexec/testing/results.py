@@ -15,17 +15,20 @@ from jobexec.operations.values.acquired_job import AcquiredJob
 if TYPE_CHECKING:
     from jobexec.handlers.base import JobHandler
 
-OutcomeName: TypeAlias = Literal["successful", "failed", "timeout", "cancelled", "lost", "returned", "unsettled"]
+OutcomeName: TypeAlias = Literal[
+    "successful", "failed", "timeout", "snoozed", "cancelled", "lost", "returned", "unsettled"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
     """One run of a job and its outcome.
 
-    ``outcome`` is ``successful``; ``failed`` or ``timeout``, then :attr:`became` is the job's table now; ``cancelled``;
-    ``lost``, because another node had taken the job: nothing of this outcome counts; ``returned``, it could not start
-    and was released; ``unsettled``, the database was away when it was to be written, and the next operation tries
-    again. ``value`` is what the handler returned, ``exception`` what it raised, ``attempt`` counts from 1.
+    ``outcome`` is ``successful``; ``failed`` or ``timeout``, then :attr:`became` is the job's table now; ``snoozed``,
+    it put itself off with ``count=False``; ``cancelled``; ``lost``, because another node had taken the job: nothing of
+    this outcome counts; ``returned``, it could not start and was released; ``unsettled``, the database was away when it
+    was to be written, and the next operation tries again. ``value`` is what the handler returned, ``exception`` what it
+    raised, ``attempt`` counts from 1.
     """
 
     id: UUID
@@ -86,6 +89,6 @@ class Ran:
             name = "unsettled"
         elif outcome.run is not None and not outcome.counted:
             name = "lost"
-        became = outcome.became if name in ("failed", "timeout") else None
+        became = outcome.became if name in ("failed", "timeout", "snoozed") else None
         value = self.value if name == "successful" else None
         return JobResult(work.id, work.handler_type, name, value, self.error, work.attempts + 1, became)

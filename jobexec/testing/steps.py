@@ -13,8 +13,8 @@ from django.db.transaction import TransactionManagementError
 
 from jobexec import clock, signals, tracing
 from jobexec.conf import get_settings
-from jobexec.exceptions import JobCancelled, RetryAt, RetryIn
-from jobexec.executor.run.execution import caught, ended, hand_on, run_handler
+from jobexec.exceptions import RetryAt, RetryIn
+from jobexec.executor.run.execution import caught, check_may_begin, ended, hand_on, run_handler
 from jobexec.executor.run.outcomes import Outcome
 from jobexec.handlers.registry import get_handler
 from jobexec.identifiers import uuid7
@@ -128,7 +128,7 @@ class Steps:
         work = ran.work
         if work.cancel_requested or cancelled_among(self.using, [work.id]):
             work.cancel_requested = True
-            raise JobCancelled("It was cancelled before it started.")
+        check_may_begin(work, started_at)
         ran.handler = get_handler(work.handler_type)
         ran.value = run_handler(ran.handler, work, self.host, ran.outcome, started_at)
 

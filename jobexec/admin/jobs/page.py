@@ -82,7 +82,7 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
     #: The fields about attempts.
     attempts_fields: ClassVar[Any] = (
         ("retries", "attempts", "retry_plan"),
-        ("lost_runs", "conflicts"),
+        ("lost_runs", "conflicts", "snoozes"),
         ("start_time", "unknown_since"),
     )
 
@@ -120,7 +120,7 @@ _OVERVIEW = (
 )
 _EXECUTION = (
     ("lock_owner", "lock_expiration_time", "revision"),
-    ("exclusive", "atomic", "timeout", "rank"),
+    ("exclusive", "atomic", "timeout", "expires_at", "rank"),
     ("cancel_requested", "suspend_requested"),
 )
 _ORIGIN = (

@@ -8,7 +8,7 @@ from typing import Protocol
 from asgiref.sync import sync_to_async
 
 from jobexec import clock, signals
-from jobexec.exceptions import HandlerNotFound, JobCancelled, LockLost
+from jobexec.exceptions import HandlerNotFound, LockLost
 from jobexec.handlers.base import AsyncJobHandler
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.middleware import call_async
@@ -17,7 +17,7 @@ from jobexec.models import Job
 from jobexec.operations.settle.recover import mark_suspect_started
 from jobexec.operations.values.acquired_job import AcquiredJob
 
-from .execution import Host, accept, begin_call, caught, end_call, ended
+from .execution import Host, accept, begin_call, caught, check_may_begin, end_call, ended
 from .outcomes import Outcome
 from .spans import end_span
 
@@ -79,8 +79,7 @@ async def _execute(work: AcquiredJob, host: AsyncHost, end: End) -> Outcome:
     outcome = Outcome(work)
     handler: AsyncJobHandler | None = None
     try:
-        if work.cancel_requested:
-            raise JobCancelled("It was cancelled before it started.")
+        check_may_begin(work, started_at)
         handler = async_handlers().get(work.handler_type)
         if handler is None:
             raise HandlerNotFound(f"No async handler {work.handler_type!r} is registered in this process.")

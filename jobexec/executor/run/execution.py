@@ -18,6 +18,7 @@ from jobexec.exceptions import (
     DoNotRetry,
     HandlerNotFound,
     JobCancelled,
+    JobExpired,
     JobTimeout,
     LockLost,
     RetryAt,
@@ -137,8 +138,7 @@ def execute(work: AcquiredJob, host: Host) -> Outcome:
     handler: JobHandler | None = None
     try:
         prepare_connections()
-        if work.cancel_requested:
-            raise JobCancelled("It was cancelled before it started.")
+        check_may_begin(work, started_at)
         handler = get_handler(work.handler_type)
         run_handler(handler, work, host, outcome, started_at)
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: no job may end the thread
@@ -151,6 +151,14 @@ def execute(work: AcquiredJob, host: Host) -> Outcome:
         message = f"The handler left a transaction open on {', '.join(open_on)}; it was rolled back."
         outcome.run, outcome.failure = None, Failure(message, plan=handler.retry_plan if handler else None)
     return ended(outcome, host, started_at, start)
+
+
+def check_may_begin(work: AcquiredJob, now: datetime) -> None:
+    """Raise JobCancelled for a job that was cancelled, or has expired, before it starts."""
+    if work.cancel_requested:
+        raise JobCancelled("It was cancelled before it started.")
+    if work.expires_at is not None and work.expires_at <= now:
+        raise JobExpired(f"It expired at {work.expires_at.isoformat(timespec='seconds')}, before it started.")
 
 
 def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None, draining: bool = False) -> bool:
@@ -173,7 +181,7 @@ def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None, d
     else:
         failure = failure_of(error, work.using, handler)
         note_loss(error)
-        if draining and isinstance(error, RetryIn | RetryAt) and failure.kind == "error":
+        if draining and isinstance(error, RetryIn | RetryAt) and failure.kind in ("error", "snoozed"):
             failure = replace(failure, kind="interrupted")
         if outcome.undone and failure.kind == "error" and is_lost(error):
             failure = replace(failure, kind="conflict")
@@ -329,11 +337,10 @@ def _failure_of(error: BaseException, using: str, handler: _Planned | None, plan
     stack = stack_of(error)
     if isinstance(error, UnreadableJob | DoNotRetry):
         return Failure(message, stack, kind="fatal", error=error)
-    if isinstance(error, RetryIn):
-        return Failure(message, stack, retry_at=clock.now(using) + error.delay, error=error)
-    if isinstance(error, RetryAt):
+    if isinstance(error, RetryIn | RetryAt):
         # In UTC, so that a time past the year 9999 fails here and not in the database, or never.
-        return Failure(message, stack, retry_at=error.when.astimezone(UTC), error=error)
+        when = clock.now(using) + error.delay if isinstance(error, RetryIn) else error.when.astimezone(UTC)
+        return Failure(message, stack, kind="error" if error.count else "snoozed", retry_at=when, error=error)
     kind = "conflict" if is_conflict(error) else "error"
     return Failure(message, stack, kind=kind, plan=plan, error=error)
 
@@ -356,6 +363,10 @@ def _log(outcome: Outcome, run: Run) -> None:
         logger.warning("%s %s finally ended after %.3f s", named, work.id, run.duration, extra=extra)
     elif failure is None:
         logger.info("%s %s done in %.3f s", named, work.id, run.duration, extra=extra)
+    elif failure.kind == "snoozed":
+        logger.info("%s %s put itself off after %.3f s: %s", named, work.id, run.duration, one_line(failure.message))
+    elif isinstance(failure.error, JobExpired):
+        logger.warning("%s %s was cancelled: %s", named, work.id, one_line(failure.message), extra=extra)
     elif failure.kind == "cancelled":
         logger.info("%s %s was cancelled after %.3f s", named, work.id, run.duration, extra=extra)
     else:

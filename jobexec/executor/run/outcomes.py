@@ -85,11 +85,11 @@ class Outcome:
 
     @property
     def name(self) -> str:
-        """The outcome in one word: successful, failed, cancelled, timeout or returned."""
+        """The outcome in one word: successful, failed, snoozed, cancelled, timeout or returned."""
         if self.timed_out:
             return "timeout"
         if self.failure is not None:
-            return "cancelled" if self.failure.kind == "cancelled" else "failed"
+            return self.failure.kind if self.failure.kind in ("cancelled", "snoozed") else "failed"
         return "successful" if self.run is not None else "returned"
 
     @property

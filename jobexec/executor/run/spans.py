@@ -41,7 +41,7 @@ def end_span(outcome: Outcome) -> None:
 
 
 def _exception(failure: Failure) -> dict[str, str] | None:
-    if failure.kind == "cancelled":
+    if failure.kind in ("cancelled", "snoozed"):
         return None
     kind = type(failure.error) if failure.error is not None else None
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.") if kind else failure.kind

@@ -6,7 +6,7 @@ left to the portable form, :mod:`~jobexec.operations.acquire.acquire`, which def
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -192,6 +192,8 @@ def _converted(using: str, owner: str, *row: Any) -> AcquiredJob:
     job.suspend_requested, job.cancel_requested = bool(job.suspend_requested), bool(job.cancel_requested)
     if job.timeout is not None:
         job.timeout = timedelta(microseconds=int(row[AcquiredJob.COLUMNS.index("timeout")]))
+    if job.expires_at is not None:
+        job.expires_at = datetime.fromisoformat(row[AcquiredJob.COLUMNS.index("expires_at")]).replace(tzinfo=UTC)
     return job
 
 

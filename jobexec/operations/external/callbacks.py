@@ -83,6 +83,7 @@ _ANEW: dict[str, Any] = {
     "attempts": 0,
     "lost_runs": 0,
     "conflicts": 0,
+    "snoozes": 0,
     "unknown_since": None,
     "cancel_requested": False,
     "exception_message": "",

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from jobexec import clock
+from jobexec.exceptions import JobExpired
 from jobexec.models import AbstractJob, DeadLetterJob, Job, JobLog, LogState, SuspendedJob, TimerJob
 
 from ..history import job_log
@@ -101,7 +102,8 @@ def _remove_cancelled(using: str, ended: Sequence[Ended]) -> None:
 
 
 def _cancellation(row: Job, failure: Failure, run: Run) -> JobLog:
-    message = "" if failure.kind == "cancelled" else storable(failure.message)[:MESSAGE_LENGTH]
+    says = failure.kind != "cancelled" or isinstance(failure.error, JobExpired)
+    message = storable(failure.message)[:MESSAGE_LENGTH] if says else ""
     values = {"attempt": row.attempts + 1, "exception_message": message, **timing(row, run)}
     return job_log.entry(row, LogState.CANCELLED, **values)
 

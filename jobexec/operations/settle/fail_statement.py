@@ -30,8 +30,9 @@ class Departure(NamedTuple):
 #: The columns that decide about a failed job, and those in the log of a cancelled one.
 COLUMNS = frozenset(
     {
-        *("id", "revision", "lock_owner", "retries", "attempts", "lost_runs", "conflicts", "unknown_since"),
-        *("retry_plan", "cancel_requested", "suspend_requested", "due_date", "create_time", "task_backend"),
+        *("id", "revision", "lock_owner", "retries", "attempts", "lost_runs", "conflicts", "snoozes"),
+        *("unknown_since", "retry_plan", "cancel_requested", "suspend_requested", "due_date", "create_time"),
+        "task_backend",
         *job_log.COPIED,
         *(column for scope in SuspensionScope.values for column in columns_of(scope)),
     }

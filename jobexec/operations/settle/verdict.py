@@ -33,7 +33,8 @@ class Verdict:
 
 
 def decide(row: AbstractJob, failure: Failure, now: datetime) -> Verdict:
-    """Decide what a failure costs this job and when it runs again; pure.
+    """Decide what a failure costs this job and when it runs again; pure, but for a snooze too many, which it makes an
+    error.
 
     ``retries`` counts the attempts left, ``attempts`` those made, which select the interval of the retry plan. A run
     with a recorded outcome proves that the job does not kill its process, so ``lost_runs`` is reset.
@@ -52,6 +53,11 @@ def decide(row: AbstractJob, failure: Failure, now: datetime) -> Verdict:
     if failure.kind == "interrupted":
         # The run ended by its own choice: the job is no suspect.
         return Verdict(_retry_date(row, failure, now), changes | {"lost_runs": 0, "unknown_since": None})
+    if failure.kind == "snoozed":
+        if row.snoozes < settings.max_snoozes:
+            snoozed = {"snoozes": row.snoozes + 1, "lost_runs": 0, "unknown_since": None, "exception_stack": ""}
+            return Verdict(_retry_date(row, failure, now), changes | snoozed)
+        failure.kind = "error"
     changes |= {"attempts": row.attempts + 1, "lost_runs": 0, "unknown_since": None}
     if failure.kind == "conflict" and row.conflicts < settings.max_conflicts:
         # Spread by the id, so that jobs that conflicted do not meet again.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -53,6 +53,7 @@ class AcquiredJob:
         "suspend_requested",
         "cancel_requested",
         "tenant_id",
+        "expires_at",
     )
 
     using: str
@@ -73,6 +74,7 @@ class AcquiredJob:
     suspend_requested: bool
     cancel_requested: bool
     tenant_id: str
+    expires_at: datetime | None
     configuration: str | None
     #: Only in a wide scope, see :class:`ServedJobs`; None if it was not fetched.
     traceparent: str | None = None

@@ -23,9 +23,10 @@ class Failure:
 
     ``kind`` defines its cost: ``error`` one retry; ``fatal`` all of them (a do-not-retry error, an unreadable row);
     ``conflict`` none, up to the limit MAX_CONFLICTS; ``interrupted`` none, and it is no attempt: the job postponed
-    itself because its executor stops; ``unknown`` none until UNKNOWN_HANDLER_TIMEOUT has passed since a node first did
-    not know the handler; ``cancelled`` ends the job without a failure. ``retry_at`` overrides the due date of the retry
-    plan. ``keeps_instance``: the handler still runs, so its process instance stays locked.
+    itself because its executor stops; ``snoozed`` the same for a reason of its own, up to the limit MAX_SNOOZES;
+    ``unknown`` none until UNKNOWN_HANDLER_TIMEOUT has passed since a node first did not know the handler; ``cancelled``
+    ends the job without a failure. ``retry_at`` overrides the due date of the retry plan. ``keeps_instance``: the
+    handler still runs, so its process instance stays locked.
     """
 
     message: str
@@ -41,7 +42,7 @@ class Failure:
     @property
     def counts(self) -> bool:
         """Whether it is an attempt, to be logged and counted; the last one always is."""
-        return self.kind not in {"unknown", "interrupted"}
+        return self.kind not in {"unknown", "interrupted", "snoozed"}
 
 
 def fingerprint_of(row: AbstractJob | AcquiredJob, failure: Failure) -> str:

@@ -55,7 +55,7 @@ def test_each_page_renders(admin, table):
 
 
 #: What only executors write, and says nothing of jobs that workers outside do.
-OF_EXECUTORS = {"conflicts", "retry_plan", "start_time", "unknown_since"}
+OF_EXECUTORS = {"conflicts", "retry_plan", "snoozes", "start_time", "unknown_since"}
 
 
 @pytest.mark.parametrize("table", JOB_TABLES)

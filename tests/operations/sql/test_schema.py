@@ -129,14 +129,16 @@ def test_keys_get_the_tenants_of_their_jobs(alias):
     call_command("migrate", "jobexec", "0006", database=alias, verbosity=0)
     try:
         before = MigrationExecutor(connections[alias]).loader.project_state(("jobexec", "0006_external")).apps
-        keys = before.get_model("jobexec", "JobKey").objects.using(alias)
+        keys, jobs, timers = (
+            before.get_model("jobexec", name).objects.using(alias) for name in ("JobKey", "Job", "TimerJob")
+        )
         later = clock.now() + timedelta(hours=1)
         done = JobLog(job_id=uuid7(), tenant_id="acme", state="successful", timestamp=clock.now())
         done.save(using=alias)
         for key, job_id in (
-            ("runs", make_job(alias, tenant_id="acme").pk),
-            ("waits", make_job(alias, tenant_id="globex", due_date=later).pk),
-            ("of nobody", make_job(alias).pk),
+            ("runs", jobs.create(handler_type="pay", tenant_id="acme").pk),
+            ("waits", timers.create(handler_type="pay", tenant_id="globex", due_date=later).pk),
+            ("of nobody", jobs.create(handler_type="pay").pk),
             ("over", done.job_id),
         ):
             keys.create(handler_type="pay", key=key, job_id=job_id, expiration_time=later)
