@@ -126,6 +126,7 @@ class Settings:
     history_cleanup_window: tuple[time, time] | None = field(default=None, metadata=_by(values.time_window))
     history_cleanup_batch_size: int = field(default=500, metadata=_by(values.integer(1, 10_000)))
     deployment: str | None = field(default=None, metadata=_by(values.deployment))
+    dead_letter_time_to_live: timedelta | None = field(default=None, metadata=_by(values.duration(none=True)))
     deployment_time_to_live: timedelta | None = field(
         default=timedelta(days=90), metadata=_by(values.duration(none=True))
     )

@@ -26,10 +26,11 @@ from jobexec.models import (
     TaskResult,
 )
 
+from ..manage.bulk import delete_page
 from ..nodes import cluster_lock
 from ..nodes.deployments import retiring
 from ..reports.meter_roll_up import rolling_up
-from ..sql.locks import atomic, delete_rows
+from ..sql.locks import atomic, delete_rows, lock_rows
 from .key_cleanup import freeing_keys
 
 logger = logging.getLogger("jobexec.cleanup")
@@ -72,7 +73,7 @@ class Cleanup:
         self._rows: Rows | None = None
         self._reached: Any = None
         #: Cleanups that manage their own transactions; several processes may run them at once.
-        self._others = chain(freeing_keys(using), rolling_up(using), retiring(using))
+        self._others = chain(_purging(using), freeing_keys(using), rolling_up(using), retiring(using))
 
     @classmethod
     def begin(cls, using: str, owner: str) -> Cleanup | None:
@@ -130,6 +131,23 @@ class Cleanup:
                 return 0
             self._reached = page[-1][1]
             return delete_rows(rows.model._base_manager.using(using).filter(pk__in=[pk for pk, _ in page]))
+
+
+def _purging(using: str) -> Iterator[int]:
+    """Delete dead letters past DEAD_LETTER_TIME_TO_LIVE as an operator would, a page per transaction."""
+    settings = get_settings()
+    if settings.dead_letter_time_to_live is None:
+        return
+    moment = clock.now(using) - settings.dead_letter_time_to_live
+    rows = DeadLetterJob.objects.using(using).filter(died_at__lt=moment).order_by("died_at")
+    while page := list(rows.values_list("pk", flat=True)[: settings.history_cleanup_batch_size]):
+        with atomic(using):
+            # Looked at again under the lock: an operator may have requeued one, and it may have died anew.
+            old = lock_rows(rows.filter(pk__in=page).order_by("pk").only("pk"))
+            deleted = len(list(delete_page(using, DeadLetterJob, [row.pk for row in old])))
+        if not deleted:
+            return
+        yield deleted
 
 
 def _expired(using: str) -> Iterator[Rows]:

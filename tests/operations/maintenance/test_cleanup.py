@@ -302,3 +302,14 @@ def test_other_settings_are_checked(configure, key, value):
     configure(**{key: value})
     with pytest.raises(InvalidSettings, match=key):
         get_settings()
+
+
+def test_dead_letters_stay_unless_a_time_is_set(alias, settings, ago):
+    old = [make_row(DeadLetterJob, alias, died_at=ago(days)) for days in (900, 31, 29)]
+    clean_up_history(alias)
+    assert DeadLetterJob.objects.using(alias).count() == 3
+    settings.JOBEXEC = {"DEAD_LETTER_TIME_TO_LIVE": "P30D", "HISTORY_CLEANUP_BATCH_SIZE": 1}
+    assert clean_up_history(alias) == 2
+    assert [row.pk for row in DeadLetterJob.objects.using(alias).all()] == [old[2].pk]
+    deleted = JobLog.objects.using(alias).filter(state=LogState.DELETED)
+    assert {entry.job_id for entry in deleted} == {row.pk for row in old[:2]}
