@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -127,7 +128,7 @@ class Demo:
         self.stage.environment["DJANGO_SUPERUSER_PASSWORD"] = "admin"
         user = ("--noinput", "--username", "admin", "--email", "admin@example.com")
         self.stage.run("createsuperuser", "createsuperuser", *user)
-        address = f"{HOST}:{_port(self.options.port)}"
+        address = f"{HOST}:{_port(self.options.port, usual=self.screen.live)}"
         self.stage.environment["DEMO_DEBUG"] = "1"  # runserver serves the static files only with DEBUG
         self.stage.manage("site", "runserver", "--noreload", address)
         self.stage.environment["DEMO_DEBUG"] = "0"
@@ -156,14 +157,19 @@ def _latest(status: Child) -> Counts | None:
     return json.loads(lines[-1]) if lines else None
 
 
-def _port(wanted: int | None) -> int:
-    """A port that is free: the wanted one, or else 8000, or any."""
-    for port in (wanted,) if wanted else (PORT, 0):
+def _port(wanted: int | None, *, usual: bool) -> int:
+    """A port that is free: the wanted one, or else 8000 if it is the ``usual`` demo of somebody at a terminal, or any.
+
+    Programs start several demos at once, and a port is only taken when the site is up: so they get random ones, from
+    below the range in which the system chooses.
+    """
+    others = [random.randrange(10_000, 32_000) for _ in range(100)]
+    for port in (wanted,) if wanted else (*([PORT] if usual else []), *others):
         with socket.socket() as server:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 server.bind((HOST, port))
-                return int(server.getsockname()[1])
+                return int(port)
             except OSError:
                 continue
     raise StageError(f"Port {wanted} is taken.")

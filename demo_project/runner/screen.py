@@ -16,7 +16,7 @@ class Screen:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._live = out.isatty()
+        self.live = out.isatty()
         self._start = time.monotonic()
         self._open = False
         self._last = ("", 0.0)
@@ -34,7 +34,7 @@ class Screen:
     def progress(self, counts: Counts) -> None:
         """Show how things stand."""
         text = progress_line(counts)
-        if self._live:
+        if self.live:
             width = shutil.get_terminal_size().columns - 1
             self._write(f"\r\033[K{f'{self.seconds:4.0f} s  {text}'[:width]}")
             self._open = True

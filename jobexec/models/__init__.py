@@ -25,11 +25,11 @@ from .suspension import Suspension, SuspensionScope
 from .task_result import ResultStatus, TaskResult
 from .timer_job import TimerJob
 
-#: The tables of jobs that executors run.
+#: The tables of jobs whose handler is in Django, in whatever state.
 HANDLER_TABLES: tuple[type[AbstractJob], ...] = (Job, TimerJob, SuspendedJob, DeadLetterJob)
 JOB_TABLES: tuple[type[AbstractJob], ...] = (*HANDLER_TABLES, ExternalWorkerJob)
 RUNNABLE_TABLES = tuple(table for table in JOB_TABLES if table.runnable)
-#: The tables of jobs that wait or run.
+#: The tables of jobs that wait or run, also of those that are held back.
 WAITING_TABLES = tuple(table for table in JOB_TABLES if not table.dead)
 #: The tables with jobs that workers know by a key: the one from which they fetch, and those of jobs held back.
 EXTERNAL_TABLES = tuple(table for table in reversed(JOB_TABLES) if table is ExternalWorkerJob or not table.runnable)

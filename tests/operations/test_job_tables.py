@@ -5,16 +5,21 @@ from types import SimpleNamespace
 
 import pytest
 from django.apps import apps
+from django.core.management.color import no_style
 
+from jobexec.admin.common.job_columns import state_badge
 from jobexec.admin.dashboard.tiles import tiles
 from jobexec.exceptions import JobStateError
 from jobexec.executor.execute_now import execute_by_hand
+from jobexec.management.jobs.output.rows import standing
 from jobexec.models import EXTERNAL_TABLES, HANDLER_TABLES, JOB_TABLES, AbstractJob, ExternalWorkerJob, HistoryJob
-from jobexec.operations import start_batch
+from jobexec.operations import activate, start_batch
 from jobexec.operations.batches.work import seed
 from jobexec.operations.external.search import external_jobs_by_key
 from jobexec.operations.overview import overview
+from jobexec.operations.targets.lookup import find_states
 from jobexec.operations.why.explain import why
+from tests.admin.conftest import TABLES as ADMIN_TABLES
 from tests.support.factories import make_row
 
 TABLES = (*JOB_TABLES, HistoryJob)
@@ -66,3 +71,22 @@ def test_external_jobs_are_found_by_their_key(alias, table):
     assert ["job_key"] in [list(each.fields) for each in (*table._meta.indexes, *table._meta.constraints)]
     make_row(table, alias, job_key=7)
     assert external_jobs_by_key(alias, [7])[7].state in ("CREATED", "FAILED")
+
+
+@pytest.mark.parametrize("table", [table for table in JOB_TABLES if not table.runnable and not table.dead])
+def test_what_is_activated_may_run_or_is_refused(alias, table):
+    row = make_row(table, alias)
+    done = activate(row, using=alias)
+    (now,) = find_states([row.pk], alias).values()
+    assert now.runnable if done.changed else done.skipped
+
+
+@pytest.mark.parametrize("table", JOB_TABLES)
+def test_lists_show_it(alias, table):
+    row = make_row(table, alias)
+    assert state_badge(row)
+    assert standing(row, no_style())[0]
+
+
+def test_tests_of_the_admin_know_every_table():
+    assert set(TABLES) <= set(ADMIN_TABLES)

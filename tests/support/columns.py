@@ -28,6 +28,8 @@ VALUES: dict[str, Any] = {
     "attempts": 2,
     "lost_runs": 1,
     "conflicts": 3,
+    "snoozes": 4,
+    "expires_at": LATER,
     "unknown_since": NOW - timedelta(days=1),
     "retry_plan": "R7/PT1M",
     "atomic": True,

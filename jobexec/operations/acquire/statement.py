@@ -79,6 +79,8 @@ def lock_plain_page(
     in_order = scope.category_order == "rank" or len(scope.categories) == 1
     if not (in_order and returns_rows(using)):
         return _NOTHING
+    if not (spelled.writes_in_with or spelled.single_writer):
+        return _NOTHING  # the union locks nothing
     pairs = scope.pairs() if pairs is None else pairs
     if not spelled.writes_in_with and len(pairs) > _MANY_PAIRS:
         return _NOTHING

@@ -82,7 +82,11 @@ class Dialect:
         return True
 
     def returns_rows(self, connection: Any) -> bool:
-        """Whether UPDATE and DELETE can return the changed rows."""
+        """Whether UPDATE and DELETE can return the changed rows.
+
+        Only together with ``writes_in_with`` or ``single_writer``: the forms without writes in WITH lock no rows that
+        they select.
+        """
         return False
 
     def counts_commits(self, connection: Any) -> bool:

@@ -30,6 +30,7 @@ from jobexec.operations import (
     suspend,
 )
 from jobexec.operations.history.incidents import open_incidents
+from jobexec.operations.manage.verbs import OPERATIONS
 from tests.support.columns import NOW, VALUES
 from tests.support.factories import make_row
 from tests.support.forms import VERBS, verbs
@@ -43,8 +44,8 @@ VERBS_ON_JOBS = {
     "requeue": lambda target, alias: requeue(target, 4, using=alias),
     "set_retries": lambda target, alias: set_retries(target, 4, using=alias),
     "retry_now": lambda target, alias: retry_now(target, using=alias),
-    "put off": lambda target, alias: set_due_date(target, LATER, using=alias),
-    "overdue": lambda target, alias: set_due_date(target, NOW - timedelta(days=1), using=alias),
+    "set_due_date": lambda target, alias: set_due_date(target, LATER, using=alias),
+    "set_due_date in the past": lambda target, alias: set_due_date(target, NOW - timedelta(days=1), using=alias),
     "set_priority": lambda target, alias: set_priority(target, 9, using=alias),
     "set_priority to the utmost": lambda target, alias: set_priority(target, 10**6, using=alias),
     "delete": lambda target, alias: delete_jobs(target, using=alias),
@@ -108,6 +109,14 @@ def undone(alias, act):
             raise Undo
     except Undo:
         return found
+
+
+#: Verbs without a form of their own for a page.
+ONE_BY_ONE = {"move_to_dead_letter", "recalculate_due_date"}
+
+
+def test_no_verb_is_missing_here():
+    assert set(OPERATIONS) - ONE_BY_ONE - {name.split()[0] for name in VERBS_ON_JOBS} == set()
 
 
 @pytest.mark.parametrize("table", JOB_TABLES)
