@@ -6,13 +6,14 @@ left to the portable form, :mod:`~jobexec.operations.acquire.acquire`, which def
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connections
 from django.db.models import F
+from django.utils.timezone import make_aware
 
 from jobexec import clock
 from jobexec.models import ExclusiveLock, Job, Suspension
@@ -195,7 +196,7 @@ def _converted(using: str, owner: str, *row: Any) -> AcquiredJob:
     if job.timeout is not None:
         job.timeout = timedelta(microseconds=int(row[AcquiredJob.COLUMNS.index("timeout")]))
     if job.expires_at is not None:
-        job.expires_at = datetime.fromisoformat(row[AcquiredJob.COLUMNS.index("expires_at")]).replace(tzinfo=UTC)
+        job.expires_at = make_aware(job.expires_at, connections[using].timezone)
     return job
 
 

@@ -1,7 +1,7 @@
 """Acquisition in one statement means what its portable form means, for whatever is in the tables."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -33,6 +33,7 @@ ROWS = st.fixed_dictionaries(
         "process_instance_id": st.sampled_from(["", "", "", "p", "q", "locked"]),
         "exclusive": st.booleans(),
         "timeout": st.sampled_from([None, timedelta(seconds=90.5)]),
+        "expires_at": st.sampled_from([None, None, datetime(2026, 3, 1, 12, 0, 0, 7, tzinfo=UTC)]),
         "lost_runs": st.integers(0, 2),
         "handler_configuration": st.sampled_from([{"args": [1], "kwargs": {"ä": None}}, {"args": ["x" * 17_000]}]),
     }
@@ -300,3 +301,10 @@ class TestSiblings:
         _, ranks = page(alias, 50)
         assert ranks == [[0, 2]]
         assert Job.objects.using(alias).count() == 2
+
+
+def test_what_a_page_reads_is_what_the_row_says(alias):
+    moment, timeout = clock.now(alias) + timedelta(hours=1, microseconds=7), timedelta(seconds=90.5)
+    row = make_row(Job, alias, expires_at=moment, timeout=timeout)
+    page = lock_plain_page(alias, "one", 10, ServedJobs(), clock.now(alias) + LOCK_TIME)
+    assert [(job.id, job.expires_at, job.timeout) for job in page.jobs] == [(row.pk, moment, timeout)]
