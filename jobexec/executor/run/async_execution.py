@@ -105,7 +105,7 @@ async def _call(handler: AsyncJobHandler, context: JobContext, arguments: object
     # Here, which is in the task's own context.
     process = begin_call(handler, context, host, outcome, lambda function, *arguments: function(*arguments))
     try:
-        if signals.job_started.has_listeners(Job):
+        if signals.job_started.receivers and signals.job_started.has_listeners(Job):
             await signals.job_started.asend_robust(Job, using=context.using, job=context.work, context=context)
         result = await call_async(handler, context, arguments)
     finally:

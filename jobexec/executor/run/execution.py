@@ -261,7 +261,7 @@ def _call(handler: JobHandler, context: JobContext, arguments: Any, host: Runner
     fresh = contextvars.Context()
     process = begin_call(handler, context, host, outcome, fresh.run)
     try:
-        if signals.job_started.has_listeners(Job):
+        if signals.job_started.receivers and signals.job_started.has_listeners(Job):
             fresh.run(signals.job_started.send_robust, Job, using=context.using, job=context.work, context=context)
         result = fresh.run(call, handler, context, arguments)
     finally:
