@@ -8,6 +8,7 @@ callable is a coroutine function.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
@@ -30,7 +31,7 @@ def call(handler: JobHandler, context: JobContext, arguments: Any) -> Any:
     if not paths:
         return handler.execute(context, arguments)
     context.call = partial(handler.execute, context, arguments)
-    return _chain(paths, is_async=False)(context)
+    return _made(paths, is_async=False)(context)
 
 
 def call_async(handler: AsyncJobHandler, context: JobContext, arguments: Any) -> Awaitable[Any]:
@@ -39,8 +40,8 @@ def call_async(handler: AsyncJobHandler, context: JobContext, arguments: Any) ->
     if not paths:
         return handler.execute_async(context, arguments)
     context.call = partial(handler.execute_async, context, arguments)
-    made: Awaitable[Any] = _chain(paths, is_async=True)(context)
-    return made
+    result: Awaitable[Any] = _made(paths, is_async=True)(context)
+    return result
 
 
 def middleware_problems(paths: tuple[str, ...], *, is_async: bool) -> Iterator[str]:
@@ -61,6 +62,14 @@ def middleware_problems(paths: tuple[str, ...], *, is_async: bool) -> Iterator[s
 
 def _serves(factory: Any, *, is_async: bool) -> bool:
     return bool(getattr(factory, "async_capable" if is_async else "sync_capable", not is_async))
+
+
+def _made(paths: tuple[str, ...], *, is_async: bool) -> Call:
+    with _making:  # threads that begin together would make it once each
+        return _chain(paths, is_async=is_async)
+
+
+_making = threading.Lock()
 
 
 @lru_cache(maxsize=32)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from jobexec.gateways.rest.camunda8.contract import Shown
+from jobexec.gateways.rest.camunda8.contract import Property
 from jobexec.gateways.rest.camunda8.filters import filter_of
 from jobexec.gateways.rest.camunda8.problems import Refused
 from jobexec.gateways.rest.camunda8.values import KEY, TEXT
 
 
 def finds(pattern, text):
-    asked = filter_of({"type": {"$like": pattern}}, {"type": Shown(TEXT, str)})
+    asked = filter_of({"type": {"$like": pattern}}, {"type": Property(TEXT, str)})
     return asked.matches({"type": text})
 
 
@@ -44,5 +44,5 @@ def test_a_pattern_is_not_endless():
 
 
 def test_keys_are_compared_as_numbers():
-    asked = filter_of({"jobKey": {"$gt": "9", "$lte": 100}}, {"jobKey": Shown(KEY, str)})
+    asked = filter_of({"jobKey": {"$gt": "9", "$lte": 100}}, {"jobKey": Property(KEY, str)})
     assert [key for key in ("9", "10", "100", "101") if asked.matches({"jobKey": key})] == ["10", "100"]

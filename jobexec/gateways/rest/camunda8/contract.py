@@ -1,4 +1,4 @@
-"""The contract, told once: from these objects requests are read, responses are written and OpenAPI is generated."""
+"""The contract, declared once: from it, requests are read, responses written and the OpenAPI document generated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.http.request import RawPostDataException
 
 from .problems import INVALID_ARGUMENT, TOO_LARGE, Refused, invalid
-from .values import CURSOR, OBJECT, TEXT, Kind, Schema, cursor, described, integer, nullable
+from .values import CURSOR, FLAG, NUMBER, OBJECT, TEXT, Kind, Schema, cursor, described, integer, nullable
 
 _P = ParamSpec("_P")
 _Q = ParamSpec("_Q")
@@ -99,7 +99,7 @@ def _json_of(request: HttpRequest) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown(Generic[_P]):
+class Property(Generic[_P]):
     """A member of a response, computed by ``value`` from what the response shows.
 
     A search compares in the database by ``column``, if one holds the value unchanged; ``needs`` are the columns from
@@ -117,14 +117,14 @@ class Shown(Generic[_P]):
         return self.needs or ((self.column,) if self.column else ())
 
 
-def constant(kind: Kind, value: Any) -> Shown[...]:
-    return Shown(kind, lambda *shown, **named: value)
+def constant(kind: Kind, value: Any) -> Property[...]:
+    return Property(kind, lambda *shown, **named: value)
 
 
 class Response(Generic[_P]):
     """The JSON object that a call returns, or a part of one; every member is always present."""
 
-    def __init__(self, name: str, /, **members: Shown[_P]) -> None:
+    def __init__(self, name: str, /, **members: Property[_P]) -> None:
         self.name, self.members = name, members
         self.searchable = {name: member for name, member in members.items() if member.is_searchable}
         SCHEMAS[name] = response_schema({name: member.kind.schema for name, member in members.items()})
@@ -136,21 +136,21 @@ class Response(Generic[_P]):
         """Some of the members; reads only their columns."""
         return {name: self.members[name].value(*shown, **named) for name in names}
 
-    def one(self: Response[[_T]], value: Callable[_Q, _T]) -> Shown[_Q]:
+    def one(self: Response[[_T]], value: Callable[_Q, _T]) -> Property[_Q]:
         """A member that holds such an object, made of what ``value`` returns."""
 
         def shown(*args: _Q.args, **kwargs: _Q.kwargs) -> dict[str, Any]:
             return self.of(value(*args, **kwargs))
 
-        return Shown(_output(ref(self.name)), shown)
+        return Property(_output(ref(self.name)), shown)
 
-    def several(self: Response[[_T]], value: Callable[_Q, Sequence[_T]]) -> Shown[_Q]:
+    def several(self: Response[[_T]], value: Callable[_Q, Sequence[_T]]) -> Property[_Q]:
         """A member that holds a list of such objects."""
 
         def shown(*args: _Q.args, **kwargs: _Q.kwargs) -> list[dict[str, Any]]:
             return [self.of(each) for each in value(*args, **kwargs)]
 
-        return Shown(_output({"type": "array", "items": ref(self.name)}), shown)
+        return Property(_output({"type": "array", "items": ref(self.name)}), shown)
 
 
 def response_schema(properties: Mapping[str, Schema]) -> Schema:
@@ -202,8 +202,8 @@ class Pages:
 
 _PAGE = Response(
     "SearchQueryPageResponse",
-    totalItems=Shown(integer(most=2**31 - 1), lambda total, more, begin, length: total),
-    hasMoreTotalItems=Shown(_output({"type": "boolean"}), lambda total, more, begin, length: more),
-    startCursor=Shown(nullable(TEXT), lambda total, more, begin, length: cursor(begin) if length else None),
-    endCursor=Shown(nullable(TEXT), lambda total, more, begin, length: cursor(begin + length) if length else None),
+    totalItems=Property(NUMBER, lambda total, more, begin, length: total),
+    hasMoreTotalItems=Property(FLAG, lambda total, more, begin, length: more),
+    startCursor=Property(nullable(TEXT), lambda total, more, begin, length: cursor(begin) if length else None),
+    endCursor=Property(nullable(TEXT), lambda total, more, begin, length: cursor(begin + length) if length else None),
 )

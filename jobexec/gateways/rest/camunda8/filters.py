@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from jobexec.gateways.asks import MOST_VALUES
 
-from .contract import ANY_PAGE, Member, Request, Response, Shown, optional, required
+from .contract import ANY_PAGE, Member, Property, Request, Response, optional, required
 from .problems import INVALID_ARGUMENT, Refused, invalid
 from .values import FLAG, OBJECT, TEXT, Kind, check_length, choice
 
@@ -64,12 +64,12 @@ def criterion(found: Response[...], name: str) -> Member:
 _ANY = {"description": "A plain value, or {$eq, $neq, $in, $notIn, $exists, $like, $gt, $gte, $lt, $lte}."}
 
 
-def _filter(members: Mapping[str, Shown[...]]) -> Kind:
+def _filter(members: Mapping[str, Property[...]]) -> Kind:
     schema = {"type": "object", "properties": dict.fromkeys(members, _ANY), "additionalProperties": False}
     return Kind(schema, lambda field, value: filter_of(OBJECT.read(field, value), members, f"{field}."))
 
 
-def filter_of(conditions: Mapping[str, Any], members: Mapping[str, Shown[...]], path: str = "filter.") -> Filter:
+def filter_of(conditions: Mapping[str, Any], members: Mapping[str, Property[...]], path: str = "filter.") -> Filter:
     """The filter of a search. Unknown members raise Refused: if they were ignored, the search would find too much."""
     where, tests = Q(), []
     for name, value in conditions.items():
@@ -152,7 +152,7 @@ def _value(value: Any, kind: Kind, test: Callable[[Any, Any], bool]) -> Any:
     return value if value is None or test is _TESTS["$like"] else kind.comparable(value)
 
 
-def _order(members: Mapping[str, Shown[...]]) -> Kind:
+def _order(members: Mapping[str, Property[...]]) -> Kind:
     part = Request(
         field=required(choice(members, f"one of {', '.join(sorted(members))}")),
         order=optional(choice(("ASC", "DESC"), "ASC or DESC", str.upper), "ASC"),
@@ -169,7 +169,7 @@ def _order(members: Mapping[str, Shown[...]]) -> Kind:
     return Kind({"type": "array", "items": part.schema}, read)
 
 
-def _order_of(parts: Sequence[tuple[str, bool]], members: Mapping[str, Shown[...]]) -> Order:
+def _order_of(parts: Sequence[tuple[str, bool]], members: Mapping[str, Property[...]]) -> Order:
     def sort(rows: list[dict[str, Any]]) -> None:
         for name, is_descending in reversed(parts):
             rows.sort(key=partial(_place, name, members[name].kind), reverse=is_descending)
@@ -177,7 +177,7 @@ def _order_of(parts: Sequence[tuple[str, bool]], members: Mapping[str, Shown[...
     return Order(sort, frozenset(name for name, _ in parts))
 
 
-def columns_of(members: Mapping[str, Shown[...]], names: Collection[str]) -> frozenset[str]:
+def columns_of(members: Mapping[str, Property[...]], names: Collection[str]) -> frozenset[str]:
     """The columns that these members need."""
     return frozenset(column for name in names for column in members[name].columns)
 

@@ -9,7 +9,7 @@ from jobexec.operations.external.types import ActivatedJob
 from jobexec.operations.history.incidents import MESSAGE_SIZE_EXCEEDED, UNHANDLED_ERROR
 from jobexec.sensitive import hide
 
-from .contract import Response, Shown, constant
+from .contract import Property, Response, constant
 from .values import FLAG, KEY, NUMBER, OBJECT, TEXT, TEXTS, TIME, described, enumerated, milliseconds, nullable
 
 _BUSINESS_ID_LENGTH = 256
@@ -23,85 +23,91 @@ def _optional_key(id: str) -> str | None:
 #: Clients stop permanently if one of the 23 members is missing.
 ACTIVATED_JOB = Response[[ActivatedJob]](
     "ActivatedJobResult",
-    type=Shown(TEXT, lambda job: job.type),
-    processDefinitionId=Shown(TEXT, lambda job: zeebe_format.process_definition_id(job.process_definition_key)),
+    type=Property(TEXT, lambda job: job.type),
+    processDefinitionId=Property(TEXT, lambda job: zeebe_format.process_definition_id(job.process_definition_key)),
     processDefinitionVersion=constant(NUMBER, zeebe_format.PROCESS_DEFINITION_VERSION),
-    elementId=Shown(TEXT, lambda job: zeebe_format.element_id(job.element_id, job.type)),
-    customHeaders=Shown(OBJECT, lambda job: dict(job.headers)),
-    worker=Shown(TEXT, lambda job: job.worker),
-    retries=Shown(NUMBER, lambda job: job.retries),
-    deadline=Shown(
+    elementId=Property(TEXT, lambda job: zeebe_format.element_id(job.element_id, job.type)),
+    customHeaders=Property(OBJECT, lambda job: dict(job.headers)),
+    worker=Property(TEXT, lambda job: job.worker),
+    retries=Property(NUMBER, lambda job: job.retries),
+    deadline=Property(
         described(milliseconds(), "Milliseconds since 1970."), lambda job: zeebe_format.milliseconds(job.deadline)
     ),
-    variables=Shown(OBJECT, lambda job: dict(job.variables)),
-    tenantId=Shown(TEXT, lambda job: zeebe_format.tenant(job.tenant_id)),
+    variables=Property(OBJECT, lambda job: dict(job.variables)),
+    tenantId=Property(TEXT, lambda job: zeebe_format.tenant(job.tenant_id)),
     physicalTenantId=constant(TEXT, "default"),
-    jobKey=Shown(KEY, lambda job: str(job.key)),
-    processInstanceKey=Shown(KEY, lambda job: zeebe_format.key_text(job.process_instance_id)),
-    processDefinitionKey=Shown(KEY, lambda job: zeebe_format.key_text(job.process_definition_id)),
-    elementInstanceKey=Shown(KEY, lambda job: zeebe_format.key_text(job.execution_id)),
+    jobKey=Property(KEY, lambda job: str(job.key)),
+    processInstanceKey=Property(KEY, lambda job: zeebe_format.key_text(job.process_instance_id)),
+    processDefinitionKey=Property(KEY, lambda job: zeebe_format.key_text(job.process_definition_id)),
+    elementInstanceKey=Property(KEY, lambda job: zeebe_format.key_text(job.execution_id)),
     kind=constant(TEXT, "BPMN_ELEMENT"),
     listenerEventType=constant(TEXT, "UNSPECIFIED"),
     userTask=constant(nullable(OBJECT), None),
-    tags=Shown(TEXTS, lambda job: list(job.tags)),
-    rootProcessInstanceKey=Shown(nullable(KEY), lambda job: _optional_key(job.root_process_instance_id)),
-    businessId=Shown(nullable(TEXT), lambda job: job.business_key[:_BUSINESS_ID_LENGTH] or None),
-    priority=Shown(NUMBER, lambda job: job.priority),
-    jobLeaseToken=Shown(nullable(TEXT), lambda job: job.lease_token or None),
+    tags=Property(TEXTS, lambda job: list(job.tags)),
+    rootProcessInstanceKey=Property(nullable(KEY), lambda job: _optional_key(job.root_process_instance_id)),
+    businessId=Property(nullable(TEXT), lambda job: job.business_key[:_BUSINESS_ID_LENGTH] or None),
+    priority=Property(NUMBER, lambda job: job.priority),
+    jobLeaseToken=Property(nullable(TEXT), lambda job: job.lease_token or None),
 )
 
 JOB = Response[
     [Found]
 ](
     "JobSearchResult",
-    customHeaders=Shown(OBJECT, lambda found: hide(found.row.custom_headers), is_searchable=False),
-    deadline=Shown(nullable(TIME), lambda found: zeebe_format.iso(found.deadline), needs=("lock_expiration_time",)),
+    customHeaders=Property(OBJECT, lambda found: hide(found.row.custom_headers), is_searchable=False),
+    deadline=Property(nullable(TIME), lambda found: zeebe_format.iso(found.deadline), needs=("lock_expiration_time",)),
     deniedReason=constant(nullable(TEXT), None),
-    elementId=Shown(
+    elementId=Property(
         nullable(TEXT),
         lambda found: zeebe_format.element_id(found.row.element_id or "", found.row.handler_type),
         needs=("element_id", "handler_type"),
     ),
-    elementInstanceKey=Shown(KEY, lambda found: zeebe_format.key_text(found.row.execution_id), needs=("execution_id",)),
+    elementInstanceKey=Property(
+        KEY, lambda found: zeebe_format.key_text(found.row.execution_id), needs=("execution_id",)
+    ),
     endTime=constant(nullable(TIME), None),
     errorCode=constant(nullable(TEXT), None),  # the message contains the code
-    errorMessage=Shown(nullable(TEXT), lambda found: found.row.exception_message or None, "exception_message"),
-    hasFailedWithRetriesLeft=Shown(FLAG, lambda found: found.failed_with_retries_left, needs=("failures", "retries")),
+    errorMessage=Property(nullable(TEXT), lambda found: found.row.exception_message or None, "exception_message"),
+    hasFailedWithRetriesLeft=Property(
+        FLAG, lambda found: found.failed_with_retries_left, needs=("failures", "retries")
+    ),
     isDenied=constant(nullable(FLAG), None),
-    jobKey=Shown(KEY, lambda found: str(found.row.job_key), "job_key"),
+    jobKey=Property(KEY, lambda found: str(found.row.job_key), "job_key"),
     kind=constant(TEXT, "BPMN_ELEMENT"),
     listenerEventType=constant(TEXT, "UNSPECIFIED"),
-    processDefinitionId=Shown(
+    processDefinitionId=Property(
         nullable(TEXT),
         lambda found: zeebe_format.process_definition_id(found.row.process_definition_key),
         needs=("process_definition_key",),
     ),
-    processDefinitionKey=Shown(
+    processDefinitionKey=Property(
         nullable(KEY),
         lambda found: zeebe_format.key_text(found.row.process_definition_id),
         needs=("process_definition_id",),
     ),
-    processInstanceKey=Shown(
+    processInstanceKey=Property(
         KEY, lambda found: zeebe_format.key_text(found.row.process_instance_id), needs=("process_instance_id",)
     ),
-    rootProcessInstanceKey=Shown(
+    rootProcessInstanceKey=Property(
         nullable(KEY), lambda found: _optional_key(found.row.root_process_instance_id), is_searchable=False
     ),
-    businessId=Shown(
+    businessId=Property(
         nullable(TEXT), lambda found: (found.row.business_key or "")[:_BUSINESS_ID_LENGTH] or None, is_searchable=False
     ),
-    retries=Shown(NUMBER, lambda found: found.row.retries, "retries"),
-    state=Shown(
+    retries=Property(NUMBER, lambda found: found.row.retries, "retries"),
+    state=Property(
         enumerated(TEXT, "CREATED", "FAILED", "ERROR_THROWN", "TIMED_OUT"),
         lambda found: found.state,
         needs=("failures", "lock_expiration_time", "thrown"),
     ),
-    tenantId=Shown(TEXT, lambda found: zeebe_format.tenant(found.row.tenant_id), needs=("tenant_id",)),
-    type=Shown(TEXT, lambda found: found.row.handler_type, "handler_type"),
-    worker=Shown(TEXT, lambda found: found.row.lock_owner or "", needs=("lock_owner",)),
-    creationTime=Shown(nullable(TIME), lambda found: zeebe_format.iso(found.row.create_time), needs=("create_time",)),
+    tenantId=Property(TEXT, lambda found: zeebe_format.tenant(found.row.tenant_id), needs=("tenant_id",)),
+    type=Property(TEXT, lambda found: found.row.handler_type, "handler_type"),
+    worker=Property(TEXT, lambda found: found.row.lock_owner or "", needs=("lock_owner",)),
+    creationTime=Property(
+        nullable(TIME), lambda found: zeebe_format.iso(found.row.create_time), needs=("create_time",)
+    ),
     lastUpdateTime=constant(nullable(TIME), None),
-    priority=Shown(NUMBER, lambda found: found.row.priority, "priority"),
+    priority=Property(NUMBER, lambda found: found.row.priority, "priority"),
 )
 
 _ERROR_TYPES = {UNHANDLED_ERROR: "UNHANDLED_ERROR_EVENT", MESSAGE_SIZE_EXCEEDED: "MESSAGE_SIZE_EXCEEDED"}
@@ -110,31 +116,31 @@ _OTHER_ERROR = "JOB_NO_RETRIES"
 #: Made of an incident and the key of its job, if it has one.
 INCIDENT = Response[[Incident, int | None]](
     "IncidentResult",
-    processDefinitionId=Shown(
+    processDefinitionId=Property(
         TEXT,
         lambda row, key: zeebe_format.process_definition_id(row.process_definition_key),
         needs=("process_definition_key",),
     ),
-    errorType=Shown(
+    errorType=Property(
         enumerated(TEXT, _OTHER_ERROR, *_ERROR_TYPES.values()),
         lambda row, key: _ERROR_TYPES.get(row.type, _OTHER_ERROR),
         needs=("type",),
     ),
-    errorMessage=Shown(TEXT, lambda row, key: row.message, "message"),
-    elementId=Shown(TEXT, lambda row, key: zeebe_format.element_id("", row.handler_type), needs=("handler_type",)),
-    creationTime=Shown(TIME, lambda row, key: zeebe_format.iso(row.timestamp), needs=("timestamp",)),
-    state=Shown(
+    errorMessage=Property(TEXT, lambda row, key: row.message, "message"),
+    elementId=Property(TEXT, lambda row, key: zeebe_format.element_id("", row.handler_type), needs=("handler_type",)),
+    creationTime=Property(TIME, lambda row, key: zeebe_format.iso(row.timestamp), needs=("timestamp",)),
+    state=Property(
         enumerated(TEXT, "ACTIVE", "RESOLVED"),
         lambda row, key: "ACTIVE" if row.state == IncidentState.OPEN else "RESOLVED",
         needs=("state",),
     ),
-    tenantId=Shown(TEXT, lambda row, key: zeebe_format.tenant(row.tenant_id), needs=("tenant_id",)),
-    incidentKey=Shown(KEY, lambda row, key: str(row.incident_key), "incident_key"),
+    tenantId=Property(TEXT, lambda row, key: zeebe_format.tenant(row.tenant_id), needs=("tenant_id",)),
+    incidentKey=Property(KEY, lambda row, key: str(row.incident_key), "incident_key"),
     processDefinitionKey=constant(KEY, str(zeebe_format.NO_KEY)),
-    processInstanceKey=Shown(
+    processInstanceKey=Property(
         KEY, lambda row, key: zeebe_format.key_text(row.process_instance_id), needs=("process_instance_id",)
     ),
-    rootProcessInstanceKey=Shown(nullable(KEY), lambda row, key: None, is_searchable=False),
+    rootProcessInstanceKey=Property(nullable(KEY), lambda row, key: None, is_searchable=False),
     elementInstanceKey=constant(KEY, str(zeebe_format.NO_KEY)),
-    jobKey=Shown(nullable(KEY), lambda row, key: None if key is None else str(key), needs=("job_id",)),
+    jobKey=Property(nullable(KEY), lambda row, key: None if key is None else str(key), needs=("job_id",)),
 )

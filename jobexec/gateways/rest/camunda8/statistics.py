@@ -14,7 +14,7 @@ from jobexec.gateways import zeebe_format
 from jobexec.gateways.rest.common import caller_of, database, json_answer
 from jobexec.operations.external.search import external_statistics, external_types, no_figures, workers_of
 
-from .contract import ANY_PAGE, Pages, Request, Response, Shown, optional, required
+from .contract import ANY_PAGE, Pages, Property, Request, Response, optional, required
 from .endpoint import Operation, endpoint
 from .filters import criterion
 from .problems import invalid
@@ -22,22 +22,24 @@ from .values import FLAG, NOT_BLANK, NUMBER, TEXT, TIME, TIME_IN_URL, nullable
 
 _METRIC = Response(
     "StatusMetric",
-    count=Shown(NUMBER, lambda figures: figures.count),
-    lastUpdatedAt=Shown(nullable(TIME), lambda figures: zeebe_format.iso(figures.last)),
+    count=Property(NUMBER, lambda figures: figures.count),
+    lastUpdatedAt=Property(nullable(TIME), lambda figures: zeebe_format.iso(figures.last)),
 )
 #: Made of figures by name, and of further values.
 _FIGURES = {name: _METRIC.one(lambda figures, *more, name=name: figures[name]) for name in no_figures()}
 _OF_ALL = Response(
-    "GlobalJobStatisticsQueryResult", **_FIGURES, isIncomplete=Shown(FLAG, lambda figures, is_incomplete: is_incomplete)
+    "GlobalJobStatisticsQueryResult",
+    **_FIGURES,
+    isIncomplete=Property(FLAG, lambda figures, is_incomplete: is_incomplete),
 )
 _OF_TYPE = Response(
     "JobTypeStatisticsItem",
-    jobType=Shown(TEXT, lambda figures, type, workers: type),
+    jobType=Property(TEXT, lambda figures, type, workers: type),
     **_FIGURES,
-    workers=Shown(NUMBER, lambda figures, type, workers: workers),
+    workers=Property(NUMBER, lambda figures, type, workers: workers),
 )
 _OF_TYPES = Pages("JobTypeStatisticsQueryResult", _OF_TYPE)
-_OF_WORKER = Response("JobWorkerStatisticsItem", worker=Shown(TEXT, lambda figures, worker: worker), **_FIGURES)
+_OF_WORKER = Response("JobWorkerStatisticsItem", worker=Property(TEXT, lambda figures, worker: worker), **_FIGURES)
 _OF_WORKERS = Pages("JobWorkerStatisticsQueryResult", _OF_WORKER)
 
 _PERIOD = {"from": required(TIME), "to": required(TIME)}

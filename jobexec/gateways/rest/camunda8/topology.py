@@ -11,7 +11,7 @@ from jobexec.gateways.auth import REPORTS
 from jobexec.gateways.rest.common import json_answer, nothing
 from jobexec.gateways.zeebe_format import CONTRACT
 
-from .contract import Response, Shown, constant
+from .contract import Property, Response, constant
 from .endpoint import Operation, endpoint
 from .values import NUMBER, TEXT, nullable
 
@@ -27,10 +27,10 @@ _BROKER = Response(
     "BrokerInfo",
     nodeId=constant(NUMBER, 0),
     brokerId=constant(TEXT, "0"),
-    host=Shown(TEXT, lambda request: socket.gethostname()),
-    port=Shown(NUMBER, lambda request: int(request.get_port())),
+    host=Property(TEXT, lambda request: socket.gethostname()),
+    port=Property(NUMBER, lambda request: int(request.get_port())),
     partitions=_PARTITION.several(lambda request: [request]),
-    version=Shown(TEXT, lambda request: _version()),
+    version=Property(TEXT, lambda request: _version()),
 )
 _TOPOLOGY = Response(
     "TopologyResponse",

@@ -123,7 +123,7 @@ def _moment(value: Any) -> datetime:
 def _key(value: Any) -> int:
     if not (isinstance(value, (str, int)) and re.fullmatch(r"-?[0-9]{1,25}", str(value))):
         raise ValueError
-    return max(-_INT64 - 1, min(_INT64, int(value)))  # what no row can have stays what no row has
+    return max(-_INT64 - 1, min(_INT64, int(value)))  # no row has a key outside of 64 bits, nor the last one
 
 
 def _position(cursor: Any) -> int:
