@@ -176,6 +176,7 @@ def _queues(using: str) -> Iterator[_Add]:
         "in_progress": counts.in_progress,
         "timer": counts.timers,
         "retry": counts.retries,
+        "blocked": counts.blocked,
         "suspended": counts.suspended,
         "dead_letter": counts.dead_letters,
         "history": counts.history,

@@ -65,6 +65,10 @@ job_activated = Signal()
 #: HistoryJob).
 job_requeued = Signal()
 
+#: The circuit breaker of a resource has changed, for the whole cluster. Arguments: ``using``, ``name`` (of the
+#: resource) and ``state`` ("open" or "closed"). Sent by the process that changed it; the sender is the model Resource.
+breaker_changed = Signal()
+
 #: This process has registered a node. Arguments: ``using``, ``node`` (the ExecutorNode row).
 node_started = Signal()
 

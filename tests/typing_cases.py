@@ -11,9 +11,9 @@ from typing import TypeAlias, assert_type
 from uuid import UUID
 
 from jobexec import JobContext, job
-from jobexec.models import DeadLetterJob, Job, SuspendedJob, TimerJob
+from jobexec.models import BlockedJob, DeadLetterJob, Job, SuspendedJob, TimerJob
 
-Row: TypeAlias = Job | TimerJob | SuspendedJob | DeadLetterJob
+Row: TypeAlias = Job | TimerJob | BlockedJob | SuspendedJob | DeadLetterJob
 
 
 @job

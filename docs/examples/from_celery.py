@@ -94,10 +94,5 @@ def remind_all(context: JobContext, after: int = 0) -> None:
         after = booking.pk
 
 
-def send_slowly(bookings: Iterable[Booking], per_minute: int = 10) -> None:
-    for number, booking in enumerate(bookings):
-        send_voucher.using(delay=number * 60 / per_minute).enqueue(booking.pk)
-
-
 def stop(job_id: str) -> None:
     cancel(job_id)

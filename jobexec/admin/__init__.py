@@ -7,13 +7,23 @@ from .batches import batch
 from .definitions import job_definition, suspension
 from .gateway_clients import external_worker, gateway_client
 from .history import audit_log, failure_group, history_job, incident, job_log, task_result
-from .jobs import dead_letter_job, exclusive_lock, external_worker_job, job, job_key, suspended_job, timer_job
+from .jobs import (
+    blocked_job,
+    dead_letter_job,
+    exclusive_lock,
+    external_worker_job,
+    job,
+    job_key,
+    suspended_job,
+    timer_job,
+)
 from .nodes import deployment, executor_node
 from .schedules import schedule
 
 __all__ = [
     "audit_log",
     "batch",
+    "blocked_job",
     "dead_letter_job",
     "deployment",
     "exclusive_lock",

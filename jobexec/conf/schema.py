@@ -8,6 +8,7 @@ from datetime import time, timedelta
 from typing import Any
 
 from jobexec.conf import values
+from jobexec.conf.resources import Resources, resources
 from jobexec.exceptions import InvalidSettings
 
 
@@ -153,6 +154,7 @@ class Settings:
     external_max_deliveries: int | None = field(default=None, metadata=_by(values.integer(1, 2**31 - 1, none=True)))
     imports: tuple[str, ...] = field(default=(), metadata=_by(values.words))
     middleware: tuple[str, ...] = field(default=(), metadata=_by(values.dotted_paths))
+    resources: Resources = field(default=Resources(), metadata=_by(resources))
     misfire_threshold: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))
     meter_interval: timedelta = field(default=_seconds(15), metadata=_by(values.duration()))
     meter_time_to_live: timedelta = field(default=timedelta(days=30), metadata=_by(values.duration()))

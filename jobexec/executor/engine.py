@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from jobexec.conf import EngineSettings, Settings
 from jobexec.operations.maintenance.heartbeat_probes import (
+    BLOCKED_JOBS,
     DEAD_NODES,
     HISTORY_SOON,
     OVERRIDES,
@@ -13,7 +14,16 @@ from jobexec.operations.maintenance.heartbeat_probes import (
     SUSPENSIONS,
     TIMERS_SOON,
 )
-from jobexec.operations.notify.wake import EVERYTHING, HISTORY, JOBS, SCHEDULES, TIMERS, add_listener, remove_listener
+from jobexec.operations.notify.wake import (
+    BLOCKED,
+    EVERYTHING,
+    HISTORY,
+    JOBS,
+    SCHEDULES,
+    TIMERS,
+    add_listener,
+    remove_listener,
+)
 from jobexec.operations.values.acquired_job import AcquiredJob
 
 from ..runtime.connection_count import can_listen
@@ -28,6 +38,7 @@ from .loops.heartbeat import Heartbeat
 from .loops.history import HistoryWriting
 from .loops.meter_writing import MeterWriting
 from .loops.monitor import Monitor
+from .loops.promotion import Promotion
 from .loops.recovery import Recovery
 from .loops.settlement import Settlement
 from .loops.solitary import Held, SolitaryAcquisition
@@ -82,13 +93,16 @@ class Engine(Service):
         #: Jobs of this engine in hand outside the pool and the settlement.
         self.apart: Callable[[str], list[AcquiredJob]] = lambda using: []
         self.timers = TimerAcquisition(self.node, self._listening)
-        self.recovery = Recovery(self.node, self._look)
+        self.recovery = Recovery(self.node, self._recovered)
         self.suspensions = SuspensionSweep(self.node)
         self.history, self.cleanup = HistoryWriting(self.node), HistoryCleanup(self.node)
         self.monitor = Monitor(self.node, running, pool.jobs_in_hand)
         self.node.looked = self.looked
         self.meters = MeterWriting(self.node)
         self.settlement = Settlement(self.node, self.timers.wake, pool)
+        #: Without RESOURCES no job is blocked.
+        self.promotion = Promotion(self.node, self._listening) if settings.resources else None
+        self.settlement.after_outcomes = self.promotion.ended if self.promotion else lambda outcomes: None
         for acquisition in self.acquisitions.values():
             acquisition.may_acquire = self.settlement.has_room
 
@@ -104,6 +118,7 @@ class Engine(Service):
         if self._held is not None:
             return [*self.acquisitions.values()]  # one job, and none of the work that other nodes do
         loops: list[Loop] = [self.recovery, self.suspensions, self.cleanup, self.history, self.timers]
+        loops += [self.promotion] if self.promotion else []
         loops += [*([self.consumer] if self.consumer else ()), *self.acquisitions.values()]
         return [*loops, self._listener] if self._listener else loops
 
@@ -130,6 +145,7 @@ class Engine(Service):
         """Look at all tables: there may be something to do now."""
         self.timers.schedules.ask()
         self._look()
+        self.heard(BLOCKED)
         for loop in (self.timers, self.history):
             loop.wake()
 
@@ -138,12 +154,19 @@ class Engine(Service):
         for acquisition in self.acquisitions.values():
             acquisition.look()
 
+    def _recovered(self) -> None:
+        """Jobs of dead nodes may run, and permits of those that are over have gone."""
+        self._look()
+        self.heard(BLOCKED)
+
     def looked(self, answers: frozenset[str]) -> None:
         """Wake up the loops whose work the last heartbeat has seen."""
         loops: dict[str, Loop] = {DEAD_NODES: self.recovery, SUSPENSIONS: self.suspensions, TIMERS_SOON: self.timers}
         loops |= {HISTORY_SOON: self.history, OVERRIDES: self.suspensions, SCHEDULES_SOON: self.timers}
         if SCHEDULES_SOON in answers:
             self.timers.schedules.ask()
+        if BLOCKED_JOBS in answers:
+            self.heard(BLOCKED)
         for answer in answers & loops.keys():
             loops[answer].wake()
 
@@ -154,12 +177,25 @@ class Engine(Service):
 
     def heard(self, content: str = EVERYTHING) -> None:
         """Wake up the loops that a notification concerns; all of them for content of another release."""
-        if content not in (TIMERS, HISTORY, SCHEDULES):
-            for acquisition in self.acquisitions.values():
-                acquisition.wake()
-        if content not in (JOBS, TIMERS, HISTORY):
-            self.timers.schedules.ask()
-        if content not in (JOBS, HISTORY):
-            self.timers.wake()
-        if content not in (JOBS, TIMERS, SCHEDULES):
-            self.history.wake()
+        kind, _, name = content.partition(":")
+        wakes: dict[str, Callable[[], object]] = {
+            JOBS: self._wake_acquisitions,
+            TIMERS: self.timers.wake,
+            SCHEDULES: self._wake_schedules,
+            HISTORY: self.history.wake,
+            BLOCKED: lambda: self._wake_promotion(name),
+        }
+        for wake in [wakes[kind]] if kind in wakes else wakes.values():
+            wake()
+
+    def _wake_acquisitions(self) -> None:
+        for acquisition in self.acquisitions.values():
+            acquisition.wake()
+
+    def _wake_promotion(self, resource: str) -> None:
+        if self.promotion is not None:
+            self.promotion.ask(resource)
+
+    def _wake_schedules(self) -> None:
+        self.timers.schedules.ask()
+        self.timers.wake()

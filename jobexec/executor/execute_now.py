@@ -21,6 +21,8 @@ from jobexec.identifiers import uuid7
 from jobexec.models import AbstractJob, DeadLetterJob, Job, JobType, SuspendedJob
 from jobexec.operations.audit import acting, audited, note_jobs
 from jobexec.operations.enqueue.unique import take_back
+from jobexec.operations.notify.wake import wake_for_resources
+from jobexec.operations.resources.promote import permit_for
 from jobexec.operations.rows.exclusive import lock_instances, lock_siblings
 from jobexec.operations.rows.move import move
 from jobexec.operations.rows.routing import is_external
@@ -68,10 +70,11 @@ def execute_now(id: UUID | str, *, using: str = "default") -> Any:
     """Run a job at once, whatever its due date, retries or suspension, and return its handler's return value.
 
     Settled as by the executor: success deletes the job; a failure is recorded, costs a retry, and is raised again.
-    Raises :class:`~jobexec.exceptions.JobNotFound`, :class:`~jobexec.exceptions.JobLocked` if the job runs elsewhere
-    or an exclusive sibling holds its process instance, :class:`~jobexec.exceptions.LockLost` if it took longer than
-    LOCK_TIME and another node acquired it, :class:`~jobexec.exceptions.DuplicateJob` for a dead letter whose unique
-    key another job has taken, and :class:`~jobexec.exceptions.InvalidJob` for recorded history.
+    Raises :class:`~jobexec.exceptions.JobNotFound`, :class:`~jobexec.exceptions.JobLocked` if the job runs elsewhere,
+    an exclusive sibling holds its process instance or its resource lets no more jobs run,
+    :class:`~jobexec.exceptions.LockLost` if it took longer than LOCK_TIME and another node acquired it,
+    :class:`~jobexec.exceptions.DuplicateJob` for a dead letter whose unique key another job has taken, and
+    :class:`~jobexec.exceptions.InvalidJob` for recorded history.
 
     Inside the caller's transaction, an exclusive job keeps the rows of its waiting siblings locked until that ends.
     """
@@ -165,6 +168,7 @@ def _count(outcome: Outcome) -> None:
     if outcome.keeper is not None:
         transaction.on_commit(partial(tell_finished, [outcome]), using=outcome.work.using)
     using, meters = outcome.work.using, Meters(outcome.work.using)
+    wake_for_resources(using, [outcome.work.resource])
     meters.ended([outcome])
     try:
         with transaction.atomic(using=using):  # a savepoint: the job is settled already
@@ -204,6 +208,8 @@ def _executable(row: AbstractJob, check: Callable[[AbstractJob], None]) -> Job:
         return row
     if isinstance(row, DeadLetterJob):
         take_back(row)
+    if row.resource is not None and not permit_for(row._state.db or "default", row):
+        raise JobLocked(f"Job {row.pk} waits for its resource {row.resource!r}, which lets no more jobs run now.")
     moved = move(row, Job, retries=max(1, row.retries), suspend_requested=False)
     if moved is None:
         raise JobNotFound(f"Job {row.pk} has just changed.")

@@ -236,6 +236,8 @@ class JobExecutor(Service):
     def may_start(self, work: AcquiredJob) -> bool:
         """Whether this job may start: the executor is not stopping, and the lock is valid."""
         node = self.engines[work.using].node
+        if work.resource is not None and self._is_cut_off(work):
+            return False
         if not self.shutting_down and node.owns(work.lock_owner):
             return True
         while not self.shutting_down:
@@ -245,10 +247,17 @@ class JobExecutor(Service):
                 return False
         return False
 
+    def _is_cut_off(self, work: AcquiredJob) -> bool:
+        """Whether the circuit breaker of the job's resource is open: then it goes back to wait."""
+        promotion = self.engines[work.using].promotion
+        return promotion is not None and work.resource in promotion.cut_off
+
     def verdict(self, work: AcquiredJob) -> bool | None:
         """Whether this job may start; None if a heartbeat must first find out whether its lock is valid."""
         node = self.engines[work.using].node
         if self.shutting_down or node.owner != work.lock_owner:
+            return False
+        if work.resource is not None and self._is_cut_off(work):
             return False
         return True if node.good else None
 
@@ -257,7 +266,10 @@ class JobExecutor(Service):
 
     def has_settled_itself(self, outcome: Outcome) -> None:
         """Count an atomic job, which is already settled and committed."""
-        self.engines[outcome.work.using].node.meters.ended([outcome])
+        engine = self.engines[outcome.work.using]
+        engine.node.meters.ended([outcome])
+        if engine.promotion is not None:
+            engine.promotion.ended([outcome])
 
     def settle_before(self, outcome: Outcome, siblings: Batch) -> None:
         """Settle an outcome and put its siblings back into the queue after its commit."""

@@ -15,8 +15,6 @@ from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7
 
-from . import unique
-
 if TYPE_CHECKING:
     from .function import JobFunction
 
@@ -28,7 +26,7 @@ def enqueue_on_commit(handler: JobFunction[..., Any], args: Sequence[Any], kwarg
     encoded, alias = handler._encode(args, kwargs), handler.options.get("transaction", DEFAULT_DB_ALIAS)
     if alias not in connections:
         raise InvalidJob(f"transaction: expected an alias in DATABASES ({', '.join(connections)}), got {alias!r}.")
-    create = unique.creating(handler, args, kwargs) if handler.options.get("unique") else handler._pattern().create
+    create = handler._create(args, kwargs)
     id = uuid7()
     # Not robust: Django would only log the error of the insert, and the caller would not learn of the missing job.
     due_date = handler._due_date()

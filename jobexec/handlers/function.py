@@ -19,6 +19,7 @@ from . import deferred, many, unique
 from .arguments import Arguments
 from .calls import Call
 from .context import JobContext
+from .keys import resource_of
 from .options import JobOptions, check_options, check_together, due_date, expires_at, now_of, to_columns
 
 if TYPE_CHECKING:
@@ -96,8 +97,21 @@ class JobFunction(Generic[P, R]):
         :class:`~jobexec.exceptions.DuplicateJob` is raised.
         """
         encoded, configuration = self._encode(args, kwargs), {"args": list(args), "kwargs": dict(kwargs)}
-        create = unique.creating(self, args, kwargs) if self.options.get("unique") else self._pattern().create
-        return create(configuration, encoded, due_date=self._due_date())
+        return self._create(args, kwargs)(configuration, encoded, due_date=self._due_date())
+
+    def _create(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., AnyJob]:
+        """The function that inserts the job of a call, whose arguments have been checked."""
+        pattern = self._pattern().of_resource(self.resource_of(args, kwargs))
+        return unique.creating(self, pattern, args, kwargs) if self.options.get("unique") else pattern.create
+
+    @property
+    def has_own_resources(self) -> bool:
+        """Whether the resource of each call is made from its arguments."""
+        return callable(self.options.get("resource"))
+
+    def resource_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+        """The resource of a call that the option makes from its arguments, otherwise None."""
+        return resource_of(self.options["resource"], self.arguments, args, kwargs) if self.has_own_resources else None
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> AnyJob:
         """:meth:`enqueue` for async callers."""

@@ -10,6 +10,7 @@ from typing import Any
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.crypto import salted_hmac
 
+from jobexec.conf.resources import MAX_LENGTH, is_name
 from jobexec.exceptions import InvalidJob
 from jobexec.json_values import check_storable, shown
 from jobexec.sensitive import hide
@@ -42,6 +43,25 @@ def check_key(name: str, key: Any) -> None:
     check_storable(name, key)
     if key.endswith(" "):  # MySQL and MariaDB ignore trailing spaces in comparisons
         raise InvalidJob(f"{name}: expected a text that does not end with a space, got {shown(key)}.")
+
+
+def resource_of(resource: Any, arguments: Arguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+    """The resource of a call, if the option is a function of its arguments; None if the call has none.
+
+    Raises :class:`~jobexec.exceptions.InvalidJob` if the function does not return a name.
+    """
+    name = resource(*args, **kwargs)
+    if name is None:
+        return None
+    check_resource_name(f"{arguments.name}: resource: what {resource!r} returned", name)
+    return str(name)
+
+
+def check_resource_name(name: str, value: Any) -> None:
+    """Raise :class:`~jobexec.exceptions.InvalidJob` for a value that cannot name a resource."""
+    if not is_name(value) or value.endswith("*"):
+        expected = f"a text of 1 to {MAX_LENGTH} printable characters, without '*' at its end"
+        raise InvalidJob(f"{name}: expected {expected}, got {shown(value)}.")
 
 
 def by_arguments(arguments: Arguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from django.db import transaction
 
 from jobexec.exceptions import InvalidJob
+from jobexec.identifiers import uuid7s
 
 from . import unique
 from .calls import Call, split
@@ -24,18 +25,19 @@ _AT_ONCE = 100  # between two checks of their length
 
 
 class Page(NamedTuple):
-    """Calls as stored in rows; their keys if the job has the option ``unique``, otherwise none."""
+    """Calls as stored in rows; their keys if the job has the option ``unique``, their resources if it makes them."""
 
     encoded: list[str]
     keys: list[str]
+    resources: list[str | None]
 
 
 def enqueue_many(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Sequence[AnyJob]:
     """Insert a job for each call. See :meth:`~jobexec.handlers.function.JobFunction.enqueue_many`."""
     pattern, due_date = handler._pattern(), handler._due_date()
     pages = _pages(handler, calls)
-    first, second = next(pages, Page([], [])), next(pages, None)
-    if second is None and not handler.options.get("unique"):
+    first, second = next(pages, Page([], [], [])), next(pages, None)
+    if second is None and not (handler.options.get("unique") or first.resources):
         return pattern.create_many(first.encoded, due_date=due_date)
     from jobexec.operations.enqueue.pages import CreatedPages
     from jobexec.operations.notify.observers import told_afterwards
@@ -48,6 +50,10 @@ def enqueue_many(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Seque
         for page in pages:
             if handler.options.get("unique"):
                 _insert_unique(handler, page, created, due_date)
+            elif page.resources:
+                ids = uuid7s(len(page.encoded))
+                pattern.create_each(page.encoded, ids, page.resources, due_date=due_date)
+                created.add(ids)
             else:
                 created.add(pattern.create_many(page.encoded, due_date=due_date).ids)
     return created
@@ -57,7 +63,8 @@ def _insert_unique(handler: JobFunction[..., Any], page: Page, created: Any, due
     from jobexec.operations.enqueue.create_unique import create_unique_jobs
 
     rule = unique.rule_of(handler)
-    created.add(*create_unique_jobs(handler._pattern(), rule, page.keys, page.encoded, due_date=due_date))
+    more = {"due_date": due_date, "resources": page.resources}
+    created.add(*create_unique_jobs(handler._pattern(), rule, page.keys, page.encoded, **more))
 
 
 def _pages(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Iterator[Page]:
@@ -65,14 +72,15 @@ def _pages(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Iterator[Pa
     if isinstance(calls, list | tuple):
         yield _page(handler, calls, 0)
         return
-    page, done, left = Page([], []), 0, iter(calls)
+    page, done, left = Page([], [], []), 0, iter(calls)
     while (more := _page(handler, islice(left, _AT_ONCE), done)).encoded:
         page.encoded.extend(more.encoded)
         page.keys.extend(more.keys)
+        page.resources.extend(more.resources)
         done += len(more.encoded)
         if len(page.encoded) >= PAGE or sum(map(len, page.encoded)) > LENGTH:
             yield page
-            page = Page([], [])
+            page = Page([], [], [])
     if page.encoded:
         yield page
 
@@ -80,6 +88,7 @@ def _pages(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Iterator[Pa
 def _page(handler: JobFunction[..., Any], calls: Iterable[Call], before: int) -> Page:
     encoded: list[str] = []
     keys: list[str] = []
+    resources: list[str | None] = []
     encode, is_unique = handler._encode, bool(handler.options.get("unique"))
     try:
         for call in calls:
@@ -87,7 +96,11 @@ def _page(handler: JobFunction[..., Any], calls: Iterable[Call], before: int) ->
             encoded.append(encode(args, kwargs))
             if is_unique:
                 keys.append(unique.key_for(handler, args, kwargs))
+            if handler.has_own_resources:
+                resources.append(handler.resource_of(args, kwargs))
+                handler._pattern().of_resource(resources[-1])  # it must be covered
     except InvalidJob as error:
-        number = before + 1 + len(keys if is_unique else encoded)  # a key comes after its call
+        done = resources if handler.has_own_resources else keys if is_unique else encoded  # in the order above
+        number = before + 1 + len(done)
         raise InvalidJob(f"Call {number} of enqueue_many: {error}") from error
-    return Page(encoded, keys)
+    return Page(encoded, keys, resources)

@@ -13,7 +13,7 @@ from jobexec.exceptions import InvalidJob, InvalidRetryPlan
 from jobexec.json_values import check_json, check_storable, shown
 from jobexec.retry import RetryPlan
 
-from .keys import check_key
+from .keys import check_key, check_resource_name
 
 
 class CommonOptions(TypedDict, total=False):
@@ -29,6 +29,7 @@ class CommonOptions(TypedDict, total=False):
     correlation_id: str
     deployment: str | None
     atomic: bool
+    resource: str | Callable[..., str | None] | None
     timeout: timedelta | float | None
     headers: Mapping[str, Any]
     unique: bool | str | Callable[..., str]
@@ -162,6 +163,13 @@ def _check_choice(name: str, value: Any) -> None:
         raise InvalidJob(f"{name}: expected one of {', '.join(_CHOICES[name])}, got {shown(value)}.")
 
 
+def _check_resource(name: str, value: Any) -> None:
+    if isinstance(value, str):
+        check_resource_name(name, value)
+    elif value is not None and not callable(value):
+        raise InvalidJob(f"resource: expected a text, a function of the arguments or None, got {shown(value)}.")
+
+
 _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "delay": _check_duration,
     "timeout": _check_timeout,
@@ -171,6 +179,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "headers": _check_headers,
     "deployment": _check_deployment,
     "unique": _check_unique,
+    "resource": _check_resource,
     "unique_for": _check_duration,
     "unique_while": _check_choice,
     "on_conflict": _check_choice,
@@ -197,6 +206,8 @@ def to_columns(options: Mapping[str, Any]) -> dict[str, Any]:
         columns["deployment_id"] = options["deployment"] or ""
     if "headers" in options:
         columns["custom_headers"] = dict(options["headers"])
+    if isinstance(options.get("resource"), str):
+        columns["resource"] = options["resource"]
     if "timeout" in options:
         timeout = options["timeout"]
         columns["timeout"] = None if timeout is None else seconds("timeout", timeout)

@@ -10,17 +10,20 @@ from .keys import key_of
 from .options import seconds
 
 if TYPE_CHECKING:
+    from jobexec.operations.enqueue.create import Pattern
     from jobexec.operations.enqueue.unique import Rule
     from jobexec.operations.values.inserted_rows import AnyJob
 
     from .function import JobFunction
 
 
-def creating(handler: JobFunction[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., AnyJob]:
+def creating(
+    handler: JobFunction[..., Any], pattern: Pattern, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Callable[..., AnyJob]:
     """A function that inserts the job as ``Pattern.create`` does, unless its key is taken. The key is made now."""
     from jobexec.operations.enqueue.create_unique import create_unique_job
 
-    return partial(create_unique_job, handler._pattern(), rule_of(handler), key_for(handler, args, kwargs))
+    return partial(create_unique_job, pattern, rule_of(handler), key_for(handler, args, kwargs))
 
 
 def key_for(handler: JobFunction[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

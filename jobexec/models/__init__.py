@@ -4,6 +4,7 @@ from .acquisition_lock import AcquisitionLock
 from .audit_log import AuditLog, OperatorType
 from .base import SHARED_COLUMNS, AbstractJob, JobType
 from .batch import Batch, BatchFailure, BatchPart, BatchState
+from .blocked_job import BlockedJob
 from .dead_letter_job import DeadLetterJob
 from .deployment import Deployment, DeploymentRegistration
 from .exclusive_lock import ExclusiveLock
@@ -19,6 +20,7 @@ from .job_key import JobKey
 from .job_log import JobLog, LogState
 from .job_progress import JobProgress
 from .meter_log import MeterLog
+from .resource import BreakerState, Resource
 from .schedule import WITHDRAWN, Misfire, Schedule, ScheduleFiring
 from .suspended_job import SuspendedJob
 from .suspension import Suspension, SuspensionScope
@@ -26,7 +28,7 @@ from .task_result import ResultStatus, TaskResult
 from .timer_job import TimerJob
 
 #: The tables of jobs whose handler is in Django, in whatever state.
-HANDLER_TABLES: tuple[type[AbstractJob], ...] = (Job, TimerJob, SuspendedJob, DeadLetterJob)
+HANDLER_TABLES: tuple[type[AbstractJob], ...] = (Job, TimerJob, BlockedJob, SuspendedJob, DeadLetterJob)
 JOB_TABLES: tuple[type[AbstractJob], ...] = (*HANDLER_TABLES, ExternalWorkerJob)
 RUNNABLE_TABLES = tuple(table for table in JOB_TABLES if table.runnable)
 #: The tables of jobs that wait or run, also of those that are held back.
@@ -49,6 +51,8 @@ __all__ = [
     "BatchFailure",
     "BatchPart",
     "BatchState",
+    "BlockedJob",
+    "BreakerState",
     "DeadLetterJob",
     "Deployment",
     "DeploymentRegistration",
@@ -73,6 +77,7 @@ __all__ = [
     "Misfire",
     "NodeState",
     "OperatorType",
+    "Resource",
     "ResultStatus",
     "Schedule",
     "ScheduleFiring",

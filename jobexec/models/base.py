@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django.core.serializers.json import DjangoJSONEncoder
@@ -39,6 +40,24 @@ class PartialIndex(models.Index):
             return super().create_sql(model, schema_editor, using=using, **kwargs)
         index = self.clone()
         index.condition = self.where
+        return models.Index.create_sql(index, model, schema_editor, using=using, **kwargs)
+
+
+class SparseIndex(PartialIndex):
+    """An index over the rows in which its only column is not NULL, wherever the database has partial indexes.
+
+    SQLite does see that ``x = 'p'`` implies ``x IS NOT NULL``.
+    """
+
+    def __init__(self, *, fields: Sequence[str], where: models.Q | None = None, **kwargs: Any) -> None:
+        super().__init__(fields=fields, where=where or models.Q(**{f"{fields[0]}__isnull": False}), **kwargs)
+
+    def create_sql(
+        self, model: type[models.Model], schema_editor: BaseDatabaseSchemaEditor, using: str = "", **kwargs: Any
+    ) -> Any:
+        index = self.clone()
+        if schema_editor.connection.features.supports_partial_indexes:
+            index.condition = self.where
         return models.Index.create_sql(index, model, schema_editor, using=using, **kwargs)
 
 
@@ -143,6 +162,9 @@ class AbstractJob(models.Model):
     correlation_id = NameField(max_length=255, blank=True, default="")
     batch_id = models.UUIDField(null=True, blank=True)
     traceparent = models.CharField(max_length=55, blank=True, default="")
+    resource: models.Field[str | None, str | None] = NameField(  # type: ignore[misc,assignment]
+        max_length=255, null=True, blank=True, help_text=_("What it shares with other jobs, see RESOURCES.")
+    )
     task_backend = NameField(
         max_length=255, blank=True, default="", db_default="", help_text=_("The alias in TASKS by which it came.")
     )

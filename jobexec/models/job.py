@@ -6,14 +6,15 @@ from typing import ClassVar
 
 from django.utils.translation import gettext_lazy as _
 
-from .base import AbstractJob, ordered_index, process_instance_index
+from .base import AbstractJob, SparseIndex, ordered_index, process_instance_index
 
 
 class Job(AbstractJob):
     """A job that may run now (Camunda: ACT_RU_JOB; Flowable: the executable jobs of ACT_RU_JOB).
 
-    Success deletes the row. One index serves acquisition, in acquisition order; no index contains a lock column, so
-    that locking a row writes no index (a HOT update on PostgreSQL, see the fillfactor in the migration).
+    A row that names a ``resource`` holds a permit of it. Success deletes the row. One index serves acquisition, in
+    acquisition order; no index contains a lock column, so that locking a row writes no index (a HOT update on
+    PostgreSQL, see the fillfactor in the migration).
     """
 
     state: ClassVar[str] = "executable"
@@ -26,6 +27,7 @@ class Job(AbstractJob):
         indexes: ClassVar = [
             ordered_index("jobexec_job_acquisition", "category", "deployment_id", "rank"),
             process_instance_index("jobexec_job_instance"),
+            SparseIndex(name="jobexec_job_resource", fields=["resource"]),
         ]
         permissions: ClassVar = [
             ("retry_job", _("Can set retries and retry jobs now")),

@@ -25,6 +25,7 @@ from .manage.adjust import delete_jobs, requeue, retry_now, set_due_date, set_pr
 from .manage.cancel import cancel
 from .manage.dead_letters import move_to_dead_letter
 from .manage.due_dates import recalculate_due_date
+from .manage.resources import hold_resource, release_resource, set_resource_limits
 from .manage.suspend import activate, lift, suspend
 from .manage.suspension_sweep import next_suspension_date, sweep_suspensions
 from .manage.unlock import unlock
@@ -68,6 +69,7 @@ __all__ = [
     "fail_jobs",
     "find_job",
     "find_states",
+    "hold_resource",
     "job_log",
     "lift",
     "move_to_dead_letter",
@@ -81,12 +83,14 @@ __all__ = [
     "register_own_deployment",
     "registered_deployments",
     "release_jobs",
+    "release_resource",
     "requeue",
     "retire_deployments",
     "retire_registrations",
     "retry_now",
     "set_due_date",
     "set_priority",
+    "set_resource_limits",
     "set_retries",
     "set_retries_by_definition",
     "stack_trace",

@@ -11,9 +11,10 @@ from uuid import UUID
 
 from django.db import connections
 
-from jobexec.models import Job, TimerJob
+from jobexec.models import BlockedJob, Job
 from jobexec.operations.notify.observers import unwatch, watch
 from jobexec.operations.values.acquired_job import AcquiredJob
+from jobexec.operations.values.inserted_rows import NewJob
 
 from .results import JobResult, JobsDoNotEnd
 
@@ -40,9 +41,9 @@ class Immediate:
         self._using, self._on_commit = executor.using, on_commit
         self._thread = _Thread(executor, threading.get_ident())
 
-    def __call__(self, using: str, jobs: Sequence[Job | TimerJob]) -> None:
+    def __call__(self, using: str, jobs: Sequence[NewJob]) -> None:
         """These jobs were inserted. Those that are due later wait, as usual."""
-        due = [job.pk for job in jobs if isinstance(job, Job)]
+        due = [job.pk for job in jobs if isinstance(job, Job | BlockedJob)]
         if using != self._using or not due:
             return
         self._thread.queue.extend(due)
@@ -61,6 +62,7 @@ class Immediate:
             while thread.queue:
                 if len(results) >= executor.max_jobs:
                     raise JobsDoNotEnd(executor.max_jobs, results)
+                executor.run_promotions()
                 executor.run_acquired([chosen(executor, thread.queue.popleft())], results)
         finally:
             thread.runs = False

@@ -11,8 +11,8 @@ from typing import Any, overload
 from django.db import connections
 from django.test.testcases import TestCase
 
-from jobexec.models import Job, TimerJob
 from jobexec.operations.notify.observers import unwatch, watch
+from jobexec.operations.values.inserted_rows import NewJob
 
 from .assertions import check_enqueued, check_not_enqueued
 from .enqueued import EnqueuedJob
@@ -46,7 +46,7 @@ class CapturedJobs(Sequence[EnqueuedJob]):
         self._jobs: list[tuple[EnqueuedJob, _Mark]] = []
         self._kept: list[EnqueuedJob] | None = None
 
-    def _note(self, using: str, jobs: Sequence[Job | TimerJob]) -> None:
+    def _note(self, using: str, jobs: Sequence[NewJob]) -> None:
         if self._using not in (None, using):
             return
         mark = _Mark(connections[using])

@@ -6,6 +6,7 @@ import contextvars
 from datetime import timedelta
 
 from jobexec import clock
+from jobexec.conf import get_settings
 from jobexec.exceptions import HandlerNotFound
 from jobexec.executor.run.execution import failure_of
 from jobexec.handlers.registry import get_history_handler, known_names
@@ -14,6 +15,7 @@ from jobexec.operations.maintenance.history_jobs import HistoryRecord, next_hist
 from jobexec.operations.maintenance.timers import next_due_date, trigger_due_timers
 from jobexec.operations.manage.suspension_sweep import sweep_suspensions
 from jobexec.operations.nodes.leases import declare_dead
+from jobexec.operations.resources.promote import blocked_resources, promote
 from jobexec.operations.schedules.firing import fire_due
 from jobexec.operations.schedules.jobs import scheduled_jobs
 from jobexec.operations.schedules.sync import Declared, sync_schedules
@@ -42,12 +44,22 @@ class Rounds(Steps):
             return sweep_suspensions(self.using)
 
     def run_timers(self) -> int:
-        """Move due timers to the executable jobs; returns how many. Runs none of them."""
+        """Move due timers on, and blocked jobs if their resources allow; returns how many timers. Runs none of them."""
         follow_the_process(self.using)
         count, moved = 0, _PAGE
         while moved == _PAGE:
             with own_transaction(self.using):
                 moved = trigger_due_timers(self.using, _PAGE)
+            count += moved
+        self.run_promotions()
+        return count
+
+    def run_promotions(self) -> int:
+        """Give blocked jobs their permits, as far as their resources allow; returns how many. Runs none of them."""
+        count, moved = 0, _PAGE
+        while moved and get_settings().resources:
+            with own_transaction(self.using):
+                moved = promote(self.using, blocked_resources(self.using), _PAGE).moved
             count += moved
         return count
 

@@ -17,6 +17,7 @@ TABLES = (
     models.AuditLog,
     models.Job,
     models.TimerJob,
+    models.BlockedJob,
     models.SuspendedJob,
     models.DeadLetterJob,
     models.ExternalWorkerJob,

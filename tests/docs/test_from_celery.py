@@ -105,13 +105,6 @@ def test_a_soft_time_limit(example, booking, run_due, mailoutbox, monkeypatch):
     assert [mail.to for mail in mailoutbox][1:] == [[second.email]]
 
 
-def test_at_most_so_many_a_minute(example, booking):
-    example.send_slowly([booking] * 3, per_minute=6)
-    assert Job.objects.count() == 1
-    first, second = TimerJob.objects.order_by("due_date")
-    assert timedelta(seconds=9) < second.due_date - first.due_date < timedelta(seconds=11)
-
-
 def test_revoked(example, booking):
     row = example.send_voucher.using(delay=60).enqueue(booking.pk)
     example.stop(str(row.pk))

@@ -117,8 +117,8 @@ class TestVerbs:
 
     def test_delete(self, alias):
         rows = [make_row(table, alias) for table in JOB_TABLES]
-        assert jobs("delete", "--yes", *(row.pk for row in rows), alias=alias) == (0, "5 jobs deleted.\n")
-        assert [table_of(alias, row) for row in rows] == [None] * 5
+        assert jobs("delete", "--yes", *(row.pk for row in rows), alias=alias) == (0, "6 jobs deleted.\n")
+        assert [table_of(alias, row) for row in rows] == [None] * 6
 
     def test_reschedule(self, alias):
         job = make_job(alias)
@@ -153,7 +153,7 @@ class TestVerbs:
         held = make_row(Job, alias, lock_owner="here:1", lock_expiration_time=NOW + DAY)
         free = make_job(alias)
         code, (told,) = objects("unlock", "--dry-run", "--all-matching", alias=alias)
-        assert told["matching"] == {"executable": 2, "timer": 0, "suspended": 0, "dead_letter": 0}
+        assert told["matching"] == {"executable": 2, "timer": 0, "blocked": 0, "suspended": 0, "dead_letter": 0}
         code, (told,) = objects("unlock", "--all-matching", alias=alias)
         assert (code, told["changed"], list(told["skipped"])) == (3, [str(lost.pk)], [str(held.pk)])
         assert not reload(alias, lost).locked and reload(alias, held).locked
@@ -222,10 +222,10 @@ class TestWhichJobs:
         [
             ("retry", {"timer": 1}),
             ("requeue", {"dead_letter": 1}),
-            ("suspend", {"executable": 1, "timer": 1, "external_worker": 1}),
+            ("suspend", {"executable": 1, "timer": 1, "blocked": 1, "external_worker": 1}),
             ("activate", {"suspended": 1}),
-            ("cancel", {"executable": 1, "timer": 1, "suspended": 1, "external_worker": 1}),
-            ("delete", {"executable": 1, "timer": 1, "suspended": 1, "dead_letter": 1, "external_worker": 1}),
+            ("cancel", {"executable": 1, "timer": 1, "blocked": 1, "suspended": 1, "external_worker": 1}),
+            ("delete", {table.state.replace(" ", "_"): 1 for table in JOB_TABLES}),
         ],
     )
     def test_the_states_that_are_meant_where_none_is_named(self, alias, verb, usual):

@@ -45,6 +45,7 @@ VALUES: dict[str, Any] = {
     "batch_id": "01890000-0000-7000-8000-000000000001",
     "task_backend": "default",
     "traceparent": "00-1-2-01",
+    "resource": "pay.example",
     "job_key": 2**51 + 1,
 }
 CHANGED_BY_MOVES = {"id", "revision", "rank", "lock_owner", "lock_expiration_time", "start_time"}

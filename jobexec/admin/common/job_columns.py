@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
+from jobexec.models import AbstractJob, BlockedJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
 from jobexec.redaction import redact_job
 from jobexec.sensitive import hide
 
@@ -104,6 +104,8 @@ def state_badge(job: AbstractJob) -> SafeString:
         return display.badge("off", _("suspended"))
     if isinstance(job, TimerJob):
         return display.badge("warn", _("waiting for retry")) if job.attempts else display.badge("wait", _("timer"))
+    if isinstance(job, BlockedJob):
+        return display.badge("wait", _("blocked"))
     if isinstance(job, ExternalWorkerJob):
         return _badge_of_external(job)
     assert isinstance(job, Job)

@@ -10,6 +10,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
+from jobexec.conf import get_settings
+
 from .tenancy import COLUMN, tenants_of
 
 CHOICES = 100
@@ -55,6 +57,17 @@ class TenantFilter(TextFilter):
 
     def known(self, request: HttpRequest) -> list[str]:
         return sorted(filter(None, tenants_of(request) or ()))
+
+
+class ResourceFilter(TextFilter):
+    """Filter by resource; suggests those that RESOURCES names."""
+
+    title = _("resource")
+    parameter_name = "resource"
+    column = "resource"
+
+    def known(self, request: HttpRequest) -> list[str]:
+        return [name for name in get_settings().resources if not name.endswith("*")]
 
 
 class DefinitionKeyFilter(TextFilter):

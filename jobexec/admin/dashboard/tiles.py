@@ -10,6 +10,7 @@ from django.db.models import Model
 from django.utils.translation import gettext as _
 
 from jobexec.models import (
+    BlockedJob,
     DeadLetterJob,
     ExternalWorker,
     ExternalWorkerJob,
@@ -62,6 +63,8 @@ def _of_jobs(seen: Overview, counts: JobCounts, visible: VisibleTables) -> Itera
         yield Tile(_("Timers"), counts.timers, "wait", visible.list(TimerJob, waiting="time"), _next(seen, retry=False))
         url = visible.list(TimerJob, waiting="retry")
         yield Tile(_("Waiting retries"), counts.retries, "warn", url, _next(seen, retry=True))
+    if visible.may(BlockedJob) and counts.blocked:
+        yield Tile(_("Blocked"), counts.blocked, "wait", visible.list(BlockedJob))
     if visible.may(ExternalWorkerJob) and (counts.external or counts.with_workers):
         url = visible.list(ExternalWorkerJob, lock="held")
         yield Tile(_("External"), counts.external, "ok", visible.list(ExternalWorkerJob, lock="free"))

@@ -116,7 +116,7 @@ _BELOW = "jobexec-below"
 """The CSS class of fieldsets that the template shows below the timeline."""
 _OVERVIEW = (
     ("handler_type", "id", "job_key"),
-    ("category", "priority", "process_instance_id"),
+    ("category", "priority", "process_instance_id", "resource"),
 )
 _EXECUTION = (
     ("lock_owner", "lock_expiration_time", "revision"),

@@ -11,8 +11,8 @@ from django.db import connections
 from django.db.models import QuerySet
 
 from jobexec.conf import EngineSettings
-from jobexec.models import HistoryJob, Job, TimerJob
-from jobexec.operations.notify.wake import EVERYTHING, HISTORY, JOBS, TIMERS
+from jobexec.models import BlockedJob, HistoryJob, Job, TimerJob
+from jobexec.operations.notify.wake import BLOCKED, EVERYTHING, HISTORY, JOBS, TIMERS
 from jobexec.operations.sql.dialect import dialect_of
 
 from ..nodes.node import Node
@@ -38,8 +38,8 @@ class CommitWatch:
 
     The counter is that of the acquisition's connection, so its own commits do not count and the file is the one that it
     uses. After other commits (outcomes, heartbeats, whatever the project writes) the tables are checked, and only a
-    job, a timer or history wakes up a loop. Works with WAL and with a rollback journal. The file's modification time
-    would be a little cheaper, but is the same for two commits within one tick of the system's clock.
+    job, a timer, history or a blocked job wakes up a loop. Works with WAL and with a rollback journal. The file's
+    modification time would be a little cheaper, but is the same for two commits within one tick of the system's clock.
     """
 
     def __init__(self, node: Node, heard: Callable[[str], object]) -> None:
@@ -57,10 +57,14 @@ class CommitWatch:
         self._owed = False
         self._due: Any = None
         self._history: Any = None
+        self._blocked: Any = None
         jobs = Job.objects.using(node.using).filter(lock_owner=None, category__in=node.settings.categories)
         timers = TimerJob.objects.using(node.using).filter(due_date__isnull=False).order_by("due_date")
         history = HistoryJob.objects.using(node.using).order_by("due_date", "id")
         self._first_history = _compiled(history.values("pk"))
+        # The last one: a job that comes while others wait may be of another resource.
+        blocked = BlockedJob.objects.using(node.using).order_by("-id")
+        self._last_blocked = _compiled(blocked.values("pk")) if node.settings.resources else None
         self._first_job, self._first_timer = _compiled(jobs.values("pk")), _compiled(timers.values("due_date"))
 
     def fileno(self) -> None:
@@ -106,6 +110,10 @@ class CommitWatch:
         known, self._history = self._history, self._first(self._first_history)
         if self._history is not None and self._history != known:
             self._heard(HISTORY)
+        if self._last_blocked is not None:
+            last, self._blocked = self._blocked, self._first(self._last_blocked)
+            if self._blocked is not None and self._blocked != last:
+                self._heard(BLOCKED)
 
     def _ring(self) -> None:
         self._rang_at, self._owed = time.monotonic(), False

@@ -39,6 +39,8 @@ class Settlement(Service):
 
     def __init__(self, node: Node, after_failure: Callable[[], object], pool: Pool | None = None) -> None:
         self._node, self._after_failure, self._pool = node, after_failure, pool
+        #: Called with outcomes that are settled.
+        self.after_outcomes: Callable[[Sequence[Outcome]], object] = lambda outcomes: None
         self._within = node.settings.settle_within.total_seconds()
         self._changed = threading.Condition(threading.RLock())
         self._buffer: deque[Outcome] = deque()
@@ -248,6 +250,7 @@ class Settlement(Service):
         self._node.meters.ended(outcomes)
         if any(outcome.failure for outcome in outcomes):
             self._after_failure()
+        self.after_outcomes(outcomes)
         self._let_siblings_go_on(outcomes)
         for outcome in outcomes:
             if outcome.run is not None and not outcome.counted:

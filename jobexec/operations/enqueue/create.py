@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -11,43 +12,50 @@ from django.db import connections
 
 from jobexec import clock, signals, tracing
 from jobexec.conf import get_settings
+from jobexec.conf.resources import is_name
 from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7, uuid7s
-from jobexec.models import SHARED_COLUMNS, Job, JobType, LogState, TimerJob
+from jobexec.json_values import shown
+from jobexec.models import SHARED_COLUMNS, BlockedJob, Job, JobType, LogState, TimerJob
 
 from ..history import job_log
 from ..notify.broker import announce_created
 from ..notify.observers import tell_watchers
 from ..notify.signals import announce
-from ..notify.wake import wake_on_commit
+from ..notify.wake import wake_for_resources, wake_on_commit
 from ..sql.insert import insert_row, insert_rows, json_text, parameters
 from ..sql.locks import atomic
 from ..sql.server_time import keep_time
 from ..values.arguments import check_moment
-from ..values.inserted_rows import CreatedJobs, Table, instance
+from ..values.inserted_rows import CreatedJobs, NewJob, Table, instance
 from ..values.ranking import check_priority, rank
 
 _OPTIONS = frozenset(SHARED_COLUMNS) - {"revision", "lock_owner", "lock_expiration_time", "rank", "start_time"}
+#: A pattern keeps copies of itself for this number of resources.
+_RESOURCES = 1000
 _OF_EACH = ("handler_configuration", "due_date", "id", "create_time")
 
 
-def create_job(using: str, **columns: Any) -> Job | TimerJob:
-    """Insert one job: executable, or a timer if ``due_date`` lies in the future. Returns the row as saved.
+def create_job(using: str, **columns: Any) -> NewJob:
+    """Insert one job: executable, a timer if ``due_date`` lies in the future, blocked if it has a ``resource``.
+
+    Returns the row as saved.
 
     One INSERT in the caller's transaction: it is rolled back with the caller's data and becomes visible with it. No
     lock row, suspension or definition is touched, and no Django model signal is sent. Executors are woken up after
-    commit. Raises :class:`~jobexec.exceptions.InvalidJob` for unknown columns, a naive due date or an unknown category.
+    commit. Raises :class:`~jobexec.exceptions.InvalidJob` for unknown columns, a naive due date, an unknown category or
+    a resource that RESOURCES does not cover.
     """
     own = _take(columns)
     return Pattern(using, columns).create(**own)
 
 
-def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[Job | TimerJob]:
+def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[NewJob]:
     """Insert many jobs, each given as columns, in the given order, in one transaction and few statements.
 
     All rows are built and thereby checked before the first is inserted.
     """
-    jobs: list[Job | TimerJob] = []
+    jobs: list[NewJob] = []
     # One statement inserts rows of the same table with the same given columns.
     groups: dict[tuple[Table, tuple[str, ...]], list[tuple[Any, ...]]] = {}
     for given in rows:
@@ -60,10 +68,19 @@ def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[Job | TimerJ
         for (table, names), group in groups.items():
             insert_rows(connections[using], table, names, group)
         _log(using, jobs)
-        for table in (Job, TimerJob):
+        for table in (Job, TimerJob, BlockedJob):
             _tell(using, table, [job for job in jobs if type(job) is table])
     tell_watchers(using, jobs)
     return jobs
+
+
+def check_resource(name: str | None) -> None:
+    """Raise :class:`~jobexec.exceptions.InvalidJob` for a resource that no entry of RESOURCES covers."""
+    known = get_settings().resources
+    if name is None or (is_name(name) and not name.endswith("*") and known.covering(name)):
+        return
+    entries = ", ".join(map(repr, known)) or "which is empty"
+    raise InvalidJob(f"resource: expected a name that RESOURCES covers ({entries}), got {shown(name)}.")
 
 
 def _take(columns: dict[str, Any]) -> dict[str, Any]:
@@ -88,6 +105,7 @@ class Pattern:
             known = ", ".join(settings.categories)
             raise InvalidJob(f"category: expected one of {known} (setting CATEGORIES), got {category!r}.")
         check_priority(columns.get("priority", 0))
+        check_resource(columns.get("resource"))
         made: dict[str, Any] = {"job_definition_id": columns.get("handler_type", "")}
         if settings.deployment:
             made["deployment_id"] = settings.deployment
@@ -97,8 +115,22 @@ class Pattern:
         self._columns = made | dict(columns)
         self._traces = tracing.AVAILABLE and "traceparent" not in self._columns
         self._values = parameters(connections[using], Job, self._columns)
+        self._of_resources: dict[str, Pattern] = {}
 
-    def create(self, handler_configuration: Any = None, encoded: str | None = None, **own: Any) -> Job | TimerJob:
+    def of_resource(self, name: str | None) -> Pattern:
+        """The same pattern for jobs of another resource, which was made from the arguments of a call."""
+        if name is None:
+            return self
+        pattern = self._of_resources.get(name)
+        if pattern is None:
+            check_resource(name)
+            pattern = copy(self)
+            pattern._columns, pattern._values = self._columns | {"resource": name}, self._values | {"resource": name}
+            if len(self._of_resources) < _RESOURCES:
+                self._of_resources[name] = pattern
+        return pattern
+
+    def create(self, handler_configuration: Any = None, encoded: str | None = None, **own: Any) -> NewJob:
         """Insert one job like :func:`create_job`; see :meth:`job` for the arguments."""
         using, connection = self.using, connections[self.using]
         table, columns, values = self.job(handler_configuration, encoded, **own)
@@ -132,6 +164,17 @@ class Pattern:
         tell_watchers(using, jobs)
         return jobs
 
+    def create_each(
+        self, encoded: Sequence[str], ids: Sequence[UUID], resources: Sequence[str | None], **own: Any
+    ) -> None:
+        """Insert jobs as :meth:`create_many`, with ``ids``, each of its own resource."""
+        groups: dict[str | None, list[int]] = {}
+        for number, resource in enumerate(resources):
+            groups.setdefault(resource, []).append(number)
+        for resource, numbers in groups.items():
+            texts = [encoded[number] for number in numbers]
+            self.of_resource(resource).create_many(texts, ids=[ids[number] for number in numbers], **own)
+
     def job(
         self,
         handler_configuration: Any = None,
@@ -160,6 +203,8 @@ class Pattern:
             table = TimerJob
             columns["type"] = JobType.TIMER
         else:
+            if self._columns.get("resource") is not None:
+                table = BlockedJob
             columns["rank"] = rank(using, due_date or now, self._columns.get("priority", 0))
         values = parameters(connections[using], table, columns)
         columns["handler_configuration"] = {} if handler_configuration is None else handler_configuration
@@ -168,15 +213,19 @@ class Pattern:
         return table, columns | self._columns, values | self._values
 
 
-def _log(using: str, jobs: Iterable[Job | TimerJob]) -> None:
+def _log(using: str, jobs: Iterable[NewJob]) -> None:
     if job_log.wants(LogState.CREATED):
         job_log.write(using, LogState.CREATED, [job_log.entry(job, LogState.CREATED) for job in jobs])
 
 
-def _tell(using: str, table: Table, jobs: Sequence[Job | TimerJob]) -> None:
+def _tell(using: str, table: Table, jobs: Sequence[NewJob]) -> None:
     # In this order: otherwise an executor in this process may announce the acquisition of a job before its creation.
     if jobs:
         announce(signals.job_created, using, table, jobs=jobs)
+        if table is BlockedJob:
+            alike = isinstance(jobs, CreatedJobs)  # then all are of the same resource
+            wake_for_resources(using, {job.resource for job in (jobs[:1] if alike else jobs)})
+            return
         wake_on_commit(using, timers=table is TimerJob)
         if table is Job:
             announce_created(using, jobs)

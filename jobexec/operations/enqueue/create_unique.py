@@ -106,8 +106,11 @@ def create_unique_jobs(
     encoded: Sequence[str],
     *,
     due_date: datetime | None = None,
+    resources: Sequence[str | None] = (),
 ) -> Created:
     """Insert many jobs and take their keys, each with its ``handler_configuration`` as JSON text.
+
+    ``resources`` are those of the jobs, if each has its own.
 
     Call it in a transaction and roll that back (perhaps to a savepoint) if it raises: keys may have been taken by then.
     Of calls with the same key the first wins, or the last with ``on_conflict="replace"``.
@@ -122,7 +125,11 @@ def create_unique_jobs(
         first = min(duplicates)
         raise DuplicateJob(rule.handler_type, keys[first], holding[first])
     new = [number for number in range(len(keys)) if number not in duplicates]
-    pattern.create_many([encoded[n] for n in new], ids=[ids[n] for n in new], due_date=due_date)
+    texts, own = [encoded[n] for n in new], [ids[n] for n in new]
+    if resources:
+        pattern.create_each(texts, own, [resources[n] for n in new], due_date=due_date)
+    else:
+        pattern.create_many(texts, ids=own, due_date=due_date)
     return Created(holding, duplicates)
 
 

@@ -14,15 +14,12 @@ from jobexec.models import (
     DeadLetterJob,
     ExternalWorkerJob,
     HistoryJob,
-    Job,
     JobType,
     SuspendedJob,
-    TimerJob,
 )
 
 from ..audit import audited
 from ..enqueue.unique import take_back
-from ..notify.broker import announce_ids
 from ..notify.signals import announce
 from ..notify.wake import wake_on_commit
 from ..rows.move import move
@@ -119,11 +116,9 @@ def set_due_date(target: Target, due_date: datetime | None, *, using: str | None
             return None
         if stays(type(row), due_date, later):
             _update(row, due_date=due_date)
-        elif move(row, TimerJob if later else Job, due_date=due_date) is None:
+        elif move(row, table_for(row, later=later), due_date=due_date) is None:
             return CHANGED_MEANWHILE
-        wake_on_commit(database, timers=later)
-        if not later:
-            announce_ids(database, [row.pk])
+        wake_for(database, [row], timers=later)
         return None
 
     bulk = partial(set_due_date_page, due_date=due_date, later=later)

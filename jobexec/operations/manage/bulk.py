@@ -19,6 +19,7 @@ from jobexec import clock, signals
 from jobexec.models import (
     RUNNABLE_TABLES,
     AbstractJob,
+    BlockedJob,
     DeadLetterJob,
     ExternalWorkerJob,
     HistoryJob,
@@ -35,7 +36,7 @@ from ..rows import move_statement
 from ..rows.move import move_all
 from ..rows.remove import remove_deleted, remove_waiting
 from ..rows.requeued import requeued_columns
-from ..rows.routing import free_instances, is_available, may_hold, put_off, table_for, wake_for
+from ..rows.routing import free_instances, is_available, may_hold, put_off, table_for, wake_for, wake_for_permits
 from ..rows.suspension_cover import covered_rows
 from ..sql.locks import lock_rows
 from ..values.ranking import rank, reranked
@@ -64,6 +65,7 @@ def _move_page(
     if _goes_inside(using, *told) and type(rows[0]) is not to:
         ids = [row.pk for row in rows]
         move_statement.transfer(using, type(rows[0]), to, ids, changes)
+        wake_for_permits(using, rows)
         return ids
     moved = move_all(rows, to, **changes)
     for signal in told:
@@ -111,21 +113,25 @@ def set_due_date_page(
     """Skip running jobs. ``later``: the date is in the future."""
     if table is HistoryJob:
         return []
-    to: type[AbstractJob] = TimerJob if later else Job
     stay = table is ExternalWorkerJob or stays(table, due_date, later)
-    page = lock_page(using, table, ids, whole=not (stay or (_goes_inside(using) and table is not to)))
+    leave = later or table is TimerJob  # no statement moves rows within a table
+    page = lock_page(using, table, ids, whole=not stay and not (leave and _goes_inside(using)))
     rows = [row for row in page if not row.locked]
     wake_for(using, rows, timers=later)
     if table is ExternalWorkerJob:
         return _set_available(using, rows, due_date)
     if stay:
         return _update(using, table, [row.pk for row in rows], due_date=due_date)
-    return _move_page(using, rows, to, {"due_date": due_date})
+    done: list[UUID] = []
+    for to in RUNNABLE_TABLES:
+        those = [row for row in rows if table_for(row, later=later) is to]
+        done += _move_page(using, those, to, {"due_date": due_date})
+    return done
 
 
 def stays(table: type[AbstractJob], due_date: datetime | None, later: bool) -> bool:
     """Return whether a job stays in this table with the new due date; one that may already run keeps its place."""
-    return not table.runnable or (later and table is TimerJob) or (due_date is None and table is Job)
+    return not table.runnable or (later and table is TimerJob) or (due_date is None and table in (Job, BlockedJob))
 
 
 def _set_available(using: str, rows: Sequence[Any], due_date: datetime | None) -> list[UUID]:

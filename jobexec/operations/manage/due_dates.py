@@ -9,14 +9,13 @@ from django.utils.translation import gettext_noop
 
 from jobexec import clock
 from jobexec.exceptions import DoNotRetry, InvalidJob, InvalidRetryPlan
-from jobexec.models import AbstractJob, Job, JobDefinition, SuspendedJob, TimerJob
+from jobexec.models import AbstractJob, JobDefinition, SuspendedJob, TimerJob
 from jobexec.retry import RetryPlan, default_plan
 
 from ..audit import audited
-from ..notify.broker import announce_ids
 from ..notify.wake import wake_on_commit
 from ..rows.move import move
-from ..rows.routing import is_external
+from ..rows.routing import is_external, table_for, wake_for
 from ..targets.for_each import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
 
 _FIRST_RUN = gettext_noop("it waits for its first run, whose date is explicit: set a due date instead")
@@ -52,10 +51,9 @@ def _recalculate(using: str, row: AbstractJob, from_creation: bool) -> str | Non
     except (InvalidRetryPlan, OverflowError) as error:
         return _("its retry plan is broken: %(error)s") % {"error": error}
     if isinstance(row, TimerJob) and due <= now:
-        if move(row, Job, due_date=due) is None:
+        if move(row, table_for(row, later=False), due_date=due) is None:
             return CHANGED_MEANWHILE
-        wake_on_commit(using)
-        announce_ids(using, [row.pk])
+        wake_for(using, [row])
         return None
     type(row)._base_manager.using(using).filter(pk=row.pk).update(due_date=due)
     wake_on_commit(using, timers=True)

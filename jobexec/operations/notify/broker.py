@@ -20,11 +20,11 @@ from django.db.models import F, QuerySet
 from jobexec.broker.message import Announcement, level_of
 from jobexec.broker.publisher import publisher
 from jobexec.conf import get_settings
-from jobexec.models import Job, TimerJob
+from jobexec.models import Job
 
 from ..sql.on_commit import Once
 from ..sql.serial_key import of_instances
-from ..values.inserted_rows import CreatedJobs
+from ..values.inserted_rows import CreatedJobs, NewJob
 
 logger = logging.getLogger("jobexec.dispatch")
 
@@ -41,7 +41,7 @@ def by_broker() -> bool:
     return get_settings().dispatch == "broker"
 
 
-def announce_created(using: str, jobs: Sequence[Job | TimerJob]) -> None:
+def announce_created(using: str, jobs: Sequence[NewJob]) -> None:
     """Announce jobs that were just inserted as executable."""
     if not (jobs and by_broker()):
         return
@@ -108,7 +108,7 @@ def _of_transaction(using: str) -> Iterator[_Dispatch]:
     connection.on_commit(waiting, robust=True)
 
 
-def _kind(job: Job | TimerJob) -> Kind:
+def _kind(job: NewJob) -> Kind:
     return job.category, job.deployment_id, level_of(job.priority)
 
 

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from jobexec.models import Job, TimerJob
+from ..values.inserted_rows import NewJob
 
 #: Called with the database alias and the rows that one call has inserted, in order, in the thread that inserted them.
 #: Its exceptions reach the caller that enqueues.
-Watcher: TypeAlias = Callable[[str, Sequence[Job | TimerJob]], object]
+Watcher: TypeAlias = Callable[[str, Sequence[NewJob]], object]
 
 _watchers: list[Watcher] = []
 
@@ -18,7 +18,7 @@ _watchers: list[Watcher] = []
 class _Thread(threading.local):
     def __init__(self) -> None:
         #: The rows inserted by each unfinished call, the innermost last.
-        self.calls: list[list[tuple[str, Sequence[Job | TimerJob]]]] = []
+        self.calls: list[list[tuple[str, Sequence[NewJob]]]] = []
 
 
 _thread = _Thread()
@@ -35,7 +35,7 @@ def unwatch(watcher: Watcher) -> None:
         _watchers.remove(watcher)
 
 
-def tell_watchers(using: str, jobs: Sequence[Job | TimerJob]) -> None:
+def tell_watchers(using: str, jobs: Sequence[NewJob]) -> None:
     """Report inserted rows. Costs nothing without watchers."""
     if not (_watchers and jobs):
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -20,13 +20,15 @@ CHANNEL = "jobexec_wake"
 #: The subject of a wake-up: the content of a notification. Other releases may send less or other content, which means
 #: everything.
 JOBS, TIMERS, HISTORY, SCHEDULES, EVERYTHING = "job", "timer", "history", "schedule", ""
+#: The subject of a wake-up for blocked jobs; ":" and the name of their resource follow if they are all of the same.
+BLOCKED = "blocked"
 
 _listeners: set[Callable[[str, str], None]] = set()
 
 
 def add_listener(listener: Callable[[str, str], None]) -> None:
     """Call ``listener(using, content)`` in this process after each commit that added jobs, for an embedded executor;
-    ``content`` is JOBS, TIMERS, HISTORY, SCHEDULES or EVERYTHING."""
+    ``content`` is JOBS, TIMERS, HISTORY, SCHEDULES, EVERYTHING, or begins with BLOCKED."""
     _listeners.add(listener)
 
 
@@ -42,7 +44,17 @@ def wake_on_commit(using: str, *, timers: bool = False, history: bool = False, s
     wake-up only costs latency: polling always suffices. With a broker as dispatcher, the broker notifies other
     processes of jobs (:mod:`~jobexec.operations.notify.broker`), and the database of everything else.
     """
-    content = SCHEDULES if schedules else HISTORY if history else TIMERS if timers else JOBS
+    _wake(using, SCHEDULES if schedules else HISTORY if history else TIMERS if timers else JOBS)
+
+
+def wake_for_resources(using: str, names: Iterable[str | None]) -> None:
+    """Wake the loop that promotes blocked jobs, after the commit: these resources have new jobs, or new permits."""
+    found = {name for name in names if name is not None}
+    if found:
+        _wake(using, f"{BLOCKED}:{found.pop()}" if len(found) == 1 else BLOCKED)
+
+
+def _wake(using: str, content: str) -> None:
     connection = connections[using]
     pending = _once.waiting(connection)
     if pending is not None:
@@ -58,7 +70,8 @@ class _Wake:
     def also(self, content: str) -> None:
         """Add another subject to the wake-up."""
         if content != self.content:
-            self.content = EVERYTHING
+            both = content.startswith(BLOCKED) and self.content.startswith(BLOCKED)
+            self.content = BLOCKED if both else EVERYTHING
 
     def __call__(self) -> None:
         for listener in tuple(_listeners):
@@ -77,7 +90,7 @@ class _Wake:
         # database.
         try:
             with self.connection.cursor() as cursor:
-                cursor.execute(f"NOTIFY {CHANNEL}" + (f", '{self.content}'" if self.content else ""))
+                cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, self.content])
         except Exception:  # the job is committed; its caller must not see an error for a lost wake-up
             logger.warning("NOTIFY failed on %s; executors will find the job by polling", self.using, exc_info=True)
 

@@ -14,6 +14,7 @@ from django.utils.formats import number_format
 from jobexec import clock
 from jobexec.models import (
     AbstractJob,
+    BlockedJob,
     DeadLetterJob,
     ExternalWorkerJob,
     HistoryJob,
@@ -70,6 +71,7 @@ class JobCounts:
     in_progress: CappedCount
     timers: CappedCount
     retries: CappedCount
+    blocked: CappedCount
     suspended: CappedCount
     dead_letters: CappedCount
     history: CappedCount
@@ -97,6 +99,7 @@ def job_counts(using: str, tenants: Collection[str] | None = None) -> JobCounts:
         in_progress=_capped(jobs, "held"),
         timers=_capped(timers, "first"),
         retries=_capped(timers, "retry"),
+        blocked=_capped(_look(BlockedJob, using, ours=_count(ours)), "ours"),
         suspended=_capped(_look(SuspendedJob, using, ours=_count(ours)), "ours"),
         dead_letters=_capped(_look(DeadLetterJob, using, ours=_count(ours)), "ours"),
         history=_capped(_look(HistoryJob, using, ours=_count(ours)), "ours"),

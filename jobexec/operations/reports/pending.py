@@ -11,7 +11,7 @@ from operator import or_
 from django.db.models import Q
 
 from jobexec import clock
-from jobexec.models import HistoryJob, Job, TimerJob
+from jobexec.models import BlockedJob, HistoryJob, Job, TimerJob
 
 from ..values.acquired_job import ServedJobs
 
@@ -42,6 +42,7 @@ def pending(using: str, scopes: Iterable[ServedJobs]) -> Pending:
         # A due timer that has not been moved yet counts as a due job.
         due=Job.objects.using(using).filter(served).exists()
         or waiting.filter(due_date__lte=now).exists()
+        or BlockedJob.objects.using(using).filter(served).exists()
         or recorded.filter(due_date__lte=now).exists(),
         retries=waiting.filter(attempts__gt=0).exists() or recorded.filter(attempts__gt=0).exists(),
         timers=timers.count(),

@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from jobexec import clock
-from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, ExternalWorkerJob, Job
+from jobexec.models import SHARED_COLUMNS, AbstractJob, BlockedJob, DeadLetterJob, ExternalWorkerJob, Job
 
 from ..history.incidents import FAILED_JOB, open_incidents, resolve_incidents
 from ..history.task_attempts import is_task, mark_ready
 from ..sql.locks import atomic, delete_rows
 from ..values.ranking import rank
 from .fencing import UNLOCKED, lock_unchanged
-from .routing import available_at, free_instances, may_hold
+from .routing import available_at, free_instances, may_hold, wake_for_permits
 
 J = TypeVar("J", bound=AbstractJob)
 
@@ -54,6 +54,8 @@ def move_all(
         to._base_manager.using(using).bulk_create(moved)
         if source is ExternalWorkerJob:
             free_instances(using, may_hold(row for row in rows if row.pk in gone))
+        elif to is not Job:
+            wake_for_permits(using, rows)
         if to is DeadLetterJob:
             open_incidents(using, moved, incident_type)
         elif source is DeadLetterJob:
@@ -77,10 +79,20 @@ def _delete_unchanged(source: type[AbstractJob], using: str, rows: Sequence[Abst
     return unchanged
 
 
+def is_ranked(source: type[AbstractJob], to: type[AbstractJob], changes: Mapping[str, Any]) -> bool:
+    """Whether a move gives jobs a new place in the order of acquisition.
+
+    A job that was blocked, or is blocked again, keeps its place, unless it gets another date.
+    """
+    if to not in (Job, BlockedJob, ExternalWorkerJob):
+        return False
+    return "due_date" in changes or {source, to} != {Job, BlockedJob}
+
+
 def _copy(row: AbstractJob, to: type[J], using: str, changes: dict[str, Any]) -> J:
     values = {name: getattr(row, name) for name in SHARED_COLUMNS}
     values |= {**UNLOCKED, "revision": row.revision + 1, **changes}
-    if to is Job or to is ExternalWorkerJob:
+    if is_ranked(type(row), to, changes):
         values["rank"] = rank(using, values["due_date"] or clock.now(using), values["priority"])
     if to is ExternalWorkerJob:
         values["available_at"] = available_at(using, values["due_date"])

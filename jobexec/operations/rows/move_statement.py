@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from jobexec import clock
-from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, ExternalWorkerJob, Job
+from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, ExternalWorkerJob
 
 from ..history.incidents import copy_incidents, resolve_incidents
 from ..history.task_attempts import mark_ready
@@ -21,6 +21,7 @@ from ..sql.insert_select import Sql, insert_from
 from ..sql.locks import delete_rows
 from ..values.ranking import rank, rank_sql
 from .fencing import UNLOCKED
+from .move import is_ranked
 from .routing import available_at, available_at_sql, free_instances
 
 
@@ -50,7 +51,7 @@ def transfer(
         columns["lease_token"] = ""
         own = changes is None or "due_date" not in changes
         columns["available_at"] = available_at_sql(using) if own else available_at(using, (changes or {})["due_date"])
-    if to is Job or to is ExternalWorkerJob:
+    if is_ranked(source, to, changes or {}):
         now = clock.now(using)
         due = (changes["due_date"] or now) if changes and "due_date" in changes else None  # of all rows
         in_sql = rank_sql(using, due or now, own=due is None)

@@ -14,7 +14,7 @@ from ..history.task_attempts import CANCELLED, DELETED, write_removed
 from ..notify.signals import announce
 from ..sql.locks import delete_rows
 from .progress import clear_progress
-from .routing import free_instances, may_hold
+from .routing import free_instances, may_hold, wake_for_permits
 
 
 def remove_deleted(using: str, rows: Sequence[AbstractJob], reasons: Mapping[UUID, str] | None = None) -> None:
@@ -51,3 +51,5 @@ def _delete(using: str, rows: Sequence[AbstractJob]) -> None:
         delete_incidents(using, ids)
     elif isinstance(rows[0], ExternalWorkerJob):
         free_instances(using, may_hold(rows))
+    else:
+        wake_for_permits(using, rows)

@@ -12,10 +12,10 @@ from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from jobexec import clock
-from jobexec.models import AbstractJob, ExclusiveLock, ExternalWorkerJob, Job, TimerJob
+from jobexec.models import AbstractJob, BlockedJob, ExclusiveLock, ExternalWorkerJob, Job, TimerJob
 
 from ..notify.broker import announce_ids
-from ..notify.wake import wake_on_commit
+from ..notify.wake import wake_for_resources, wake_on_commit
 from ..notify.wake_workers import wake_workers_on_commit
 from ..sql.insert_select import Sql
 from ..sql.locks import delete_rows
@@ -35,7 +35,9 @@ def table_for(row: AbstractJob, *, later: bool) -> type[AbstractJob]:
     """Return the table in which an unsuspended job waits; ``later``: its due date lies in the future."""
     if is_external(row):
         return ExternalWorkerJob
-    return TimerJob if later else Job
+    if later:
+        return TimerJob
+    return Job if row.resource is None else BlockedJob
 
 
 def split(rows: Iterable[AbstractJob]) -> tuple[list[AbstractJob], list[AbstractJob]]:
@@ -76,10 +78,17 @@ def wake_for(using: str, rows: Iterable[AbstractJob], *, timers: bool = False) -
     """Wake the external workers or executors for these jobs, which may run now, or later as timers."""
     ours, theirs = split(rows)
     wake_workers_on_commit(using, {row.handler_type for row in theirs})
+    if not timers:
+        wake_for_resources(using, {row.resource for row in ours})
+        ours = [row for row in ours if row.resource is None]
+        announce_ids(using, (row.pk for row in ours))
     if ours:
         wake_on_commit(using, timers=timers)
-        if not timers:
-            announce_ids(using, (row.pk for row in ours))
+
+
+def wake_for_permits(using: str, rows: Iterable[AbstractJob]) -> None:
+    """Rows have left their table: wake the promotion of the resources of which they held permits."""
+    wake_for_resources(using, {row.resource for row in rows if isinstance(row, Job)})
 
 
 def held_by(row: AbstractJob) -> str:

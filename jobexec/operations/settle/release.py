@@ -9,6 +9,7 @@ from jobexec.models import Job
 
 from ..notify.broker import announce_ids
 from ..notify.wake import wake_on_commit
+from ..resources.breaker import block_cut_off
 from ..rows.exclusive import unlock_instances
 from ..rows.fencing import lock_unchanged, unlocked
 from ..sql.locks import atomic
@@ -21,6 +22,7 @@ def release_jobs(using: str, jobs: Sequence[AcquiredJob]) -> int:
         count = sum(_unlock(using, owner, group) for owner, group in by_owner(jobs).items())
         for owner, group in by_owner(jobs).items():
             unlock_instances(using, owner, {job.serial_key for job in group} - {""})
+        block_cut_off(using, jobs)
         if count:
             announce_ids(using, (job.id for job in jobs))
             wake_on_commit(using)  # other nodes may be idle; the one that releases is stopping or full

@@ -136,6 +136,10 @@ class Dialect:
         """Return the condition that a JSON object has this key."""
         raise NotImplementedError
 
+    def different(self, table: str, column: str) -> str:
+        """Return the query for the different values of an indexed column; NULL may be among them."""
+        return f"SELECT DISTINCT {column} FROM {table}"
+
     def serial_key(self, table: str) -> str:
         """Return :func:`~jobexec.models.exclusive_lock.serial_key_expression` of a job table as SQL."""
         of_tenant = f"{table}.tenant_id || {self.separator} || {table}.process_instance_id"

@@ -98,5 +98,12 @@ class PostgreSQL(Dialect):
         short = f"WHEN pg_column_size({column}) <= {_INLINE} THEN {text}"
         return f"CASE {short} WHEN length({text}) <= {length} THEN {text} END"
 
+    def different(self, table: str, column: str) -> str:
+        # From one value to the next along the index: DISTINCT would read all rows, of which there may be a million.
+        first = f"SELECT min({column}) AS value FROM {table}"
+        following = f"SELECT min({column}) FROM {table} WHERE {column} > seen.value"
+        rest = f"SELECT ({following}) FROM seen WHERE seen.value IS NOT NULL"
+        return f"WITH RECURSIVE seen AS (({first}) UNION ALL {rest}) SELECT value FROM seen"
+
     def has_json_key(self, column: str, key: str) -> str:
         return f"jsonb_exists({column}, '{key}')"

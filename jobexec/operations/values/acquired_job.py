@@ -54,6 +54,7 @@ class AcquiredJob:
         "cancel_requested",
         "tenant_id",
         "expires_at",
+        "resource",
     )
 
     using: str
@@ -75,6 +76,7 @@ class AcquiredJob:
     cancel_requested: bool
     tenant_id: str
     expires_at: datetime | None
+    resource: str | None
     configuration: str | None
     #: Only in a wide scope, see :class:`ServedJobs`; None if it was not fetched.
     traceparent: str | None = None

@@ -11,11 +11,13 @@ from uuid import UUID
 
 from django.db.models.base import ModelState
 
-from jobexec.models import AbstractJob, DeadLetterJob, Job, SuspendedJob, TimerJob
+from jobexec.models import AbstractJob, BlockedJob, DeadLetterJob, Job, SuspendedJob, TimerJob
 
-Table = type[Job] | type[TimerJob]
+#: A job as it is inserted: it may run, or waits for its date or its resource.
+NewJob: TypeAlias = Job | TimerJob | BlockedJob
+Table = type[Job] | type[TimerJob] | type[BlockedJob]
 #: The result of ``enqueue``: the job that it inserted, or the existing job with the unique key.
-AnyJob: TypeAlias = Job | TimerJob | SuspendedJob | DeadLetterJob
+AnyJob: TypeAlias = NewJob | SuspendedJob | DeadLetterJob
 
 
 def instance(using: str, table: type[AbstractJob], columns: Mapping[str, Any]) -> Any:
@@ -48,7 +50,7 @@ def _defaults(table: type[AbstractJob]) -> dict[str, Any]:
     return {field.attname: field.get_default() for field in fields if field.attname not in made_for_each}
 
 
-class CreatedJobs(Sequence[Job | TimerJob]):
+class CreatedJobs(Sequence[NewJob]):
     """The rows inserted by one call, in the given order. Reads and compares like a list.
 
     An instance is created at its first access and kept: most callers access none, and creating a hundred thousand takes
@@ -70,14 +72,14 @@ class CreatedJobs(Sequence[Job | TimerJob]):
         return len(self.ids)
 
     @overload
-    def __getitem__(self, index: int) -> Job | TimerJob: ...
+    def __getitem__(self, index: int) -> NewJob: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Job | TimerJob]: ...
+    def __getitem__(self, index: slice) -> list[NewJob]: ...
     def __getitem__(self, index: int | slice) -> Any:
         numbers = range(len(self.ids))[index]
         return self._row(numbers) if isinstance(numbers, int) else [self._row(number) for number in numbers]
 
-    def __iter__(self) -> Iterator[Job | TimerJob]:
+    def __iter__(self) -> Iterator[NewJob]:
         return map(self._row, range(len(self.ids)))
 
     def __eq__(self, other: object) -> bool:

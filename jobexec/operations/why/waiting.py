@@ -8,10 +8,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobexec.conf import get_settings
-from jobexec.models import HistoryJob, Job, SuspendedJob, TimerJob
+from jobexec.models import BlockedJob, HistoryJob, Job, SuspendedJob, TimerJob
 
 from ..rows.routing import is_external
-from . import external, nodes, suspended, tenant
+from . import blocked, external, nodes, suspended, tenant
 from .facts import MOST_IN_FRONT, Facts, Reason, iso
 from .sibling import sibling
 
@@ -21,9 +21,11 @@ def reasons(facts: Facts) -> list[Reason]:
     job = facts.job
     if isinstance(job, HistoryJob):
         return [_history(facts), *nodes.no_node(facts)]
-    assert isinstance(job, Job | TimerJob | SuspendedJob)
+    assert isinstance(job, Job | TimerJob | BlockedJob | SuspendedJob)
     found = [*suspended.in_force(facts), *_unknown_since(facts)]
-    if not isinstance(job, Job):
+    if isinstance(job, BlockedJob):
+        found += blocked.reasons(facts)
+    elif not isinstance(job, Job):
         found += _not_due(facts)
     # A suspended external job does not go to a node.
     found += external.workers(facts) if is_external(job) else nodes.reasons(facts)

@@ -14,6 +14,7 @@ from jobexec.models import (
     JOB_TABLES,
     AuditLog,
     Batch,
+    BlockedJob,
     DeadLetterJob,
     Deployment,
     ExclusiveLock,
@@ -81,6 +82,7 @@ def rows_of(tenant):
     return {
         Job: data.make(Job, **columns),
         TimerJob: data.make(TimerJob, due_date=clock.now() + timedelta(hours=1), **columns),
+        BlockedJob: data.make(BlockedJob, **columns),
         SuspendedJob: data.make(SuspendedJob, **columns),
         DeadLetterJob: dead,
         ExternalWorkerJob: data.external(**columns),
@@ -167,7 +169,7 @@ def test_tabs_count_own_jobs(acme):
     for tenant in ("acme", "beta", "beta"):
         rows_of(tenant) if tenant == "acme" else data.make(Job, tenant_id=tenant)
     for query in ({}, {"q": "order-4711"}):
-        assert [int(tab["count"]) for tab in acme.get(list_url(Job), query).context["tabs"]] == [1, 1, 1, 1, 1]
+        assert [int(tab["count"]) for tab in acme.get(list_url(Job), query).context["tabs"]] == [1] * 6
 
 
 ACTIONS = [

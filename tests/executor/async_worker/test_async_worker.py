@@ -347,7 +347,7 @@ def test_none_begins_while_the_lease_is_in_doubt(alias, start, gate):
 
 
 def _work(alias, owner):
-    return SimpleNamespace(using=alias, lock_owner=owner)
+    return SimpleNamespace(using=alias, lock_owner=owner, resource=None)
 
 
 class TestThreads:

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from jobexec import signals
 from jobexec.identifiers import uuid7
-from jobexec.models import SHARED_COLUMNS, Job, JobLog, JobType, TimerJob
+from jobexec.models import SHARED_COLUMNS, BlockedJob, Job, JobLog, JobType, TimerJob
 from jobexec.operations import create_job, create_jobs
 from jobexec.operations.enqueue.create import Pattern
 from jobexec.operations.sql import insert
@@ -29,7 +29,8 @@ MANY = 30
 
 JOBS = {
     "nothing given": {},
-    "every option": {**VALUES, "due_date": NOW - timedelta(hours=1)},
+    "every option": {**VALUES, "due_date": NOW - timedelta(hours=1), "resource": None},
+    "a resource": {**VALUES, "due_date": None},
     "a timer": {"due_date": NOW + timedelta(days=1)},
     "a timer with every option": VALUES,
     "a timer that came as a message": {"due_date": NOW + timedelta(days=1), "type": JobType.MESSAGE},
@@ -74,7 +75,7 @@ def create(alias, count, **columns):
 @pytest.fixture(params=JOBS)
 def given(request, configure):
     """The columns that a caller gives."""
-    configure(CATEGORIES=["default", "mail"])
+    configure(CATEGORIES=["default", "mail"], RESOURCES={"pay.example": {"limit": 1}})
     return {"handler_type": HANDLER, **JOBS[request.param]}
 
 
@@ -112,7 +113,8 @@ def expected(alias, given):
     later = due is not None and due > NOW
     made = {"create_time": NOW, "job_definition_id": given["handler_type"]}
     made |= {"type": "timer"} if later else {"rank": rank(alias, due or NOW, given.get("priority", 0))}
-    return make_row(TimerJob if later else Job, alias, **made | {"handler_configuration": {}} | given)
+    table = TimerJob if later else Job if given.get("resource") is None else BlockedJob
+    return make_row(table, alias, **made | {"handler_configuration": {}} | given)
 
 
 def test_the_row_is_that_of_the_orm(alias, given, way):
@@ -263,12 +265,12 @@ def test_a_wrapper_may_refuse(alias, count):
 @pytest.mark.parametrize("count", [1, 2])
 def test_parameters_that_the_server_binds(alias, count, configure):
     """Django's OPTIONS["server_side_binding"]: then a parameter has a type, which must be that of its column."""
-    configure(CATEGORIES=["default", "mail"])
+    configure(CATEGORIES=["default", "mail"], RESOURCES={"pay.example": {"limit": 1}})
     options = {**connections.settings[alias]["OPTIONS"], "server_side_binding": True}
     with rerouted(alias, OPTIONS=options):
         columns = {**VALUES, "due_date": NOW, "handler_type": AWKWARD}
         row = create(alias, count, **columns)
-        again = Job.objects.using(alias).get(pk=row.pk)
+        again = BlockedJob.objects.using(alias).get(pk=row.pk)
     for name in set(SHARED_COLUMNS) - {"batch_id"}:
         assert getattr(row, name) == getattr(again, name), name
 

@@ -90,7 +90,7 @@ def test_a_priority_that_no_rank_can_hold_breaks_nothing(alias):
 
 @pytest.mark.parametrize("parts", [(), ("counts",)])
 def test_what_is_not_asked_for_is_none(alias, parts, django_assert_num_queries):
-    with django_assert_num_queries(6 if parts else 0, using=alias):
+    with django_assert_num_queries(7 if parts else 0, using=alias):
         found = looked(alias, *parts)
     assert (found.counts is None) is (not parts)
     assert found.nodes is None

@@ -17,15 +17,6 @@ PACKAGE = Path(jobexec.__file__).parent
 #: ``jobexec.chain`` (a public name or a module), ``jobexec.models.Job`` (a model), ``JOBEXEC.ENGINES`` (a setting) and
 #: ``@job(unique)`` (an option); ``*`` matches any text.
 WAITED_FOR = {
-    "gates": (
-        "@job(resource)",
-        "JOBEXEC.RESOURCES",
-        "jobexec.models.BlockedJob",
-        "jobexec.models.*Resource*",
-        "jobexec.models.*Permit*",
-        "jobexec.*.permits",
-        "jobexec.*breaker*",
-    ),
     "messages": (
         "@job(wait_for)",
         "jobexec.publish_message",

@@ -56,6 +56,17 @@ BAD: dict[str, list[Any]] = {
     "LISTEN_DATABASE": ["", 5],
     "MAX_CONFLICTS": [-1, None],
     "TENANT_CONCURRENCY": [0, -1, True, "5", 1.5, {}, {"a": 0}, {"": 1}, {"a": True}, {"a": None}, {1: 1}, [("a", 1)]],
+    "RESOURCES": [
+        *([], "pay", None, {"": {"limit": 1}}, {"a*b": {"limit": 1}}, {" a": {"limit": 1}}, {1: {"limit": 1}}),
+        *({"a": value} for value in (None, {}, 5, {"limits": 1}, {"limit": 0}, {"limit": True}, {"burst": 3})),
+        *(
+            {"a": {"rate": rate}}
+            for rate in (None, 5, "", "100", "100/", "0/PT1S", "5/PT0S", "5/P1M", "x/PT1M", "9/-PT1S")
+        ),
+        *({"a": {"breaker": value}} for value in (None, "slow", 5, {"wait": 0}, {"window": 0}, {"profile": "x"})),
+        *({"a": {"breaker": value}} for value in ({"failure_rate": 101}, {"window": 5, "minimum_calls": 6}, {"x": 1})),
+        *({"a": {"rate": "5/PT1M", "burst": 6}}, {"a": {"rate": "9999999/PT1S", "burst": 1}}),
+    ],
     "SENSITIVE_ARGUMENTS": ["password", None, [""], ["a", "a"], [1], {"a"}],
     "ADMIN_TENANTS": ["", "tenants_of", "shop..tenants", "shop.the tenants", 5, print],
 }
@@ -79,7 +90,7 @@ def test_a_bad_value_names_the_setting_and_what_was_got(key, bad):
         ({"ENGINE": {}}, "JOBEXEC['ENGINE'] is not a setting of jobexec. Did you mean 'ENGINES'?"),
         ({"XYZZY": 5}, "JOBEXEC['XYZZY'] is not a setting of jobexec."),
         ({7: 5}, "JOBEXEC[7] is not a setting of jobexec."),
-        ({"SOURCE": {}}, "JOBEXEC['SOURCE'] is not a setting of jobexec."),
+        ({"SOURCE": {}}, "JOBEXEC['SOURCE'] is not a setting of jobexec. Did you mean 'RESOURCES'?"),
         (
             {"ENGINES": {"default": {"MAX_WAITS": 5}}},
             "JOBEXEC['ENGINES']['default']['MAX_WAITS'] is not a setting of jobexec. Did you mean 'MAX_WAIT'?",

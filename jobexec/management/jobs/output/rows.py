@@ -9,7 +9,16 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from jobexec import clock
-from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, HistoryJob, Job, SuspendedJob, TimerJob
+from jobexec.models import (
+    AbstractJob,
+    BlockedJob,
+    DeadLetterJob,
+    ExternalWorkerJob,
+    HistoryJob,
+    Job,
+    SuspendedJob,
+    TimerJob,
+)
 from jobexec.operations.values.humanize import NONE, distance, duration
 from jobexec.operations.why.facts import HEAVY, node_of
 
@@ -77,6 +86,8 @@ def standing(job: AbstractJob, style: Any) -> tuple[str, Any]:
         return _("history"), str
     if isinstance(job, TimerJob):
         return (_("retry"), style.WARNING) if job.attempts else (_("timer"), str)
+    if isinstance(job, BlockedJob):
+        return _("blocked"), str
     if isinstance(job, ExternalWorkerJob):
         return _of_external(job, style)
     assert isinstance(job, Job)

@@ -44,6 +44,7 @@ def _counts(seen: Overview, screen: Screen) -> Iterator[str]:
         _("in progress"): counts.in_progress,
         _("timers"): counts.timers,
         pgettext("jobs that wait for one", "retries"): counts.retries,
+        **({_("blocked"): counts.blocked} if counts.blocked else {}),
         _("suspended"): counts.suspended,
         pgettext("dead letters", "dead"): counts.dead_letters,
         **_outside(counts),

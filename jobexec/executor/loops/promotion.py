@@ -1,0 +1,195 @@
+"""Promotes blocked jobs of one engine, and watches the circuit breakers of their resources."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from jobexec import clock
+from jobexec.conf.resources import BreakerProfile, Resources
+from jobexec.models import BreakerState
+from jobexec.operations.resources.breaker import count_trials, open_breaker
+from jobexec.operations.resources.limits import states
+from jobexec.operations.resources.promote import blocked_resources, promote
+from jobexec.operations.sql.errors import is_conflict, one_line
+
+from ...runtime.threads import SELDOM, Loop, logger
+from ..nodes.node import Node
+from ..run.outcomes import Outcome
+
+#: The most jobs of one resource that one transaction promotes.
+_PAGE = 500
+_SHORTLY = 0.02
+#: Failures that tell nothing about the resource: the job chose its time, or the handler is not here.
+_NEUTRAL = ("snoozed", "interrupted", "cancelled", "unknown", "conflict")
+
+
+class Promotion(Loop):
+    """Gives blocked jobs their permits: when a job has come, a permit has gone, or a rate or a breaker allows it.
+
+    Every node does, without a leader. What a killed process leaves undone is found by the heartbeat of any node.
+    """
+
+    keeps_connection = True  # connecting would come between a free permit and the next job
+
+    def __init__(self, node: Node, listening: Callable[[], bool]) -> None:
+        super().__init__(f"jobexec-promotion-{node.using}")
+        self.node, self._listening = node, listening
+        self._lock = threading.Lock()
+        self._asked: set[str] = set()
+        self._everything = True
+        self._ended: list[Outcome] = []
+        #: When to look at a resource again, by the monotonic clock.
+        self._due: dict[str, float] = {}
+        #: Resources of which no job may begin now.
+        self.cut_off: frozenset[str] = frozenset()
+        self.breakers = Breakers(node.settings.resources)
+        #: Seconds between two looks where there are no notifications.
+        self._patience = node.engine.wait_time.total_seconds()
+
+    def start(self) -> None:
+        self._everything = True
+        super().start()
+
+    # Called by other threads.
+
+    def ask(self, name: str = "") -> None:
+        """Look at this resource, or without a name at all of them."""
+        with self._lock:
+            if name:
+                self._asked.add(name)
+            else:
+                self._everything = True
+        self.wake()
+
+    def ended(self, outcomes: Iterable[Outcome]) -> None:
+        """These runs are settled, and their permits have gone."""
+        found = [each for each in outcomes if each.work.resource is not None]
+        if found:
+            with self._lock:
+                self._ended += found
+            self.wake()
+
+    # The thread.
+
+    def run_once(self) -> float:
+        if not self.node.good:
+            return 0.2  # a heartbeat will decide whether this node goes on
+        try:
+            return self._look()
+        except Exception as error:
+            self.ask()  # what was asked for must not be lost
+            if not is_conflict(error):
+                raise
+            return _SHORTLY
+
+    def _look(self) -> float:
+        self._judge()
+        with self._lock:
+            names, everything = self._asked, self._everything or not self._listening()
+            self._asked, self._everything = set(), False
+        now = clock.monotonic()
+        names |= {name for name, due in self._due.items() if due <= now}
+        if everything:
+            names.update(blocked_resources(self.node.using), self.cut_off)
+        moved = self._promote(names) if names else 0
+        longest = self.node.engine.max_wait.total_seconds()
+        if moved or names.difference(self.cut_off):
+            self._patience = self.node.engine.wait_time.total_seconds()
+        else:
+            self._patience = min(longest, self._patience * self.node.engine.wait_increase_factor)
+        return self._wait()
+
+    def _promote(self, names: set[str]) -> int:
+        using = self.node.using
+        with self.node.writing:
+            result = promote(using, names, _PAGE)
+        self.cut_off = (self.cut_off - names) | result.cut_off
+        now = clock.now(using)
+        for name in names:
+            self._due.pop(name, None)
+        for name, moment in result.again.items():
+            wait = 0.0 if moment is None else max(0.0, (moment - now).total_seconds())
+            self._due[name] = clock.monotonic() + wait
+        return result.moved
+
+    def _wait(self) -> float:
+        # The heartbeat sees what a lost notification would have announced.
+        longest = SELDOM if self._listening() else self._patience
+        return max(0.0, min([longest, *(due - clock.monotonic() for due in self._due.values())]))
+
+    def _judge(self) -> None:
+        """Let the breakers see the runs that have ended."""
+        using = self.node.using
+        with self._lock:
+            ended, self._ended = self._ended, []
+            self._asked |= {outcome.work.resource for outcome in ended if outcome.work.resource is not None}
+        told = self.breakers.told(ended)
+        known = states(using, list(told)) if told else {}
+        for name, calls in told.items():
+            profile = self.breakers.profile_of(name)
+            if profile is None:
+                continue
+            reason = self.breakers.count(name, profile, calls, known[name])
+            if reason:
+                if open_breaker(using, name, profile, reason):
+                    logger.warning("The circuit breaker of %s on %s opens: %s", one_line(name), using, one_line(reason))
+            elif known[name] == BreakerState.HALF_OPEN and count_trials(using, name, profile, len(calls)):
+                logger.info("The circuit breaker of %s on %s closes", one_line(name), using)
+
+
+class Breakers:
+    """The last calls of each resource with a circuit breaker, as this node has seen them."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._windows: dict[str, deque[bool]] = {}
+
+    def profile_of(self, name: str) -> BreakerProfile | None:
+        """The breaker of a resource, if it has one."""
+        entry = self._resources.covering(name)
+        return self._resources[entry].breaker if entry is not None else None
+
+    def told(self, outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
+        """The calls in these outcomes that count, by resource: '' for a success, or the reason of a failure."""
+        found: dict[str, list[str]] = {}
+        for outcome in outcomes:
+            name = outcome.work.resource or ""
+            profile = self.profile_of(name)
+            if profile is not None and (call := call_of(outcome, profile)) is not None:
+                found.setdefault(name, []).append(call)
+        return found
+
+    def count(self, name: str, profile: BreakerProfile, calls: list[str], state: str) -> str:
+        """Count calls of a resource whose breaker is in this state; returns the reason to open it, or ''."""
+        failed = [call for call in calls if call]
+        if state == BreakerState.OPEN:
+            return ""  # they began before it opened
+        if state == BreakerState.HALF_OPEN:
+            return f"a trial call failed: {failed[0]}" if failed else ""
+        window = self._windows.setdefault(name, deque(maxlen=profile.window))
+        window.extend(bool(call) for call in calls)
+        failures = sum(window)
+        if len(window) < profile.minimum_calls or failures * 100 < profile.failure_rate * len(window):
+            return ""
+        self._windows.pop(name)
+        last = failed[-1] if failed else ""
+        return f"{failures} of the last {len(window)} calls failed{f', the last with {last}' if last else ''}"
+
+
+def call_of(outcome: Outcome, profile: BreakerProfile) -> str | None:
+    """'' for a call that succeeded, the reason for one that failed; None for one that does not count."""
+    run, failure = outcome.run, outcome.failure
+    if run is None or not outcome.began or (failure is not None and failure.kind in _NEUTRAL):
+        return None
+    if failure is not None and _counts(failure.error, profile):
+        return failure.message.partition("\n")[0] or "an error without a message"
+    if profile.slow_call is not None and run.duration > profile.slow_call.total_seconds():
+        return f"a call that took {run.duration:.1f} seconds"
+    return ""
+
+
+def _counts(error: BaseException | None, profile: BreakerProfile) -> bool:
+    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
+    return not names.intersection(profile.ignores) and (not profile.counts or bool(names.intersection(profile.counts)))

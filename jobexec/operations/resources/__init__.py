@@ -1,0 +1,1 @@
+"""Resources: who may run now of the jobs that share one."""

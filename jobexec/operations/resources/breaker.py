@@ -1,0 +1,110 @@
+"""The circuit breaker of a resource, for the whole cluster: open it, let trial calls decide, close it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.db.models import F
+
+from jobexec import clock, signals
+from jobexec.conf.resources import BreakerProfile
+from jobexec.models import BlockedJob, BreakerState, Job, Resource
+
+from ..notify.wake import wake_for_resources
+from ..rows.fencing import lock_unchanged
+from ..rows.move import move_all
+from ..sql.errors import storable
+from ..sql.locks import atomic, lock_rows
+from ..values.acquired_job import AcquiredJob
+from .limits import is_cut_off, limits_of, permit_time_after
+from .promote import locked_resources
+
+_PAGE = 500
+_REASON = 4000
+
+
+def open_breaker(using: str, name: str, profile: BreakerProfile, reason: str) -> bool:
+    """Open a closed breaker, or one whose trial call has failed; False if another node was faster.
+
+    Jobs that have a permit and have not begun go back to wait. After ``profile.wait`` trial calls are let through.
+    """
+    with atomic(using):
+        locked_resources(using, [name])
+        now = clock.now(using)
+        rows = Resource.objects.using(using).filter(pk=name).exclude(breaker_state=BreakerState.OPEN)
+        opened = rows.update(
+            breaker_state=BreakerState.OPEN,
+            breaker_time=now,
+            trial_time=now + profile.wait,
+            trials=0,
+            reason=storable(reason)[:_REASON],
+        )
+        if opened:
+            wake_for_resources(using, [name])
+    if opened:
+        take_back(using, name)
+        signals.breaker_changed.send_robust(sender=Resource, using=using, name=name, state=BreakerState.OPEN.value)
+    return bool(opened)
+
+
+def count_trials(using: str, name: str, profile: BreakerProfile, succeeded: int) -> bool:
+    """Count successful trial calls of a half-open breaker; enough of them close it. Returns whether it is closed."""
+    with atomic(using):
+        row = lock_rows(Resource.objects.using(using).filter(pk=name)).first()
+        if row is None or row.breaker_state != BreakerState.HALF_OPEN:
+            return row is None or row.breaker_state == BreakerState.CLOSED
+        rows = Resource.objects.using(using).filter(pk=name)
+        closed = row.trials + succeeded >= profile.trial_calls
+        if closed:
+            now = clock.now(using)
+            rows.update(breaker_state=BreakerState.CLOSED, breaker_time=now, trial_time=None, trials=0, reason="")
+        else:
+            rows.update(trials=F("trials") + succeeded)
+        wake_for_resources(using, [name])
+    if closed:
+        signals.breaker_changed.send_robust(sender=Resource, using=using, name=name, state=BreakerState.CLOSED.value)
+    return closed
+
+
+def take_back(using: str, name: str) -> int:
+    """Let the jobs of a resource wait again that have a permit and are not held by a node; return how many.
+
+    Their permits count as not taken, also for its rate. Jobs in the queue of a node go back when their turn comes.
+    """
+    count, last = 0, None
+    while True:
+        with atomic(using):
+            rows = Job.objects.using(using).filter(resource=name, lock_owner=None).order_by("pk")
+            page = list((rows.filter(pk__gt=last) if last else rows)[:_PAGE])
+            if not page:
+                return count
+            unheld = lock_unchanged(rows, {row.pk: row.revision for row in page}, skip_locked=True)
+            count += give_permits_back(using, [row for row in page if row.pk in unheld])
+            last = page[-1].pk
+
+
+def block_cut_off(using: str, jobs: Sequence[AcquiredJob]) -> None:
+    """Of jobs that the caller's transaction has unlocked, let those wait again of whose resource none may begin."""
+    names = {job.resource for job in jobs if job.resource is not None}
+    if not names:
+        return
+    now = clock.now(using)
+    for resource in Resource.objects.using(using).filter(pk__in=names):
+        if is_cut_off(resource, now):
+            ids = [job.id for job in jobs if job.resource == resource.name]
+            rows = Job.objects.using(using).filter(pk__in=ids, lock_owner=None).order_by("pk")
+            give_permits_back(using, list(lock_rows(rows, skip_locked=True)))
+
+
+def give_permits_back(using: str, rows: Sequence[Job]) -> int:
+    """Move locked rows of one resource back to the blocked jobs, in the caller's transaction; return how many."""
+    if not rows:
+        return 0
+    name = rows[0].resource or ""
+    moved = move_all(rows, BlockedJob)
+    resource = lock_rows(Resource.objects.using(using).filter(pk=name)).first()
+    limits = limits_of(resource) if resource is not None else None
+    if resource is not None and limits is not None and limits.rate is not None and resource.next_permit_time:
+        earlier = permit_time_after(resource, limits, -len(moved), clock.now(using))
+        Resource.objects.using(using).filter(pk=name).update(next_permit_time=earlier)
+    return len(moved)

@@ -1,0 +1,114 @@
+"""What a resource bears now: the entry of RESOURCES that covers it, changed by what operators have set."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from django.db.models import Count
+
+from jobexec.conf import get_settings
+from jobexec.conf.resources import ResourceLimits, rate
+from jobexec.models import BreakerState, Job, Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many more jobs a resource lets run now, and when to look again if that is less than wanted.
+
+    ``until`` None: a job that ends makes room, or an operator.
+    """
+
+    jobs: int
+    until: datetime | None = None
+
+
+def limits_of(row: Resource, of_entry: Resource | None = None) -> ResourceLimits | None:
+    """The limits of a resource; ``of_entry`` is the row of the entry that covers it, if that is a pattern.
+
+    None if no entry of this process's settings covers it, because another release has enqueued its jobs.
+    """
+    known = get_settings().resources
+    entry = known.covering(row.name) or (row.name if row.name in known else None)
+    if entry is None:
+        return None
+    limits = known[entry]
+    for changed in (of_entry, row):
+        if changed is not None and changed.limit is not None:
+            limits = replace(limits, limit=changed.limit or None)
+        if changed is not None and changed.rate:
+            limits = replace(limits, rate=rate(changed.rate))
+    return limits
+
+
+def entries_of(names: Iterable[str]) -> dict[str, str]:
+    """The patterns in RESOURCES that cover these resources, by their names."""
+    covering = get_settings().resources.covering
+    found = {name: covering(name) for name in names}
+    return {name: entry for name, entry in found.items() if entry is not None and entry != name}
+
+
+def in_use(using: str, names: Collection[str]) -> Mapping[str, int]:
+    """How many permits of these resources are taken. Locks nothing."""
+    rows = Job.objects.using(using).filter(resource__in=names).order_by()
+    return dict(rows.values_list("resource").annotate(Count("pk")))
+
+
+def room_of(row: Resource, limits: ResourceLimits, used: int, now: datetime) -> Room:
+    """How many more jobs may run, of a resource of which ``used`` permits are taken; pure."""
+    jobs, until = _of_breaker(row, limits, used, now)
+    if limits.limit is not None:
+        jobs = min(jobs, max(0, limits.limit - used))
+    if jobs > 0 and limits.rate is not None:
+        tolerance = limits.rate.interval * (limits.rate.burst - 1)
+        arrival = max(row.next_permit_time or now, now)
+        allowed = (now + tolerance - arrival) // limits.rate.interval + 1
+        if allowed < jobs:
+            following = arrival + limits.rate.interval * max(0, allowed) - tolerance
+            return Room(max(0, allowed), following)
+    return Room(jobs, until)
+
+
+def permit_time_after(row: Resource, limits: ResourceLimits, taken: int, now: datetime) -> datetime | None:
+    """The new ``next_permit_time`` after this number of permits has been taken, or (negative) given back."""
+    if limits.rate is None:
+        return row.next_permit_time
+    arrival = row.next_permit_time or now
+    if taken > 0:
+        arrival = max(arrival, now)
+    return arrival + limits.rate.interval * taken
+
+
+_UNLIMITED = 2**31
+
+
+def _of_breaker(row: Resource, limits: ResourceLimits, used: int, now: datetime) -> tuple[int, datetime | None]:
+    """How many jobs the breaker lets through, and when it lets through more."""
+    held = held_state(row, now)
+    if held is not None:
+        return (0, row.hold_until) if held == BreakerState.OPEN else (_UNLIMITED, None)
+    if limits.breaker is None or row.breaker_state == BreakerState.CLOSED:
+        return _UNLIMITED, None
+    if row.trial_time is not None and now < row.trial_time:
+        return 0, row.trial_time
+    return max(0, limits.breaker.trial_calls - row.trials - used), None
+
+
+def held_state(row: Resource, now: datetime) -> str | None:
+    """The state in which an operator holds the breaker now; None if it is not held."""
+    return row.hold if row.hold and (row.hold_until is None or row.hold_until > now) else None
+
+
+def is_cut_off(row: Resource, now: datetime) -> bool:
+    """Whether no job of the resource may begin: its breaker is open, or an operator holds it open."""
+    held = held_state(row, now)
+    if held is not None:
+        return held == BreakerState.OPEN
+    return row.breaker_state == BreakerState.OPEN and (row.trial_time is None or now < row.trial_time)
+
+
+def states(using: str, names: Collection[str]) -> dict[str, str]:
+    """The states of these breakers; a resource without a row has never been used, and is closed."""
+    rows = Resource.objects.using(using).filter(pk__in=names)
+    return dict.fromkeys(names, BreakerState.CLOSED.value) | dict(rows.values_list("pk", "breaker_state"))

@@ -1,0 +1,172 @@
+"""Promote blocked jobs: give them permits of their resources, in the order of their ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import chain, islice
+from typing import Any
+
+from django.db import connections
+
+from jobexec import clock
+from jobexec.conf.resources import ResourceLimits
+from jobexec.models import AbstractJob, BlockedJob, BreakerState, Resource
+
+from ..rows.start_due import COLUMNS, Found, start_due
+from ..sql.dialect import dialect
+from ..sql.insert import insert_missing
+from ..sql.locks import atomic, lock_rows
+from .limits import (
+    Room,
+    entries_of,
+    held_state,
+    in_use,
+    is_cut_off,
+    limits_of,
+    permit_time_after,
+    room_of,
+)
+
+#: The most resources whose rows one transaction locks, and the most jobs that one statement moves.
+_NAMES, _PAGE = 100, 500
+
+
+@dataclass(slots=True)
+class Promotion:
+    """What a promotion did: how many jobs ``moved``, and which resources to look at ``again``, and when.
+
+    ``again`` None is at once. ``cut_off`` are those resources of which no job may begin now.
+    """
+
+    moved: int = 0
+    again: dict[str, datetime | None] = field(default_factory=dict)
+    cut_off: set[str] = field(default_factory=set)
+
+
+def blocked_resources(using: str) -> list[str]:
+    """The names of the resources for which jobs wait."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(dialect(using).different(BlockedJob._meta.db_table, "resource"))
+        return [name for (name,) in cursor.fetchall() if name is not None]
+
+
+def promote(using: str, names: Collection[str], limit: int) -> Promotion:
+    """Move up to ``limit`` blocked jobs of each of these resources to the executable jobs, as far as it allows.
+
+    A row of Job with a resource is a permit: permits in use are counted, and not stored, under the lock of the
+    resource's row, which every transaction that takes permits locks first. Several nodes may call it at once.
+    """
+    result, wanted = Promotion(), iter(sorted(names))
+    while page := list(islice(wanted, _NAMES)):
+        hopeful = _hopeful(using, page, result)
+        if hopeful:
+            _promote(using, hopeful, limit, result)
+    return result
+
+
+def _hopeful(using: str, names: Sequence[str], result: Promotion) -> list[str]:
+    """Those resources that seem to have room, without a lock: nearly always another node was faster, or none has."""
+    now, rows = clock.now(using), _rows(using, names)
+    used = in_use(using, names)
+    found = []
+    for name in names:
+        row = rows.get(name) or Resource(name=name)
+        limits = limits_of(row, rows.get(entries_of([name]).get(name, "")))
+        if limits is None:
+            continue
+        if is_cut_off(row, now):
+            result.cut_off.add(name)
+        room = room_of(row, limits, used.get(name, 0), now)
+        if room.jobs:
+            found.append(name)
+        elif room.until is not None:
+            result.again[name] = room.until
+    return found
+
+
+def _rows(using: str, names: Collection[str]) -> dict[str, Resource]:
+    """The rows of these resources, and of the patterns that cover them."""
+    wanted = {*names, *entries_of(names).values()}
+    return Resource.objects.using(using).in_bulk(wanted)
+
+
+def _promote(using: str, names: Sequence[str], limit: int, result: Promotion) -> None:
+    with atomic(using):
+        rows = locked_resources(using, names)
+        now, used = clock.now(using), in_use(using, names)
+        rooms: dict[str, tuple[Resource, ResourceLimits, Room]] = {}
+        for name in names:
+            limits = limits_of(rows[name], rows.get(entries_of([name]).get(name, "")))
+            if limits is not None:
+                rooms[name] = rows[name], limits, room_of(rows[name], limits, used.get(name, 0), now)
+        found = {name: _first(using, name, min(limit, room.jobs)) for name, (_, _, room) in rooms.items() if room.jobs}
+        for page in _pages(found.values()):
+            result.moved += start_due(using, BlockedJob, page, permitted=True)
+        for name, (row, limits, room) in rooms.items():
+            count = len(found.get(name, ()))
+            if count:
+                take(row, limits, count, now)
+            if count == limit < room.jobs:
+                result.again[name] = None
+            elif room.until is not None and (not room.jobs or count == room.jobs):
+                result.again[name] = room.until
+
+
+def locked_resources(using: str, names: Sequence[str]) -> dict[str, Resource]:
+    """Lock the rows of these resources, in the order of their names; also returns those of patterns, not locked.
+
+    A resource has no row before its first job is promoted.
+    """
+    known = _rows(using, names)
+    missing = [name for name in names if name not in known]
+    if missing:
+        insert_missing(using, Resource, [_new(name) for name in sorted(missing)])
+    locked = lock_rows(Resource.objects.using(using).filter(pk__in=names).order_by("pk"))
+    return known | {row.name: row for row in locked}
+
+
+def _new(name: str) -> dict[str, Any]:
+    row = Resource(name=name)
+    return {each.attname: getattr(row, each.attname) for each in Resource._meta.concrete_fields}
+
+
+def take(row: Resource, limits: ResourceLimits, count: int, now: datetime) -> None:
+    """Record that permits of a locked resource were taken.
+
+    Always writes: under REPEATABLE READ another transaction that waited for this lock has counted the permits in its
+    own, older snapshot, and only a changed row makes the database refuse its work.
+    """
+    changes: dict[str, Any] = {"promoted": row.promoted + count}
+    if limits.rate is not None:
+        changes["next_permit_time"] = permit_time_after(row, limits, count, now)
+    if limits.breaker is not None and row.breaker_state == BreakerState.OPEN and held_state(row, now) is None:
+        changes |= {"breaker_state": BreakerState.HALF_OPEN, "breaker_time": now, "trials": 0}
+    Resource.objects.using(row._state.db or "default").filter(pk=row.pk).update(**changes)
+
+
+def _first(using: str, name: str, count: int) -> list[Found]:
+    """Lock the first blocked jobs of a resource, by rank. Rows that others hold are skipped: they are changing."""
+    rows = BlockedJob.objects.using(using).filter(resource=name).order_by("rank", "id")
+    return list(lock_rows(rows, skip_locked=True).values_list(*COLUMNS)[:count])
+
+
+def _pages(found: Iterable[list[Found]]) -> Iterator[list[Found]]:
+    everything = chain.from_iterable(found)
+    while page := list(islice(everything, _PAGE)):
+        yield page
+
+
+def permit_for(using: str, row: AbstractJob) -> bool:
+    """Take a permit for one job, which the caller moves in the same transaction; False if there is none."""
+    name = row.resource or ""
+    with atomic(using):
+        rows = locked_resources(using, [name])
+        resource = rows[name]
+        limits = limits_of(resource, rows.get(entries_of([name]).get(name, "")))
+        now = clock.now(using)
+        if limits is None or not room_of(resource, limits, in_use(using, [name]).get(name, 0), now).jobs:
+            return False
+        take(resource, limits, 1, now)
+    return True

@@ -1,0 +1,205 @@
+"""Resources in an executor: the limit holds, permits are passed on at once, a breaker opens and closes."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+
+from jobexec import signals
+from jobexec.conf.resources import PROFILES, breaker
+from jobexec.executor.loops.promotion import Breakers, call_of
+from jobexec.executor.run.outcomes import Outcome
+from jobexec.models import BlockedJob, BreakerState, Job, Resource, TimerJob
+from jobexec.operations.values.failure import Failure
+from jobexec.operations.values.run import Run
+from tests.support.executor import all_gone
+from tests.support.factories import make_job, work
+from tests.support.waiting import TIMEOUT, until
+
+
+class Counted:
+    """How many calls run at once, and how many there were at most."""
+
+    def __init__(self):
+        self.now = self.most = self.done = 0
+        self.gate, self._lock = threading.Event(), threading.Lock()
+        self.fails = False
+
+    def run(self):
+        with self._lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        try:
+            assert self.gate.wait(TIMEOUT)
+            if self.fails:
+                raise ConnectionError("no answer from pay.example")
+        finally:
+            with self._lock:
+                self.now -= 1
+                self.done += 1
+
+
+@pytest.fixture
+def counted(handle):
+    counted = Counted()
+    handle(counted.run, name="tests.counted")
+    yield counted
+    counted.gate.set()
+
+
+def enqueue(alias, count, **columns):
+    columns = {"handler_type": "tests.counted", "resource": "pay.example"} | columns
+    return [make_job(alias, **columns) for _ in range(count)]
+
+
+@pytest.mark.transactional
+@pytest.mark.every_database
+class TestTheLimit:
+    def test_never_more_at_once_and_others_go_on(self, alias, make_executor, counted, handle):
+        handle(lambda: None, name="tests.other")
+        executor = make_executor(RESOURCES={"pay.example": {"limit": 2}})
+        enqueue(alias, 7)
+        executor.start()
+        until(lambda: counted.now == 2)
+        other = make_job(alias, handler_type="tests.other")
+        until(lambda: not Job.objects.using(alias).filter(pk=other.pk).exists())
+        assert Job.objects.using(alias).filter(resource="pay.example").count() == 2
+        counted.gate.set()
+        until(lambda: all_gone(alias))
+        assert (counted.most, counted.done) == (2, 7)
+
+    def test_jobs_that_come_later_and_retries(self, alias, make_executor, counted):
+        executor = make_executor(RESOURCES={"pay.example": {"limit": 1}})
+        executor.start()
+        counted.gate.set()
+        counted.fails = True
+        enqueue(alias, 3, retry_plan="R2/PT0S", retries=2)
+        until(lambda: counted.done == 3)
+        counted.fails = False
+        until(lambda: all_gone(alias))
+        assert (counted.most, counted.done) == (1, 6)
+
+    def test_atomic_jobs(self, alias, make_executor, counted):
+        executor = make_executor(RESOURCES={"pay.example": {"limit": 1}})
+        counted.gate.set()
+        enqueue(alias, 5, atomic=True)
+        executor.start()
+        until(lambda: all_gone(alias))
+        assert (counted.most, counted.done) == (1, 5)
+
+
+@pytest.mark.transactional
+def test_a_permit_that_nobody_passed_on_is_found(alias, make_executor, counted):
+    """As after kill -9 between the commit of an outcome and the promotion: no notification tells of it."""
+    executor = make_executor(RESOURCES={"pay.example": {"limit": 1}})
+    executor.start()
+    counted.gate.set()
+    enqueue(alias, 1)
+    until(lambda: counted.done == 1)
+    engine = executor.engines[alias]
+    promotion, engine.promotion = engine.promotion, None  # deaf to what is enqueued
+    enqueue(alias, 1)
+    engine.promotion = promotion
+    engine.looked(frozenset({"blocked_jobs"}))
+    until(lambda: counted.done == 2)
+
+
+@pytest.fixture
+def changes():
+    """What was said of breakers, as (name, state)."""
+    told = []
+
+    def hear(name, state, **others):
+        told.append((name, state))
+
+    signals.breaker_changed.connect(hear)
+    yield told
+    signals.breaker_changed.disconnect(hear)
+
+
+@pytest.mark.transactional
+class TestTheBreaker:
+    def test_it_opens_tries_and_closes(self, alias, make_executor, counted, changes):
+        profile = {"minimum_calls": 3, "window": 10, "wait": 0.5, "trial_calls": 2}
+        executor = make_executor(RESOURCES={"pay.example": {"limit": 1, "breaker": profile}})
+        counted.fails = True
+        counted.gate.set()
+        enqueue(alias, 8, retry_plan="R9/PT0.1S", retries=9)
+        executor.start()
+        until(lambda: ("pay.example", "open") in changes)
+        row = Resource.objects.using(alias).get(pk="pay.example")
+        assert "of the last" in row.reason and "no answer from pay.example" in row.reason
+        counted.fails = False
+        until(lambda: all_gone(alias))
+        until(lambda: changes[-1] == ("pay.example", "closed"))
+        assert Resource.objects.using(alias).get(pk="pay.example").breaker_state == BreakerState.CLOSED
+        assert counted.most == 1
+
+    def test_what_has_not_begun_goes_back(self, alias, make_executor, handle, changes):
+        calls, gate = [], threading.Event()
+
+        def call():
+            calls.append(1)
+            if len(calls) > 1:  # the thread is busy while the outcome of the first call is settled
+                assert gate.wait(TIMEOUT)
+            raise ConnectionError("no answer")
+
+        handle(call, name="tests.counted")
+        profile = {"minimum_calls": 1, "window": 1, "wait": 600}
+        executor = make_executor(RESOURCES={"pay.example": {"breaker": profile}}, THREADS=1, QUEUE_SIZE=20)
+        enqueue(alias, 6, retry_plan="R9/PT1H", retries=9)
+        executor.start()
+        until(lambda: changes == [("pay.example", "open")])
+        until(lambda: executor.engines[alias].promotion.cut_off)
+        gate.set()
+        until(lambda: not Job.objects.using(alias).exists())
+        assert (TimerJob.objects.using(alias).count(), BlockedJob.objects.using(alias).count()) == (2, 4)
+        assert len(calls) == 2
+
+
+class TestWhatCounts:
+    @pytest.fixture
+    def outcome(self, alias):
+        def make(failure=None, duration=0.1, began=True):
+            made = Outcome(work(alias), Run(None, duration, "here"), failure)
+            made.began = began
+            return made
+
+        return make
+
+    def test_success_failure_and_what_is_neither(self, outcome):
+        profile = PROFILES["default"]
+        assert call_of(outcome(), profile) == ""
+        assert call_of(outcome(Failure("ValueError: no\nmore", error=ValueError("no"))), profile) == "ValueError: no"
+        for kind in ("snoozed", "interrupted", "cancelled", "unknown", "conflict"):
+            assert call_of(outcome(Failure("x", kind=kind)), profile) is None
+        assert call_of(outcome(began=False), profile) is None
+
+    def test_exceptions_by_their_bases(self, outcome):
+        failure = outcome(Failure("x", error=ConnectionResetError("x")))
+        assert call_of(failure, breaker({"counts": ["builtins.OSError"]})) == "x"
+        assert call_of(failure, breaker({"counts": ["builtins.ValueError"]})) == ""
+        assert call_of(failure, breaker({"ignores": ["builtins.OSError"]})) == ""
+
+    def test_a_slow_call(self, outcome):
+        profile = breaker({"slow_call": timedelta(seconds=1)})
+        assert call_of(outcome(duration=1.5), profile) == "a call that took 1.5 seconds"
+        assert call_of(outcome(duration=0.5), profile) == ""
+
+    def test_the_window(self, configure):
+        configure(RESOURCES={"pay.example": {"breaker": {"window": 4, "minimum_calls": 3, "failure_rate": 50}}})
+        from jobexec.conf import get_settings
+
+        breakers = Breakers(get_settings().resources)
+        profile = breakers.profile_of("pay.example")
+
+        def count(*calls, state="closed"):
+            return breakers.count("pay.example", profile, list(calls), state)
+
+        assert count("no", "no") == ""  # fewer than the least number of calls
+        assert count("no", state="open") == ""
+        assert count("") == "2 of the last 3 calls failed"
+        assert count("", "", "no") == ""  # a new window
+        assert count("no") == "2 of the last 4 calls failed, the last with no"
+        assert count("", state="half open") == ""
+        assert count("", "late", state="half open") == "a trial call failed: late"
