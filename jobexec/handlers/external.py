@@ -17,7 +17,7 @@ from .options import check_options, due_date, now_of, to_columns
 from .registry import get_handler
 
 if TYPE_CHECKING:
-    from jobexec.models import ExternalWorkerJob
+    from jobexec.operations.external.create import AnyExternal
 
 #: The job that follows when a worker has ended one: a ``@job`` function or its name, or a pair with keyword arguments.
 Callback: TypeAlias = JobFunction[..., Any] | str | tuple[JobFunction[..., Any] | str, Mapping[str, Any]]
@@ -48,12 +48,13 @@ class ExternalOptions(TypedDict, total=False):
     max_deliveries: int
     correlation_id: str
     deployment: str | None
+    resource: str | None
     using: str
 
 
 def external_job(
     type: str, *, variables: Mapping[str, Any] | None = None, **options: Unpack[ExternalOptions]
-) -> ExternalWorkerJob:
+) -> AnyExternal:
     """Insert one job for external workers, in the current transaction; returns the row as saved.
 
     Workers of any language fetch jobs of this ``type`` through the gateways (Camunda 7: the topic of an external task;
@@ -70,8 +71,8 @@ def external_job(
     time (True, if it has a process instance). ``max_deliveries``: how often workers may fetch it and let its deadline
     pass before it becomes an incident; None for the setting EXTERNAL_MAX_DELIVERIES. ``run_after`` or ``delay``: no
     worker gets it earlier. ``deployment`` restricts which nodes may run ``on_complete`` and ``on_error``, as for other
-    jobs (None: any); not given: the function's option, or the setting DEPLOYMENT of this process. ``using`` is the
-    database.
+    jobs (None: any); not given: the function's option, or the setting DEPLOYMENT of this process. ``resource``
+    is a name that RESOURCES covers: workers get the job when that has a permit. ``using`` is the database.
 
     Raises :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted.
     """
@@ -80,7 +81,7 @@ def external_job(
 
 def external_jobs(
     type: str, variables: Iterable[Mapping[str, Any]], **options: Unpack[ExternalOptions]
-) -> list[ExternalWorkerJob]:
+) -> list[AnyExternal]:
     """Insert many jobs for external workers in one transaction and few statements: one for each of ``variables``.
 
     The other arguments apply to all of them; see :func:`external_job`.
@@ -124,6 +125,7 @@ _AS_EVER = (
     "root_process_instance_id",
     "exclusive",
     "correlation_id",
+    "resource",
 )
 
 
@@ -197,6 +199,9 @@ def _callback(name: str, given: Any, brought: Sequence[str]) -> dict[str, Any]:
         raise InvalidJob(f"{name}: {error}") from None
     columns = function._columns(get_settings())
     del columns["handler_type"]
+    if function.has_own_resources:
+        made = f"{function.name} makes it of its arguments"
+        raise InvalidJob(f"{name}: expected a function whose resource is a name, but {made}.")
     if columns.get("timeout") is not None:
         columns["timeout"] = duration_iso_string(columns["timeout"])
     return {"handler": function.name, "kwargs": fixed, "columns": columns}

@@ -33,8 +33,8 @@ JOB_TABLES: tuple[type[AbstractJob], ...] = (*HANDLER_TABLES, ExternalWorkerJob)
 RUNNABLE_TABLES = tuple(table for table in JOB_TABLES if table.runnable)
 #: The tables of jobs that wait or run, also of those that are held back.
 WAITING_TABLES = tuple(table for table in JOB_TABLES if not table.dead)
-#: The tables with jobs that workers know by a key: the one from which they fetch, and those of jobs held back.
-EXTERNAL_TABLES = tuple(table for table in reversed(JOB_TABLES) if table is ExternalWorkerJob or not table.runnable)
+#: The tables with jobs that workers know by a key: the one from which they fetch, and those in which they wait.
+EXTERNAL_TABLES = tuple(table for table in reversed(JOB_TABLES) if table is not Job)
 
 __all__ = [
     "EXTERNAL_TABLES",

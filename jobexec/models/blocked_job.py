@@ -6,14 +6,15 @@ from typing import ClassVar
 
 from django.utils.translation import gettext_lazy as _
 
-from .base import AbstractJob, ordered_index, process_instance_index
+from .base import AbstractJob, SparseIndex, ordered_index, process_instance_index
 
 
 class BlockedJob(AbstractJob):
     """A due job whose resource has no permit for it yet (Solid Queue: blocked execution; Ratchet: resource permit).
 
-    The promotion loop moves it to :class:`Job`, in the order of ranks, when its resource allows. A row of Job that
-    names a resource is the permit: it exists until the run is settled or the job goes back to wait.
+    The promotion loop moves it to :class:`Job` or :class:`ExternalWorkerJob`, in the order of ranks, when its resource
+    allows. A row there that names a resource is the permit: it exists until the run is settled or the job goes back to
+    wait.
     """
 
     state: ClassVar[str] = "blocked"
@@ -26,4 +27,5 @@ class BlockedJob(AbstractJob):
         indexes: ClassVar = [
             ordered_index("jobexec_blockedjob_turn", "resource", "rank"),
             process_instance_index("jobexec_blockedjob_instance"),
+            SparseIndex(name="jobexec_blockedjob_key", fields=["job_key"]),
         ]

@@ -21,7 +21,7 @@ class Resource(models.Model):
     """A resource that jobs have used, by its concrete name, or an entry of RESOURCES that operators have changed.
 
     Every transaction that takes permits of a resource locks its row first. The number of permits in use is stored
-    nowhere: they are the rows of :class:`~jobexec.models.Job` with this ``resource``, so none can be lost or leak.
+    nowhere: they are the rows of Job and ExternalWorkerJob with this ``resource``, so none can be lost or leak.
 
     ``limit`` and ``rate`` are what an operator has set; NULL and '' mean the setting, and a limit of 0 is no limit at
     all. ``hold`` is the state in which an operator holds the breaker, until ``hold_until`` if that is set.

@@ -11,7 +11,7 @@ from jobexec.operations.external import ActivatedJob, Fetch, activate_jobs
 MINUTE = timedelta(minutes=1)
 
 
-def make_external(alias: str, type: str = "payment", **options: Any) -> ExternalWorkerJob:
+def make_external(alias: str, type: str = "payment", **options: Any) -> Any:
     return jobexec.external_job(type, using=alias, **options)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.utils.dateparse import parse_duration
 
 from jobexec import clock
-from jobexec.models import AbstractJob, ExternalWorkerJob, Job
+from jobexec.models import AbstractJob, BlockedJob, ExternalWorkerJob, Job
 
 from ..rows.move import move
 from ..rows.routing import wake_for
@@ -37,14 +37,16 @@ def on_error(configuration: Mapping[str, Any], code: str) -> Mapping[str, Any] |
 
 def run_callback(
     using: str, row: ExternalWorkerJob, callback: Mapping[str, Any], given: Mapping[str, Any]
-) -> Job | None:
+) -> Job | BlockedJob | None:
     """Turn a row that the caller has locked into the ordinary job of a callback, with ``given`` as keyword arguments.
 
     The job loses its key, so that workers can no longer reach it, and starts afresh: it has its own retries and is due
     now; the failures of workers remain in the log. Its type still shows its origin. Returns None if another process
     changed the row.
     """
-    moved = move(row, Job, **callback_columns(using, row, callback, given))
+    changes = callback_columns(using, row, callback, given)
+    to: type[Job] | type[BlockedJob] = Job if changes["resource"] is None else BlockedJob
+    moved = move(row, to, **changes)
     if moved is not None:
         wake_for(using, [moved])
     return moved
@@ -68,6 +70,7 @@ def callback_columns(
         "atomic": options.get("atomic", False),
         "exclusive": options.get("exclusive", row.exclusive),
         "deployment_id": options.get("deployment_id", row.deployment_id),
+        "resource": options.get("resource"),
         "priority": row.priority if options.get("priority") is None else options["priority"],
         "task_backend": options.get("task_backend", ""),
         **{name: getattr(row, name) or options.get(name, "") for name in SAID_BY_OPTIONS},

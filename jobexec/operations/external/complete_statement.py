@@ -24,6 +24,7 @@ from ..notify.broker import announce_ids
 from ..notify.signals import announce
 from ..notify.wake import wake_on_commit
 from ..rows.fencing import UNLOCKED
+from ..rows.routing import wake_for_permits
 from ..sql.dialect import dialect
 from ..sql.insert import parameters
 from ..values.inserted_rows import instance
@@ -41,6 +42,7 @@ _READ = (
     "exclusive",
     "deployment_id",
     "priority",
+    "resource",
     "handler_configuration",
     *SAID_BY_OPTIONS,
 )
@@ -76,6 +78,8 @@ def complete_at_once(
     if callback is not None:
         outer = {**(configuration.get("variables") or {}), **sent}
         changes = callback_columns(using, row, callback, {"variables": outer})
+        if changes["resource"] is not None:  # it must wait for a permit
+            return False
         changes |= {"rank": rank(using, changes["due_date"], changes["priority"])}
         changes |= {**UNLOCKED, "revision": row.revision + 1}
     return _write(using, row, changes, row.lock_owner or "" if worker is None else worker, caller)
@@ -100,6 +104,7 @@ def _write(using: str, row: ExternalWorkerJob, changes: Mapping[str, Any], node:
         announce_ids(using, [row.pk])
     if gone:
         external_observers.completed(using, row.handler_type)
+        wake_for_permits(using, [row])
     if gone and told:
         announce(signals.job_completed, using, ExternalWorkerJob, jobs=gone)
     return bool(gone)

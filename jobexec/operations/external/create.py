@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.db import connections
 
@@ -12,12 +12,14 @@ from jobexec import clock, signals, tracing
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7s
-from jobexec.models import ExternalWorkerJob, JobType, LogState
+from jobexec.models import BlockedJob, ExternalWorkerJob, JobType, LogState, TimerJob
 
+from ..enqueue.create import check_resource
 from ..history import job_log
 from ..history.keys import next_keys
 from ..notify.signals import announce
 from ..notify.wake_workers import SOON, wake_workers_on_commit
+from ..rows.routing import table_for, wake_for
 from ..sql.insert import insert_rows, json_text, parameters
 from ..sql.locks import atomic
 from ..sql.server_time import keep_time
@@ -26,6 +28,7 @@ from ..values.inserted_rows import instance
 from ..values.ranking import check_priority, rank
 
 _OF_EACH = ("id", "job_key", "handler_configuration")
+AnyExternal: TypeAlias = ExternalWorkerJob | BlockedJob | TimerJob
 
 
 def create_external_jobs(
@@ -34,8 +37,9 @@ def create_external_jobs(
     configurations: Sequence[Mapping[str, Any]],
     *,
     due_date: datetime | None = None,
-) -> list[ExternalWorkerJob]:
-    """Insert an external job for each configuration; ``columns`` are shared by all jobs.
+) -> list[AnyExternal]:
+    """Insert an external job for each configuration; ``columns`` are shared by all jobs, which wait if they have a
+    ``resource``.
 
     One transaction, few statements. Workers cannot fetch the jobs before ``due_date``. Waiting workers are woken after
     the commit. Raises :class:`~jobexec.exceptions.InvalidJob` before anything is written.
@@ -48,20 +52,23 @@ def create_external_jobs(
         return []
     keep_time(using)
     now, connection = clock.now(using), connections[using]
+    check_resource(columns.get("resource"))
     shared = _shared(using, columns, now, due_date)
+    table = table_for(ExternalWorkerJob(resource=shared.get("resource")), later="available_at" in shared)
+    if table is not ExternalWorkerJob:
+        shared.pop("available_at", None)
     with atomic(using):
         ids, keys = uuid7s(len(texts)), next_keys(using, len(texts))
         rows = [(id.hex, key, text) for id, key, text in zip(ids, keys, texts, strict=True)]
-        insert_rows(connection, ExternalWorkerJob, _OF_EACH, rows, parameters(connection, ExternalWorkerJob, shared))
+        insert_rows(connection, table, _OF_EACH, rows, parameters(connection, table, shared))
         each = zip(ids, keys, configurations, strict=True)
-        jobs = [
-            instance(using, ExternalWorkerJob, {**shared, **dict(zip(_OF_EACH, values, strict=True))})
-            for values in each
-        ]
+        jobs = [instance(using, table, {**shared, **dict(zip(_OF_EACH, values, strict=True))}) for values in each]
         if job_log.wants(LogState.CREATED):
             job_log.write(using, LogState.CREATED, [job_log.entry(job, LogState.CREATED) for job in jobs])
-        announce(signals.job_created, using, ExternalWorkerJob, jobs=jobs)
-        if due_date is None or due_date <= now + SOON:
+        announce(signals.job_created, using, table, jobs=jobs)
+        if table is not ExternalWorkerJob:
+            wake_for(using, jobs[:1], timers=table is TimerJob)
+        elif due_date is None or due_date <= now + SOON:
             wake_workers_on_commit(using, [shared["handler_type"]])
     return jobs
 

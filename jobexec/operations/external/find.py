@@ -28,7 +28,7 @@ _MOST = 2**63 - 1
 
 
 def find_external_job(using: str, key: int, *, caller: Caller = EVERYTHING) -> AbstractJob:
-    """The row with this key: an ExternalWorkerJob, a DeadLetterJob or a SuspendedJob.
+    """The row with this key, in one of the :data:`~jobexec.models.EXTERNAL_TABLES`.
 
     Raises :class:`~jobexec.exceptions.JobNotFound` if it does not exist or the caller may not see it, and
     :class:`~jobexec.exceptions.NotAllowed` if the caller may not access its type.
@@ -44,7 +44,7 @@ def lock_anywhere(using: str, key: int, verb: str, caller: Caller) -> AbstractJo
 def lock_external(using: str, key: int, verb: str, caller: Caller) -> ExternalWorkerJob:
     """The ExternalWorkerJob with this key, locked until the transaction ends.
 
-    Raises :class:`~jobexec.exceptions.JobStateError` if it is a dead letter or suspended, and the errors of
+    Raises :class:`~jobexec.exceptions.JobStateError` if it is in another table, and the errors of
     :func:`find_external_job`.
     """
     row = _lock_directly(using, key) or _found(using, key, verb, caller, lock=True)
@@ -138,6 +138,8 @@ def _lock_directly(using: str, key: int) -> ExternalWorkerJob | None:
 
 def _state(using: str, row: AbstractJob) -> str:
     """The state's name in Zeebe."""
+    if row.runnable:
+        return "FAILED" if row.handler_configuration.get("failures") else "CREATED"
     if not row.dead:
         return "SUSPENDED"
     incidents = Incident.objects.using(using).filter(job_id=row.pk, state=IncidentState.OPEN, type=UNHANDLED_ERROR)

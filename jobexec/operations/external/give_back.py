@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from jobexec import clock, signals
-from jobexec.models import ExternalWorkerJob, LogState, SuspendedJob
+from jobexec.models import ExternalWorkerJob, LogState, SuspendedJob, TimerJob
 
 from ..notify.signals import announce
+from ..notify.wake import wake_on_commit
 from ..notify.wake_workers import wake_workers_on_commit
 from ..rows.move import move
 from ..rows.remove import remove_cancelled
@@ -20,7 +21,7 @@ from .types import Caller
 
 def give_back(
     using: str, row: ExternalWorkerJob, *, due_date: datetime | None, lease_token: str = "", **changes: Any
-) -> ExternalWorkerJob | SuspendedJob | None:
+) -> ExternalWorkerJob | SuspendedJob | TimerJob | None:
     """Make a job available again whose row the caller has locked, from ``due_date`` on (None: immediately).
 
     A job with a pending suspension goes to the suspended jobs, and keeps its date there. Its process instance is freed
@@ -30,6 +31,10 @@ def give_back(
     """
     if covered_rows(using, [row]):
         return move(row, SuspendedJob, **changes, due_date=due_date, suspended_at=clock.now(using))
+    if row.resource is not None and due_date is not None:  # it must not hold its permit until then
+        timer = move(row, TimerJob, **changes, due_date=due_date)
+        wake_on_commit(using, timers=True)
+        return timer
     changes |= {**given_back(), "due_date": due_date, "available_at": due_date, "lease_token": lease_token}
     changes["revision"] = row.revision + 1
     same = ExternalWorkerJob.objects.using(using).filter(pk=row.pk, revision=row.revision)

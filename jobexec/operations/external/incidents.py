@@ -6,13 +6,13 @@ from django.db.models import QuerySet
 
 from jobexec import signals
 from jobexec.exceptions import IncidentNotFound, JobStateError, NotAllowed
-from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, IncidentState, SuspendedJob
+from jobexec.models import DeadLetterJob, Incident, IncidentState, SuspendedJob
 
 from ..audit import audited, note
 from ..notify.signals import announce
-from ..notify.wake_workers import wake_workers_on_commit
 from ..rows.move import move
 from ..rows.requeued import requeued_columns
+from ..rows.routing import table_for, wake_for
 from ..rows.suspension_cover import covered_rows
 from ..sql.locks import lock_rows
 from .find import in_transaction
@@ -44,15 +44,15 @@ def _resolve(using: str, key: int, caller: Caller) -> None:
             f"Expected to resolve incident with key '{key}', but the job with key '{row.job_key}' has no retries left."
         )
     row.suspend_requested = False  # as for a job that an operator requeues
-    to = SuspendedJob if covered_rows(using, [row]) else ExternalWorkerJob
+    to = SuspendedJob if covered_rows(using, [row]) else table_for(row, later=False)
     moved = move(row, to, **requeued_columns(row.retries), due_date=None)
     if moved is None:
         raise _not_found(key)
     scope = {"incident_key": str(key), "job": str(row.pk)}
     note(using, "incident", incident.pk, tenant=row.tenant_id, scope=scope)
     announce(signals.job_requeued, using, type(moved), jobs=[moved])
-    if to is ExternalWorkerJob:
-        wake_workers_on_commit(using, [row.handler_type])
+    if to is not SuspendedJob:
+        wake_for(using, [moved])
 
 
 def _open(using: str, key: int) -> QuerySet[Incident]:

@@ -53,7 +53,7 @@ class Found:
 
     @property
     def failed_with_retries_left(self) -> bool:
-        return isinstance(self.row, ExternalWorkerJob) and has_failed(self.row) and self.row.retries > 0
+        return bool(self.row.runnable) and has_failed(self.row) and self.row.retries > 0
 
     @property
     def state(self) -> str:

@@ -18,7 +18,7 @@ from ..notify import external_observers
 from ..notify.signals import announce
 from ..reports.failure_groups import count_failures, group_of_text
 from ..rows.move import move
-from ..rows.routing import free_instances, may_hold
+from ..rows.routing import free_instances, may_hold, wake_for_permits
 from ..sql.locks import delete_rows
 from ..values.failure import MESSAGE_LENGTH
 from . import log
@@ -82,6 +82,7 @@ def complete_external_job(
 def _delete(using: str, row: ExternalWorkerJob) -> None:
     delete_rows(ExternalWorkerJob.objects.using(using).filter(pk=row.pk))
     free_instances(using, may_hold([row]))
+    wake_for_permits(using, [row])
 
 
 def _still_there(moved: AbstractJob | None, key: int, verb: str) -> AbstractJob:

@@ -111,7 +111,7 @@ def set_due_date(target: Target, due_date: datetime | None, *, using: str | None
             _update(row, due_date=due_date or clock.now(database))
             wake_on_commit(database, history=True)
             return None
-        if isinstance(row, ExternalWorkerJob):
+        if isinstance(row, ExternalWorkerJob) and row.resource is None:
             _set_available(row, due_date)
             return None
         if stays(type(row), due_date, later):

@@ -19,11 +19,9 @@ from jobexec import clock, signals
 from jobexec.models import (
     RUNNABLE_TABLES,
     AbstractJob,
-    BlockedJob,
     DeadLetterJob,
     ExternalWorkerJob,
     HistoryJob,
-    Job,
     JobType,
     SuspendedJob,
     Suspension,
@@ -113,16 +111,17 @@ def set_due_date_page(
     """Skip running jobs. ``later``: the date is in the future."""
     if table is HistoryJob:
         return []
-    stay = table is ExternalWorkerJob or stays(table, due_date, later)
+    stay = stays(table, due_date, later)
     leave = later or table is TimerJob  # no statement moves rows within a table
     page = lock_page(using, table, ids, whole=not stay and not (leave and _goes_inside(using)))
     rows = [row for row in page if not row.locked]
     wake_for(using, rows, timers=later)
-    if table is ExternalWorkerJob:
-        return _set_available(using, rows, due_date)
-    if stay:
-        return _update(using, table, [row.pk for row in rows], due_date=due_date)
     done: list[UUID] = []
+    if table is ExternalWorkerJob:
+        done = _set_available(using, [row for row in rows if row.resource is None], due_date)
+        rows = [row for row in rows if row.resource is not None]
+    if stay:
+        return done + _update(using, table, [row.pk for row in rows], due_date=due_date)
     for to in RUNNABLE_TABLES:
         those = [row for row in rows if table_for(row, later=later) is to]
         done += _move_page(using, those, to, {"due_date": due_date})
@@ -131,7 +130,7 @@ def set_due_date_page(
 
 def stays(table: type[AbstractJob], due_date: datetime | None, later: bool) -> bool:
     """Return whether a job stays in this table with the new due date; one that may already run keeps its place."""
-    return not table.runnable or (later and table is TimerJob) or (due_date is None and table in (Job, BlockedJob))
+    return not table.runnable or (later and table is TimerJob) or (due_date is None and table is not TimerJob)
 
 
 def _set_available(using: str, rows: Sequence[Any], due_date: datetime | None) -> list[UUID]:

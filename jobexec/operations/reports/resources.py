@@ -12,9 +12,9 @@ from django.db.models import Count
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.conf.resources import ResourceLimits
-from jobexec.models import BlockedJob, BreakerState, Job, Resource
+from jobexec.models import AbstractJob, BlockedJob, BreakerState, Resource
 
-from ..resources.limits import entries_of, held_state, in_use, is_cut_off, limits_of, room_of
+from ..resources.limits import PERMITS, entries_of, held_state, in_use, is_cut_off, limits_of, room_of
 from ..resources.promote import blocked_resources
 from .counts import CappedCount
 
@@ -101,17 +101,21 @@ def _status(using: str, name: str, rows: dict[str, Resource], pattern: str, used
     )
 
 
-def holders(using: str, name: str, limit: int = 10) -> list[Job]:
+def holders(using: str, name: str, limit: int = 10) -> list[AbstractJob]:
     """The first jobs that hold permits of a resource, those that run or wait for a thread first."""
-    rows = Job.objects.using(using).filter(resource=name).defer("handler_configuration", "exception_stack")
-    return list(rows.order_by("lock_owner", "rank", "id")[:limit])
+    found: list[AbstractJob] = []
+    for table in PERMITS:
+        rows = table._base_manager.using(using).filter(resource=name).defer("handler_configuration", "exception_stack")
+        found += rows.order_by("lock_owner", "rank", "id")[:limit]
+    return found[:limit]
 
 
 def totals(using: str) -> dict[str, dict[str, int]]:
     """The permits in use and the jobs waiting, by entry of RESOURCES: entries are few, whatever the names are."""
     covering = get_settings().resources.covering
     found: dict[str, dict[str, int]] = {entry: {"in_use": 0, "waiting": 0} for entry in get_settings().resources}
-    for what, table in (("in_use", Job), ("waiting", BlockedJob)):
+    tables: list[tuple[str, type[AbstractJob]]] = [*(("in_use", table) for table in PERMITS), ("waiting", BlockedJob)]
+    for what, table in tables:
         rows = table._base_manager.using(using).filter(resource__isnull=False).order_by()
         for name, count in rows.values_list("resource").annotate(Count("pk")):
             entry = covering(name)

@@ -8,7 +8,7 @@ from django.db.models import F
 
 from jobexec import clock, signals
 from jobexec.conf.resources import BreakerProfile
-from jobexec.models import BlockedJob, BreakerState, Job, Resource
+from jobexec.models import AbstractJob, BlockedJob, BreakerState, Job, Resource
 
 from ..notify.wake import wake_for_resources
 from ..rows.fencing import lock_unchanged
@@ -16,7 +16,7 @@ from ..rows.move import move_all
 from ..sql.errors import storable
 from ..sql.locks import atomic, lock_rows
 from ..values.acquired_job import AcquiredJob
-from .limits import is_cut_off, limits_of, permit_time_after
+from .limits import PERMITS, is_cut_off, limits_of, permit_time_after
 from .promote import locked_resources
 
 _PAGE = 500
@@ -71,10 +71,14 @@ def take_back(using: str, name: str) -> int:
 
     Their permits count as not taken, also for its rate. Jobs in the queue of a node go back when their turn comes.
     """
+    return sum(_take_back(using, name, table) for table in PERMITS)
+
+
+def _take_back(using: str, name: str, table: type[AbstractJob]) -> int:
     count, last = 0, None
     while True:
         with atomic(using):
-            rows = Job.objects.using(using).filter(resource=name, lock_owner=None).order_by("pk")
+            rows = table._base_manager.using(using).filter(resource=name, lock_owner=None).order_by("pk")
             page = list((rows.filter(pk__gt=last) if last else rows)[:_PAGE])
             if not page:
                 return count
@@ -96,7 +100,7 @@ def block_cut_off(using: str, jobs: Sequence[AcquiredJob]) -> None:
             give_permits_back(using, list(lock_rows(rows, skip_locked=True)))
 
 
-def give_permits_back(using: str, rows: Sequence[Job]) -> int:
+def give_permits_back(using: str, rows: Sequence[AbstractJob]) -> int:
     """Move locked rows of one resource back to the blocked jobs, in the caller's transaction; return how many."""
     if not rows:
         return 0

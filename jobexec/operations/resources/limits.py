@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,7 +11,10 @@ from django.db.models import Count
 
 from jobexec.conf import get_settings
 from jobexec.conf.resources import ResourceLimits, rate
-from jobexec.models import BreakerState, Job, Resource
+from jobexec.models import AbstractJob, BreakerState, ExternalWorkerJob, Job, Resource
+
+#: The tables whose rows are permits, if they name a resource.
+PERMITS: tuple[type[AbstractJob], ...] = (Job, ExternalWorkerJob)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +55,11 @@ def entries_of(names: Iterable[str]) -> dict[str, str]:
 
 def in_use(using: str, names: Collection[str]) -> Mapping[str, int]:
     """How many permits of these resources are taken. Locks nothing."""
-    rows = Job.objects.using(using).filter(resource__in=names).order_by()
-    return dict(rows.values_list("resource").annotate(Count("pk")))
+    used: Counter[str] = Counter()
+    for table in PERMITS:
+        rows = table._base_manager.using(using).filter(resource__in=names).order_by()
+        used.update(dict(rows.values_list("resource").annotate(Count("pk"))))
+    return used
 
 
 def room_of(row: Resource, limits: ResourceLimits, used: int, now: datetime) -> Room:

@@ -54,7 +54,7 @@ def move_all(
         to._base_manager.using(using).bulk_create(moved)
         if source is ExternalWorkerJob:
             free_instances(using, may_hold(row for row in rows if row.pk in gone))
-        elif to is not Job:
+        if source is not to:
             wake_for_permits(using, rows)
         if to is DeadLetterJob:
             open_incidents(using, moved, incident_type)
@@ -86,7 +86,7 @@ def is_ranked(source: type[AbstractJob], to: type[AbstractJob], changes: Mapping
     """
     if to not in (Job, BlockedJob, ExternalWorkerJob):
         return False
-    return "due_date" in changes or {source, to} != {Job, BlockedJob}
+    return "due_date" in changes or BlockedJob not in (source, to) or not {source, to} & {Job, ExternalWorkerJob}
 
 
 def _copy(row: AbstractJob, to: type[J], using: str, changes: dict[str, Any]) -> J:

@@ -51,5 +51,4 @@ def _delete(using: str, rows: Sequence[AbstractJob]) -> None:
         delete_incidents(using, ids)
     elif isinstance(rows[0], ExternalWorkerJob):
         free_instances(using, may_hold(rows))
-    else:
-        wake_for_permits(using, rows)
+    wake_for_permits(using, rows)

@@ -32,8 +32,11 @@ def is_external(row: AbstractJob) -> bool:
 
 
 def table_for(row: AbstractJob, *, later: bool) -> type[AbstractJob]:
-    """Return the table in which an unsuspended job waits; ``later``: its due date lies in the future."""
-    if is_external(row):
+    """Return the table in which an unsuspended job waits; ``later``: its due date lies in the future.
+
+    External jobs wait for a date in their own table, unless they would hold a permit of their resource there.
+    """
+    if row.resource is None and is_external(row):
         return ExternalWorkerJob
     if later:
         return TimerJob
@@ -76,19 +79,21 @@ def held(table: type[AbstractJob], now: datetime) -> Q:
 
 def wake_for(using: str, rows: Iterable[AbstractJob], *, timers: bool = False) -> None:
     """Wake the external workers or executors for these jobs, which may run now, or later as timers."""
-    ours, theirs = split(rows)
-    wake_workers_on_commit(using, {row.handler_type for row in theirs})
+    found = list(rows)
     if not timers:
-        wake_for_resources(using, {row.resource for row in ours})
-        ours = [row for row in ours if row.resource is None]
-        announce_ids(using, (row.pk for row in ours))
+        wake_for_resources(using, {row.resource for row in found})
+    ours, theirs = split(row for row in found if timers or row.resource is None)
+    wake_workers_on_commit(using, {row.handler_type for row in theirs if row.resource is None})
+    ours += [row for row in theirs if row.resource is not None]
     if ours:
         wake_on_commit(using, timers=timers)
+        if not timers:
+            announce_ids(using, (row.pk for row in ours))
 
 
 def wake_for_permits(using: str, rows: Iterable[AbstractJob]) -> None:
     """Rows have left their table: wake the promotion of the resources of which they held permits."""
-    wake_for_resources(using, {row.resource for row in rows if isinstance(row, Job)})
+    wake_for_resources(using, {row.resource for row in rows if isinstance(row, Job | ExternalWorkerJob)})
 
 
 def held_by(row: AbstractJob) -> str:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 from uuid import UUID
 
 from jobexec import clock
-from jobexec.models import AbstractJob, BlockedJob, Job, SuspendedJob
+from jobexec.models import AbstractJob, BlockedJob, ExternalWorkerJob, Job, SuspendedJob
 
 from ..notify.broker import announce_ids
 from ..notify.wake import wake_for_resources, wake_on_commit
+from ..notify.wake_workers import wake_workers_on_commit
 from . import move_statement
 from .move import move_all
 from .suspension_cover import Suspensions, covered_rows
 
 #: The columns of a row that decide; the rest need not be loaded.
-COLUMNS = ("pk", "suspend_requested", "resource")
-Found: TypeAlias = tuple[UUID, bool, str | None]
+COLUMNS = ("pk", "suspend_requested", "resource", "job_key", "handler_type")
+Found: TypeAlias = tuple[UUID, bool, str | None, int | None, str]
 
 
 def start_due(using: str, source: type[AbstractJob], found: Sequence[Found], *, permitted: bool) -> int:
@@ -28,16 +29,21 @@ def start_due(using: str, source: type[AbstractJob], found: Sequence[Found], *, 
     """
     if not found:
         return 0
-    ids = [pk for pk, _, _ in found]
-    maybe_covered = any(requested for _, requested, _ in found) or bool(Suspensions.of(using, ids))
+    ids = [pk for pk, *_ in found]
+    maybe_covered = any(requested for _, requested, *_ in found) or bool(Suspensions.of(using, ids))
     if maybe_covered or not move_statement.is_possible(using):
         return _start(using, list(source._base_manager.using(using).filter(pk__in=ids)), permitted)
-    ready = [pk for pk, _, resource in found if permitted or resource is None]
-    blocked = {pk: resource for pk, _, resource in found if not permitted and resource is not None}
-    move_statement.transfer(using, source, Job, ready)
-    move_statement.transfer(using, source, BlockedJob, blocked)
-    _wake(using, ready, blocked.values())
+    for to in (Job, BlockedJob, ExternalWorkerJob):
+        those = [each for each in found if _target(each[2], each[3], permitted) is to]
+        move_statement.transfer(using, source, to, [pk for pk, *_ in those])
+        _wake(using, to, those)
     return len(found)
+
+
+def _target(resource: str | None, job_key: int | None, permitted: bool) -> type[AbstractJob]:
+    if resource is not None and not permitted:
+        return BlockedJob
+    return Job if job_key is None else ExternalWorkerJob
 
 
 def _start(using: str, rows: list[AbstractJob], permitted: bool) -> int:
@@ -45,14 +51,20 @@ def _start(using: str, rows: list[AbstractJob], permitted: bool) -> int:
     covered = covered_rows(using, rows)
     held = {row.pk for row in covered}
     left = [row for row in rows if row.pk not in held]
-    ready = move_all([row for row in left if permitted or row.resource is None], Job)
-    blocked = move_all([row for row in left if not permitted and row.resource is not None], BlockedJob)
-    _wake(using, [row.pk for row in ready], [row.resource for row in blocked])
-    return len(ready) + len(blocked) + len(move_all(covered, SuspendedJob, suspended_at=clock.now(using)))
+    count = len(move_all(covered, SuspendedJob, suspended_at=clock.now(using)))
+    for to in (Job, BlockedJob, ExternalWorkerJob):
+        those = [row for row in left if _target(row.resource, row.job_key, permitted) is to]
+        moved: list[AbstractJob] = [*move_all(those, to)]
+        _wake(using, to, [(row.pk, False, row.resource, row.job_key, row.handler_type) for row in moved])
+        count += len(moved)
+    return count
 
 
-def _wake(using: str, ready: Collection[UUID], resources: Iterable[str | None]) -> None:
-    if ready:
+def _wake(using: str, to: type[AbstractJob], moved: Sequence[Found]) -> None:
+    if to is Job and moved:
         wake_on_commit(using)
-        announce_ids(using, ready)
-    wake_for_resources(using, resources)
+        announce_ids(using, [pk for pk, *_ in moved])
+    elif to is BlockedJob:
+        wake_for_resources(using, {resource for _, _, resource, *_ in moved})
+    else:
+        wake_workers_on_commit(using, {type for *_, type in moved})

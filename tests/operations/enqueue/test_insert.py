@@ -14,6 +14,7 @@ from jobexec.models import SHARED_COLUMNS, BlockedJob, Job, JobLog, JobType, Tim
 from jobexec.operations import create_job, create_jobs
 from jobexec.operations.enqueue.create import Pattern
 from jobexec.operations.sql import insert
+from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.insert import insert_rows, parameters
 from jobexec.operations.values.ranking import rank
 from tests.support.columns import VALUES
@@ -244,7 +245,7 @@ def test_wrappers_and_logs_see_the_statement(alias, count):
 
     with CaptureQueriesContext(connections[alias]) as captured, connections[alias].execute_wrapper(wrapper):
         create(alias, count, handler_type=HANDLER)
-    word = "COPY" if alias == "postgresql" and count > 1 else "INSERT"
+    word = "COPY" if dialect(alias).bulk_insert == "copy" and count > 1 else "INSERT"
     assert seen == [(word, alias)]
     assert [word in query["sql"] for query in captured if "jobexec_job" in query["sql"]] == [True]
 

@@ -25,7 +25,7 @@ def fetch(alias: str, type: str = "payment", worker: str = "w1", **values: Any) 
     return activate_jobs(alias, Fetch(type=type, worker=worker, **asked))
 
 
-def make(alias: str, type: str = "payment", **options: Any) -> ExternalWorkerJob:
+def make(alias: str, type: str = "payment", **options: Any) -> Any:
     return jobexec.external_job(type, using=alias, **options)
 
 

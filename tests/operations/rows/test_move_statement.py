@@ -97,7 +97,7 @@ def test_texts_that_a_statement_could_take_for_something_else(alias):
 def test_timers(alias, frozen, monkeypatch, configure, ageing):
     configure(engine={"PRIORITY_AGEING": ageing})
     priorities = (0, 7, -7, 10**6, 2**31 - 1, -(2**31))
-    plain = {"suspend_requested": False, "resource": None}
+    plain = {"suspend_requested": False, "resource": None, "job_key": None}
     for number, priority in enumerate(priorities):
         due = NOW + timedelta(microseconds=number * 1999)
         make_row(TimerJob, alias, **{**VALUES, **plain, "due_date": due, "priority": priority})

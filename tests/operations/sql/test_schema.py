@@ -45,7 +45,7 @@ def test_no_index_of_the_executable_jobs_holds_a_lock_column(alias):
     with connections[alias].cursor() as cursor:
         found = connections[alias].introspection.get_constraints(cursor, Job._meta.db_table)
     indexed = {column for index in found.values() if index["index"] or index["unique"] for column in index["columns"]}
-    assert indexed == {"id", "category", "deployment_id", "rank", "process_instance_id"}
+    assert indexed == {"id", "category", "deployment_id", "rank", "process_instance_id", "resource"}
 
 
 @pytest.mark.databases("postgresql")

@@ -1,0 +1,155 @@
+"""External jobs of a resource: workers get them when it has a permit, and the permit goes with what they report."""
+
+from datetime import timedelta
+
+import pytest
+
+import jobexec
+from jobexec.exceptions import InvalidJob, JobStateError
+from jobexec.models import BlockedJob, DeadLetterJob, ExternalWorkerJob, Incident, Job, SuspendedJob, TimerJob
+from jobexec.operations import hold_resource, set_due_date, suspend, trigger_due_timers
+from jobexec.operations.external import (
+    complete_external_job,
+    fail_external_job,
+    resolve_external_incident,
+    set_external_retries,
+)
+from jobexec.operations.external.search import external_jobs_by_key
+from jobexec.operations.resources.promote import blocked_resources, promote
+from jobexec.operations.rows import move_statement
+from tests.support.factories import fetch, make_external, make_job, table_of
+
+pytestmark = pytest.mark.every_database
+
+
+@pytest.fixture(autouse=True)
+def resources(configure):
+    configure(RESOURCES={"pay.example": {"limit": 1}})
+
+
+@pytest.fixture(autouse=True, params=["statement", "portable"])
+def form(request, monkeypatch):
+    """Both forms in which rows move."""
+    if request.param == "portable":
+        monkeypatch.setattr(move_statement, "is_possible", lambda using: False)
+
+
+def made(alias, count=1, **options):
+    return [make_external(alias, resource="pay.example", **options) for _ in range(count)]
+
+
+def look(alias):
+    return promote(alias, blocked_resources(alias), 100).moved
+
+
+def test_a_worker_gets_what_has_a_permit(alias):
+    first, second = made(alias, 2)
+    assert type(first) is BlockedJob
+    assert fetch(alias) == []
+    assert look(alias) == 1
+    assert [job.id for job in fetch(alias)] == [first.pk]
+    assert look(alias) == 0
+    complete_external_job(alias, first.job_key)
+    assert look(alias) == 1
+    assert [job.id for job in fetch(alias)] == [second.pk]
+
+
+def test_it_shares_its_resource_with_jobs_of_executors(alias):
+    (external,), job = made(alias), make_job(alias, resource="pay.example")
+    assert look(alias) == 1
+    assert table_of(alias, external) is ExternalWorkerJob
+    (held,) = fetch(alias)
+    complete_external_job(alias, held.key)
+    assert look(alias) == 1
+    assert table_of(alias, job) is Job
+
+
+def test_while_it_backs_off_it_holds_no_permit(alias, frozen):
+    first, second = made(alias, 2)
+    look(alias)
+    (held,) = fetch(alias)
+    fail_external_job(alias, held.key, retries=2, back_off=timedelta(minutes=5))
+    assert table_of(alias, first) is TimerJob
+    assert external_jobs_by_key(alias, [held.key])[held.key].state == "FAILED"
+    assert look(alias) == 1
+    assert table_of(alias, second) is ExternalWorkerJob
+    frozen.tick(300)
+    assert trigger_due_timers(alias, 10) == 1
+    assert table_of(alias, first) is BlockedJob
+    with pytest.raises(JobStateError, match="it is in state 'FAILED'"):
+        complete_external_job(alias, held.key)
+    set_external_retries(alias, held.key, 5)
+    assert BlockedJob.objects.using(alias).get().retries == 5
+
+
+def test_without_a_back_off_it_keeps_its_permit(alias):
+    first, _second = made(alias, 2)
+    look(alias)
+    (held,) = fetch(alias)
+    fail_external_job(alias, held.key, retries=2)
+    assert look(alias) == 0
+    assert [job.id for job in fetch(alias)] == [first.pk]
+
+
+def test_dead_and_back(alias):
+    (first,) = made(alias)
+    look(alias)
+    (held,) = fetch(alias)
+    fail_external_job(alias, held.key, retries=0)
+    assert table_of(alias, first) is DeadLetterJob
+    set_external_retries(alias, held.key, 1)
+    resolve_external_incident(alias, Incident.objects.using(alias).get().incident_key)
+    assert table_of(alias, first) is BlockedJob
+    assert look(alias) == 1
+
+
+def test_due_later(alias, frozen):
+    (row,) = made(alias, delay=60)
+    assert type(row) is TimerJob
+    frozen.tick(60)
+    trigger_due_timers(alias, 10)
+    assert table_of(alias, row) is BlockedJob
+    look(alias)
+    assert [job.id for job in fetch(alias)] == [row.pk]
+
+
+def test_an_operator_postpones_it(alias, frozen):
+    rows = made(alias, 2)
+    look(alias)
+    later = frozen.now + timedelta(hours=1)
+    assert len(set_due_date(ExternalWorkerJob.objects.using(alias).all(), later, using=alias).changed) == 1
+    assert table_of(alias, rows[0]) is TimerJob
+    assert len(set_due_date(TimerJob.objects.using(alias).get(), None, using=alias).changed) == 1
+    assert table_of(alias, rows[0]) is BlockedJob
+
+
+def test_suspended_and_held(alias):
+    rows = made(alias, 2)
+    look(alias)
+    suspend(rows[0].pk, using=alias)
+    assert table_of(alias, rows[0]) is SuspendedJob
+    assert look(alias) == 1
+    hold_resource("pay.example", using=alias)
+    assert table_of(alias, rows[1]) is BlockedJob  # no worker has fetched it
+
+
+def test_what_follows_it_has_a_resource_of_its_own(alias, configure, handle):
+    configure(RESOURCES={"pay.example": {"limit": 1}, "mail": {"limit": 1}})
+    handle(lambda variables: None, name="tests.plain")
+    handle(lambda variables: None, name="tests.mail", resource="mail")
+    plain, mail = made(alias, on_complete="tests.plain")[0], made(alias, on_complete="tests.mail")[0]
+    for row in (plain, mail):
+        look(alias)
+        fetch(alias)
+        complete_external_job(alias, row.job_key)
+    assert (table_of(alias, plain), Job.objects.using(alias).get(pk=plain.pk).resource) == (Job, None)
+    assert (table_of(alias, mail), BlockedJob.objects.using(alias).get().resource) == (BlockedJob, "mail")
+
+
+def test_bad_input(alias, handle):
+    with pytest.raises(InvalidJob, match="resource: expected a name that RESOURCES covers"):
+        make_external(alias, resource="pay")
+    handle(lambda variables: None, name="tests.each", resource=lambda variables: "pay.example")
+    with pytest.raises(InvalidJob, match="on_complete: expected a function whose resource is a name"):
+        jobexec.external_job("payment", on_complete="tests.each", using=alias)
+    assert not BlockedJob.objects.using(alias).exists()
