@@ -3,7 +3,7 @@
     python -m demo_project.flaky_service [--seed 17]
 
 POST /flights {"key": "booking-17", "city": "Rome"} reserves a seat and answers {"reference": "..."}. GET / says
-how it went so far. What befalls a call depends on the seed, the key and how often the key was asked before, not
+how it went so far. POST /outage {"seconds": 20} makes all calls fail for a while. What befalls a call depends on the seed, the key and how often the key was asked before, not
 on the order of the calls: two runs of the demo have the same dead letters, whatever their threads do.
 """
 
@@ -54,9 +54,18 @@ class Flights:
         self._asked: Counter[str] = Counter()
         self._fates: Counter[Fate] = Counter()
         self._reservations: dict[str, str] = {}
+        self._down_until = 0.0
+
+    def fail_for(self, seconds: float) -> None:
+        """Let all calls fail for a while."""
+        self._down_until = time.monotonic() + seconds
 
     def fate(self, key: str) -> Fate:
         """What befalls this call."""
+        if time.monotonic() < self._down_until:
+            with self._lock:
+                self._fates[Fate.OVERLOADED] += 1
+            return Fate.OVERLOADED  # it does not count: the fate of later calls stays the same
         with self._lock:
             self._asked[key] += 1
             dice = random.Random(f"{self._seed} {key} {self._asked[key]}")
@@ -84,7 +93,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         try:
-            request = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+            request = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or "{}")
+            if self.path == "/outage":
+                self.server.flights.fail_for(float(request.get("seconds", 20)))
+                return self._answer(200, {"outage": "begun"})
             key, city = str(request["key"]), str(request["city"])
         except (ValueError, KeyError, TypeError):
             return self._answer(400, {"error": "expected JSON with key and city"})

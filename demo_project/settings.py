@@ -78,6 +78,13 @@ PAYMENT_REMINDER_DELAY = timedelta(days=3)
 JOBEXEC = {
     "THREADS": 10,
     "CATEGORIES": ["default", "mail"],
+    # What the flight service bears. It fails one time in three by nature: the breaker is for worse.
+    "RESOURCES": {
+        "flights": {
+            "limit": 5,
+            "breaker": {"failure_rate": 70, "window": 20, "minimum_calls": 10, "wait": 5, "trial_calls": 3},
+        },
+    },
     # Short, because somebody watches: three attempts, two seconds apart.
     "DEFAULT_RETRY_PLAN": "R3/PT2S",
     # Kill an executor, start another, and see after ten seconds that nothing is lost.

@@ -29,8 +29,9 @@ def book_concert_tickets(booking_id: int) -> None:
 
 
 # A call over the network: it may fail, and no transaction should be open meanwhile. At least once, therefore;
-# the flight service knows a booking that it has already served and answers with the same reference.
-@job(process_definition_key="booking", retries="R3/PT2S")
+# the flight service knows a booking that it has already served and answers with the same reference. What all these
+# jobs share is the service: RESOURCES in the settings says how many may call it at once.
+@job(process_definition_key="booking", retries="R3/PT2S", resource="flights")
 def book_flight(context: JobContext, booking_id: int) -> None:
     booking = Booking.objects.get(pk=booking_id)
     reference = flights.reserve(booking.process_instance_id, booking.city)

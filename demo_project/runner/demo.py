@@ -142,6 +142,8 @@ class Demo:
         say(f"  Book a trip     {site}book/")
         say(f"  The admin       {site}admin/   (user admin, password admin)")
         say(f"  Dead letters    {site}admin/jobexec/deadletterjob/")
+        say(f"  Resources       {site}admin/jobexec/resource/")
+        say(f"  Break flights   curl -X POST {self.stage.environment['DEMO_FLIGHTS']}/outage")
         say(f"  Vouchers, logs  {self.stage.folder}")
         say()
         say("For `python manage.py shell` and other commands on the same data:")

@@ -85,15 +85,15 @@ class Promotion(Loop):
             return _SHORTLY
 
     def _look(self) -> float:
-        self._judge()
+        freed = self._judge()
         with self._lock:
-            names, everything = self._asked, self._everything or not self._listening()
+            names, everything = self._asked | freed, self._everything or not self._listening()
             self._asked, self._everything = set(), False
         now = clock.monotonic()
         names |= {name for name, due in self._due.items() if due <= now}
         if everything:
             names.update(blocked_resources(self.node.using), self.cut_off)
-        moved = self._promote(names) if names else 0
+        moved = self._promote(names, freed) if names else 0
         longest = self.node.engine.max_wait.total_seconds()
         if moved or names.difference(self.cut_off):
             self._patience = self.node.engine.wait_time.total_seconds()
@@ -101,10 +101,10 @@ class Promotion(Loop):
             self._patience = min(longest, self._patience * self.node.engine.wait_increase_factor)
         return self._wait()
 
-    def _promote(self, names: set[str]) -> int:
+    def _promote(self, names: set[str], freed: set[str]) -> int:
         using = self.node.using
         with self.node.writing:
-            result = promote(using, names, _PAGE)
+            result = promote(using, names, _PAGE, freed)
         self.cut_off = (self.cut_off - names) | result.cut_off
         now = clock.now(using)
         for name in names:
@@ -119,12 +119,11 @@ class Promotion(Loop):
         longest = SELDOM if self._listening() else self._patience
         return max(0.0, min([longest, *(due - clock.monotonic() for due in self._due.values())]))
 
-    def _judge(self) -> None:
-        """Let the breakers see the runs that have ended."""
+    def _judge(self) -> set[str]:
+        """Let the breakers see the runs that have ended; returns the resources of which permits have gone."""
         using = self.node.using
         with self._lock:
             ended, self._ended = self._ended, []
-            self._asked |= {outcome.work.resource for outcome in ended if outcome.work.resource is not None}
         told = self.breakers.told(ended)
         known = states(using, list(told)) if told else {}
         for name, calls in told.items():
@@ -137,6 +136,7 @@ class Promotion(Loop):
                     logger.warning("The circuit breaker of %s on %s opens: %s", one_line(name), using, one_line(reason))
             elif known[name] == BreakerState.HALF_OPEN and count_trials(using, name, profile, len(calls)):
                 logger.info("The circuit breaker of %s on %s closes", one_line(name), using)
+        return {outcome.work.resource for outcome in ended if outcome.work.resource is not None}
 
 
 class Breakers:

@@ -94,8 +94,8 @@ class Outcome:
 
     @property
     def urgent(self) -> bool:
-        """Whether a thread or siblings wait for its commit."""
-        return self.siblings is not None or self.settled is not None
+        """Whether a thread, siblings or jobs of the same resource wait for its commit."""
+        return self.siblings is not None or self.settled is not None or self.work.resource is not None
 
 
 def unreachable(using: str, error: Exception) -> bool:

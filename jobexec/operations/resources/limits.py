@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 
-from django.db.models import Count
+from django.db import connections
 
 from jobexec.conf import get_settings
 from jobexec.conf.resources import ResourceLimits, rate
@@ -56,10 +57,18 @@ def entries_of(names: Iterable[str]) -> dict[str, str]:
 def in_use(using: str, names: Collection[str]) -> Mapping[str, int]:
     """How many permits of these resources are taken. Locks nothing."""
     used: Counter[str] = Counter()
-    for table in PERMITS:
-        rows = table._base_manager.using(using).filter(resource__in=names).order_by()
-        used.update(dict(rows.values_list("resource").annotate(Count("pk"))))
+    with connections[using].cursor() as cursor:
+        cursor.execute(_in_use(len(names)), [*names] * len(PERMITS))
+        for name, count in cursor.fetchall():
+            used[name] += count
     return used
+
+
+@cache
+def _in_use(count: int) -> str:
+    # Written out: this runs for every permit that goes, and Django takes longer to write it than a database to answer.
+    of_names = f"WHERE resource IN ({', '.join(['%s'] * count)}) GROUP BY resource"
+    return " UNION ALL ".join(f"SELECT resource, count(*) FROM {each._meta.db_table} {of_names}" for each in PERMITS)
 
 
 def room_of(row: Resource, limits: ResourceLimits, used: int, now: datetime) -> Room:

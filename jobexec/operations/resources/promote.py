@@ -52,17 +52,20 @@ def blocked_resources(using: str) -> list[str]:
         return [name for (name,) in cursor.fetchall() if name is not None]
 
 
-def promote(using: str, names: Collection[str], limit: int) -> Promotion:
+def promote(using: str, names: Collection[str], limit: int, freed: Collection[str] = ()) -> Promotion:
     """Move up to ``limit`` blocked jobs of each of these resources to the executable jobs, as far as it allows.
 
     A row of Job with a resource is a permit: permits in use are counted, and not stored, under the lock of the
-    resource's row, which every transaction that takes permits locks first. Several nodes may call it at once.
+    resource's row, which every transaction that takes permits locks first. Several nodes may call it at once. Of
+    ``freed`` the caller knows that permits have just gone: they are not looked at before they are locked.
     """
     result, wanted = Promotion(), iter(sorted(names))
     while page := list(islice(wanted, _NAMES)):
-        hopeful = _hopeful(using, page, result)
-        if hopeful:
-            _promote(using, hopeful, limit, result)
+        unknown = [name for name in page if name not in freed]
+        hopeful = {*_hopeful(using, unknown, result)} if unknown else set()
+        chosen = [name for name in page if name in freed or name in hopeful]
+        if chosen:
+            _promote(using, chosen, limit, result)
     return result
 
 
@@ -99,6 +102,8 @@ def _promote(using: str, names: Sequence[str], limit: int, result: Promotion) ->
         rooms: dict[str, tuple[Resource, ResourceLimits, Room]] = {}
         for name in names:
             limits = limits_of(rows[name], rows.get(entries_of([name]).get(name, "")))
+            if is_cut_off(rows[name], now):
+                result.cut_off.add(name)
             if limits is not None:
                 rooms[name] = rows[name], limits, room_of(rows[name], limits, used.get(name, 0), now)
         found = {name: _first(using, name, min(limit, room.jobs)) for name, (_, _, room) in rooms.items() if room.jobs}
@@ -119,12 +124,14 @@ def locked_resources(using: str, names: Sequence[str]) -> dict[str, Resource]:
 
     A resource has no row before its first job is promoted.
     """
-    known = _rows(using, names)
-    missing = [name for name in names if name not in known]
+    rows = Resource.objects.using(using).filter(pk__in=names).order_by("pk")
+    locked = {row.name: row for row in lock_rows(rows)}
+    missing = [name for name in names if name not in locked]
     if missing:
         insert_missing(using, Resource, [_new(name) for name in sorted(missing)])
-    locked = lock_rows(Resource.objects.using(using).filter(pk__in=names).order_by("pk"))
-    return known | {row.name: row for row in locked}
+        locked = {row.name: row for row in lock_rows(rows)}
+    patterns = {*entries_of(names).values()}
+    return locked | (Resource.objects.using(using).in_bulk(patterns) if patterns else {})
 
 
 def _new(name: str) -> dict[str, Any]:
