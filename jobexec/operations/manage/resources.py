@@ -21,7 +21,7 @@ from ..sql.locks import atomic
 from ..targets.for_each import database_of
 from ..values.arguments import check_moment
 
-_MOST = 1_000_000
+MAX_LIMIT = 1_000_000
 
 
 @audited
@@ -32,8 +32,8 @@ def set_resource_limits(name: str, *, limit: int | None = None, rate: str = "", 
     alone: with a lower limit no other starts until enough have ended. Raises :class:`~jobexec.exceptions.InvalidJob`.
     """
     _check_known(name, patterns=True)
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or not 0 <= limit <= _MOST):
-        raise InvalidJob(f"limit: expected a whole number from 0 to {_MOST}, or None, got {shown(limit)}.")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or not 0 <= limit <= MAX_LIMIT):
+        raise InvalidJob(f"limit: expected a whole number from 0 to {MAX_LIMIT}, or None, got {shown(limit)}.")
     if rate:
         _check_rate(rate)
     return _change(using, name, limit=limit, rate=rate or "")
