@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.formats import number_format
 from django.utils.html import format_html
@@ -13,10 +15,11 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext, pgettext_lazy
 
+from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.conf.resources import ResourceLimits
 from jobexec.models import BlockedJob, BreakerState, Job, Resource
-from jobexec.operations.reports.resources import ResourceStatus, holders, resource_status
+from jobexec.operations.reports.resources import ResourceStatus, cut_off, held, holders, resource_status
 from jobexec.operations.resources.limits import limits_of
 
 from ..common import display
@@ -28,23 +31,40 @@ HOLDERS_SHOWN = 10
 _KINDS = {BreakerState.CLOSED: "ok", BreakerState.OPEN: "bad", BreakerState.HALF_OPEN: "warn"}
 
 
+class StateFilter(admin.SimpleListFilter):
+    """The state that counts now, which is not always that of a column."""
+
+    title = gettext_lazy("state")
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("open", gettext_lazy("None of its jobs may start")), ("held", gettext_lazy("Held by an operator"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        condition = {"open": cut_off, "held": held}.get(self.value() or "")
+        return queryset if condition is None else queryset.filter(condition(clock.now(queryset.db)))
+
+
 @admin.register(Resource)
 class ResourceAdmin(OperationPermissions, TableAdmin):
     """The resources that jobs have used, and entries of RESOURCES that operators have changed, by name."""
 
     list_display = ("name", "entry", "most", "pace", "used", "waits", "standing", "let_through")
     list_display_links = ("name",)
-    list_filter = ("breaker_state", "hold")
+    list_filter = (StateFilter,)
     search_fields = ("name__startswith",)
     search_help_text = gettext_lazy("The beginning of the name.")
     sortable_by = ("name",)
     ordering = ("name",)
     actions = (SetLimits(), HoldOpen(), HoldClosed(), Release())
     change_form_template = "admin/jobexec/resource_page.html"
-    readonly_fields = ("entry", "most", "pace", "used", "waits", "standing", "let_through", "since", "trial", "why")
+    readonly_fields = (
+        *("entry", "most", "pace", "used", "waits", "standing", "let_through"),
+        *("since", "until", "trial", "why"),
+    )
     fieldsets = (
         (None, {"fields": (("name", "entry"), ("most", "pace"), ("used", "waits", "let_through"))}),
-        (gettext_lazy("Circuit breaker"), {"fields": (("standing", "since", "trial"), "why")}),
+        (gettext_lazy("Circuit breaker"), {"fields": (("standing", "since", "until", "trial"), "why")}),
     )
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -107,17 +127,16 @@ class ResourceAdmin(OperationPermissions, TableAdmin):
 
     @admin.display(description=gettext_lazy("breaker"))
     def standing(self, row: Resource) -> str | SafeString:
-        """The state that counts now; below it, until when."""
+        """The state that counts now; below it, for how long."""
         status = _status(row)
         if status is None or not status.breaker:
             return display.NONE
-        state = BreakerState(status.breaker)
-        badge = display.badge(_KINDS[state], _held(state) if status.held else state.label)
-        until = row.hold_until if status.held else row.trial_time
-        if until is None or (state == BreakerState.HALF_OPEN and not status.held):
+        badge = display.badge(_KINDS[BreakerState(status.breaker)], status.breaker_words)
+        until = _until(row)
+        if until is None:
             return badge
-        quiet = _("until %(moment)s") % {"moment": display.absolute(until)}
-        return format_html('{}<br><span class="jobexec-quiet">{}</span>', badge, quiet)
+        left = _("%(time)s left") % {"time": display.duration((until - display.now(row)).total_seconds())}
+        return format_html('{}<br><span class="jobexec-quiet jobexec-time">{}</span>', badge, left)
 
     @admin.display(description=gettext_lazy("promoted jobs"))
     def let_through(self, row: Resource) -> str:
@@ -126,6 +145,10 @@ class ResourceAdmin(OperationPermissions, TableAdmin):
     @admin.display(description=gettext_lazy("since"))
     def since(self, row: Resource) -> str | SafeString:
         return display.exact(row.breaker_time, display.now(row))
+
+    @admin.display(description=gettext_lazy("until"))
+    def until(self, row: Resource) -> str | SafeString:
+        return display.exact(_until(row), display.now(row))
 
     @admin.display(description=gettext_lazy("successful trial calls"))
     def trial(self, row: Resource) -> str:
@@ -141,6 +164,14 @@ class ResourceAdmin(OperationPermissions, TableAdmin):
 
 def _status(row: Resource) -> ResourceStatus | None:
     return getattr(row, "status", None)
+
+
+def _until(row: Resource) -> datetime | None:
+    """When the state that counts now ends by itself."""
+    status = _status(row)
+    if status is None or not (status.held or status.breaker == BreakerState.OPEN):
+        return None
+    return row.hold_until if status.held else row.trial_time
 
 
 def _entry(row: Resource) -> str:
@@ -169,7 +200,3 @@ def _number(limit: int | None) -> str:
 
 def _none() -> str:
     return pgettext("limit of a resource", "none")
-
-
-def _held(state: BreakerState) -> str:
-    return _("held open") if state == BreakerState.OPEN else _("held closed")

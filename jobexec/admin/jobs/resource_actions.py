@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from django.utils.translation import gettext_lazy, ngettext, pgettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from jobexec import operations
 from jobexec.exceptions import JobExecError
 from jobexec.models import BreakerState
+from jobexec.operations.manage import resource_words
 
-from ..common import display
 from ..common.actions import Action, Outcome
 from ..common.forms import ConfirmForm, HoldForm, LimitsForm
 
@@ -57,56 +57,36 @@ class SetLimits(ResourceAction):
         operations.set_resource_limits(name, using=using, **data)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext("%(count)d resource has new limits.", "%(count)d resources have new limits.", count)
-        return text % {"count": count}
+        return resource_words.limited(count)
 
 
-class HoldOpen(ResourceAction):
+class _Hold(ResourceAction):
+    form_class = HoldForm
+    state: ClassVar[str]
+
+    def operate(self, name: str, using: str, data: Mapping[str, Any]) -> None:
+        operations.hold_resource(name, state=self.state, using=using, **data)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return resource_words.held(count, self.state, data["until"])
+
+
+class HoldOpen(_Hold):
     """Let no job of the resource start."""
 
-    name = "hold_open"
+    name, state = "hold_open", BreakerState.OPEN.value
     description = gettext_lazy("Hold selected %(verbose_name_plural)s open…")
     label = gettext_lazy("Hold open…")
-    form_class = HoldForm
     warning = gettext_lazy("None of its jobs starts. Those that run finish, the others wait.")
 
-    def operate(self, name: str, using: str, data: Mapping[str, Any]) -> None:
-        operations.hold_resource(name, state=BreakerState.OPEN.value, using=using, **data)
 
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        if data["until"]:
-            text = ngettext(
-                "%(count)d resource is held open until %(until)s.",
-                "%(count)d resources are held open until %(until)s.",
-                count,
-            )
-            return text % {"count": count, "until": display.absolute(data["until"])}
-        text = ngettext("%(count)d resource is held open.", "%(count)d resources are held open.", count)
-        return text % {"count": count}
-
-
-class HoldClosed(ResourceAction):
+class HoldClosed(_Hold):
     """Let jobs start whatever the breaker says."""
 
-    name = "hold_closed"
+    name, state = "hold_closed", BreakerState.CLOSED.value
     description = gettext_lazy("Hold selected %(verbose_name_plural)s closed…")
     label = gettext_lazy("Hold closed…")
-    form_class = HoldForm
     warning = gettext_lazy("Its jobs start whatever its breaker says, even if every call fails.")
-
-    def operate(self, name: str, using: str, data: Mapping[str, Any]) -> None:
-        operations.hold_resource(name, state=BreakerState.CLOSED.value, using=using, **data)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        if data["until"]:
-            text = ngettext(
-                "%(count)d resource is held closed until %(until)s.",
-                "%(count)d resources are held closed until %(until)s.",
-                count,
-            )
-            return text % {"count": count, "until": display.absolute(data["until"])}
-        text = ngettext("%(count)d resource is held closed.", "%(count)d resources are held closed.", count)
-        return text % {"count": count}
 
 
 class Release(ResourceAction):
@@ -122,4 +102,4 @@ class Release(ResourceAction):
         operations.release_resource(name, using=using)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d resource released.", "%(count)d resources released.", count) % {"count": count}
+        return resource_words.released(count)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import F, Q
+from django.utils.translation import gettext as _
 
 from jobexec import clock
 from jobexec.conf import get_settings
@@ -47,6 +48,13 @@ class ResourceStatus:
     until: datetime | None
     changed: bool
     promoted: int
+
+    @property
+    def breaker_words(self) -> str:
+        """The state of the breaker for people; '' without one."""
+        if self.held:
+            return _("held open") if self.breaker == BreakerState.OPEN else _("held closed")
+        return str(BreakerState(self.breaker).label) if self.breaker else ""
 
     def as_json(self) -> dict[str, Any]:
         """The status as JSON values, with times in ISO 8601."""
@@ -114,8 +122,8 @@ def _capped(found: int, most: int) -> CappedCount:
 
 def _status(name: str, seen: _Seen) -> ResourceStatus:
     row, limits, used = seen.row(name), seen.limits[name], seen.in_use[name]
-    held = held_state(row, seen.now)
-    breaker = held or (row.breaker_state if limits is not None and limits.breaker is not None else "")
+    hold = held_state(row, seen.now)
+    breaker = hold or (row.breaker_state if limits is not None and limits.breaker is not None else "")
     if breaker == BreakerState.OPEN and not is_cut_off(row, seen.now):
         breaker = BreakerState.HALF_OPEN.value
     return ResourceStatus(
@@ -125,7 +133,7 @@ def _status(name: str, seen: _Seen) -> ResourceStatus:
         in_use=used,
         waiting=seen.waiting[name],
         breaker=str(breaker),
-        held=held is not None,
+        held=hold is not None,
         reason=row.reason,
         until=room_of(row, limits, used, seen.now).until if limits is not None else None,
         changed=any(each is not None and (each.limit is not None or each.rate) for each in (row, seen.of_entry(name))),
@@ -136,7 +144,7 @@ def _status(name: str, seen: _Seen) -> ResourceStatus:
 def holders(using: str, name: str, limit: int = 10) -> list[Job]:
     """The first jobs that hold permits of a resource, those that run or wait for a thread first."""
     rows = Job.objects.using(using).filter(resource=name).defer("handler_configuration", "exception_stack")
-    return list(rows.order_by("lock_owner", "rank", "id")[:limit])
+    return list(rows.order_by(F("lock_owner").asc(nulls_last=True), "rank", "id")[:limit])
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +183,19 @@ def _totals(using: str, table: type[AbstractJob], order: str, entries: Sequence[
 def open_breakers(using: str, most: int = 100) -> list[str]:
     """The names of the resources none of whose jobs may begin now, because of a breaker or of an operator."""
     now = clock.now(using)
-    held = ~Q(hold="") & (Q(hold_until=None) | Q(hold_until__gt=now))
-    broken = Q(breaker_state=BreakerState.OPEN) & (Q(trial_time=None) | Q(trial_time__gt=now)) & ~held
-    rows = Resource.objects.using(using).filter((held & Q(hold=BreakerState.OPEN)) | broken).order_by("name")
+    rows = Resource.objects.using(using).filter(cut_off(now)).order_by("name")
     return [row.name for row in rows[:SHOWN] if held_state(row, now) or _has_breaker(row)][:most]
+
+
+def held(now: datetime) -> Q:
+    """The condition on the rows of resources that operators hold."""
+    return ~Q(hold="") & (Q(hold_until=None) | Q(hold_until__gt=now))
+
+
+def cut_off(now: datetime) -> Q:
+    """The condition on the rows of resources none of whose jobs may begin, if they still have a breaker."""
+    broken = Q(breaker_state=BreakerState.OPEN) & (Q(trial_time=None) | Q(trial_time__gt=now))
+    return (held(now) & Q(hold=BreakerState.OPEN)) | (broken & ~held(now))
 
 
 def _has_breaker(row: Resource) -> bool:

@@ -43,7 +43,12 @@ def test_the_list(admin):
     response = admin.get(list_url(Resource))
     pattern, customer, pay = cells(response)
     assert (pay["entry"], pay["most"], pay["pace"], pay["used"]) == ("pay.example", "2", "100/PT1M", "1 / 2")
-    assert pay["standing"].startswith("open until ") and pay["waits"] == "3" and pay["let_through"] == "4,711"
+    assert (
+        pay["standing"].startswith("open ")
+        and pay["standing"].endswith(" s left")
+        and pay["waits"] == "3"
+        and pay["let_through"] == "4,711"
+    )
     assert f"{list_url(BlockedJob)}?resource=pay.example" in response.content.decode()
     assert (customer["entry"], customer["most"], customer["used"]) == (PATTERN, "none instead of 1", "2")
     assert (pattern["entry"], pattern["most"]) == (PATTERN, "3 instead of 1")
@@ -62,10 +67,10 @@ def test_counts_in_the_list_end_early(admin, monkeypatch):
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({}, "open until"),
+        ({}, "open 4"),
         ({"trial_time": datetime(2020, 1, 1, tzinfo=UTC)}, "half open"),
         ({"hold": "open"}, "held open"),
-        ({"hold": "closed", "hold_until": datetime(2099, 1, 1, tzinfo=UTC)}, "held closed until"),
+        ({"hold": "closed", "hold_until": datetime(2099, 1, 1, tzinfo=UTC)}, "held closed "),
         ({"hold": "open", "hold_until": datetime(2020, 1, 1, tzinfo=UTC), "breaker_state": "closed"}, "closed"),
     ],
 )
@@ -73,6 +78,18 @@ def test_the_state_that_counts_now(admin, columns, said):
     data.resource(**columns)
     (pay,) = cells(admin.get(list_url(Resource)))
     assert pay["standing"].startswith(said)
+
+
+def test_filters_by_the_state_that_counts_now(admin):
+    later, before = datetime(2099, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, tzinfo=UTC)
+    data.resource()
+    data.resource(name="customer:1", breaker_state="closed", hold="open", hold_until=later)
+    data.resource(name="customer:2", breaker_state="closed", hold="open", hold_until=before)
+    data.resource(name="customer:3", hold="closed")
+    data.resource(name="customer:4", trial_time=before)
+    for state, names in (("open", ["customer:1", "pay.example"]), ("held", ["customer:1", "customer:3"])):
+        assert [row["name"] for row in cells(admin.get(list_url(Resource), {"state": state}))] == names
+    assert len(cells(admin.get(list_url(Resource)))) == 5
 
 
 def test_a_breaker_that_is_not_declared_is_not_shown(admin):

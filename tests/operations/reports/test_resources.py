@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from jobexec.models import BlockedJob, Job, Resource
 from jobexec.operations import hold_resource, set_resource_limits
 from jobexec.operations.reports import counts, resources
-from jobexec.operations.reports.resources import open_breakers, resource_names, resource_status, totals
+from jobexec.operations.reports.resources import holders, open_breakers, resource_names, resource_status, totals
 from tests.support.factories import make_row
 
 pytestmark = pytest.mark.every_database
@@ -88,6 +88,11 @@ def test_names_are_those_declared_used_and_waited_for(alias):
     assert resource_names(alias) == ["customer:1", "customer:2", "pay.example"]
     one, two = resource_status(alias, ["customer:1", "customer:2"])
     assert one.changed and two.changed and two.limits.limit == 3 and two.entry == "customer:*"
+
+
+def test_holders_that_a_node_has_come_first(alias):
+    free, running = (make_row(Job, alias, resource="pay.example", lock_owner=owner) for owner in (None, "a:1"))
+    assert [job.pk for job in holders(alias, "pay.example")] == [running.pk, free.pk]
 
 
 def test_open_breakers(alias, frozen):
