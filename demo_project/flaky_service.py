@@ -3,8 +3,9 @@
     python -m demo_project.flaky_service [--seed 17]
 
 POST /flights {"key": "booking-17", "city": "Rome"} reserves a seat and answers {"reference": "..."}. GET / says
-how it went so far. POST /outage {"seconds": 20} makes all calls fail for a while. What befalls a call depends on the seed, the key and how often the key was asked before, not
-on the order of the calls: two runs of the demo have the same dead letters, whatever their threads do.
+how it went so far. POST /outage {"seconds": 20} makes all calls fail for a while. What befalls any other call depends
+on the seed, the key and how often the key was asked before, not on the order of the calls: two runs of the demo have
+the same dead letters, whatever their threads do.
 """
 
 import argparse

@@ -23,6 +23,7 @@ from jobexec.models import ExecutorNode, NodeState, Suspension
 from jobexec.operations.reports import meters
 from jobexec.operations.reports.counts import CappedCount, job_counts, open_incidents
 from jobexec.operations.reports.meter_totals import MeterTotals
+from jobexec.operations.reports.resources import open_breakers, totals
 from jobexec.operations.reports.unserved_types import external_counts, types_without_worker
 from jobexec.operations.reports.worker_table import connected
 from jobexec.operations.values.histogram import BOUNDS, KEYS
@@ -141,6 +142,7 @@ def _samples(using: str, read: Callable[[], Mapping[tuple[str, str], int]]) -> I
     yield from _queues(using)
     yield from _nodes(using)
     yield from _external(using)
+    yield from _resources(using)
 
 
 def _counter(totals: Mapping[tuple[str, str], int], meter: str, said: tuple[str, bool, str]) -> _Add:
@@ -212,6 +214,19 @@ def _external(using: str) -> Iterator[_Add]:
         )
         yield _gauge("jobexec_external_streams", "Open streams of workers.", streams, protocol=protocol)
         yield _gauge("jobexec_external_polls", "Polls of workers that wait for a job.", polls, protocol=protocol)
+
+
+def _resources(using: str) -> Iterator[_Add]:
+    if not get_settings().resources:
+        return
+    for entry, total in totals(using).items():
+        text = "Permits of resources in use, by the entry of RESOURCES that covers them."
+        yield from _capped("jobexec_resource_permits_in_use", text, total.in_use, entry=entry)
+        text = "Jobs that wait for their resource, by the entry of RESOURCES that covers it."
+        yield from _capped("jobexec_resource_jobs_waiting", text, total.waiting, entry=entry)
+    for name in open_breakers(using):
+        text = "1 for each resource whose breaker is open, or held open by an operator."
+        yield _gauge("jobexec_resource_breaker_open", text, 1, resource=name)
 
 
 def _capped(name: str, text: str, count: CappedCount, **labels: str) -> Iterator[_Add]:

@@ -14,6 +14,7 @@ from .jobs import (
     external_worker_job,
     job,
     job_key,
+    resource,
     suspended_job,
     timer_job,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "job_definition",
     "job_key",
     "job_log",
+    "resource",
     "schedule",
     "suspended_job",
     "suspension",

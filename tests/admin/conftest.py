@@ -36,6 +36,7 @@ TABLES = (
     models.Schedule,
     models.JobKey,
     models.TaskResult,
+    models.Resource,
 )
 
 

@@ -30,6 +30,7 @@ from jobexec.models import (
     LogState,
     NodeState,
     OperatorType,
+    Resource,
     ResultStatus,
     Schedule,
     ScheduleFiring,
@@ -120,6 +121,7 @@ def some_of_everything(using: str = "default") -> dict[type[Any], Any]:
         Schedule: schedule(using, fired_job=dead.pk),
         JobKey: job_key(using, job_id=dead.pk),
         TaskResult: task_result(using),
+        Resource: resource(using),
         **_beside(using),
     }
 
@@ -273,6 +275,22 @@ def task_result(using: str = "default", **columns: Any) -> TaskResult:
             "return_value": {"receipt": "2026-0042", "total": "19.90"},
             "errors": [{"exception_class_path": "shop.gateway.GatewayTimeout", "traceback": STACK}],
             "workers": ["worker-2", "worker-1"],
+            **columns,
+        }
+    )
+
+
+def resource(using: str = "default", **columns: Any) -> Resource:
+    """A resource whose breaker is open, or as told. Which limits it has, the settings say."""
+    now = clock.now()
+    return Resource.objects.using(using).create(
+        **{
+            "name": "pay.example",
+            "promoted": 4711,
+            "breaker_state": "open",
+            "breaker_time": now - timedelta(seconds=20),
+            "trial_time": now + timedelta(seconds=40),
+            "reason": "12 of 20 calls failed, the last one with GatewayTimeout",
             **columns,
         }
     )

@@ -16,12 +16,14 @@ from jobexec import metrics
 from jobexec.clock import FrozenClock
 from jobexec.models import (
     JOB_TABLES,
+    BlockedJob,
     DeadLetterJob,
     ExecutorNode,
     HistoryJob,
     Incident,
     Job,
     NodeState,
+    Resource,
     Suspension,
     SuspensionScope,
     TimerJob,
@@ -142,6 +144,30 @@ def test_the_statements_are_few_whatever_is_in_the_tables(alias):
     with CaptureQueriesContext(connections[alias]) as captured:
         scrape()
     assert len(captured) <= 15, [query["sql"] for query in captured]
+
+
+def test_resources_are_told_by_entry_and_open_breakers_by_name(alias, settings, monkeypatch):
+    monkeypatch.setattr(counts, "COUNT_LIMIT", 2)
+    settings.JOBEXEC |= {"RESOURCES": {"pay.example": {"limit": 2, "breaker": "fast"}, "customer:*": {"limit": 1}}}
+    for _ in range(3):
+        make_row(BlockedJob, alias, resource="pay.example")
+    make_row(Job, alias, resource="customer:1")
+    later = NOW + timedelta(minutes=1)
+    Resource.objects.using(alias).create(name="pay.example", breaker_state="open", trial_time=later)
+    found = scrape()
+    assert found["jobexec_resource_permits_in_use", ("customer:*",)] == 1
+    assert found["jobexec_resource_permits_in_use", ("pay.example",)] == 0
+    assert found["jobexec_resource_jobs_waiting", ("pay.example",)] == 2
+    assert found["jobexec_resource_jobs_waiting_capped", ("pay.example",)] == 1
+    breakers = {labels for name, labels in found if name == "jobexec_resource_breaker_open"}
+    assert breakers == {("pay.example",)}
+
+
+def test_without_resources_nothing_is_asked_about_them(alias):
+    make_row(Job, alias, resource="of another release")
+    with CaptureQueriesContext(connections[alias]) as captured:
+        assert not [name for name, _ in scrape() if "resource" in name]
+    assert not [query for query in captured if "resource" in query["sql"]]
 
 
 @pytest.mark.django_db

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from jobexec import clock
+from jobexec.conf.resources import rate
+from jobexec.models import Resource
 from jobexec.operations.history.incidents import ANNOTATION_LENGTH
+from jobexec.operations.manage.resources import MAX_LIMIT
 from jobexec.operations.values.ranking import MAX_PRIORITY
 
 MAX_RETRIES = 1_000
+RATE_LENGTH = Resource._meta.get_field("rate").max_length
 
 
 class ConfirmForm(forms.Form):
@@ -85,6 +90,49 @@ class RotateForm(forms.Form):
         elif data.get("old_until") and data["old_until"] <= clock.now():
             self.add_error("old_until", _("This must be in the future."))
         return data
+
+
+class LimitsForm(forms.Form):
+    """The limit and the rate of a resource; without them, those of the settings."""
+
+    limit = forms.IntegerField(
+        label=pgettext_lazy("of a resource", "Limit"),
+        required=False,
+        min_value=0,
+        max_value=MAX_LIMIT,
+        help_text=_("How many of its jobs run at once. 0: no limit. If empty: as in the settings."),
+    )
+    rate = forms.CharField(
+        label=_("Rate"),
+        required=False,
+        max_length=RATE_LENGTH,
+        help_text=_("A number of jobs and an ISO 8601 duration, such as 100/PT1M. If empty: as in the settings."),
+    )
+
+    def clean_rate(self) -> str:
+        value: str = self.cleaned_data["rate"]
+        try:
+            return value and str(rate(value))
+        except ValueError:
+            raise forms.ValidationError(_("Enter a number of jobs and a duration, such as 100/PT1M.")) from None
+
+
+class HoldForm(forms.Form):
+    """Until when a resource is held; without it, until an operator releases it."""
+
+    until = forms.DateTimeField(label=_("Until"), required=False, widget=_picker())
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["until"].help_text = _("In the time zone %(zone)s. If empty: until an operator releases it.") % {
+            "zone": timezone.get_current_timezone_name()
+        }
+
+    def clean_until(self) -> datetime | None:
+        until: datetime | None = self.cleaned_data["until"]
+        if until is not None and until <= clock.now():
+            raise forms.ValidationError(_("This must be in the future."))
+        return until
 
 
 class SuspendForm(forms.Form):

@@ -52,3 +52,6 @@ class OperationPermissions:
 
     def has_fire_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.fire_schedule")
+
+    def has_limit_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.change_resource")

@@ -13,6 +13,7 @@ from .incidents import Incidents
 from .look.explain import Why
 from .look.listing import List
 from .look.show import Show
+from .resources.list import Resources
 from .schedules.list import Schedules
 from .stats.command import Stats
 from .stats.top import Top
@@ -28,6 +29,7 @@ _ALL: tuple[Action, ...] = (
     Definitions(),
     Deployments(),
     Schedules(),
+    Resources(),
     Stats(),
     Top(),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from jobexec import clock
+from jobexec import clock, signals
 from jobexec.conf import get_settings
 from jobexec.conf.resources import is_name
 from jobexec.conf.resources import rate as parsed_rate
@@ -14,6 +14,7 @@ from jobexec.json_values import shown
 from jobexec.models import BreakerState, Resource
 
 from ..audit import audited, note
+from ..notify.signals import announce
 from ..notify.wake import wake_for_resources
 from ..resources.breaker import take_back
 from ..resources.promote import locked_resources
@@ -21,7 +22,7 @@ from ..sql.locks import atomic
 from ..targets.for_each import database_of
 from ..values.arguments import check_moment
 
-_MOST = 1_000_000
+MAX_LIMIT = 1_000_000
 
 
 @audited
@@ -32,8 +33,8 @@ def set_resource_limits(name: str, *, limit: int | None = None, rate: str = "", 
     alone: with a lower limit no other starts until enough have ended. Raises :class:`~jobexec.exceptions.InvalidJob`.
     """
     _check_known(name, patterns=True)
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or not 0 <= limit <= _MOST):
-        raise InvalidJob(f"limit: expected a whole number from 0 to {_MOST}, or None, got {shown(limit)}.")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or not 0 <= limit <= MAX_LIMIT):
+        raise InvalidJob(f"limit: expected a whole number from 0 to {MAX_LIMIT}, or None, got {shown(limit)}.")
     if rate:
         _check_rate(rate)
     return _change(using, name, limit=limit, rate=rate or "")
@@ -65,7 +66,9 @@ def release_resource(name: str, *, using: str | None = None) -> Resource:
     """Undo :func:`hold_resource`, and close the breaker. Raises :class:`~jobexec.exceptions.InvalidJob`."""
     _check_known(name, patterns=False)
     closed = {"breaker_state": BreakerState.CLOSED.value, "trial_time": None, "trials": 0, "reason": ""}
-    return _change(using, name, hold="", hold_until=None, **closed)
+    row = _change(using, name, hold="", hold_until=None, **closed)
+    announce(signals.breaker_changed, database_of(None, using), Resource, name=name, state=row.breaker_state)
+    return row
 
 
 def _check_known(name: Any, *, patterns: bool) -> None:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count
+from django.db.models import F, Q
+from django.utils.translation import gettext as _
 
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.conf.resources import ResourceLimits
 from jobexec.models import AbstractJob, BlockedJob, BreakerState, Resource
 
-from ..resources.limits import PERMITS, entries_of, held_state, in_use, is_cut_off, limits_of, room_of
+from ..resources.limits import PERMITS, entries_of, held_state, is_cut_off, limits_of, room_of
 from ..resources.promote import blocked_resources
+from ..sql.capped import count_each
+from . import counts
 from .counts import CappedCount
 
 #: The most resources in one report; those with most jobs waiting are not looked for.
 SHOWN = 1000
+#: Where the jobs of each resource stop being counted.
+COUNTED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,7 @@ class ResourceStatus:
     name: str
     entry: str
     limits: ResourceLimits | None
-    in_use: int
+    in_use: CappedCount
     waiting: CappedCount
     breaker: str
     """"closed", "open" or "half open"; '' without a breaker and without a hold."""
@@ -43,6 +49,13 @@ class ResourceStatus:
     changed: bool
     promoted: int
 
+    @property
+    def breaker_words(self) -> str:
+        """The state of the breaker for people; '' without one."""
+        if self.held:
+            return _("held open") if self.breaker == BreakerState.OPEN else _("held closed")
+        return str(BreakerState(self.breaker).label) if self.breaker else ""
+
     def as_json(self) -> dict[str, Any]:
         """The status as JSON values, with times in ISO 8601."""
         limits = self.limits or ResourceLimits()
@@ -51,7 +64,8 @@ class ResourceStatus:
             "entry": self.entry,
             "limit": limits.limit,
             "rate": str(limits.rate) if limits.rate else None,
-            "in_use": self.in_use,
+            "in_use": int(self.in_use),
+            "in_use_capped": self.in_use.capped,
             "waiting": int(self.waiting),
             "waiting_capped": self.waiting.capped,
             "breaker": self.breaker or None,
@@ -72,31 +86,65 @@ def resource_names(using: str) -> list[str]:
 
 def resource_status(using: str, names: Collection[str]) -> list[ResourceStatus]:
     """The status of each of these resources. Locks nothing; a few statements for any number."""
-    now, entries = clock.now(using), entries_of(names)
-    rows = Resource.objects.using(using).in_bulk({*names, *entries.values()})
-    used = in_use(using, names)
-    return [_status(using, name, rows, entries.get(name, ""), used.get(name, 0), now) for name in names]
+    seen = _Seen(using, names)
+    return [_status(name, seen) for name in names]
 
 
-def _status(using: str, name: str, rows: dict[str, Resource], pattern: str, used: int, now: datetime) -> ResourceStatus:
-    row = rows.get(name) or Resource(name=name)
-    of_entry = rows.get(pattern)
-    limits = limits_of(row, of_entry)
-    held = held_state(row, now)
-    breaker = held or (row.breaker_state if limits is not None and limits.breaker is not None else "")
-    if breaker == BreakerState.OPEN and not is_cut_off(row, now):
+class _Seen:
+    """What the status of resources is read from, for all of them at once."""
+
+    def __init__(self, using: str, names: Collection[str]) -> None:
+        self.now, self._entries = clock.now(using), entries_of(names)
+        self._rows = Resource.objects.using(using).in_bulk({*names, *self._entries.values()})
+        self.limits = {name: limits_of(self.row(name), self.of_entry(name)) for name in names}
+        # As far as its limit, so that it is known whether a permit is free.
+        most = {name: max(COUNTED, (limits and limits.limit) or 0) for name, limits in self.limits.items()}
+        self.in_use = _added(_counts(using, table, most) for table in PERMITS)
+        self.waiting = _counts(using, BlockedJob, dict.fromkeys(names, COUNTED))
+
+    def row(self, name: str) -> Resource:
+        return self._rows.get(name) or Resource(name=name)
+
+    def of_entry(self, name: str) -> Resource | None:
+        return self._rows.get(self._entries.get(name, ""))
+
+
+def _added(found: Iterable[Mapping[str, CappedCount]]) -> dict[str, CappedCount]:
+    """The sums of these counts, which are of the same names."""
+    parts = list(found)
+    sums = {name: sum(each[name] for each in parts) for name in parts[0]}
+    capped = {name for each in parts for name, count in each.items() if count.capped}
+    return {name: CappedCount.upto(count, name in capped or count > counts.COUNT_LIMIT) for name, count in sums.items()}
+
+
+def _counts(using: str, table: type[AbstractJob], most: Mapping[str, int]) -> dict[str, CappedCount]:
+    found = count_each(using, table, "resource", {name: limit + 1 for name, limit in most.items()})
+    return {name: _capped(count, most[name]) for name, count in found.items()}
+
+
+def _capped(found: int, most: int) -> CappedCount:
+    count = CappedCount(min(found, most))
+    count.capped = found > most
+    return count
+
+
+def _status(name: str, seen: _Seen) -> ResourceStatus:
+    row, limits, used = seen.row(name), seen.limits[name], seen.in_use[name]
+    hold = held_state(row, seen.now)
+    breaker = hold or (row.breaker_state if limits is not None and limits.breaker is not None else "")
+    if breaker == BreakerState.OPEN and not is_cut_off(row, seen.now):
         breaker = BreakerState.HALF_OPEN.value
     return ResourceStatus(
         name=name,
         entry=get_settings().resources.covering(name) or "",
         limits=limits,
         in_use=used,
-        waiting=CappedCount.of(BlockedJob.objects.using(using).filter(resource=name)),
+        waiting=seen.waiting[name],
         breaker=str(breaker),
-        held=held is not None,
+        held=hold is not None,
         reason=row.reason,
-        until=room_of(row, limits, used, now).until if limits is not None else None,
-        changed=any(each is not None and (each.limit is not None or each.rate) for each in (row, of_entry)),
+        until=room_of(row, limits, used, seen.now).until if limits is not None else None,
+        changed=any(each is not None and (each.limit is not None or each.rate) for each in (row, seen.of_entry(name))),
         promoted=row.promoted,
     )
 
@@ -106,19 +154,61 @@ def holders(using: str, name: str, limit: int = 10) -> list[AbstractJob]:
     found: list[AbstractJob] = []
     for table in PERMITS:
         rows = table._base_manager.using(using).filter(resource=name).defer("handler_configuration", "exception_stack")
-        found += rows.order_by("lock_owner", "rank", "id")[:limit]
+        found += rows.order_by(F("lock_owner").asc(nulls_last=True), "rank", "id")[:limit]
     return found[:limit]
 
 
-def totals(using: str) -> dict[str, dict[str, int]]:
-    """The permits in use and the jobs waiting, by entry of RESOURCES: entries are few, whatever the names are."""
+@dataclass(frozen=True, slots=True)
+class EntryTotals:
+    """The permits in use, and the jobs waiting, of all resources that an entry of RESOURCES covers."""
+
+    in_use: CappedCount
+    waiting: CappedCount
+
+
+def totals(using: str) -> dict[str, EntryTotals]:
+    """The numbers of jobs by entry of RESOURCES: entries are few, whatever the names are.
+
+    Those of an entry without ``*`` are counted up to :data:`~.counts.COUNT_LIMIT`. For all patterns together that many
+    rows of each table are looked at, the oldest blocked jobs.
+    """
+    entries = list(get_settings().resources)
+    in_use = _added(_totals(using, table, "resource", entries) for table in PERMITS)
+    waiting = _totals(using, BlockedJob, "pk", entries)
+    return {entry: EntryTotals(in_use[entry], waiting[entry]) for entry in entries}
+
+
+def _totals(using: str, table: type[AbstractJob], order: str, entries: Sequence[str]) -> dict[str, CappedCount]:
+    most = counts.COUNT_LIMIT
+    found = _counts(using, table, {entry: most for entry in entries if not entry.endswith("*")})
+    if len(found) == len(entries):
+        return found
+    rows = table._base_manager.using(using).filter(resource__isnull=False).order_by(order)
+    names = list(rows.values_list("resource", flat=True)[: most + 1])
     covering = get_settings().resources.covering
-    found: dict[str, dict[str, int]] = {entry: {"in_use": 0, "waiting": 0} for entry in get_settings().resources}
-    tables: list[tuple[str, type[AbstractJob]]] = [*(("in_use", table) for table in PERMITS), ("waiting", BlockedJob)]
-    for what, table in tables:
-        rows = table._base_manager.using(using).filter(resource__isnull=False).order_by()
-        for name, count in rows.values_list("resource").annotate(Count("pk")):
-            entry = covering(name)
-            if entry is not None:
-                found[entry][what] += count
-    return found
+    sums = Counter(covering(name or "") for name in names)
+    patterns = (entry for entry in entries if entry.endswith("*"))
+    return found | {entry: CappedCount.upto(sums[entry], len(names) > most) for entry in patterns}
+
+
+def open_breakers(using: str, most: int = 100) -> list[str]:
+    """The names of the resources none of whose jobs may begin now, because of a breaker or of an operator."""
+    now = clock.now(using)
+    rows = Resource.objects.using(using).filter(cut_off(now)).order_by("name")
+    return [row.name for row in rows[:SHOWN] if held_state(row, now) or _has_breaker(row)][:most]
+
+
+def held(now: datetime) -> Q:
+    """The condition on the rows of resources that operators hold."""
+    return ~Q(hold="") & (Q(hold_until=None) | Q(hold_until__gt=now))
+
+
+def cut_off(now: datetime) -> Q:
+    """The condition on the rows of resources none of whose jobs may begin, if they still have a breaker."""
+    broken = Q(breaker_state=BreakerState.OPEN) & (Q(trial_time=None) | Q(trial_time__gt=now))
+    return (held(now) & Q(hold=BreakerState.OPEN)) | (broken & ~held(now))
+
+
+def _has_breaker(row: Resource) -> bool:
+    limits = limits_of(row)
+    return limits is not None and limits.breaker is not None

@@ -16,7 +16,7 @@ from ..rows.move import move_all
 from ..sql.errors import storable
 from ..sql.locks import atomic, lock_rows
 from ..values.acquired_job import AcquiredJob
-from .limits import PERMITS, is_cut_off, limits_of, permit_time_after
+from .limits import PERMITS, entries_of, is_cut_off, limits_of, permit_time_after
 from .promote import locked_resources
 
 _PAGE = 500
@@ -106,9 +106,10 @@ def give_permits_back(using: str, rows: Sequence[AbstractJob]) -> int:
         return 0
     name = rows[0].resource or ""
     moved = move_all(rows, BlockedJob)
-    resource = lock_rows(Resource.objects.using(using).filter(pk=name)).first()
-    limits = limits_of(resource) if resource is not None else None
-    if resource is not None and limits is not None and limits.rate is not None and resource.next_permit_time:
+    found = locked_resources(using, [name])
+    resource = found[name]
+    limits = limits_of(resource, found.get(entries_of([name]).get(name, "")))
+    if limits is not None and limits.rate is not None and resource.next_permit_time:
         earlier = permit_time_after(resource, limits, -len(moved), clock.now(using))
         Resource.objects.using(using).filter(pk=name).update(next_permit_time=earlier)
     return len(moved)

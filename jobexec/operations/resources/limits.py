@@ -121,7 +121,10 @@ def is_cut_off(row: Resource, now: datetime) -> bool:
     held = held_state(row, now)
     if held is not None:
         return held == BreakerState.OPEN
-    return row.breaker_state == BreakerState.OPEN and (row.trial_time is None or now < row.trial_time)
+    limits = limits_of(row)
+    if row.breaker_state != BreakerState.OPEN or limits is None or limits.breaker is None:
+        return False
+    return row.trial_time is None or now < row.trial_time
 
 
 def states(using: str, names: Collection[str]) -> dict[str, str]:

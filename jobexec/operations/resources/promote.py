@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain, islice
@@ -76,7 +76,7 @@ def _hopeful(using: str, names: Sequence[str], result: Promotion) -> list[str]:
     found = []
     for name in names:
         row = rows.get(name) or Resource(name=name)
-        limits = limits_of(row, rows.get(entries_of([name]).get(name, "")))
+        limits = _limits(rows, row)
         if limits is None:
             continue
         if is_cut_off(row, now):
@@ -87,6 +87,10 @@ def _hopeful(using: str, names: Sequence[str], result: Promotion) -> list[str]:
         elif room.until is not None:
             result.again[name] = room.until
     return found
+
+
+def _limits(rows: Mapping[str, Resource], row: Resource) -> ResourceLimits | None:
+    return limits_of(row, rows.get(entries_of([row.name]).get(row.name, "")))
 
 
 def _rows(using: str, names: Collection[str]) -> dict[str, Resource]:
@@ -101,11 +105,10 @@ def _promote(using: str, names: Sequence[str], limit: int, result: Promotion) ->
         now, used = clock.now(using), in_use(using, names)
         rooms: dict[str, tuple[Resource, ResourceLimits, Room]] = {}
         for name in names:
-            limits = limits_of(rows[name], rows.get(entries_of([name]).get(name, "")))
-            if is_cut_off(rows[name], now):
-                result.cut_off.add(name)
+            limits = _limits(rows, rows[name])
             if limits is not None:
                 rooms[name] = rows[name], limits, room_of(rows[name], limits, used.get(name, 0), now)
+        result.cut_off.update(name for name in names if is_cut_off(rows[name], now))
         found = {name: _first(using, name, min(limit, room.jobs)) for name, (_, _, room) in rooms.items() if room.jobs}
         for page in _pages(found.values()):
             result.moved += start_due(using, BlockedJob, page, permitted=True)
@@ -125,11 +128,11 @@ def locked_resources(using: str, names: Sequence[str]) -> dict[str, Resource]:
     A resource has no row before its first job is promoted.
     """
     rows = Resource.objects.using(using).filter(pk__in=names).order_by("pk")
-    locked = {row.name: row for row in lock_rows(rows)}
+    locked = {row.name: row for row in lock_rows(rows.all())}
     missing = [name for name in names if name not in locked]
     if missing:
         insert_missing(using, Resource, [_new(name) for name in sorted(missing)])
-        locked = {row.name: row for row in lock_rows(rows)}
+        locked = {row.name: row for row in lock_rows(rows.all())}
     patterns = {*entries_of(names).values()}
     return locked | (Resource.objects.using(using).in_bulk(patterns) if patterns else {})
 
@@ -171,7 +174,7 @@ def permit_for(using: str, row: AbstractJob) -> bool:
     with atomic(using):
         rows = locked_resources(using, [name])
         resource = rows[name]
-        limits = limits_of(resource, rows.get(entries_of([name]).get(name, "")))
+        limits = _limits(rows, resource)
         now = clock.now(using)
         if limits is None or not room_of(resource, limits, in_use(using, [name]).get(name, 0), now).jobs:
             return False

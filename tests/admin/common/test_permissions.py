@@ -23,6 +23,7 @@ from jobexec.models import (
     Job,
     JobDefinition,
     JobKey,
+    Resource,
     Schedule,
     SuspendedJob,
     Suspension,
@@ -120,6 +121,10 @@ ACTIONS: list[tuple[type[Any], str, str, dict[str, str]]] = [
     (GatewayClient, "delete_selected", "delete_gatewayclient", {}),
     (JobKey, "delete_selected", "delete_jobkey", {}),
     (TaskResult, "delete_selected", "delete_taskresult", {}),
+    (Resource, "set_limits", "change_resource", {"limit": "7"}),
+    (Resource, "hold_open", "change_resource", UNTIL),
+    (Resource, "hold_closed", "change_resource", {}),
+    (Resource, "release", "change_resource", {}),
 ]
 ALL = {permission for _table, _action, permission, _asks in ACTIONS}
 CASES = pytest.mark.parametrize(
@@ -132,6 +137,12 @@ CASES = pytest.mark.parametrize(
 def noop(handle: Callable[..., Any]) -> None:
     """A handler for what is executed at once."""
     handle(lambda: None, name="tests.noop")
+
+
+@pytest.fixture(autouse=True)
+def resources(settings: Any) -> None:
+    """What the resource of the test is covered by."""
+    settings.JOBEXEC = {"RESOURCES": {"pay.example": {"limit": 5}}}
 
 
 def a_row(table: type[Any], action: str = "") -> Any:
@@ -192,13 +203,14 @@ BESIDE: dict[type[Any], Callable[[str], Any]] = {
     GatewayClient: lambda action: data.gateway_client(enabled=action != "enable"),
     JobKey: lambda action: data.job_key(),
     TaskResult: lambda action: data.task_result(),
+    Resource: lambda action: data.resource(),
 }
 
 
 def everything() -> list[Any]:
     """What is in the tables that actions change."""
     tables = (*JOB_TABLES, Deployment, DeploymentRegistration, Suspension, JobDefinition, Incident, HistoryJob, Batch)
-    tables = (*tables, Schedule, GatewayClient, JobKey, TaskResult)
+    tables = (*tables, Schedule, GatewayClient, JobKey, TaskResult, Resource)
     return [(table.__name__, list(table.objects.order_by("pk").values())) for table in tables]
 
 

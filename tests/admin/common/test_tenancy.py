@@ -29,6 +29,7 @@ from jobexec.models import (
     JobDefinition,
     JobKey,
     JobLog,
+    Resource,
     Schedule,
     SuspendedJob,
     Suspension,
@@ -55,7 +56,7 @@ OF_TENANTS = (
     TaskResult,
     JobKey,
 )
-OF_NONE = (ExecutorNode, ExternalWorker, Deployment, JobDefinition, FailureGroup, ExclusiveLock)
+OF_NONE = (ExecutorNode, ExternalWorker, Deployment, JobDefinition, FailureGroup, ExclusiveLock, Resource)
 
 
 @pytest.fixture(autouse=True)

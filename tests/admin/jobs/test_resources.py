@@ -1,0 +1,177 @@
+"""The list and the page of resources, and what operators do there."""
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+from django.contrib.admin.utils import quote
+
+from jobexec.admin.common import display
+from jobexec.models import AuditLog, BlockedJob, Job, Resource
+from jobexec.operations.reports import resources as reports
+
+from .. import data
+from ..conftest import list_url, page_url
+
+PATTERN = "customer:*"
+
+
+@pytest.fixture(autouse=True)
+def declared(settings):
+    settings.TIME_ZONE = "Europe/Berlin"
+    pay = {"limit": 2, "rate": "100/PT1M", "breaker": "fast"}
+    settings.JOBEXEC = {"RESOURCES": {"pay.example": pay, PATTERN: {"limit": 1}}}
+
+
+def cells(response):
+    """The texts of the rows in a list, by column."""
+    rows = re.findall(r"<tr>(.*?)</tr>", response.content.decode().split('id="result_list"')[1], re.DOTALL)
+    found = []
+    for row in filter(lambda each: "field-name" in each, rows):
+        parts = re.findall(r'<t[dh] class="field-(\w+)[^>]*>(.*?)</t[dh]>', row, re.DOTALL)
+        found.append({name: " ".join(re.sub(r"<[^>]+>", " ", text).split()) for name, text in parts})
+    return found
+
+
+def test_the_list(admin):
+    data.resource()
+    data.resource(name="customer:17", breaker_state="closed", limit=0)
+    data.resource(name=PATTERN, limit=3, breaker_state="closed")
+    for number in range(3):
+        data.make(BlockedJob, resource="pay.example")
+        data.running(resource="customer:17" if number else "pay.example")
+    response = admin.get(list_url(Resource))
+    pattern, customer, pay = cells(response)
+    assert (pay["entry"], pay["most"], pay["pace"], pay["used"]) == ("pay.example", "2", "100/PT1M", "1 / 2")
+    assert (
+        pay["standing"].startswith("open ")
+        and pay["standing"].endswith(" s left")
+        and pay["waits"] == "3"
+        and pay["let_through"] == "4,711"
+    )
+    assert f"{list_url(BlockedJob)}?resource=pay.example" in response.content.decode()
+    assert (customer["entry"], customer["most"], customer["used"]) == (PATTERN, "none instead of 1", "2")
+    assert (pattern["entry"], pattern["most"]) == (PATTERN, "3 instead of 1")
+    assert {pattern[name] for name in ("used", "waits", "standing", "let_through")} == {display.NONE}
+
+
+def test_counts_in_the_list_end_early(admin, monkeypatch):
+    monkeypatch.setattr(reports, "COUNTED", 2)
+    data.resource()
+    for _ in range(4):
+        data.make(BlockedJob, resource="pay.example")
+    (pay,) = cells(admin.get(list_url(Resource)))
+    assert pay["waits"] == "2+"
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({}, "open 4"),
+        ({"trial_time": datetime(2020, 1, 1, tzinfo=UTC)}, "half open"),
+        ({"hold": "open"}, "held open"),
+        ({"hold": "closed", "hold_until": datetime(2099, 1, 1, tzinfo=UTC)}, "held closed "),
+        ({"hold": "open", "hold_until": datetime(2020, 1, 1, tzinfo=UTC), "breaker_state": "closed"}, "closed"),
+    ],
+)
+def test_the_state_that_counts_now(admin, columns, said):
+    data.resource(**columns)
+    (pay,) = cells(admin.get(list_url(Resource)))
+    assert pay["standing"].startswith(said)
+
+
+def test_filters_by_the_state_that_counts_now(admin):
+    later, before = datetime(2099, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, tzinfo=UTC)
+    data.resource()
+    data.resource(name="customer:1", breaker_state="closed", hold="open", hold_until=later)
+    data.resource(name="customer:2", breaker_state="closed", hold="open", hold_until=before)
+    data.resource(name="customer:3", hold="closed")
+    data.resource(name="customer:4", trial_time=before)
+    for state, names in (("open", ["customer:1", "pay.example"]), ("held", ["customer:1", "customer:3"])):
+        assert [row["name"] for row in cells(admin.get(list_url(Resource), {"state": state}))] == names
+    assert len(cells(admin.get(list_url(Resource)))) == 5
+
+
+def test_a_breaker_that_is_not_declared_is_not_shown(admin):
+    data.resource(name="customer:17")
+    data.resource(name="of another release")
+    assert {each["standing"] for each in cells(admin.get(list_url(Resource)))} == {display.NONE}
+
+
+def test_the_page(admin):
+    row, holder = data.resource(breaker_state="half open", trials=1), data.running(resource="pay.example")
+    content = admin.get(page_url(row)).content.decode()
+    assert "12 of 20 calls failed" in content and "1 / 2" in content
+    assert str(holder.pk)[-12:] in content and "worker-1" in content
+    assert "There are more" not in content
+    for _ in range(10):
+        data.make(Job, resource="pay.example")
+    assert "There are more" in admin.get(page_url(row)).content.decode()
+
+
+def test_who_may_not_see_jobs_does_not_see_who_has_permits(staff):
+    row, holder = data.resource(), data.running(resource="pay.example")
+    content = staff("view_resource", view=False).get(page_url(row)).content.decode()
+    assert "pay.example" in content and "jobexec-holders" not in content and str(holder.pk) not in content
+
+
+def test_a_pattern_has_limits_only(admin):
+    row = data.resource(name=PATTERN)
+    content = admin.get(f"{list_url(Resource)}{quote(PATTERN)}/change/").content.decode()
+    assert re.findall(r'name="action" value="(\w+)"', content) == ["set_limits"]
+    assert "jobexec-holders" not in content
+    response = admin.act(Resource, "hold_open", [row])
+    (level, text), *_ = admin.told(response)
+    assert level == "warning" and "expected a name that RESOURCES covers" in text
+
+
+def test_limits_and_back_to_the_settings(admin):
+    row = data.resource()
+    admin.act(Resource, "set_limits", [row], limit="0", rate="5/PT1S")
+    row.refresh_from_db()
+    assert (row.limit, row.rate) == (0, "5/PT1S")
+    asked = admin.act(Resource, "set_limits", [row], answered=False)
+    assert asked.context["form"].initial == {"limit": 0, "rate": "5/PT1S"}
+    response = admin.act(Resource, "set_limits", [row], limit="", rate="")
+    row.refresh_from_db()
+    assert (row.limit, row.rate) == (None, "")
+    assert admin.told(response) == [("success", "1 resource has new limits.")]
+    entry = AuditLog.objects.latest("pk")
+    assert (entry.verb, entry.object_id, entry.operator) == ("set_resource_limits", "pay.example", "admin")
+
+
+@pytest.mark.parametrize(
+    ("action", "answers", "field"),
+    [
+        ("set_limits", {"limit": "-1"}, "limit"),
+        ("set_limits", {"limit": "1000001"}, "limit"),
+        ("set_limits", {"rate": "often"}, "rate"),
+        ("hold_open", {"until": "2020-01-01T10:00:00"}, "until"),
+        ("hold_closed", {"until": "soon"}, "until"),
+    ],
+)
+def test_what_is_wrong_is_asked_again(admin, action, answers, field):
+    row = data.resource()
+    assert list(admin.act(Resource, action, [row], **answers).context["form"].errors) == [field]
+    row.refresh_from_db()
+    assert (row.limit, row.rate, row.hold) == (None, "", "")
+
+
+def test_held_in_the_time_zone_of_the_site(admin):
+    row = data.resource()
+    response = admin.act(Resource, "hold_open", [row], until="2099-01-01T08:00:00")
+    row.refresh_from_db()
+    assert (row.hold, row.hold_until) == ("open", datetime(2099, 1, 1, 7, tzinfo=UTC))
+    ((level, text),) = admin.told(response)
+    assert level == "success" and text.startswith("1 resource is held open until ") and " 08:00:00" in text
+    admin.act(Resource, "hold_closed", [row])
+    row.refresh_from_db()
+    assert (row.hold, row.hold_until) == ("closed", None)
+    assert admin.told(admin.act(Resource, "release", [row]))[-1] == ("success", "1 resource released.")
+    row.refresh_from_db()
+    assert (row.hold, row.breaker_state, row.reason) == ("", "closed", "")
+
+
+def test_the_form_names_the_time_zone(admin):
+    asked = admin.act(Resource, "hold_open", [data.resource()], answered=False)
+    assert "In the time zone Europe/Berlin." in asked.content.decode()

@@ -1,0 +1,112 @@
+"""What is reported of resources, with counts that end early."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
+
+from jobexec.models import BlockedJob, Job, Resource
+from jobexec.operations import hold_resource, set_resource_limits
+from jobexec.operations.reports import counts, resources
+from jobexec.operations.reports.resources import holders, open_breakers, resource_names, resource_status, totals
+from tests.support.factories import make_row
+
+pytestmark = pytest.mark.every_database
+
+
+@pytest.fixture(autouse=True)
+def declared(configure):
+    breaker = {"pay.example": {"limit": 2, "breaker": "fast"}}
+    patterns = {"customer:*": {"limit": 1, "rate": "60/PT1M"}, "customer:vip:*": {"limit": 5}}
+    configure(RESOURCES=breaker | patterns)
+
+
+def rows(alias, table, resource, count=1):
+    for _ in range(count):
+        make_row(table, alias, resource=resource)
+
+
+def numbers(found):
+    return {entry: (int(each.in_use), int(each.waiting)) for entry, each in found.items()}
+
+
+def test_totals_by_entry(alias):
+    rows(alias, Job, "pay.example", 2)
+    rows(alias, Job, "customer:1")
+    rows(alias, Job, None, 3)
+    rows(alias, BlockedJob, "customer:1", 2)
+    rows(alias, BlockedJob, "customer:2")
+    rows(alias, BlockedJob, "customer:vip:1", 3)
+    rows(alias, BlockedJob, "of another release")
+    found = totals(alias)
+    assert numbers(found) == {"pay.example": (2, 0), "customer:*": (1, 3), "customer:vip:*": (0, 3)}
+    assert not any(each.in_use.capped or each.waiting.capped for each in found.values())
+
+
+def test_totals_end_at_the_limit(alias, monkeypatch):
+    monkeypatch.setattr(counts, "COUNT_LIMIT", 3)
+    rows(alias, BlockedJob, "pay.example", 2)
+    rows(alias, BlockedJob, "customer:1", 3)
+    rows(alias, Job, "pay.example", 4)
+    found = totals(alias)
+    assert numbers(found) == {"pay.example": (3, 2), "customer:*": (0, 2), "customer:vip:*": (0, 0)}
+    assert (found["pay.example"].in_use.capped, found["pay.example"].waiting.capped) == (True, False)
+    assert (found["customer:*"].in_use.capped, found["customer:*"].waiting.capped) == (True, True)
+
+
+def test_each_count_of_a_status_ends_early(alias, monkeypatch):
+    monkeypatch.setattr(resources, "COUNTED", 1)
+    rows(alias, BlockedJob, "pay.example", 3)
+    rows(alias, Job, "pay.example", 2)
+    rows(alias, Job, "customer:1", 2)
+    pay, customer = resource_status(alias, ["pay.example", "customer:1"])
+    assert (int(pay.in_use), pay.in_use.capped, int(pay.waiting), pay.waiting.capped) == (2, False, 1, True)
+    assert (int(customer.in_use), customer.in_use.capped) == (1, True)
+    assert pay.as_json()["in_use_capped"] is False
+
+
+def test_a_few_statements_for_any_number(alias):
+    names = [f"customer:{number}" for number in range(90)]
+    rows(alias, BlockedJob, "customer:7", 2)
+    with CaptureQueriesContext(connections[alias]) as captured:
+        found = resource_status(alias, names)
+    assert len(captured) == 4
+    assert [each.name for each in found if each.waiting] == ["customer:7"]
+
+
+def test_more_than_one_statement_can_count(alias):
+    rows(alias, BlockedJob, "customer:249")
+    found = resource_status(alias, [f"customer:{number}" for number in range(250)])
+    assert [each.name for each in found if each.waiting] == ["customer:249"]
+
+
+def test_names_are_those_declared_used_and_waited_for(alias):
+    set_resource_limits("customer:*", limit=3, using=alias)
+    set_resource_limits("customer:1", limit=3, using=alias)
+    rows(alias, BlockedJob, "customer:2")
+    assert resource_names(alias) == ["customer:1", "customer:2", "pay.example"]
+    one, two = resource_status(alias, ["customer:1", "customer:2"])
+    assert one.changed and two.changed and two.limits.limit == 3 and two.entry == "customer:*"
+
+
+def test_holders_that_a_node_has_come_first(alias):
+    free, running = (make_row(Job, alias, resource="pay.example", lock_owner=owner) for owner in (None, "a:1"))
+    assert [job.pk for job in holders(alias, "pay.example")] == [running.pk, free.pk]
+
+
+def test_open_breakers(alias, frozen):
+    later, before = frozen.now + timedelta(hours=1), frozen.now - timedelta(hours=1)
+    for name, columns in {
+        "customer:1": {"breaker_state": "open", "trial_time": later},  # has no breaker any more
+        "customer:3": {"hold": "closed", "hold_until": later, "breaker_state": "open", "trial_time": later},
+        "customer:4": {"hold": "open", "hold_until": before},
+        "pay.example": {"breaker_state": "open", "trial_time": later},
+    }.items():
+        Resource.objects.using(alias).create(name=name, **columns)
+    assert open_breakers(alias) == ["pay.example"]
+    hold_resource("customer:2", using=alias)
+    assert open_breakers(alias) == ["customer:2", "pay.example"]
+    assert open_breakers(alias, 1) == ["customer:2"]
+    frozen.tick(3600)
+    assert open_breakers(alias) == ["customer:2"]
