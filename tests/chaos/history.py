@@ -188,7 +188,7 @@ class History:
 
     def _away(self, down: float, up: float) -> float:
         """How long nobody renewed a lease: a server is there before that is told."""
-        renewed = sorted(line["start"] for line in self.of("lease") if down < line["start"] < up)
+        renewed: list[float] = sorted(line["start"] for line in self.of("lease") if down < line["start"] < up)
         return max(later - earlier for earlier, later in pairwise([down, *renewed, up]))
 
     @property
