@@ -17,6 +17,7 @@ from jobexec.operations.acquire import acquire
 from jobexec.operations.acquire import candidates as page
 from jobexec.operations.enqueue import unique, unique_keys
 from jobexec.operations.history import task_rows
+from jobexec.operations.resources import promote
 from jobexec.operations.rows.exclusive import unlock_instances
 from jobexec.operations.schedules import firing as schedule_firing
 from jobexec.operations.settle import complete, fail, recover
@@ -155,6 +156,24 @@ def task_fence() -> None:
     complete._delete_and_keep = delete_and_keep
 
 
+def resource_row() -> None:
+    """Nodes that look for permits of a resource at the same moment do not wait for each other."""
+
+    def resources(using: str, names: Any) -> dict[str, Any]:
+        known = promote._rows(using, names)
+        missing = [promote._new(name) for name in sorted(names) if name not in known]
+        if missing:
+            promote.insert_missing(using, promote.Resource, missing)
+        return promote._rows(using, names)
+
+    promote.locked_resources = resources  # type: ignore[assignment]
+
+
+def rate() -> None:
+    """A permit that was taken does not put off the next one."""
+    promote.permit_time_after = lambda row, limits, taken, now: row.next_permit_time
+
+
 GUARDS: dict[str, Callable[[], None]] = {
     "fencing": fencing,
     "atomic-fence": atomic_fence,
@@ -168,4 +187,6 @@ GUARDS: dict[str, Callable[[], None]] = {
     "schedule-row": schedule_row,
     "unique-key": unique_key,
     "task-fence": task_fence,
+    "resource-row": resource_row,
+    "rate": rate,
 }

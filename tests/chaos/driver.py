@@ -15,7 +15,7 @@ from tests.support.machines import servers
 
 from . import nodes as node_processes
 from .journal import Journal, now
-from .mixtures import AIMED, ALL_OF_IT, Mixture
+from .mixtures import AIMED, ALL_OF_IT, RESOURCES, Mixture
 from .timetable import THRESHOLD, Timetable
 
 _TURN = 0.02
@@ -55,7 +55,7 @@ class Driver:
     def play(self) -> Path:
         """Play the whole run; returns the folder with the journal and `state.json`."""
         self.journal.write("options", **vars(self.options))
-        self.journal.write("limits", tenants=dict(self.mixture.tenants))
+        self.journal.write("limits", tenants=dict(self.mixture.tenants), resources=RESOURCES)
         server = servers.make(self.options.database, self.folder, self.options.server)
         nodes: list[node_processes.Node] = []
         callers: list[node_processes.Caller] = []
@@ -126,6 +126,7 @@ class Driver:
             "BATCH_JOBS_PER_SEED": 3,
             "METER_INTERVAL": 1,
             "TENANT_CONCURRENCY": dict(self.mixture.tenants) or None,
+            "RESOURCES": RESOURCES,
             "DEFAULT_RETRY_PLAN": "R3/PT0.3S",
             "CONFLICT_DELAY": 0.3,
             "ENGINES": {"default": engine},

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from .journal import Line, shown
@@ -58,7 +59,7 @@ class History:
     def _on_creating(self, line: Line) -> None:
         for job in line["jobs"]:
             columns = {key: job[key] for key in ("kind", "instance", "exclusive", "atomic", "retries", "tenant")}
-            columns |= {key: job[key] for key in ("priority", "now") if key in job}
+            columns |= {key: job[key] for key in ("priority", "now", "resource") if job.get(key) is not None}
             if job["instance"] and job["tenant"]:
                 columns["instance"] = f"{job['instance']} of {job['tenant']}"  # its namesakes elsewhere are others
             self.jobs[job["id"]] = Job(id=job["id"], **columns, lines=[{**line, "jobs": [job["id"]]}])
@@ -101,8 +102,9 @@ class History:
         for run in reversed(job.runs):
             run.timed_out |= (run.pid, run.attempt, "JobTimeout") == (line["pid"], line["attempt"], line.get("error"))
             here = run.pid == line["pid"] and (run.end is not None or run.timed_out)
-            # Whoever cancels does not say which attempt it was.
-            same = line["attempt"] in {0, run.attempt} and line.get("owner", run.owner) == run.owner
+            # Whoever cancels does not say which attempt it was; and what is put off while its node drains is none.
+            same = line["result"] == "cancelled" or line["attempt"] == run.attempt
+            same = same and line.get("owner", run.owner) == run.owner
             if here and same:
                 run.outcome = line
                 return
@@ -182,7 +184,12 @@ class History:
     @cached_property
     def whole_outages(self) -> list[tuple[float, float]]:
         """Outages that no lease survives."""
-        return [(down, up) for down, up in self.outages if self.lease_time <= up - down < ENDLESS]
+        return [(down, up) for down, up in self.outages if self.lease_time <= self._away(down, up) < ENDLESS]
+
+    def _away(self, down: float, up: float) -> float:
+        """How long nobody renewed a lease: a server is there before that is told."""
+        renewed: list[float] = sorted(line["start"] for line in self.of("lease") if down < line["start"] < up)
+        return max(later - earlier for earlier, later in pairwise([down, *renewed, up]))
 
     @property
     def lease_time(self) -> float:

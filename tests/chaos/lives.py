@@ -50,6 +50,7 @@ class Job:
     atomic: bool
     retries: int
     tenant: str = ""
+    resource: str = ""
     #: None if nobody said; and whether it could run as soon as it was committed.
     priority: int | None = None
     now: bool = False

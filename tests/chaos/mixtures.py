@@ -33,6 +33,13 @@ TASKS = {
 }
 #: The history handler, and how often it fails for a record that is never written.
 LEDGER, NEVER = "chaos-ledger", 99
+#: What jobs share, and what it bears; a customer is one of CUSTOMERS.
+RESOURCES = {
+    "gate": {"limit": 3},
+    "customer:*": {"limit": 1},
+    "meter": {"rate": "6/PT2S", "burst": 1},
+}
+CUSTOMERS = 4
 #: What befalls nodes and the server, and how often.
 FAULTS = {"kill": 3, "pause": 3, "pause-long": 3, "drain": 2, "server": 1.5, "kill-caller": 1}
 
@@ -43,7 +50,7 @@ class Mixture:
     `batch` how many jobs of one process instance come together at most, `slow` how long slow jobs take, in leases,
     `tenants` how many jobs of a tenant a node may have in hand, `task_share` how often tasks come beside a batch,
     `callers` how many processes enqueue with unique keys, `away` how long the server may stay away, in leases;
-    `schedules` is whether there are some."""
+    `schedules` is whether there are some, `shared` how often a batch shares a resource, `resources` which one."""
 
     jobs: dict[str, float] = field(default_factory=lambda: dict(ALL))
     faults: dict[str, float] = field(default_factory=lambda: dict(FAULTS))
@@ -64,6 +71,8 @@ class Mixture:
     callers: int = 2
     away: tuple[float, ...] = (0.0, 0.15, 0.5, 1.5)
     schedules: bool = True
+    shared: float = 0.4
+    resources: dict[str, float] = field(default_factory=lambda: {"gate": 4, "customer": 3, "meter": 2})
 
 
 ALL_OF_IT = Mixture()
@@ -75,6 +84,7 @@ _AIMED = Mixture(
     tasks={},
     callers=0,
     schedules=False,
+    shared=0.0,
     shifts=False,
     steady=True,
     lease=1.2,
@@ -106,4 +116,7 @@ AIMED: dict[str, Mixture] = {
     "task-fence": replace(
         _AIMED, jobs={}, tasks={"task-slow": 1}, task_share=1.0, faults={"pause-long": 1}, every=0.6, slow=(2, 3)
     ),
+    # All nodes look for permits at the same moment, as soon as jobs have come.
+    "resource-row": replace(_AIMED, jobs={"work": 1}, faults={}, every=0.3, batch=8, exclusive=0.0, shared=1.0),
+    "rate": replace(_AIMED, jobs={"work": 1}, faults={}, batch=5, exclusive=0.0, shared=1.0, resources={"meter": 1}),
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from .history import History, Problem, Run
 from .journal import Line
 from .people.callers import TOGETHER
+from .rules.resources import sharing
 from .rules.runs import repeats
 
 _SHOWN = 10
@@ -32,6 +33,8 @@ def summary(history: History) -> Iterator[str]:
         for log in job.logs
     )
     yield f"charges   {charged} retries for lost runs, {innocent} of them to jobs whose node was killed or paused twice"
+    if shared := list(sharing(history)):
+        yield f"shared    {'; '.join(f'{each.name}: {len(each.runs)} runs, {each.most} at once' for each in shared)}"
     yield from _of_tasks(history)
 
 

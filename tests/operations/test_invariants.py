@@ -1,5 +1,6 @@
 """Whatever happens in whatever order: what must always hold. Found by chance, kept by hypothesis."""
 
+import sys
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -65,6 +66,7 @@ from jobexec.operations.settle.complete import complete_with_results
 from jobexec.operations.settle.recover import mark_suspect_started
 from jobexec.operations.values.acquired_job import batches
 from tests.support.factories import HANDLER, LEASE_TIME, a_failure, a_run, acquire, make_job, make_node
+from tests.support.sharing_rules import RESOURCES, Sharing, resources
 from tests.support.suite import tiers
 
 pytestmark = pytest.mark.every_database
@@ -87,7 +89,7 @@ OF_BATCHES = {
 }
 
 
-class Jobs(RuleBasedStateMachine):
+class Jobs(Sharing, RuleBasedStateMachine):
     alias = "default"
 
     def __init__(self):
@@ -102,6 +104,14 @@ class Jobs(RuleBasedStateMachine):
         self.nodes, self.hands, self.dead = {}, {}, []
 
     def teardown(self):
+        try:
+            if sys.exc_info()[0] is None and self.nodes:
+                self.run_to_the_end()
+                self.what_always_holds()
+        finally:
+            self.undo_everything()
+
+    def undo_everything(self):
         self.clock.__exit__(None, None, None)
         transaction.set_rollback(True, using=self.alias)
         self.undo.__exit__(None, None, None)
@@ -113,6 +123,9 @@ class Jobs(RuleBasedStateMachine):
             self.start(name)
         for instance in ("p", "p", "q", "acme/p", ""):
             self.create(instance, True, 0, 0)
+        for _ in range(4):
+            self.create("", False, 0, 0, "two")
+            self.create("", False, 0, 0, "spread")
 
     def start(self, name):
         self.nodes[name] = make_node(self.alias, name)
@@ -124,16 +137,25 @@ class Jobs(RuleBasedStateMachine):
     def there(self, name):
         return name if name in self.nodes else NAMES[0]  # SQLite bears one node
 
-    @rule(instance=instances, exclusive=mostly, priority=st.integers(-2, 2), wait=st.sampled_from([0, 0, 30]))
-    def create_one(self, instance, exclusive, priority, wait):
-        self.create(instance, exclusive, priority, wait)
+    @rule(
+        instance=instances,
+        exclusive=mostly,
+        priority=st.integers(-2, 2),
+        wait=st.sampled_from([0, 0, 30]),
+        resource=resources,
+    )
+    def create_one(self, instance, exclusive, priority, wait, resource):
+        self.create(instance, exclusive, priority, wait, resource)
 
-    def create(self, instance, exclusive, priority, wait):
+    def create(self, instance, exclusive, priority, wait, resource=None):
         due = {"due_date": self.clock.now + timedelta(seconds=wait)} if wait else {}
         tenant, _, name = instance.rpartition("/")
         columns = {"tenant_id": tenant, "process_instance_id": name, "exclusive": exclusive, "priority": priority}
+        columns["resource"] = resource
         backend = "default" if len(self.created) % 2 else ""
         self.created.append(make_job(self.alias, **columns, **due, task_backend=backend).pk)
+        if resource:
+            self.shared.append(self.created[-1])
         if backend:
             self.tasks.add(self.created[-1])
 
@@ -194,6 +216,14 @@ class Jobs(RuleBasedStateMachine):
             for batch in [each for each in hand if each[0].handler_type in OF_BATCHES]:
                 self.complete(batch[0])
                 self.put_down(hand, batch)
+
+    def run_all(self):
+        """End whatever is in hand, and all that can be acquired."""
+        for name, hand in self.hands.items():
+            self.take(name, 100)
+            while hand:
+                self.complete(hand[0][0])
+                self.put_down(hand, hand[0])
 
     def work(self, job):
         """The jobs of a batch change others in the transaction that ends them."""
@@ -369,9 +399,10 @@ class Jobs(RuleBasedStateMachine):
 @pytest.mark.transactional
 @pytest.mark.slow
 @pytest.mark.timeout(400 + 5 * EXAMPLES)  # to make a failure small takes time, too
-def test_whatever_happens(alias):
+def test_whatever_happens(alias, handle):
+    handle(lambda: None, name=HANDLER)
     machine = type("Machine", (Jobs,), {"alias": alias})
-    engines = {"ENGINES": {name: {} for name in connections}, "DEFAULT_RETRY_PLAN": "R3/PT5S"}
+    engines = {"ENGINES": {name: {} for name in connections}, "DEFAULT_RETRY_PLAN": "R3/PT5S", "RESOURCES": RESOURCES}
     with override_settings(JOBEXEC=engines):
         run_state_machine_as_test(
             machine,

@@ -49,6 +49,33 @@ def test_what_ran_when_its_process_was_killed_runs_side_by_side_again(alias, run
 
 
 @pytest.mark.databases("postgresql", "mariadb")
+def test_the_permits_of_a_killed_node_stay_taken_until_its_jobs_are_recovered(alias, run, enqueue, trace, settings):
+    shared = {"RESOURCES": {"pay.example": {"limit": 2}}}
+    settings.JOBEXEC = settings.JOBEXEC | shared
+    for number in range(6):
+        enqueue("wait", f"n{number}", str(trace.go), resource="pay.example")
+    first = run("--node", "one", "--threads", "4", **SHORT_LEASE, **shared).started()
+    until(lambda: len(trace.lines()) == 2)
+    lost = trace.lines()
+    second = run("--node", "two", "--threads", "4", **SHORT_LEASE, **shared).started()
+    first.send(signal.SIGKILL)
+    first.ended()
+    assert Job.objects.using(alias).exclude(lock_owner=None).count() == 2
+    until(lambda: len(trace.lines()) == 4)
+    assert sorted(trace.lines()[2:]) == sorted(lost), "no other job got a permit"
+    trace.go.touch()
+    until(lambda: all_gone(alias))
+    second.send(signal.SIGTERM)
+    assert second.ended() == 0, second.text
+    at_once, most = 0, 0
+    for line in trace.lines()[2:]:
+        at_once += 1 if line.startswith("begun") else -1
+        most = max(most, at_once)
+    assert most == 2
+    assert {line for line in trace.lines() if line.startswith("ended")} == {f"ended n{number}" for number in range(6)}
+
+
+@pytest.mark.databases("postgresql", "mariadb")
 def test_kill_9_with_async_jobs_in_hand(alias, run, enqueue, trace):
     for number in range(60):
         enqueue("await_go", f"n{number}", str(trace.go), process_instance_id=f"order-{number % 40}")

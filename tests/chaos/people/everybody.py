@@ -11,7 +11,7 @@ from django.db import InterfaceError, OperationalError, connection
 from jobexec import clock, operations
 from jobexec.identifiers import uuid7
 from tests.chaos.journal import Journal, now
-from tests.chaos.mixtures import Mixture
+from tests.chaos.mixtures import CUSTOMERS, Mixture
 
 from .operators import Operators
 from .taskers import Taskers
@@ -30,6 +30,7 @@ class People:
         #: It takes some crashes to convict a killer, so those that come late would only keep everybody from resting.
         self._killers_until = killers_until
         self._chance = random.Random(f"people {seed}")
+        self._sharing = random.Random(f"resources {seed}")
         self._jobs: list[UUID] = []
         self._held: list[dict[str, Any]] = []  # the scopes that were suspended, the last one first
         self._operators = Operators(random.Random(f"operators {seed}"), journal, self._tried)
@@ -50,10 +51,13 @@ class People:
             "process_definition_key": chance.choice(DEFINITIONS),
             "tenant_id": chance.choice(TENANTS),
         }
+        resource = self._resource()
+        if resource is not None:
+            shared["resource"] = resource
         rows = [self._job() | shared for _ in range(chance.randint(1, mixture.batch))]
         told = [
             {key: row[key] for key in ("id", "exclusive", "atomic", "retries", "priority")}
-            | {"now": "due_date" not in row}
+            | {"now": "due_date" not in row and resource is None, "resource": resource}
             | {"kind": kind, "instance": shared["process_instance_id"], "tenant": shared["tenant_id"]}
             for row in rows
             if (kind := row.pop("kind"))
@@ -63,6 +67,14 @@ class People:
             self._jobs += [row["id"] for row in rows]
         if mixture.people and chance.random() < 0.3:
             self._operators.record()
+
+    def _resource(self) -> str | None:
+        """What the jobs of a batch share, if anything."""
+        chance, weights = self._sharing, self._mixture.resources
+        if chance.random() >= self._mixture.shared:
+            return None
+        name = chance.choices(list(weights), list(weights.values()))[0]
+        return f"{name}:{chance.randrange(CUSTOMERS)}" if name == "customer" else name
 
     def _job(self) -> dict[str, Any]:
         chance = self._chance

@@ -1,20 +1,21 @@
-"""What operators do: batches, overriding priorities, suspensions of what is to come, locks by hand; and records of
-history that belong to a transaction."""
+"""What operators do: batches, overriding priorities, suspensions of what is to come, locks by hand, resources that are
+held; and records of history that belong to a transaction."""
 
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import transaction
 
-from jobexec import operations
+from jobexec import clock, operations
 from jobexec.exceptions import BatchNotFound, BatchOver
 from jobexec.models import JOB_TABLES, JobDefinition
 from jobexec.operations.enqueue.record_history import record_history
 from tests.chaos.journal import Journal
-from tests.chaos.mixtures import LEDGER, NEVER
+from tests.chaos.mixtures import CUSTOMERS, LEDGER, NEVER
 
 _USING = "default"
 
@@ -59,12 +60,21 @@ class Operators:
             (4, "batch-managed", self._manage_batch),
             (2, "suspend-scope", lambda: operations.suspend(include_jobs=False, using=_USING, **scope)),
             (2, "unlock", lambda: operations.unlock(some, using=_USING)),
+            (2, "hold-resource", self._hold_resource),
             (1, "override", lambda: _override(definition, chance.randint(-3, 3), cascade=chance.random() < 0.3)),
             (1, "override", lambda: operations.clear_overriding_priority(definition, using=_USING)),
         ]
         _, verb, deed = chance.choices(deeds, [weight for weight, *_ in deeds])[0]
         self._journal.write("asks", verb=verb, **({"scope": scope} if verb == "suspend-scope" else {}))
         self._tried("person", _unless_it_is_gone(deed), verb=verb)
+
+    def _hold_resource(self) -> None:
+        """Let none of its jobs begin for a while. Not where there is a rate: permits that are given back are new ones,
+        also those of jobs that have been lost meanwhile, which have begun."""
+        chance = self._chance
+        until = clock.now(_USING) + timedelta(seconds=chance.choice([1, 2, 4]))
+        name = chance.choice(["gate", f"customer:{chance.randrange(CUSTOMERS)}"])
+        operations.hold_resource(name, until=until, using=_USING)
 
     def _start_batch(self, jobs: list[UUID]) -> None:
         chance = self._chance

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import transaction
 
 from tests.chaos.journal import Journal
-from tests.chaos.mixtures import Mixture
+from tests.chaos.mixtures import CUSTOMERS, Mixture
 from tests.chaos.timetable import SCHEDULES
 
 from .operators import Tried
@@ -70,8 +70,12 @@ class Taskers:
         options: dict[str, Any] = {"exclusive": exclusive, "tenant_id": tenant, "process_instance_id": instance}
         if mixture.people and chance.random() < 0.2:
             options["run_after"] = timedelta(seconds=chance.choice([0.3, 1.0, 2.0]))
+        resource = None
+        if chance.random() < mixture.shared / 4:
+            options["resource"] = resource = f"customer:{chance.randrange(CUSTOMERS)}"
         result = task.using(**options).enqueue(*arguments)
         columns = {"instance": instance, "exclusive": exclusive, "atomic": False, "retries": 3, "tenant": tenant}
+        columns["resource"] = resource
         self._journal.write("creating", jobs=[{"id": result.id, "kind": kind, **columns}])
         return result.id
 

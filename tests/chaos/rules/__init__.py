@@ -25,6 +25,7 @@ from .operators import (
     records_are_written_once,
     tenants_keep_to_their_limits,
 )
+from .resources import rates_are_kept, resources_bear_what_runs
 from .runs import (
     judges_were_well_themselves,
     leases_are_true,
@@ -64,6 +65,8 @@ ALWAYS: tuple[Rule, ...] = (
     records_are_written_once,
     each_dead_letter_has_its_incident,
     tenants_keep_to_their_limits,
+    resources_bear_what_runs,
+    rates_are_kept,
     each_time_has_one_job,
     runs_know_their_time,
     no_key_has_two_jobs,

@@ -32,6 +32,8 @@ def _where_it_is(history: History, job: Job) -> str:
         return f"is {row['table']}, but the job log says that it is gone"
     if row["table"] == "executable":
         return f"is executable and nobody runs it (locked by {row['lock_owner']})"
+    if row["table"] == "blocked":
+        return f"waits for {job.resource or 'a resource'}, and nobody gives it a permit"
     if row["table"] == "timer" and row["due_in"] < 30:
         return f"is a timer, due since {-row['due_in']:.1f} s"
     if row["table"] == "suspended" and not _is_covered(history, row):

@@ -56,6 +56,12 @@ def test_a_failure_that_counted_makes_the_next_run_another_attempt():
     good(rules.outcomes_are_fenced, again.tell(5, "asks", verb="requeue", jobs=["j"]))
 
 
+def test_what_is_put_off_while_its_node_drains_is_no_attempt():
+    story = Story(j={}).begin(1, "j", A).end(2, "j", A, result="failed")
+    story.outcome(2.1, "j", A, attempt=0, result="failed", error="RetryIn")
+    good(rules.outcomes_are_fenced, story.begin(3, "j", B).end(4, "j", B))
+
+
 def test_what_recovery_says_of_a_lost_run_is_not_the_outcome_of_an_earlier_run_in_its_process():
     story = Story(j={}).begin(1, "j", A).end(2, "j", A).begin(11, "j", B)
     story.tell(20, "outcome", 11, job="j", attempt=1, result="failed", error="WorkerLost")
@@ -98,6 +104,7 @@ def test_declared_dead_by_whoever_is_back_first_after_an_outage():
 
     good(rules.judges_were_well_themselves, outage(16, 27.1))
     good(rules.judges_were_well_themselves, outage(14, 16))  # a lease may have survived it
+    good(rules.judges_were_well_themselves, outage(16, 25).lease(B, 14.5))  # the server was there before that was told
     bad(rules.judges_were_well_themselves, outage(16, 25), "declared dead by who had been there for 8.000 s")
 
 

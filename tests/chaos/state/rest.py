@@ -5,7 +5,7 @@ from collections import Counter
 from django.db.models import Q
 
 from jobexec import clock
-from jobexec.models import JOB_TABLES, ExclusiveLock, ExecutorNode, HistoryJob, NodeState
+from jobexec.models import JOB_TABLES, BlockedJob, ExclusiveLock, ExecutorNode, HistoryJob, NodeState
 from jobexec.operations.sql.server_time import database_time
 
 
@@ -28,10 +28,10 @@ def at_rest() -> bool:
     if dead_nodes():
         return False
     executable, timers = JOB_TABLES[0], JOB_TABLES[1]
-    if executable._base_manager.exists():
+    if executable._base_manager.exists() or BlockedJob.objects.exists():
         return False
     for table in (timers, HistoryJob):
         soon = table._base_manager.order_by("due_date").values_list("due_date", flat=True).first()
         if soon is not None and (soon - clock.now()).total_seconds() < 60:
             return False
-    return not executable._base_manager.exists()
+    return not (executable._base_manager.exists() or BlockedJob.objects.exists())
