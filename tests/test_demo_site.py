@@ -19,7 +19,7 @@ from demo_project.bookings.models import Booking, Ticket
 from demo_project.bookings.services import book
 from jobexec.exceptions import DoNotRetry
 from jobexec.executor.execute_now import execute_now
-from jobexec.models import DeadLetterJob, Job, TimerJob
+from jobexec.models import BlockedJob, DeadLetterJob, Job, TimerJob
 
 pytestmark = [pytest.mark.urls("demo_project.urls"), pytest.mark.django_db(transaction=True)]
 
@@ -58,8 +58,13 @@ def _booking(**changes):
     return Booking(**TRIP | dates | changes)
 
 
+def _waiting(**conditions):
+    """The jobs that may run, or wait for the flight service."""
+    return [job for table in (Job, BlockedJob) for job in table.objects.filter(**conditions)]
+
+
 def _run_tickets(booking):
-    for job in Job.objects.filter(process_instance_id=booking.process_instance_id, handler_type__in=TICKETS):
+    for job in _waiting(process_instance_id=booking.process_instance_id, handler_type__in=TICKETS):
         execute_now(job.pk)
 
 
@@ -68,18 +73,20 @@ def test_the_form_saves_a_booking_with_its_three_jobs(client):
     booking = Booking.objects.get()
     assert answer.status_code == 302
     assert answer["Location"] == f"/bookings/{booking.pk}/"
-    rows = Job.objects.values_list("handler_type", "process_instance_id", "process_definition_key", "exclusive")
-    assert set(rows) == {(name, f"booking-{booking.pk}", "booking", True) for name in TICKETS}
-    assert all(job.handler_configuration == {"args": [booking.pk], "kwargs": {}} for job in Job.objects.all())
+    rows = _waiting()
+    told = {(job.handler_type, job.process_instance_id, job.process_definition_key, job.exclusive) for job in rows}
+    assert told == {(name, f"booking-{booking.pk}", "booking", True) for name in TICKETS}
+    assert all(job.handler_configuration == {"args": [booking.pk], "kwargs": {}} for job in rows)
+    assert [job.handler_type for job in rows if isinstance(job, BlockedJob)] == [jobs.book_flight.name]
 
 
 def test_a_rolled_back_booking_leaves_nothing():
     with pytest.raises(ZeroDivisionError), transaction.atomic():
         book(_booking())
-        assert Job.objects.count() == 3
+        assert len(_waiting()) == 3
         raise ZeroDivisionError
     assert not Booking.objects.exists()
-    assert not Job.objects.exists()
+    assert not _waiting()
 
 
 def test_a_job_that_cannot_be_made_takes_the_booking_with_it(client, monkeypatch):
@@ -90,14 +97,14 @@ def test_a_job_that_cannot_be_made_takes_the_booking_with_it(client, monkeypatch
     with pytest.raises(RuntimeError, match="no more jobs"):
         client.post("/book/", TRIP)
     assert not Booking.objects.exists()
-    assert not Job.objects.exists()
+    assert not _waiting()
 
 
 def test_a_trip_that_ends_before_it_begins_is_refused(client):
     answer = client.post("/book/", TRIP | {"departure": "2027-05-01"})
     assert "The departure must be after the arrival." in answer.content.decode()
     assert not Booking.objects.exists()
-    assert not Job.objects.exists()
+    assert not _waiting()
 
 
 def test_the_last_ticket_confirms_the_booking(client, flight_service, tmp_path):
@@ -121,7 +128,7 @@ def test_a_job_that_runs_twice_books_and_confirms_once(flight_service):
     jobs.book_hotel.enqueue(booking.pk)
     jobs.book_flight.enqueue(booking.pk)
     _run_tickets(booking)
-    for job in Job.objects.filter(handler_type__in=TICKETS):
+    for job in _waiting(handler_type__in=TICKETS):
         execute_now(job.pk)
     assert booking.tickets.count() == 3
     assert flight_service.report()["reservations"] == 1
@@ -131,7 +138,7 @@ def test_a_job_that_runs_twice_books_and_confirms_once(flight_service):
 def test_a_city_without_flights_is_a_dead_letter_at_once(client, flight_service):
     booking = book(_booking(city="Atlantis"))
     with pytest.raises(DoNotRetry, match="no flights to Atlantis"):
-        execute_now(Job.objects.get(handler_type__endswith="book_flight").pk)
+        execute_now(BlockedJob.objects.get(handler_type__endswith="book_flight").pk)
     assert DeadLetterJob.objects.get().process_instance_id == booking.process_instance_id
     for page in ("/", "/?live", "/?show=attention", f"/bookings/{booking.pk}/", f"/bookings/{booking.pk}/?live"):
         assert "needs attention" in client.get(page).content.decode()
@@ -145,7 +152,7 @@ def test_the_reckoning_names_what_is_not_accounted_for():
 
 def test_the_csv_file_is_loaded_as_visitors_book():
     call_command("load_bookings", "--limit", "7", verbosity=0)
-    assert (Booking.objects.count(), Job.objects.count()) == (7, 21)
+    assert (Booking.objects.count(), len(_waiting())) == (7, 21)
     with DATA.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len({row["email"] for row in rows}) == 300

@@ -16,7 +16,7 @@ from ..rows.move import move_all
 from ..sql.errors import storable
 from ..sql.locks import atomic, lock_rows
 from ..values.acquired_job import AcquiredJob
-from .limits import PERMITS, entries_of, is_cut_off, limits_of, permit_time_after
+from .limits import PERMITS, is_cut_off
 from .promote import locked_resources
 
 _PAGE = 500
@@ -69,7 +69,8 @@ def count_trials(using: str, name: str, profile: BreakerProfile, succeeded: int)
 def take_back(using: str, name: str) -> int:
     """Let the jobs of a resource wait again that have a permit and are not held by a node; return how many.
 
-    Their permits count as not taken, also for its rate. Jobs in the queue of a node go back when their turn comes.
+    Jobs in the queue of a node go back when their turn comes. A rate gets no credit for them: others that had their
+    permits later may have begun, and the next ones would come too soon after those.
     """
     return sum(_take_back(using, name, table) for table in PERMITS)
 
@@ -83,7 +84,7 @@ def _take_back(using: str, name: str, table: type[AbstractJob]) -> int:
             if not page:
                 return count
             unheld = lock_unchanged(rows, {row.pk: row.revision for row in page}, skip_locked=True)
-            count += give_permits_back(using, [row for row in page if row.pk in unheld])
+            count += len(move_all([row for row in page if row.pk in unheld], BlockedJob))
             last = page[-1].pk
 
 
@@ -97,19 +98,4 @@ def block_cut_off(using: str, jobs: Sequence[AcquiredJob]) -> None:
         if is_cut_off(resource, now):
             ids = [job.id for job in jobs if job.resource == resource.name]
             rows = Job.objects.using(using).filter(pk__in=ids, lock_owner=None).order_by("pk")
-            give_permits_back(using, list(lock_rows(rows, skip_locked=True)))
-
-
-def give_permits_back(using: str, rows: Sequence[AbstractJob]) -> int:
-    """Move locked rows of one resource back to the blocked jobs, in the caller's transaction; return how many."""
-    if not rows:
-        return 0
-    name = rows[0].resource or ""
-    moved = move_all(rows, BlockedJob)
-    found = locked_resources(using, [name])
-    resource = found[name]
-    limits = limits_of(resource, found.get(entries_of([name]).get(name, "")))
-    if limits is not None and limits.rate is not None and resource.next_permit_time:
-        earlier = permit_time_after(resource, limits, -len(moved), clock.now(using))
-        Resource.objects.using(using).filter(pk=name).update(next_permit_time=earlier)
-    return len(moved)
+            move_all(list(lock_rows(rows, skip_locked=True)), BlockedJob)

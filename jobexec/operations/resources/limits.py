@@ -11,7 +11,7 @@ from functools import cache
 from django.db import connections
 
 from jobexec.conf import get_settings
-from jobexec.conf.resources import ResourceLimits, rate
+from jobexec.conf.resources import Rate, ResourceLimits, rate
 from jobexec.models import AbstractJob, BreakerState, ExternalWorkerJob, Job, Resource
 
 #: The tables whose rows are permits, if they name a resource.
@@ -86,14 +86,9 @@ def room_of(row: Resource, limits: ResourceLimits, used: int, now: datetime) -> 
     return Room(jobs, until)
 
 
-def permit_time_after(row: Resource, limits: ResourceLimits, taken: int, now: datetime) -> datetime | None:
-    """The new ``next_permit_time`` after this number of permits has been taken, or (negative) given back."""
-    if limits.rate is None:
-        return row.next_permit_time
-    arrival = row.next_permit_time or now
-    if taken > 0:
-        arrival = max(arrival, now)
-    return arrival + limits.rate.interval * taken
+def permit_time_after(row: Resource, rate: Rate, taken: int, now: datetime) -> datetime:
+    """The new ``next_permit_time`` after this number of permits has been taken."""
+    return max(row.next_permit_time or now, now) + rate.interval * taken
 
 
 _UNLIMITED = 2**31

@@ -150,7 +150,7 @@ def take(row: Resource, limits: ResourceLimits, count: int, now: datetime) -> No
     """
     changes: dict[str, Any] = {"promoted": row.promoted + count}
     if limits.rate is not None:
-        changes["next_permit_time"] = permit_time_after(row, limits, count, now)
+        changes["next_permit_time"] = permit_time_after(row, limits.rate, count, now)
     if limits.breaker is not None and row.breaker_state == BreakerState.OPEN and held_state(row, now) is None:
         changes |= {"breaker_state": BreakerState.HALF_OPEN, "breaker_time": now, "trials": 0}
     Resource.objects.using(row._state.db or "default").filter(pk=row.pk).update(**changes)

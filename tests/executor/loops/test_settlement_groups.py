@@ -80,7 +80,7 @@ def make(written):
 
 
 def outcome(job):
-    job.lock_owner = "one"
+    job.lock_owner, job.resource = "one", None
     return Outcome(job, run=SimpleNamespace())
 
 
@@ -167,7 +167,7 @@ def with_siblings(b, service, count=2):
     """An outcome whose siblings are parked, submitted as the executor does it."""
     first, siblings = b.quick(1)[0][0], b.batch(*[0] * count)
     for job in siblings:
-        job.lock_owner = "one"
+        job.lock_owner, job.resource = "one", None
     last = outcome(first)
     last.siblings = siblings
     b.pool.park(siblings)
