@@ -30,6 +30,7 @@ from ..manage.bulk import delete_page
 from ..nodes import cluster_lock
 from ..nodes.deployments import retiring
 from ..reports.meter_roll_up import rolling_up
+from ..resources.clean_up import forgetting_resources
 from ..sql.locks import atomic, delete_rows, lock_rows
 from .key_cleanup import freeing_keys
 
@@ -73,7 +74,9 @@ class Cleanup:
         self._rows: Rows | None = None
         self._reached: Any = None
         #: Cleanups that manage their own transactions; several processes may run them at once.
-        self._others = chain(_purging(using), freeing_keys(using), rolling_up(using), retiring(using))
+        self._others = chain(
+            _purging(using), freeing_keys(using), forgetting_resources(using), rolling_up(using), retiring(using)
+        )
 
     @classmethod
     def begin(cls, using: str, owner: str) -> Cleanup | None:

@@ -104,11 +104,12 @@ def _promote(using: str, names: Sequence[str], limit: int, result: Promotion) ->
         rows = locked_resources(using, names)
         now, used = clock.now(using), in_use(using, names)
         rooms: dict[str, tuple[Resource, ResourceLimits, Room]] = {}
-        for name in names:
-            limits = _limits(rows, rows[name])
+        for row in (rows[name] for name in names if name in rows):
+            limits = _limits(rows, row)
             if limits is not None:
-                rooms[name] = rows[name], limits, room_of(rows[name], limits, used.get(name, 0), now)
-        result.cut_off.update(name for name in names if is_cut_off(rows[name], now))
+                rooms[row.name] = row, limits, room_of(row, limits, used.get(row.name, 0), now)
+        result.again.update(dict.fromkeys(set(names) - rows.keys()))
+        result.cut_off.update(name for name, (row, _, _) in rooms.items() if is_cut_off(row, now))
         found = {name: _first(using, name, min(limit, room.jobs)) for name, (_, _, room) in rooms.items() if room.jobs}
         for page in _pages(found.values()):
             result.moved += start_due(using, BlockedJob, page, permitted=True)
@@ -125,7 +126,8 @@ def _promote(using: str, names: Sequence[str], limit: int, result: Promotion) ->
 def locked_resources(using: str, names: Sequence[str]) -> dict[str, Resource]:
     """Lock the rows of these resources, in the order of their names; also returns those of patterns, not locked.
 
-    A resource has no row before its first job is promoted.
+    A resource has no row before its first job is promoted. Under REPEATABLE READ a row may be missing that another
+    transaction has just inserted.
     """
     rows = Resource.objects.using(using).filter(pk__in=names).order_by("pk")
     locked = {row.name: row for row in lock_rows(rows.all())}
@@ -173,10 +175,11 @@ def permit_for(using: str, row: AbstractJob) -> bool:
     name = row.resource or ""
     with atomic(using):
         rows = locked_resources(using, [name])
-        resource = rows[name]
-        limits = _limits(rows, resource)
-        now = clock.now(using)
-        if limits is None or not room_of(resource, limits, in_use(using, [name]).get(name, 0), now).jobs:
+        resource, now = rows.get(name), clock.now(using)
+        limits = _limits(rows, resource) if resource is not None else None
+        if resource is None or limits is None:
+            return False
+        if not room_of(resource, limits, in_use(using, [name]).get(name, 0), now).jobs:
             return False
         take(resource, limits, 1, now)
     return True

@@ -15,13 +15,16 @@ from jobexec.models import (
     BatchFailure,
     BatchPart,
     BatchState,
+    BlockedJob,
     DeadLetterJob,
     FailureGroup,
     Incident,
     IncidentState,
+    Job,
     JobLog,
     LogState,
     MeterLog,
+    Resource,
 )
 from jobexec.operations import clean_up_history
 from jobexec.operations.maintenance.cleanup import FORCE_AFTER, Cleanup
@@ -313,3 +316,19 @@ def test_dead_letters_stay_unless_a_time_is_set(alias, settings, ago):
     assert [row.pk for row in DeadLetterJob.objects.using(alias).all()] == [old[2].pk]
     deleted = JobLog.objects.using(alias).filter(state=LogState.DELETED)
     assert {entry.job_id for entry in deleted} == {row.pk for row in old[:2]}
+
+
+def test_resources_that_nobody_uses_are_forgotten(alias, configure, frozen):
+    configure(RESOURCES={"customer:*": {"limit": 1, "rate": "1/PT1M"}})
+    for name in ("blocked", "running", "over", "changed", "open", "soon"):
+        Resource.objects.using(alias).create(name=f"customer:{name}")
+    rows = Resource.objects.using(alias)
+    rows.filter(pk="customer:changed").update(limit=3)
+    rows.filter(pk="customer:open").update(breaker_state="open")
+    rows.filter(pk="customer:soon").update(next_permit_time=frozen.now + timedelta(minutes=1))
+    rows.create(name="customer:*")
+    make_row(BlockedJob, alias, resource="customer:blocked")
+    make_row(Job, alias, resource="customer:running")
+    clean_up_history(alias)
+    left = {name.partition(":")[2] for name in rows.values_list("pk", flat=True)}
+    assert left == {"*", "blocked", "running", "changed", "open", "soon"}

@@ -1,0 +1,36 @@
+"""Delete the rows of resources that nobody uses: with a pattern there may be one for each customer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.db.models import Exists, OuterRef, Q
+
+from jobexec import clock
+from jobexec.conf import get_settings
+from jobexec.models import BlockedJob, BreakerState, Resource
+
+from ..sql.locks import atomic, delete_rows, lock_rows
+from .limits import in_use
+
+
+def forgetting_resources(using: str) -> Iterator[int]:
+    """Delete those that say nothing, one page per transaction; yield the numbers.
+
+    Kept are rows with jobs, with changes by operators, with a breaker that is not closed, and whose rate still counts.
+    A row that is deleted while a promotion waits for it is inserted again by that.
+    """
+    jobs = BlockedJob.objects.using(using).filter(resource=OuterRef("pk"))
+    plain = Q(limit=None, rate="", hold="", breaker_state=BreakerState.CLOSED)
+    rested = Q(next_permit_time=None) | Q(next_permit_time__lt=clock.now(using))
+    rows = Resource.objects.using(using).filter(plain, rested).exclude(name__endswith="*").order_by("pk")
+    reached, size = "", get_settings().history_cleanup_batch_size
+    while page := list(rows.filter(pk__gt=reached).values_list("pk", flat=True)[:size]):
+        reached = page[-1]
+        with atomic(using):
+            unused = rows.filter(~Exists(jobs), pk__in=page)
+            locked = list(lock_rows(unused, skip_locked=True).values_list("pk", flat=True))
+            used = in_use(using, locked) if locked else {}
+            deleted = delete_rows(rows.filter(pk__in=[name for name in locked if not used.get(name)]).order_by())
+        if deleted:
+            yield deleted
