@@ -171,7 +171,7 @@ def resource_row() -> None:
 
 def rate() -> None:
     """A permit that was taken does not put off the next one."""
-    promote.permit_time_after = lambda row, limits, taken, now: row.next_permit_time
+    promote.permit_time_after = lambda row, rate, taken, now: now
 
 
 GUARDS: dict[str, Callable[[], None]] = {
