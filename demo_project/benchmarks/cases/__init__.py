@@ -19,7 +19,6 @@ from .history import History
 from .idle import Idle
 from .latency import Latency
 from .payload import Payload
-from .resource import ResourceCase
 from .results import Results
 from .retries import Retries
 from .soak import Soak
@@ -34,7 +33,6 @@ _ALL: tuple[type[Case], ...] = (
     Waiting,
     Atomic,
     Exclusive,
-    ResourceCase,
     History,
     Results,
     Backlog,
