@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from django.db.models import Exists, OuterRef, Q
 
 from jobexec import clock
-from jobexec.conf import get_settings
 from jobexec.models import BlockedJob, BreakerState, Resource
 
 from ..sql.locks import atomic, delete_rows, lock_rows
 from .limits import in_use
+
+#: Each name is a parameter of one statement several times, and older SQLite accepts no more than a thousand.
+_PAGE = 100
 
 
 def forgetting_resources(using: str) -> Iterator[int]:
@@ -24,8 +26,8 @@ def forgetting_resources(using: str) -> Iterator[int]:
     plain = Q(limit=None, rate="", hold="", breaker_state=BreakerState.CLOSED)
     rested = Q(next_permit_time=None) | Q(next_permit_time__lt=clock.now(using))
     rows = Resource.objects.using(using).filter(plain, rested).exclude(name__endswith="*").order_by("pk")
-    reached, size = "", get_settings().history_cleanup_batch_size
-    while page := list(rows.filter(pk__gt=reached).values_list("pk", flat=True)[:size]):
+    reached = ""
+    while page := list(rows.filter(pk__gt=reached).values_list("pk", flat=True)[:_PAGE]):
         reached = page[-1]
         with atomic(using):
             unused = rows.filter(~Exists(jobs), pk__in=page)
