@@ -1,0 +1,56 @@
+"""What a process is: frozen dataclasses, their JSON, and the rules that they obey. Pure values.
+
+``values`` says what may be computed, and ``parts`` what a node is made of. ``node``, ``flow`` and ``process`` are the
+graph. The readers of BPMN and the builder of flows make a ``Process``; ``validate`` says what is wrong with it, by
+element and line; ``as_json`` stores it.
+"""
+
+from __future__ import annotations
+
+from .as_json import from_json, shape, to_json
+from .flow import Flow
+from .node import Kind, Node
+from .parts import (
+    Binding,
+    Call,
+    Event,
+    Form,
+    JobOptions,
+    Listener,
+    Loop,
+    Mapping,
+    Mode,
+    TimerKind,
+    Trigger,
+    When,
+    Work,
+)
+from .process import Process
+from .values import Expression, Language, Value, expressions_in
+
+__all__ = [
+    "Binding",
+    "Call",
+    "Event",
+    "Expression",
+    "Flow",
+    "Form",
+    "JobOptions",
+    "Kind",
+    "Language",
+    "Listener",
+    "Loop",
+    "Mapping",
+    "Mode",
+    "Node",
+    "Process",
+    "TimerKind",
+    "Trigger",
+    "Value",
+    "When",
+    "Work",
+    "expressions_in",
+    "from_json",
+    "shape",
+    "to_json",
+]

@@ -1,0 +1,152 @@
+"""A process: nodes, the flows between them, and what is asked of them at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from .flow import Flow
+from .node import Kind, Node
+from .parts import Listener, Trigger
+from .values import Value
+
+
+@dataclass(frozen=True)
+class Process:
+    """One ``<process>`` of a file, or a flow written in Python.
+
+    The order of nodes and flows is that of the file: an exclusive gateway takes the first flow whose condition holds.
+
+    ====================  ==============================================================================
+    field                 in BPMN
+    ====================  ==============================================================================
+    ``key``               ``id``
+    ``executable``        ``isExecutable``: others are read for the drawing and cannot be started
+    ``version_tag``       ``camunda:versionTag``, ``zeebe:versionTag``
+    ``history_ttl``       ``camunda:historyTimeToLive``, as text
+    ``startable``         ``camunda:isStartableInTasklist``
+    ``starter_users``     ``camunda:candidateStarterUsers``
+    ``starter_groups``    ``camunda:candidateStarterGroups``
+    ``priority``          ``camunda:jobPriority``; that of an activity wins
+    ``retry_plan``        ``failedJobRetryTimeCycle`` of the process
+    ``compensates``       flows: cancelling the instance first undoes what is done, backwards. Not in BPMN
+    ====================  ==============================================================================
+
+    **How a flow in Python becomes a process.** All of its rules are elements of BPMN, so that the engine has no rules
+    for flows:
+
+    ==================================  ================================================================
+    in the flow                         in the process
+    ==================================  ================================================================
+    a step                              a service task whose work has mode OUTSIDE, its arguments, and
+                                        ``result_variable`` = the step's own id
+    ``charged.result["amount"]``        an expression on that variable
+    ``after=`` one step                 a flow from it
+    ``after=`` several                  an inclusive gateway before the step. A flow has no circles, so "no token can
+                                        reach it any more by a flow that has none" is "all before are over". A step
+                                        that is skipped gets no token, and so on downstream
+    ``after=step.failed``               a flow from a boundary event with FAILURE on it
+    ``after=step.finished``             flows from both to the inclusive gateway before the next step
+    ``when=``                           a condition on the flow into the step, and a default flow of its source to an
+                                        end event, where a token that may go nowhere ends
+    ``f.choose(...)``                   an exclusive gateway with a default
+    ``f.wait(..., timeout=)``           a receive task with a name and a key; a boundary timer
+    ``f.map(...)``                      a multi-instance with a collection (long lists: ``batch``)
+    ``compensate=``                     ``compensated_by``, and ``compensates`` of the process
+    a deadline                          an interrupting event sub-process with a timer, which throws a compensation
+                                        and then terminates
+    ==================================  ================================================================
+    """
+
+    key: str
+    nodes: tuple[Node, ...]
+    flows: tuple[Flow, ...]
+    name: str | None = None
+    executable: bool = True
+    version_tag: str | None = None
+    history_ttl: str | None = None
+    startable: bool = True
+    starter_users: tuple[str, ...] = ()
+    starter_groups: tuple[str, ...] = ()
+    priority: Value = None
+    retry_plan: Value = None
+    compensates: bool = False
+    listeners: tuple[Listener, ...] = ()
+    documentation: str | None = None
+    properties: dict[str, Any] = field(default_factory=dict)
+    line: int | None = field(default=None, compare=False)
+
+    @cached_property
+    def _by_id(self) -> dict[str, Node]:
+        return {node.id: node for node in self.nodes}
+
+    @cached_property
+    def _flows_by_id(self) -> dict[str, Flow]:
+        return {flow.id: flow for flow in self.flows}
+
+    @cached_property
+    def _outgoing(self) -> dict[str, tuple[Flow, ...]]:
+        return _grouped((flow.source, flow) for flow in self.flows)
+
+    @cached_property
+    def _incoming(self) -> dict[str, tuple[Flow, ...]]:
+        return _grouped((flow.target, flow) for flow in self.flows)
+
+    @cached_property
+    def _children(self) -> dict[str | None, tuple[Node, ...]]:
+        return _grouped((node.parent, node) for node in self.nodes)
+
+    @cached_property
+    def _boundary(self) -> dict[str | None, tuple[Node, ...]]:
+        return _grouped((node.attached_to, node) for node in self.nodes if node.attached_to)
+
+    def node(self, id: str) -> Node:
+        """The node with this id. Raises KeyError."""
+        return self._by_id[id]
+
+    def find(self, id: str | None) -> Node | None:
+        return self._by_id.get(id) if id is not None else None
+
+    def flow(self, id: str) -> Flow:
+        """The flow with this id. Raises KeyError."""
+        return self._flows_by_id[id]
+
+    def outgoing(self, id: str) -> tuple[Flow, ...]:
+        return self._outgoing.get(id, ())
+
+    def incoming(self, id: str) -> tuple[Flow, ...]:
+        return self._incoming.get(id, ())
+
+    def children(self, scope: str | None) -> tuple[Node, ...]:
+        """The nodes directly in a sub-process; of None, those of the process."""
+        return self._children.get(scope, ())
+
+    def boundary_events(self, activity: str) -> tuple[Node, ...]:
+        return self._boundary.get(activity, ())
+
+    def start_events(self, scope: str | None) -> tuple[Node, ...]:
+        return tuple(node for node in self.children(scope) if node.kind is Kind.START_EVENT)
+
+    def start_event(self, scope: str | None) -> Node | None:
+        """The plain start event of a scope; None if all of them wait for something."""
+        return next((node for node in self.start_events(scope) if node.event is None), None)
+
+    def event_sub_processes(self, scope: str | None) -> tuple[Node, ...]:
+        return tuple(node for node in self.children(scope) if node.is_event_sub_process)
+
+    def link_target(self, scope: str | None, name: Value) -> Node | None:
+        """The catching link event of this name in a scope."""
+        for node in self.children(scope):
+            catches = node.kind is Kind.CATCH_EVENT and node.trigger is Trigger.LINK
+            if catches and node.event and node.event.name == name:
+                return node
+        return None
+
+
+def _grouped(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, tuple[Any, ...]]:
+    groups: dict[Any, list[Any]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return {key: tuple(values) for key, values in groups.items()}
