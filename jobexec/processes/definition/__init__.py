@@ -11,6 +11,7 @@ from .as_json import from_json, shape, to_json
 from .flow import Flow
 from .node import Kind, Node
 from .parts import (
+    DEFAULTS,
     Binding,
     Call,
     Event,
@@ -25,16 +26,20 @@ from .parts import (
     When,
     Work,
 )
+from .problem import InvalidProcess, Problem
 from .process import Process
+from .validate import problems_of, validate
 from .values import Expression, Language, Value, expressions_in
 
 __all__ = [
+    "DEFAULTS",
     "Binding",
     "Call",
     "Event",
     "Expression",
     "Flow",
     "Form",
+    "InvalidProcess",
     "JobOptions",
     "Kind",
     "Language",
@@ -43,6 +48,7 @@ __all__ = [
     "Mapping",
     "Mode",
     "Node",
+    "Problem",
     "Process",
     "TimerKind",
     "Trigger",
@@ -51,6 +57,8 @@ __all__ = [
     "Work",
     "expressions_in",
     "from_json",
+    "problems_of",
     "shape",
     "to_json",
+    "validate",
 ]

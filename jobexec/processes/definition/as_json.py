@@ -91,8 +91,8 @@ def _types(part: Any) -> dict[str, Any]:
 
 
 def _build(part: type[T], data: dict[str, Any]) -> T:
-    types_of = _types(part)
-    return part(**{name: _decoded(types_of[name], value) for name, value in data.items()})
+    expected: dict[str, Any] = _types(part)  # type: ignore[arg-type]
+    return part(**{name: _decoded(expected[name], value) for name, value in data.items()})
 
 
 def _decoded(expected: Any, data: Any) -> Any:

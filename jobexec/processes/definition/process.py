@@ -78,6 +78,10 @@ class Process:
     properties: dict[str, Any] = field(default_factory=dict)
     line: int | None = field(default=None, compare=False)
 
+    @property
+    def elements(self) -> tuple[Node | Flow, ...]:
+        return (*self.nodes, *self.flows)
+
     @cached_property
     def _by_id(self) -> dict[str, Node]:
         return {node.id: node for node in self.nodes}
