@@ -24,6 +24,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rangefilter",
     "jobexec",
+    "jobexec.processes",
     "demo_project.benchmarks",
     "demo_project.bookings",
     "tests.support",

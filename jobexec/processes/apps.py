@@ -1,0 +1,21 @@
+"""The app configuration."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class ProcessesConfig(AppConfig):
+    """Processes as a Django app, beside ``jobexec``, which runs their jobs."""
+
+    name = "jobexec.processes"
+    label = "jobexec_processes"
+    verbose_name = _("Processes")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Let executors find the handlers of steps."""
+        from .handlers import steps
+
+        steps.use()

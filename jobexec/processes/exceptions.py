@@ -1,0 +1,21 @@
+"""The errors of processes, beside InvalidProcess (of a definition) and BpmnError (of the business)."""
+
+from __future__ import annotations
+
+from jobexec.exceptions import JobExecError
+
+
+class UnknownProcess(JobExecError):
+    """No process is deployed under this key."""
+
+
+class MismatchingMessage(JobExecError):
+    """A message must fit one that waits for it, and fits none or several."""
+
+
+class TaskOver(JobExecError):
+    """The user task is done, or another user has it."""
+
+
+class InstanceOver(JobExecError):
+    """The process instance has ended, or is not there."""

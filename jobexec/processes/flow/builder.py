@@ -1,0 +1,397 @@
+"""Describes a flow step by step: what runs after what, and on which condition."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from django.db import router
+
+from ..definition import InvalidProcess, JobOptions, Problem, Value
+from .calls import Work, named, work_of
+from .durations import duration
+from .terms import Term, item, terms_in
+
+if TYPE_CHECKING:
+    from ..models import ProcessInstance
+
+#: What a step comes after: steps, or ways out of them.
+After: TypeAlias = "Element | Edge | Iterable[Element | Edge]"
+
+_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: Words of the expression language, and names of the flow's own.
+_RESERVED = frozenset(
+    [
+        "and",
+        "or",
+        "not",
+        "eq",
+        "ne",
+        "lt",
+        "gt",
+        "le",
+        "ge",
+        "div",
+        "mod",
+        "empty",
+        "instanceof",
+        "true",
+        "false",
+        "null",
+        "execution",
+        "task",
+        "item",
+        "loopCounter",
+        "previous",
+        "returned",
+        "calls",
+        "start",
+        "deadline",
+    ]
+)
+#: Variables with the arguments of steps that are known when the flow starts.
+CALLS = "calls"
+_LONGEST = 64
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One way out of an element: ``way`` is ``done``, ``failed``, ``timed_out``, or the number of a branch."""
+
+    element: Element
+    way: str | int = "done"
+
+
+class Element:
+    """A part of a flow, before it becomes nodes of a definition."""
+
+    def __init__(self, flow: Flow, id: str, after: Sequence[Edge], when: Term | None) -> None:
+        self.flow, self.id, self.after, self.condition = flow, id, tuple(after), when
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__.lower()} {self.id} of {self.flow.key}>"
+
+    def sources(self) -> Iterable[Term]:
+        """The terms that must be known before it begins."""
+        return () if self.condition is None else (self.condition,)
+
+
+class Step(Element):
+    """One call of a job function. As a value for ``after=`` it means that it succeeded."""
+
+    def __init__(self, *of: Any, work: Work, undo: Work | None, over: Value, outside: bool, jobs: JobOptions) -> None:
+        super().__init__(*of)
+        self.work, self.undo, self.over, self.outside, self.jobs = work, undo, over, outside, jobs
+        self.is_map = over is not None
+
+    @property
+    def result(self) -> Term:
+        """What its function will return; of ``map``: the list of what it returned for each item."""
+        return Term(self.id, frozenset([self.id]), self.flow)
+
+    @property
+    def failed(self) -> Edge:
+        """For ``after=``: it failed for good. Without a step after that, an incident waits for an operator instead."""
+        return Edge(self, "failed")
+
+    @property
+    def finished(self) -> tuple[Edge, Edge]:
+        """For ``after=``: it succeeded, or it failed for good."""
+        return Edge(self), Edge(self, "failed")
+
+    def sources(self) -> Iterable[Term]:
+        return (*super().sources(), *terms_in(self.work.arguments), *terms_in(self.over))
+
+
+class Wait(Element):
+    """Waits for a message, or for a time. As a value for ``after=``: the message came, or the time has passed."""
+
+    def __init__(self, *of: Any, message: str | None, key: Value, timeout: Value) -> None:
+        super().__init__(*of)
+        self.message, self.key, self.timeout = message, key, timeout
+
+    @property
+    def result(self) -> Term:
+        """The payload of the message."""
+        return Term(self.id, frozenset([self.id]), self.flow)
+
+    @property
+    def timed_out(self) -> Edge:
+        """For ``after=``: no message came in time. Without a step after that, a timeout is an incident."""
+        if self.message is None or self.timeout is None:
+            raise _problem(self.id, "It has no timeout.")
+        return Edge(self, "timed_out")
+
+    def sources(self) -> Iterable[Term]:
+        return (*super().sources(), *terms_in(self.key), *terms_in(self.timeout))
+
+
+class Choice(Element):
+    """Takes the first branch whose condition holds. Where none holds, and nothing comes after ``otherwise``, it ends."""
+
+    def __init__(self, *of: Any) -> None:
+        super().__init__(*of)
+        self.conditions: list[Term] = []
+
+    def when(self, condition: Term) -> Edge:
+        """For ``after=``: this condition holds, and none of those before."""
+        self.conditions.append(self.flow._condition(self.id, condition))
+        self.flow._check_known(self)
+        return Edge(self, len(self.conditions) - 1)
+
+    @property
+    def otherwise(self) -> Edge:
+        """For ``after=``: none of the conditions holds."""
+        return Edge(self, "otherwise")
+
+    def sources(self) -> Iterable[Term]:
+        return (*super().sources(), *self.conditions)
+
+
+@dataclass(eq=False)
+class Flow:
+    """A process that is described in Python. See :func:`flow`."""
+
+    key: str
+    business_key: str = ""
+    tenant_id: str = ""
+    variables: dict[str, Any] = field(default_factory=dict)
+    deadline: str | timedelta | None = None
+    elements: list[Element] = field(default_factory=list)
+    #: The row of its instance, when it has been started.
+    instance: ProcessInstance | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.key, str) or not 0 < len(self.key) <= _LONGEST:
+            raise _problem("flow", f"Its name is a text of 1 to {_LONGEST} characters, not {self.key!r}.")
+        for name in self.variables:
+            self._check_name(name)
+        self._ids = {*_RESERVED, *self.variables}
+
+    # What a flow consists of.
+
+    def step(
+        self,
+        job: Any,
+        /,
+        *args: Any,
+        after: After = (),
+        when: Term | None = None,
+        compensate: Any = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Step:
+        """Call a job function (``@job``, a task of django.tasks, or a call made by ``.s()``), in a job of its own.
+
+        It begins when everything that it comes ``after`` is over and at least one of these ways was taken; without
+        ``after``, when the flow starts. ``when`` is a condition: if it does not hold, the step is skipped, and so is
+        what comes only after it. ``compensate`` is a call that undoes the step if the flow is cancelled. Arguments
+        may contain results of steps before it. ``name`` is its id, by default the name of the function.
+        """
+        return self.add_call(job, args, kwargs, after, when, compensate, name, over=None)
+
+    def map(
+        self,
+        job: Any,
+        /,
+        *args: Any,
+        over: Any,
+        after: After = (),
+        when: Term | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Step:
+        """Call a job function for each item of the list ``over``, beside each other; the result is a list.
+
+        Without other arguments it is called with the item; otherwise :data:`item` stands for it in the arguments, and
+        :data:`index` for its number.
+        """
+        if not isinstance(over, Term | list | tuple):
+            raise _problem("map", f"over: expected a list or the result of a step, got {over!r}.")
+        if not args and not kwargs:
+            args = (item,)
+        return self.add_call(job, args, kwargs, after, when, None, name, over=over)
+
+    def wait(
+        self,
+        message: str,
+        key: Any,
+        *,
+        timeout: str | timedelta | None = None,
+        after: After = (),
+        when: Term | None = None,
+        name: str | None = None,
+    ) -> Wait:
+        """Wait until the message of this name is published with this key; ``timeout`` is a duration."""
+        if not isinstance(message, str) or not message:
+            raise _problem("wait", f"Expected the name of a message, got {message!r}.")
+        if not isinstance(key, Term | str | int) or key == "" or isinstance(key, bool):
+            raise _problem("wait", f"key: expected a text, a number or the result of a step, got {key!r}.")
+        key = key if isinstance(key, Term) else str(key)
+        of = self._new(name, message, after, when)
+        return self._added(Wait(*of, message=message, key=key, timeout=_duration("wait", timeout)))
+
+    def sleep(
+        self,
+        duration: str | timedelta,
+        *,
+        after: After = (),
+        when: Term | None = None,
+        name: str | None = None,
+    ) -> Wait:
+        """Wait for a time: a timedelta, or a duration as ``"PT5M"``."""
+        of = self._new(name, "sleep", after, when)
+        return self._added(Wait(*of, message=None, key=None, timeout=_duration("sleep", duration)))
+
+    def choose(self, *, after: After = (), when: Term | None = None, name: str | None = None) -> Choice:
+        """Take one of several ways: ``way = f.choose(after=a)``, then ``after=way.when(…)`` or ``way.otherwise``."""
+        return self._added(Choice(*self._new(name, "choice", after, when)))
+
+    # How its parts are made.
+
+    def add_call(
+        self,
+        job: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        after: After,
+        when: Term | None,
+        compensate: Any,
+        name: str | None,
+        over: Any,
+    ) -> Step:
+        """A step whose arguments may have any names."""
+        work = work_of(job, args, kwargs)
+        undo = work_of(compensate, (), {}) if compensate is not None else None
+        of = self._new(name, named(work.handler), after, when)
+        return self._added(Step(*of, work=work, undo=undo, over=over, outside=not work.atomic, jobs=work.jobs))
+
+    def _added(self, element: Any) -> Any:
+        for term in element.sources():
+            self._check_term(element.id, term)
+        self._check_known(element)
+        self.elements.append(element)
+        self._ids.add(element.id)
+        return element
+
+    def _new(
+        self, name: str | None, default: str, after: After, when: Term | None
+    ) -> tuple[Flow, str, tuple[Edge, ...], Term | None]:
+        id = self._id(name, default)
+        return self, id, self._edges(id, after), None if when is None else self._condition(id, when)
+
+    def _id(self, name: str | None, default: str) -> str:
+        if name is not None:
+            self._check_name(name)
+            if name in self._ids:
+                raise _problem(name, "Another step, or a variable, has this name.")
+            return name
+        base = re.sub(r"\W", "_", default, flags=re.ASCII)[: _LONGEST - 8]
+        base = base if _ID.fullmatch(base) else f"step_{base}"
+        names = (base, *(f"{base}_{number}" for number in range(2, len(self._ids) + 3)))
+        return next(each for each in names if each not in self._ids)
+
+    def _check_name(self, name: Any) -> None:
+        if not isinstance(name, str) or not _ID.fullmatch(name) or len(name) > _LONGEST:
+            message = f"A name is a letter or _ and then letters, digits or _, {_LONGEST} at most; got {name!r}."
+            raise _problem("flow", message)
+        if name in _RESERVED or keyword.iskeyword(name):
+            raise _problem(name, "This name has a meaning of its own; choose another one.")
+
+    def _edges(self, id: str, after: After) -> tuple[Edge, ...]:
+        if isinstance(after, Element | Edge):
+            after = [after]
+        edges: list[Edge] = []
+        for each in after:
+            edge = Edge(each) if isinstance(each, Element) else each
+            if not isinstance(edge, Edge):
+                raise _problem(id, f"after: expected a step, or steps, of this flow, got {each!r}.")
+            if edge.element.flow is not self:
+                raise _problem(id, f"after: {edge.element!r} is of another flow.")
+            if isinstance(edge.element, Choice) and edge.way == "done":
+                raise _problem(id, f"after: expected one of the ways out of {edge.element.id!r}: .when(…), .otherwise.")
+            if edge not in edges:
+                edges.append(edge)
+        return tuple(edges)
+
+    def _condition(self, id: str, condition: Any) -> Term:
+        if not isinstance(condition, Term):
+            message = f"when: expected a condition on results of steps, got {condition!r}."
+            raise _problem(id, f"{message} What is known already can be decided by an if of Python.")
+        self._check_term(id, condition)
+        return condition
+
+    def _check_term(self, id: str, term: Term) -> None:
+        if term.flow is not None and term.flow is not self:
+            raise _problem(id, f"{term!r} is of another flow.")
+
+    def _check_known(self, element: Element) -> None:
+        """A result is there if its step comes before, by whatever way."""
+        before = self._before(element)
+        for term in element.sources():
+            for source in sorted(term.sources - before):
+                message = f"It uses the result of {source!r}, which does not come before it: add it to after=."
+                raise _problem(element.id, message)
+
+    def _before(self, element: Element) -> set[str]:
+        found: set[str] = set()
+        waiting = [edge.element for edge in element.after]
+        while waiting:
+            each = waiting.pop()
+            if each.id not in found:
+                found.add(each.id)
+                waiting += [edge.element for edge in each.after]
+        return found
+
+    # The start.
+
+    def start(self, *, using: str | None = None, user: str = "") -> ProcessInstance:
+        """Start it in the caller's transaction; returns the row of its instance. It can be started once."""
+        from ..operations.flows import start_flow  # models load later than modules that describe flows
+        from .compiling import compiled
+
+        if self.instance is not None:
+            raise _problem("flow", f"It has been started already, as {self.instance.pk}.")
+        process, variables = compiled(self)
+        database = using or router.db_for_write(_instances())
+        self.instance = start_flow(
+            database, process, variables, business_key=self.business_key, tenant_id=self.tenant_id, user=user
+        )
+        return self.instance
+
+    def __enter__(self) -> Flow:
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        """Start it at the end of the block, unless the block raises."""
+        if kind is None:
+            self.start()
+
+    def variable(self, name: str) -> Term:
+        """A variable that the flow starts with. Raises InvalidProcess if it is not in ``variables``."""
+        if name not in self.variables:
+            raise _problem("flow", f"It has no variable {name!r}.")
+        return Term(name, flow=self)
+
+
+def _instances() -> type[ProcessInstance]:
+    from ..models import ProcessInstance
+
+    return ProcessInstance
+
+
+def _duration(id: str, value: Any) -> Value:
+    if value is None or isinstance(value, Term):
+        return value
+    try:
+        return duration(value)
+    except ValueError as error:
+        raise _problem(id, str(error)) from None
+
+
+def _problem(element: str, message: str) -> InvalidProcess:
+    return InvalidProcess([Problem(element, message)])

@@ -1,0 +1,85 @@
+"""Which handler a step calls, with which arguments and options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobexec.exceptions import InvalidJob
+from jobexec.handlers.function import JobFunction
+from jobexec.handlers.registry import registered
+
+from ..definition import InvalidProcess, JobOptions, Problem, Value
+from .terms import replaced
+
+#: Options of ``using()`` that belong to an activity. All others are those of the function's declaration.
+_OF_ACTIVITY = ("priority", "category", "retries", "exclusive")
+
+
+@dataclass(frozen=True)
+class Work:
+    """A call: ``arguments`` are ``{"args": […], "kwargs": {…}}`` and may contain terms."""
+
+    handler: str
+    arguments: Value
+    atomic: bool
+    jobs: JobOptions
+
+
+def work_of(job: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Work:
+    """The call of a job function, of a task of django.tasks, or of what ``.s()`` made. Raises InvalidProcess."""
+    function, options = _function(job)
+    if function is None:
+        message = f"Expected a function with @job or @task, or a call made by .s(), got {job!r}."
+        raise InvalidProcess([Problem("flow", message)])
+    # A call that .s() made has arguments of its own; these come after them.
+    args = (*getattr(job, "args", ()), *args) if is_call(job) else args
+    kwargs = {**getattr(job, "kwargs", {}), **kwargs} if is_call(job) else kwargs
+    known = replaced({"args": args, "kwargs": dict(kwargs)}, lambda term: None)
+    try:
+        function.arguments.encode(known["args"], known["kwargs"])
+    except InvalidJob as error:
+        raise InvalidProcess([Problem(named(function.name), str(error))]) from None
+    arguments = {"args": list(args), "kwargs": dict(kwargs)}
+    atomic = bool(function.options.get("atomic", False))
+    return Work(function.name, arguments, atomic, _job_options(function, options))
+
+
+def named(handler: str) -> str:
+    """The last part of a handler's name."""
+    return handler.rpartition(".")[2]
+
+
+def is_call(job: Any) -> bool:
+    return not isinstance(job, JobFunction) and isinstance(getattr(job, "job", None), JobFunction)
+
+
+def _function(job: Any) -> tuple[JobFunction[Any, Any] | None, Mapping[str, Any]]:
+    if isinstance(job, JobFunction):
+        return job, job.options
+    if is_call(job):
+        return job.job, job.job.options
+    handler = registered(getattr(job, "module_path", ""))
+    if isinstance(handler, JobFunction):
+        return handler, handler.options
+    return None, {}
+
+
+def _job_options(function: JobFunction[Any, Any], options: Mapping[str, Any]) -> JobOptions:
+    """What the call has beyond the declaration of its function."""
+    declared = registered(function.name)
+    usual = declared.options if isinstance(declared, JobFunction) else {}
+    given = {name: value for name, value in options.items() if usual.get(name) != value}
+    for name in given:
+        if name not in _OF_ACTIVITY:
+            message = (
+                f"The option {name!r} is one of the function's declaration; steps can have {', '.join(_OF_ACTIVITY)}."
+            )
+            raise InvalidProcess([Problem(named(function.name), message)])
+    return JobOptions(
+        exclusive=bool(given.get("exclusive", usual.get("exclusive", True))),
+        retry_plan=str(function.retry_plan) if "retries" in given else None,
+        priority=given.get("priority"),
+        category=given.get("category"),
+    )

@@ -1,0 +1,89 @@
+"""Flows as expressions: ``chain`` and ``parallel``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ..definition import InvalidProcess, Problem
+from .builder import After, Flow
+from .calls import is_call
+from .terms import Term, previous, replaced
+
+#: A job function, a call made by ``.s()``, ``chain(…)`` or ``parallel(…)``.
+Part: TypeAlias = Any
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """Parts that run after each other, or beside each other; an immutable value, and itself a part of others."""
+
+    parts: tuple[Part, ...]
+
+    def flow(self, key: str = "", **options: Any) -> Flow:
+        """It as a flow, which can get more steps before it is started."""
+        flow = Flow(key or type(self).__name__.lower(), **options)
+        self.add_to(flow, (), None)
+        return flow
+
+    def add_to(self, flow: Flow, after: After, before: Any) -> tuple[After, Any]:
+        """Add its steps; ``before`` is the result of what comes before. Returns its ends and its result."""
+        raise NotImplementedError
+
+
+class Chain(Canvas):
+    """Each part begins when the one before has succeeded."""
+
+    def add_to(self, flow: Flow, after: After, before: Any) -> tuple[After, Any]:
+        for part in self.parts:
+            after, before = _add(flow, part, after, before)
+        return after, before
+
+
+class Parallel(Canvas):
+    """All parts begin together; what follows waits for all of them."""
+
+    def add_to(self, flow: Flow, after: After, before: Any) -> tuple[After, Any]:
+        ends: list[Any] = []
+        results = []
+        for part in self.parts:
+            end, result = _add(flow, part, after, before)
+            ends += [end] if not isinstance(end, Sequence) else end
+            results.append(result)
+        return tuple(ends), results
+
+
+def chain(*parts: Part) -> Chain:
+    """Run parts one after the other. :data:`previous` in the arguments of a part is the result of the one before."""
+    return Chain(_checked("chain", parts))
+
+
+def parallel(*parts: Part) -> Parallel:
+    """Run parts beside each other. For what comes next, :data:`previous` is the list of their results."""
+    return Parallel(_checked("parallel", parts))
+
+
+def _checked(name: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    if not parts:
+        raise InvalidProcess([Problem(name, "Expected one part at least.")])
+    return parts
+
+
+def _add(flow: Flow, part: Part, after: After, before: Any) -> tuple[After, Any]:
+    if isinstance(part, Canvas):
+        return part.add_to(flow, after, before)
+
+    def known(term: Term) -> Any:
+        if term is not previous:
+            return term
+        if before is None:
+            raise InvalidProcess([Problem(flow.key, "Nothing comes before the step that uses previous.")])
+        return before
+
+    args: Sequence[Any] = ()
+    kwargs: dict[str, Any] = {}
+    if is_call(part):
+        args, kwargs, part = replaced(part.args, known), replaced(dict(part.kwargs), known), part.job
+    step = flow.add_call(part, args, kwargs, after, None, None, None, over=None)
+    return step, step.result

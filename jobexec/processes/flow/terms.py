@@ -1,0 +1,175 @@
+"""Values that a flow computes while it runs: results, variables, and what is made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from math import isfinite
+from typing import Any
+
+from ..definition import Expression, InvalidProcess, Problem, Value
+
+
+class Term:
+    """A placeholder for a value, written with Python's operators: ``charged.result["amount"] * 2 > 1000``.
+
+    Nothing is computed while the flow is described; the term becomes an expression of its definition. ``&``, ``|`` and
+    ``~`` stand for *and*, *or* and *not*, and need brackets around comparisons, as in Django's ``Q`` or in pandas.
+    ``sources`` are the ids of the steps whose results it contains.
+    """
+
+    __slots__ = ("flow", "sources", "text")
+
+    def __init__(self, text: str, sources: frozenset[str] = frozenset(), flow: object = None) -> None:
+        self.text, self.sources, self.flow = text, sources, flow
+
+    def __repr__(self) -> str:
+        return f"<{self.text}>"
+
+    @property
+    def expression(self) -> Expression:
+        """It as an expression of a definition."""
+        return Expression(f"${{{self.text}}}")
+
+    def __getitem__(self, key: str | int) -> Term:
+        if isinstance(key, bool) or not isinstance(key, str | int):
+            raise _wrong(f"{self!r}: expected the name or the number of an item, got {key!r}.")
+        return self._made(f"{self.text}[{literal(key)}]")
+
+    def is_empty(self) -> Term:
+        """Whether it is None, or an empty text, list or object; so is the result of a step that was skipped."""
+        return self._made(f"(empty {self.text})")
+
+    def __eq__(self, other: object) -> Term:  # type: ignore[override]
+        return self._with("==", other)
+
+    def __ne__(self, other: object) -> Term:  # type: ignore[override]
+        return self._with("!=", other)
+
+    def __lt__(self, other: object) -> Term:
+        return self._with("<", other)
+
+    def __le__(self, other: object) -> Term:
+        return self._with("<=", other)
+
+    def __gt__(self, other: object) -> Term:
+        return self._with(">", other)
+
+    def __ge__(self, other: object) -> Term:
+        return self._with(">=", other)
+
+    def __and__(self, other: Term) -> Term:
+        return self._with("&&", other)
+
+    def __or__(self, other: Term) -> Term:
+        return self._with("||", other)
+
+    def __invert__(self) -> Term:
+        return self._made(f"(!{self.text})")
+
+    def __neg__(self) -> Term:
+        return self._made(f"(-{self.text})")
+
+    def __add__(self, other: object) -> Term:
+        return self._with("+", other)
+
+    def __radd__(self, other: object) -> Term:
+        return self._with("+", other, swapped=True)
+
+    def __sub__(self, other: object) -> Term:
+        return self._with("-", other)
+
+    def __rsub__(self, other: object) -> Term:
+        return self._with("-", other, swapped=True)
+
+    def __mul__(self, other: object) -> Term:
+        return self._with("*", other)
+
+    def __rmul__(self, other: object) -> Term:
+        return self._with("*", other, swapped=True)
+
+    def __truediv__(self, other: object) -> Term:
+        return self._with("/", other)
+
+    def __mod__(self, other: object) -> Term:
+        return self._with("%", other)
+
+    __hash__ = object.__hash__
+
+    # What Python would do with an object like this is never what was meant.
+
+    def __bool__(self) -> bool:
+        raise _wrong(f"{self!r} has no value yet. Use &, | and ~ instead of and, or and not; give conditions to when=.")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise _wrong(f"{self!r} has no items yet. To run a job for each of them, use map().")
+
+    def __contains__(self, item: object) -> bool:
+        raise _wrong(f"{self!r} has no items yet. Compare them one by one, or do it in a step.")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # copy and pickle ask for these
+            raise AttributeError(name)
+        raise AttributeError(f"{self!r} has no attribute {name!r}; an item of a result is result[{name!r}].")
+
+    def _made(self, text: str, *others: Term) -> Term:
+        flow = self.flow
+        for other in others:
+            if flow is not None and other.flow is not None and other.flow is not flow:
+                raise _wrong(f"{self!r} and {other!r} are of different flows.")
+            flow = flow or other.flow
+        return Term(text, self.sources.union(*(other.sources for other in others)), flow)
+
+    def _with(self, operator: str, other: object, *, swapped: bool = False) -> Term:
+        others = (other,) if isinstance(other, Term) else ()
+        left, right = self.text, other.text if isinstance(other, Term) else literal(other)
+        if swapped:
+            left, right = right, left
+        return self._made(f"({left} {operator} {right})", *others)
+
+
+#: The item of a list for which a step of ``map`` runs, and its number, from 0.
+item, index = Term("item"), Term("loopCounter")
+#: What the step before returned; in ``chain`` only. After ``parallel``: the list of what its steps returned.
+previous = Term("previous")
+
+
+def literal(value: object) -> str:
+    """A constant in an expression. Raises InvalidProcess for values that expressions cannot contain."""
+    if isinstance(value, float) and not isfinite(value):
+        raise _wrong(f"An expression cannot contain {value!r}.")
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
+    raise _wrong(
+        f"A condition compares with a text, a number, True, False, None or another result, not with {value!r}."
+    )
+
+
+def replaced(value: Value, replace: Any) -> Value:
+    """A value of lists and mappings in which ``replace`` has been called for each term."""
+    if isinstance(value, Term):
+        return replace(value)
+    if isinstance(value, dict):
+        return {key: replaced(each, replace) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [replaced(each, replace) for each in value]
+    return value
+
+
+def terms_in(value: Value) -> Iterator[Term]:
+    """All terms in lists and mappings."""
+    if isinstance(value, Term):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from terms_in(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from terms_in(each)
+
+
+def _wrong(message: str) -> InvalidProcess:
+    return InvalidProcess([Problem("flow", message)])

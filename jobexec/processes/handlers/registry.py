@@ -1,0 +1,78 @@
+"""Functions that models may name: service tasks, functions of expressions, and listeners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from jobexec.exceptions import DuplicateHandler, HandlerNotFound
+from jobexec.handlers.function import JobFunction
+from jobexec.handlers.registry import registered
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_services: dict[str, Callable[..., Any]] = {}
+_functions: dict[str, Callable[..., Any]] = {}
+_listeners: dict[str, Callable[..., Any]] = {}
+
+
+def service_task(name: str, *, aliases: Sequence[str] = ()) -> Callable[[F], F]:
+    """Register what a service, send, script or business rule task does, under the names that models use.
+
+    ``camunda:delegateExpression="${ship}"``, ``camunda:class="org.acme.Ship"`` (an alias), and the type of a
+    ``zeebe:taskDefinition`` name it. The function takes a :class:`~jobexec.processes.handlers.context.TaskContext`. It
+    runs in the transaction of its step. What it returns, if it is a mapping, becomes variables.
+    """
+    return _registering(_services, "service task", (name, *aliases))
+
+
+def function(name: str) -> Callable[[F], F]:
+    """Register a function that expressions may call: ``${shop.price(order)}``. It takes and returns plain values."""
+    return _registering(_functions, "function", (name,))
+
+
+def listener(name: str, *, aliases: Sequence[str] = ()) -> Callable[[F], F]:
+    """Register a function that is called when something happens at an element; it takes a ListenerContext."""
+    return _registering(_listeners, "listener", (name, *aliases))
+
+
+def _registering(table: dict[str, Callable[..., Any]], kind: str, names: Sequence[str]) -> Callable[[F], F]:
+    def register(function: F) -> F:
+        for name in names:
+            if not isinstance(name, str) or not name:
+                raise ValueError(f"The name of a {kind} is a text, not {name!r}.")
+            known = table.setdefault(name, function)
+            if known is not function:
+                raise DuplicateHandler(f"{name!r} is the name of two functions ({kind}): {known!r} and {function!r}.")
+        return function
+
+    return register
+
+
+def find_service(name: str) -> Callable[..., Any] | JobFunction[..., Any]:
+    """The function of this name, or the ``@job`` function, which flows name. Raises HandlerNotFound."""
+    found = _services.get(name)
+    if found is None:
+        handler = registered(name)
+        found = handler if isinstance(handler, JobFunction) else None
+    if found is None:
+        raise HandlerNotFound(f"No service task {name!r} is registered in this process.")
+    return found
+
+
+def find_listener(name: str) -> Callable[..., Any]:
+    """The listener of this name. Raises HandlerNotFound."""
+    try:
+        return _listeners[name]
+    except KeyError:
+        raise HandlerNotFound(f"No listener {name!r} is registered in this process.") from None
+
+
+def functions() -> dict[str, Callable[..., Any]]:
+    """The functions that expressions may call, by name; includes later registrations."""
+    return _functions
+
+
+def is_known(name: str) -> bool:
+    """Whether a model can name this service task."""
+    return name in _services or isinstance(registered(name), JobFunction)

@@ -1,0 +1,51 @@
+"""Signals of models that reach beyond the call hierarchy that throws them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from jobexec.operations.enqueue.create import create_jobs
+
+from ..engine.rows import Signal, SubscriptionKind
+from ..models import EventSubscription
+
+#: Delivers a signal to one receiver.
+DELIVER = "jobexec.processes.deliver"
+_PAGE = 1_000
+
+
+def send_beyond(using: str, tenant: str, root: UUID | None, signals: Sequence[Signal]) -> int:
+    """One small job for each receiver, so that a signal to 10,000 instances is no giant transaction.
+
+    Receivers are those of the same tenant that wait at this moment, except those of the call hierarchy ``root``, and
+    start events of the latest versions. Returns how many there are.
+    """
+    sent = 0
+    for signal in signals:
+        found = EventSubscription.objects.using(using).filter(
+            kind=SubscriptionKind.SIGNAL.value, name=signal.name, tenant_id=tenant
+        )
+        if root is not None:
+            found = found.exclude(root_id=root)
+        ids = list(found.order_by("pk").values_list("pk", "definition_id", "instance_id"))
+        for start in range(0, len(ids), _PAGE):
+            create_jobs(
+                using,
+                [
+                    {
+                        "handler_type": DELIVER,
+                        "handler_configuration": {
+                            "args": [],
+                            "kwargs": {"subscription": str(pk), "variables": signal.variables},
+                        },
+                        "process_instance_id": str(instance or ""),
+                        "process_definition_id": definition,
+                        "tenant_id": tenant,
+                        "atomic": True,
+                    }
+                    for pk, definition, instance in ids[start : start + _PAGE]
+                ],
+            )
+        sent += len(ids)
+    return sent

@@ -1,0 +1,60 @@
+"""The start of an instance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobexec import clock
+from jobexec.identifiers import uuid7
+from jobexec.operations.sql.server_time import keep_time
+
+from ..engine.inputs import Start
+from ..models import EventSubscription, ProcessInstance
+from ..store.columns import key_of
+from .results import check_variables
+from .stepping import begin
+
+
+def start_instance(
+    using: str,
+    definition: str,
+    *,
+    element: str | None = None,
+    business_key: str = "",
+    variables: dict[str, Any] | None = None,
+    tenant_id: str = "",
+    user: str = "",
+) -> ProcessInstance:
+    """Start an instance in the caller's transaction, and take its first step. Returns its row."""
+    given = variables or {}
+    check_variables(given)
+    keep_time(using)
+    id = uuid7()
+    origin = ProcessInstance(
+        id=id,
+        root_id=id,
+        definition_id=definition,
+        definition_key=key_of(definition),
+        business_key=business_key,
+        tenant_id=tenant_id,
+        start_time=clock.now(using),
+        start_user=user,
+    )
+    origin._state.db = using
+    begin(using, origin, Start(id, definition, element, business_key or None, given))
+    origin.refresh_from_db(using=using)
+    return origin
+
+
+def start_by_event(
+    using: str, row: EventSubscription, variables: dict[str, Any], business_key: str = ""
+) -> ProcessInstance:
+    """Start an instance at the start event that a subscription is of."""
+    return start_instance(
+        using,
+        row.definition_id,
+        element=row.element_id,
+        business_key=business_key,
+        variables=variables,
+        tenant_id=row.tenant_id,
+    )

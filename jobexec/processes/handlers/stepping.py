@@ -1,0 +1,73 @@
+"""A step: one transaction, from an event until every token waits again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID
+
+from jobexec import clock
+from jobexec.operations.sql.locks import atomic
+from jobexec.operations.sql.server_time import keep_time
+
+from ..engine import inputs
+from ..engine.step import step
+from ..engine.tokens import Changes, Tokens
+from ..models import ProcessInstance
+from ..store import load
+from ..store.flush import Flush
+from ..store.incidents import IncidentWriter
+from ..store.jobs import JobWriter
+from .environment import StepEnvironment
+from .signals import send_beyond
+
+#: What happens, made from the loaded rows; None if nothing is to happen.
+Event = Callable[[Tokens], inputs.Input | None]
+
+
+def begin(using: str, origin: ProcessInstance, event: inputs.Start) -> Changes:
+    """The first step of a new instance. ``origin`` is its row, which is not saved yet."""
+    keep_time(using)
+    with atomic(using):
+        return _take(using, origin, Tokens(), event)
+
+
+def proceed(using: str, root: UUID, event: Event | inputs.Input) -> Changes | None:
+    """A step of a running hierarchy; None if it has ended, or if what the event is about is not there any more."""
+    keep_time(using)
+    with atomic(using):
+        origin = load.locked(using, root)
+        if origin is None:
+            return None
+        tokens = load.load(using, root)
+        found = event(tokens) if callable(event) else event
+        return None if found is None else _take(using, origin, tokens, found)
+
+
+def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str, Any]) -> bool:
+    """Set variables of a scope of a running hierarchy, which no step overlaps; False if it has ended."""
+    keep_time(using)
+    with atomic(using):
+        origin = load.locked(using, root)
+        if origin is None:
+            return False
+        tokens = load.load(using, root)
+        place = tokens.find(scope)
+        if place is None:
+            return False
+        for name, value in variables.items():
+            tokens.set(place, name, value)
+        Flush(using, origin, tokens, tokens.collect(), clock.now(using)).write()
+    return True
+
+
+def _take(using: str, origin: ProcessInstance, tokens: Tokens, event: inputs.Input) -> Changes | None:  # type: ignore[return]
+    changes = step(tokens, event, StepEnvironment(using, origin.tenant_id))
+    if not changes.accepted:
+        return None
+    now = clock.now(using)
+    Flush(using, origin, tokens, changes, now).write()
+    JobWriter(using, origin, tokens, now).write(changes)
+    IncidentWriter(using, origin, tokens).write(changes)
+    send_beyond(using, origin.tenant_id, origin.root_id, changes.signals)
+    return changes

@@ -1,0 +1,114 @@
+"""Functions that run as steps in jobs of their own, in autocommit, without any lock.
+
+The job has the name of the function after ``step:``, so that operators see what runs, and its arguments, options and
+sensitive names. When the function has returned, a short step takes the result, once: the token names the job. If the
+process is killed before that, the function runs again; after it, the job finds that its token has gone on, and ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from jobexec.exceptions import DoNotRetry, RetryAt, RetryIn, UnreadableJob
+from jobexec.handlers.base import JobHandler
+from jobexec.handlers.context import JobContext
+from jobexec.handlers.function import JobFunction
+from jobexec.handlers.registry import add_resolver, registered
+from jobexec.operations.sql.errors import is_conflict
+
+from ..engine.exceptions import BpmnError
+from ..engine.inputs import ErrorThrown, JobDone, JobFailed
+from ..models import Execution, ProcessInstance
+from ..store.jobs import STEP
+from . import results
+from .stepping import proceed
+
+
+class StepFunction:
+    """Runs a job function as a step; everything else is the function's."""
+
+    def __init__(self, function: JobFunction[..., Any]) -> None:
+        self.function = function
+        self.name = f"{STEP}{function.name}"
+        self.aliases = tuple(f"{STEP}{alias}" for alias in function.aliases)
+
+    def __repr__(self) -> str:
+        return f"<step {self.function.name}>"
+
+    @property
+    def retry_plan(self) -> Any:
+        return self.function.retry_plan
+
+    def definition(self) -> dict[str, Any]:
+        return self.function.definition() | {"id": self.name, "handler_type": self.name}
+
+    def read(self, configuration: str) -> Any:
+        return self.function.read(configuration)
+
+    def sensitive_names(self) -> Sequence[str]:
+        return self.function.sensitive_names()
+
+    def names_of(self, count: int) -> Sequence[str]:
+        return self.function.names_of(count)
+
+    def execute(self, context: JobContext, arguments: Any) -> Any:
+        """Call the function and take its result. Of an error that somebody catches, the job ends well."""
+        token = _waiting(context)
+        if token is None:
+            return None
+        try:
+            result = self.function.execute(context, arguments)
+        except BpmnError as error:
+            thrown = ErrorThrown(token.id, token.activity, error.code, error.message, error.variables)
+            proceed(context.using, token.root, thrown)
+            return None
+        except Exception as error:
+            if is_last(context, error) and fails(context, token, error):
+                return None
+            raise
+        proceed(context.using, token.root, JobDone(token.id, context.id, results.checked(result)))
+        return None
+
+
+class _Waiting:
+    def __init__(self, root: UUID, id: UUID, activity: UUID) -> None:
+        self.root, self.id, self.activity = root, id, activity
+
+
+def _waiting(context: JobContext) -> _Waiting | None:
+    """The token that waits for this job; None if it has gone on, or was cancelled."""
+    using, instance = context.using, context.work.process_instance_id
+    root = ProcessInstance.objects.using(using).filter(pk=instance).values("root_id")
+    found = Execution.objects.using(using).filter(root_id__in=root, job_id=context.id)
+    row = found.values_list("root_id", "pk", "activity_id").first()
+    return _Waiting(*row) if row else None
+
+
+def is_last(context: JobContext, error: Exception) -> bool:
+    """Whether this failure makes the job a dead letter."""
+    if isinstance(error, DoNotRetry | UnreadableJob):
+        return True
+    if is_conflict(error) or (isinstance(error, RetryIn | RetryAt) and not error.count):
+        return False
+    return context.work.retries <= 1 and not context.shutting_down
+
+
+def fails(context: JobContext, token: _Waiting, error: Exception) -> bool:
+    """Take the way for failures, if there is one."""
+    message = f"{type(error).__name__}: {error}"
+    return proceed(context.using, token.root, JobFailed(token.id, context.id, message)) is not None
+
+
+def resolve(name: str) -> JobHandler | None:
+    """The handler of a step, for jobexec's registry."""
+    if not name.startswith(STEP):
+        return None
+    function = registered(name[len(STEP) :])
+    return StepFunction(function) if isinstance(function, JobFunction) else None
+
+
+def use() -> None:
+    """Let executors find the handlers of steps."""
+    add_resolver(resolve)

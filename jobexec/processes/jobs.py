@@ -1,0 +1,73 @@
+"""The jobs that carry processes on; found like those of every app."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from jobexec.handlers.context import JobContext
+from jobexec.handlers.decorator import job
+from jobexec.operations.enqueue.create import create_jobs
+
+from .engine.inputs import Continue, JobFailed, Retried, Triggered
+from .handlers.deliver import deliver
+from .handlers.signals import DELIVER
+from .handlers.stepping import proceed
+from .handlers.steps import is_last
+from .store.incidents import RETRY
+from .store.jobs import CONTINUE, TIMER
+from .store.timers import following
+
+
+@job(name=CONTINUE, atomic=True)
+def continue_token(context: JobContext, root: str, token: str) -> None:
+    """Begin or leave an element. The step, and the end of this job, are one transaction."""
+    event = Continue(UUID(token), context.id)
+    if context.work.retries > 1:
+        proceed(context.using, UUID(root), event)
+        return
+    try:
+        with transaction.atomic(using=context.using):
+            proceed(context.using, UUID(root), event)
+    except Exception as error:
+        failed = JobFailed(event.token, event.job, f"{type(error).__name__}: {error}")
+        if not is_last(context, error) or proceed(context.using, UUID(root), failed) is None:
+            raise
+
+
+@job(name=TIMER, atomic=True)
+def fire_timer(
+    context: JobContext, root: str, owner: str, element: str, activity: str | None = None, repeat: str = ""
+) -> None:
+    """Let a timer fire; a cycle goes on if what it belongs to is still there."""
+    event = Triggered(UUID(owner), element, UUID(activity) if activity else None)
+    if proceed(context.using, UUID(root), event) is not None and repeat:
+        _arm_again(context, repeat)
+
+
+def _arm_again(context: JobContext, repeat: str) -> None:
+    row = context.job
+    due = following(repeat, row.due_date) if row.due_date else None
+    if due is None:
+        return
+    kept = (
+        "handler_type", "handler_configuration", "execution_id", "process_instance_id", "root_process_instance_id",
+        "process_definition_id", "process_definition_key", "job_definition_id", "failed_activity_id", "tenant_id",
+        "correlation_id", "exclusive", "atomic", "priority", "category", "retry_plan", "deployment_id",
+    )  # fmt: skip
+    columns: dict[str, Any] = {name: getattr(row, name) for name in kept}
+    create_jobs(context.using, [columns | {"due_date": due}])
+
+
+@job(name=RETRY, atomic=True)
+def retry_token(context: JobContext, root: str, token: str) -> None:
+    """Let an element with an incident do again what failed."""
+    proceed(context.using, UUID(root), Retried(UUID(token)))
+
+
+@job(name=DELIVER, atomic=True)
+def deliver_signal(context: JobContext, subscription: str, variables: dict[str, Any]) -> None:
+    """Deliver a signal to one receiver."""
+    deliver(context.using, UUID(subscription), variables)

@@ -1,0 +1,22 @@
+"""The tables of process definitions and of what runs of them."""
+
+from __future__ import annotations
+
+from .definition import ProcessDefinition, ProcessDeployment, ProcessResource
+from .history import ActivityInstance
+from .instance import EventSubscription, Execution, InstanceState, ProcessInstance, Variable
+from .user_task import TaskCandidate, UserTask
+
+__all__ = [
+    "ActivityInstance",
+    "EventSubscription",
+    "Execution",
+    "InstanceState",
+    "ProcessDefinition",
+    "ProcessDeployment",
+    "ProcessInstance",
+    "ProcessResource",
+    "TaskCandidate",
+    "UserTask",
+    "Variable",
+]

@@ -1,0 +1,1 @@
+"""The verbs on processes, in the caller's transaction."""

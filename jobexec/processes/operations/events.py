@@ -1,0 +1,85 @@
+"""Messages and signals for processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.db import router
+from django.db.models import QuerySet
+
+from jobexec.operations.sql.locks import atomic
+
+from ..engine.rows import Signal, SubscriptionKind
+from ..exceptions import MismatchingMessage
+from ..handlers.deliver import deliver
+from ..handlers.results import check_variables
+from ..handlers.signals import send_beyond
+from ..models import EventSubscription, ProcessInstance
+
+
+def correlate(
+    message: str,
+    *,
+    key: str | None = None,
+    business_key: str | None = None,
+    instance: UUID | None = None,
+    variables: Mapping[str, Any] | None = None,
+    all: bool = False,
+    tenant_id: str = "",
+    using: str | None = None,
+) -> int:
+    """Deliver a message to the one that waits for it, in the caller's transaction: an instance, or a start event.
+
+    ``key`` is the correlation key that an instance waits with, ``business_key`` and ``instance`` say which instances
+    may be meant. A start event fits only if none of ``key`` and ``instance`` is given. Returns to how many it was
+    delivered: 1, or with ``all``, any number. Raises MismatchingMessage if it fits none, or several (Camunda:
+    MismatchingMessageCorrelationException); then nothing has happened.
+    """
+    database = using or router.db_for_write(ProcessInstance)
+    given = dict(variables or {})
+    check_variables(given)
+    rows = EventSubscription.objects.using(database).filter(
+        kind=SubscriptionKind.MESSAGE.value, name=message, tenant_id=tenant_id
+    )
+    found = list(_fitting(database, rows, key, business_key, instance).values_list("pk", flat=True))
+    if not all and len(found) != 1:
+        raise MismatchingMessage(f"The message {message!r} must fit one that waits for it; {len(found)} do.")
+    with atomic(database):
+        delivered = sum(deliver(database, pk, given, business_key=business_key or "") for pk in found)
+    if not all and not delivered:
+        raise MismatchingMessage(f"The message {message!r} fits none that still waits for it.")
+    return delivered
+
+
+def _fitting(
+    using: str,
+    rows: QuerySet[EventSubscription],
+    key: str | None,
+    business_key: str | None,
+    instance: UUID | None,
+) -> QuerySet[EventSubscription]:
+    """Those that wait come before start events: a message that fits an instance starts no other one."""
+    waiting = rows.filter(instance_id__isnull=False)
+    if key is not None:
+        waiting = waiting.filter(key=key)
+    if instance is not None:
+        waiting = waiting.filter(instance_id=instance)
+    if business_key is not None:
+        named = ProcessInstance.objects.using(using).filter(business_key=business_key)
+        waiting = waiting.filter(instance_id__in=named.values("pk"))
+    starts = rows.filter(instance_id__isnull=True)
+    if key is not None or instance is not None or waiting.exists():
+        return waiting.order_by("pk")
+    return starts.order_by("pk")
+
+
+def signal(
+    name: str, variables: Mapping[str, Any] | None = None, *, tenant_id: str = "", using: str | None = None
+) -> int:
+    """Throw a signal to all that wait for it, each in a job of its own; returns how many there are."""
+    database = using or router.db_for_write(ProcessInstance)
+    given = dict(variables or {})
+    check_variables(given)
+    return send_beyond(database, tenant_id, None, [Signal(name, given)])

@@ -1,0 +1,54 @@
+"""Start flows that were written in Python."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.db import transaction
+
+from jobexec import clock
+from jobexec.operations.sql.server_time import keep_time
+
+from ..definition import Process, shape, to_json
+from ..handlers.starting import start_instance
+from ..models import ProcessDefinition, ProcessInstance
+
+#: The shapes that this process knows to be stored, by database.
+_stored: set[tuple[str, str]] = set()
+_MOST = 10_000
+
+
+def start_flow(
+    using: str,
+    process: Process,
+    variables: dict[str, Any],
+    *,
+    business_key: str = "",
+    tenant_id: str = "",
+    user: str = "",
+) -> ProcessInstance:
+    """Start an instance of a flow in the caller's transaction; its definition is stored once for each shape."""
+    definition = define(using, process)
+    return start_instance(
+        using, definition, business_key=business_key, variables=variables, tenant_id=tenant_id, user=user
+    )
+
+
+def define(using: str, process: Process) -> str:
+    """Store the shape of a flow if it is new; returns the id of its definition."""
+    id = f"{process.key}:flow:{shape(process)[:32]}"
+    if (using, id) in _stored:
+        return id
+    keep_time(using)
+    row = ProcessDefinition(
+        id=id,
+        key=process.key,
+        name=process.name or "",
+        model=json.dumps(to_json(process)),
+        deploy_time=clock.now(using),
+    )
+    ProcessDefinition.objects.using(using).bulk_create([row], ignore_conflicts=True)
+    if len(_stored) < _MOST:
+        transaction.on_commit(lambda: _stored.add((using, id)), using=using)
+    return id

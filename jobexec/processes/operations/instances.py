@@ -1,0 +1,42 @@
+"""Cancel instances, and change their variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.db import router
+
+from ..engine.inputs import Cancelled
+from ..exceptions import InstanceOver
+from ..handlers.results import check_variables
+from ..handlers.stepping import change_variables, proceed
+from ..models import ProcessInstance
+from ..store import load
+
+
+def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | None = None) -> None:
+    """Cancel an instance with all that it called; a flow first undoes what is done, backwards.
+
+    Raises InstanceOver if it has ended, or was called by another one: then that one is to be cancelled.
+    """
+    database, id = _which(instance, using)
+    if proceed(database, id, Cancelled(id, reason)) is None:
+        raise InstanceOver(f"The process instance {id} has ended, is not there, or was called by another one.")
+
+
+def set_variables(instance: ProcessInstance | UUID, variables: Mapping[str, Any], *, using: str | None = None) -> None:
+    """Set variables of a running instance, in a transaction that no step of it overlaps. Raises InstanceOver."""
+    database, id = _which(instance, using)
+    given = dict(variables)
+    check_variables(given)
+    root = load.root_of(database, id)
+    if root is None or not change_variables(database, root, id, given):
+        raise InstanceOver(f"The process instance {id} has ended, or is not there.")
+
+
+def _which(instance: ProcessInstance | UUID, using: str | None) -> tuple[str, UUID]:
+    if isinstance(instance, ProcessInstance):
+        return using or instance._state.db or router.db_for_write(ProcessInstance), instance.pk
+    return using or router.db_for_write(ProcessInstance), instance

@@ -1,0 +1,55 @@
+"""Start instances of deployed processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import router
+
+from ..handlers.starting import start_instance
+from ..models import ProcessDefinition, ProcessInstance
+from ..store import definitions
+
+
+def start(
+    key: str,
+    *,
+    business_key: str = "",
+    variables: Mapping[str, Any] | None = None,
+    version: int | None = None,
+    tenant_id: str = "",
+    user: str = "",
+    using: str | None = None,
+) -> ProcessInstance:
+    """Start an instance of a deployed process, in the caller's transaction; returns its row.
+
+    Its first step is taken at once, up to where every token waits, so the row may have ended already. ``version`` is
+    the latest if it is not given. Raises UnknownProcess, InvalidJob for a variable that is not JSON or too large, and
+    whatever a handler of the first step raises; then nothing has happened.
+    """
+    database = using or router.db_for_write(ProcessInstance)
+    found = definitions.version(database, key, version, tenant_id)
+    return start_definition(
+        database, found, business_key=business_key, variables=variables, tenant_id=tenant_id, user=user
+    )
+
+
+def start_definition(
+    using: str,
+    definition: ProcessDefinition,
+    *,
+    business_key: str = "",
+    variables: Mapping[str, Any] | None = None,
+    tenant_id: str = "",
+    user: str = "",
+) -> ProcessInstance:
+    """Start an instance of this very version."""
+    return start_instance(
+        using,
+        definition.pk,
+        business_key=business_key,
+        variables=dict(variables or {}),
+        tenant_id=tenant_id or definition.tenant_id,
+        user=user,
+    )

@@ -1,0 +1,84 @@
+"""Tasks of people: claim and complete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.db import router
+
+from jobexec.operations.sql.locks import atomic, lock_rows
+
+from ..engine.inputs import Completed, ErrorThrown
+from ..exceptions import TaskOver
+from ..handlers.results import check_variables
+from ..handlers.stepping import proceed
+from ..models import UserTask
+
+Task = UserTask | UUID
+
+
+def claim(task: Task, user: Any, *, using: str | None = None) -> UserTask:
+    """Make a user the assignee. Raises TaskOver if it is done, or another user has it."""
+    database, id = _which(task, using)
+    name = _name(user)
+    with atomic(database):
+        row = lock_rows(UserTask.objects.using(database).filter(pk=id)).first()
+        if row is None or row.assignee not in ("", name):
+            raise TaskOver(f"The task {id} is done, or another user has it.")
+        row.assignee = name
+        row.save(update_fields=["assignee"])
+    return row
+
+
+def release(task: Task, *, using: str | None = None) -> None:
+    """Take the task away from its assignee; its candidates may claim it again."""
+    database, id = _which(task, using)
+    if not UserTask.objects.using(database).filter(pk=id).update(assignee=""):
+        raise TaskOver(f"The task {id} is done.")
+
+
+def complete(
+    task: Task, variables: Mapping[str, Any] | None = None, *, user: Any = None, using: str | None = None
+) -> None:
+    """Complete a task; its process goes on in the caller's transaction.
+
+    With a ``user``, the task must be theirs, or nobody's. Raises TaskOver, and whatever the step raises.
+    """
+    given = dict(variables or {})
+    check_variables(given)
+    database, row = _task(task, user, using)
+    event = Completed(row.owner_id, row.activity_id, given)  # type: ignore[arg-type]
+    if proceed(database, row.root_id, event) is None:
+        raise TaskOver(f"The task {row.pk} is done.")
+
+
+def throw_error(
+    task: Task, code: str, message: str = "", variables: Mapping[str, Any] | None = None, *, using: str | None = None
+) -> None:
+    """End a task with an error of the business, which an error event catches. Raises UncaughtError if none does."""
+    given = dict(variables or {})
+    check_variables(given)
+    database, row = _task(task, None, using)
+    event = ErrorThrown(row.owner_id, row.activity_id, code, message, given)  # type: ignore[arg-type]
+    if proceed(database, row.root_id, event) is None:
+        raise TaskOver(f"The task {row.pk} is done.")
+
+
+def _task(task: Task, user: Any, using: str | None) -> tuple[str, UserTask]:
+    database, id = _which(task, using)
+    row = UserTask.objects.using(database).filter(pk=id).first()
+    if row is None or (user is not None and row.assignee not in ("", _name(user))):
+        raise TaskOver(f"The task {id} is done, or another user has it.")
+    return database, row
+
+
+def _which(task: Task, using: str | None) -> tuple[str, UUID]:
+    if isinstance(task, UserTask):
+        return using or task._state.db or router.db_for_write(UserTask), task.pk
+    return using or router.db_for_write(UserTask), task
+
+
+def _name(user: Any) -> str:
+    return user if isinstance(user, str) else str(user.get_username())

@@ -1,0 +1,31 @@
+"""The columns by which a job belongs to a process."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from ..models import ProcessInstance
+
+
+def key_of(definition: str) -> str:
+    """The key in the id of a definition."""
+    return definition.partition(":")[0]
+
+
+def columns_of(
+    origin: ProcessInstance, instance: UUID, owner: UUID, element: str, definition: str, kind: str
+) -> dict[str, Any]:
+    """``owner`` is the execution, or the instance, that the job belongs to."""
+    key = key_of(definition)
+    return {
+        "execution_id": str(owner),
+        "process_instance_id": str(instance),
+        "root_process_instance_id": str(origin.root_id),
+        "process_definition_id": definition,
+        "process_definition_key": key,
+        "job_definition_id": f"{key}#{element}#{kind}"[:255],
+        "failed_activity_id": element,
+        "tenant_id": origin.tenant_id,
+        "correlation_id": origin.business_key,
+    }

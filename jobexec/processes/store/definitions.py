@@ -1,0 +1,68 @@
+"""Definitions as the engine needs them, kept by each process."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from ..definition import Binding, Kind, Process, from_json
+from ..engine.environment import Called
+from ..exceptions import UnknownProcess
+from ..models import ProcessDefinition
+
+#: The property of a definition that was written in Python.
+FLOW = "flow"
+#: Definitions that a process keeps.
+_KEPT = 1_000
+
+
+@lru_cache(maxsize=_KEPT)
+def process(using: str, id: str) -> Process:
+    """The definition with this id; its row never changes. Raises ProcessDefinition.DoesNotExist."""
+    found = ProcessDefinition.objects.using(using).values_list("model", flat=True).get(pk=id)
+    return from_json(json.loads(found))
+
+
+def latest(using: str, key: str, tenant: str = "") -> ProcessDefinition:
+    """The latest version of a deployed process: that of the tenant, else that of no tenant. Raises UnknownProcess."""
+    return _found(using, key, tenant, {}, "")
+
+
+def resolve(using: str, tenant: str, called: Called) -> str:
+    """The id of the definition that a call activity means. Raises UnknownProcess."""
+    if called.binding is Binding.VERSION:
+        return _found(using, called.key, tenant, {"version": int(called.version)}, f" in version {called.version}").pk
+    if called.binding is Binding.VERSION_TAG:
+        tag = str(called.version)
+        return _found(using, called.key, tenant, {"version_tag": tag}, f" with version tag {tag!r}").pk
+    if called.binding is Binding.DEPLOYMENT:
+        caller = ProcessDefinition.objects.using(using).filter(pk=called.caller_definition)
+        deployment = caller.values_list("deployment_id", flat=True).first()
+        return _found(using, called.key, tenant, {"deployment_id": deployment}, " in the deployment of its caller").pk
+    return latest(using, called.key, tenant).pk
+
+
+def _found(using: str, key: str, tenant: str, which: dict[str, Any], told: str) -> ProcessDefinition:
+    rows = ProcessDefinition.objects.using(using).filter(key=key, version__isnull=False, **which)
+    # The tenant's own comes first; '' sorts before every name.
+    found = rows.filter(tenant_id__in={tenant, ""}).order_by("-tenant_id", "-version").first()
+    if found is None:
+        raise UnknownProcess(f"No process {key!r} is deployed{told}.")
+    return found
+
+
+@lru_cache(maxsize=_KEPT)
+def results_of(using: str, id: str) -> frozenset[str]:
+    """In a flow: the names of results, which are None until they are there. In a file's process: none."""
+    found = process(using, id)
+    if not found.properties.get(FLOW):
+        return frozenset()
+    return frozenset(node.id for node in found.nodes if node.kind in (Kind.SERVICE_TASK, Kind.RECEIVE_TASK))
+
+
+def version(using: str, key: str, number: int | None, tenant: str = "") -> ProcessDefinition:
+    """A version of a deployed process; None means the latest. Raises UnknownProcess."""
+    if number is None:
+        return latest(using, key, tenant)
+    return _found(using, key, tenant, {"version": number}, f" in version {number}")

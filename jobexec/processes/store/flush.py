@@ -1,0 +1,232 @@
+"""Write what a step has changed, a table at a time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.utils.dateparse import parse_datetime
+
+from jobexec.identifiers import uuid7s
+from jobexec.operations.sql.locks import names_conflict_target
+
+from ..engine import rows
+from ..engine.tokens import Changes, Tokens
+from ..models import (
+    ActivityInstance,
+    EventSubscription,
+    Execution,
+    ProcessInstance,
+    TaskCandidate,
+    UserTask,
+    Variable,
+)
+from .columns import key_of
+
+_MOVED = ("element_id", "flow_id", "state", "activity_id", "entered_at", "job_id", "called_instance_id", "data")
+_ENDED = ("state", "end_time", "end_element", "delete_reason", "final_variables")
+#: Rows of one statement.
+_PAGE = 500
+
+
+class Flush:
+    """The rows of one step, in the transaction that has locked its hierarchy. ``origin`` is its topmost instance."""
+
+    def __init__(self, using: str, origin: ProcessInstance, tokens: Tokens, changes: Changes, now: datetime) -> None:
+        self.using, self.origin, self.tokens, self.changes, self.now = using, origin, tokens, changes, now
+
+    def write(self) -> None:
+        """Deletions first: a name of a variable may come again in another scope, never in the same."""
+        self._delete()
+        self._write_instances()
+        self._write_tokens()
+        self._write_variables()
+        self._write_waiting()
+        self._write_history()
+
+    def _delete(self) -> None:
+        changes, using = self.changes, self.using
+        ended = [row.id for row in changes.changed_instances if row.state not in rows.RUNNING]
+        owners = [*changes.gone_tokens, *ended]
+        if owners:
+            Variable.objects.using(using).filter(scope_id__in=owners).delete()
+        for scope, name in changes.gone_variables:
+            Variable.objects.using(using).filter(scope_id=scope, name=name).delete()
+        if changes.gone_tokens:
+            Execution.objects.using(using).filter(pk__in=changes.gone_tokens).delete()
+        if changes.gone_subscriptions:
+            EventSubscription.objects.using(using).filter(pk__in=changes.gone_subscriptions).delete()
+        self._delete_tasks()
+
+    def _delete_tasks(self) -> None:
+        """User tasks of executions that are gone, or that wait for something else now."""
+        gone = set(self.changes.gone_tokens) | {owner for owner, _ in self.changes.disarmed}
+        if not gone:
+            return
+        tasks = UserTask.objects.using(self.using).filter(root_id=self.origin.root_id, owner_id__in=gone)
+        if ids := list(tasks.values_list("pk", flat=True)):
+            TaskCandidate.objects.using(self.using).filter(task_id__in=ids).delete()
+            UserTask.objects.using(self.using).filter(pk__in=ids).delete()
+
+    def _write_instances(self) -> None:
+        changes = self.changes
+        made = [self._new_instance(row) for row in changes.new_instances]
+        ProcessInstance.objects.using(self.using).bulk_create(made, batch_size=_PAGE)
+        for row in changes.changed_instances:
+            ProcessInstance.objects.using(self.using).filter(pk=row.id).update(**_ended(row))
+
+    def _new_instance(self, row: rows.Instance) -> ProcessInstance:
+        return ProcessInstance(
+            id=row.id,
+            definition_id=row.definition,
+            definition_key=key_of(row.definition),
+            root_id=row.root,
+            parent_execution_id=row.parent,
+            business_key=row.business_key or "",
+            tenant_id=self.origin.tenant_id,
+            start_time=row.started_at or self.now,
+            start_user=self.origin.start_user,
+            **_ended(row),
+        )
+
+    def _write_tokens(self) -> None:
+        manager = Execution.objects.using(self.using)
+        manager.bulk_create([self._execution(row) for row in self.changes.new_tokens], batch_size=_PAGE)
+        if changed := [self._execution(row) for row in self.changes.changed_tokens]:
+            manager.bulk_update(changed, _MOVED, batch_size=_PAGE)
+
+    def _execution(self, row: rows.Token) -> Execution:
+        return Execution(
+            id=row.id,
+            root_id=self.origin.root_id,
+            instance_id=row.instance,
+            definition_id=self.tokens.instances[row.instance].definition,
+            parent_id=row.parent,
+            element_id=row.element,
+            flow_id=row.flow,
+            state=row.state.value,
+            activity_id=row.activity,
+            entered_at=row.entered_at,
+            job_id=row.job,
+            called_instance_id=row.called,
+            data=row.data,
+        )
+
+    def _write_variables(self) -> None:
+        written = list(self.changes.variables.items())
+        made = [
+            Variable(
+                id=id,
+                root_id=self.origin.root_id,
+                instance_id=self._instance_of(scope),
+                scope_id=scope,
+                name=name,
+                value=value,
+            )
+            for id, ((scope, name), value) in zip(uuid7s(len(written)), written, strict=True)
+        ]
+        Variable.objects.using(self.using).bulk_create(
+            made,
+            batch_size=_PAGE,
+            update_conflicts=True,
+            update_fields=["value"],
+            **_unique(self.using, ["scope_id", "name"]),
+        )
+
+    def _instance_of(self, scope: Any) -> Any:
+        place = self.tokens.find(scope)
+        return place.instance if isinstance(place, rows.Token) else scope
+
+    def _write_waiting(self) -> None:
+        subscriptions = [self._subscription(row) for row in self.changes.new_subscriptions]
+        EventSubscription.objects.using(self.using).bulk_create(subscriptions, batch_size=_PAGE)
+        tasks = [self._task(row) for row in self.changes.new_tasks]
+        UserTask.objects.using(self.using).bulk_create(tasks, batch_size=_PAGE)
+        candidates = [each for row in self.changes.new_tasks for each in _candidates(row)]
+        TaskCandidate.objects.using(self.using).bulk_create(candidates, batch_size=_PAGE)
+
+    def _subscription(self, row: rows.Subscription) -> EventSubscription:
+        return EventSubscription(
+            id=row.id,
+            kind=row.kind.value,
+            name=row.name,
+            key=row.key or "",
+            root_id=self.origin.root_id,
+            instance_id=row.instance,
+            owner_id=row.owner,
+            element_id=row.element,
+            activity_id=row.activity,
+            definition_id=self.tokens.instances[row.instance].definition,
+            tenant_id=self.origin.tenant_id,
+            create_time=self.now,
+        )
+
+    def _task(self, row: rows.UserTask) -> UserTask:
+        form = row.form
+        return UserTask(
+            id=row.id,
+            root_id=self.origin.root_id,
+            instance_id=row.instance,
+            owner_id=row.owner,
+            element_id=row.element,
+            activity_id=row.activity,
+            definition_id=self.tokens.instances[row.instance].definition,
+            tenant_id=self.origin.tenant_id,
+            name=row.name or "",
+            assignee=form.get("assignee") or "",
+            due_date=_moment(form.get("due_date")),
+            follow_up_date=_moment(form.get("follow_up_date")),
+            priority=50 if form.get("priority") is None else int(form["priority"]),
+            form_key=form.get("form_key") or "",
+            fields=form.get("fields") or [],
+            create_time=self.now,
+        )
+
+    def _write_history(self) -> None:
+        made = [
+            ActivityInstance(
+                id=row.id,
+                instance_id=row.instance,
+                parent_id=row.parent,
+                definition_id=self.tokens.instances[row.instance].definition,
+                element_id=row.element,
+                kind=row.kind,
+                start_time=row.started_at,
+                end_time=row.ended_at,
+                state=row.state.value,
+                called_instance_id=row.called,
+            )
+            for row in self.changes.history
+        ]
+        ActivityInstance.objects.using(self.using).bulk_create(made, batch_size=_PAGE)
+
+
+def _ended(row: rows.Instance) -> dict[str, Any]:
+    values = (row.state.value, row.ended_at, row.end_element or "", row.reason or "", row.final_variables)
+    return dict(zip(_ENDED, values, strict=True))
+
+
+def _candidates(row: rows.UserTask) -> list[TaskCandidate]:
+    kinds = ((TaskCandidate.USER, "candidate_users"), (TaskCandidate.GROUP, "candidate_groups"))
+    return [
+        TaskCandidate(task_id=row.id, kind=kind, name=name)
+        for kind, field in kinds
+        for name in dict.fromkeys(_names(row.form.get(field)))
+    ]
+
+
+def _names(value: Any) -> list[str]:
+    """A list, or a text with commas."""
+    if value is None:
+        return []
+    found = value.split(",") if isinstance(value, str) else [str(each) for each in value]
+    return [name.strip() for name in found if name.strip()]
+
+
+def _moment(value: Any) -> datetime | None:
+    return parse_datetime(value) if isinstance(value, str) else value
+
+
+def _unique(using: str, fields: list[str]) -> dict[str, Any]:
+    """MySQL takes any unique key for a conflict, and refuses to be told which."""
+    return {"unique_fields": fields} if names_conflict_target(using) else {}

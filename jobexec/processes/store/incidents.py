@@ -1,0 +1,49 @@
+"""Tokens that cannot go on without an operator: each has a dead letter, and with it an incident."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobexec import clock
+from jobexec.models import DeadLetterJob
+from jobexec.operations.enqueue.create import create_jobs
+from jobexec.operations.rows.move import move
+from jobexec.operations.values.failure import MESSAGE_LENGTH
+from jobexec.operations.values.fingerprint import fingerprint
+
+from ..engine import rows
+from ..engine.tokens import Changes, Tokens
+from ..models import ProcessInstance
+from .columns import columns_of
+
+#: Lets a token that has failed do again what failed.
+RETRY = "jobexec.processes.retry"
+
+
+class IncidentWriter:
+    """Opens the incidents of one step, in its transaction.
+
+    The dead letter is a job that has not run: requeued, it lets its token try again. It goes with its token.
+    """
+
+    def __init__(self, using: str, origin: ProcessInstance, tokens: Tokens) -> None:
+        self.using, self.origin, self.tokens = using, origin, tokens
+
+    def write(self, changes: Changes) -> None:
+        if not changes.incidents:
+            return
+        now = clock.now(self.using)
+        for incident, job in zip(changes.incidents, self._made(changes.incidents), strict=True):
+            message = incident.message[:MESSAGE_LENGTH]
+            told: dict[str, Any] = {"retries": 0, "exception_message": message, "died_at": now}
+            move(job, DeadLetterJob, incident_type=incident.kind, **told, fingerprint=fingerprint(RETRY, message, ""))
+
+    def _made(self, incidents: list[rows.Incident]) -> list[Any]:
+        each = []
+        for incident in incidents:
+            definition = self.tokens.instances[incident.instance].definition
+            columns = columns_of(self.origin, incident.instance, incident.owner, incident.element, definition, "retry")
+            kwargs = {"root": str(self.origin.root_id), "token": str(incident.owner)}
+            columns |= {"handler_type": RETRY, "handler_configuration": {"args": [], "kwargs": kwargs}, "atomic": True}
+            each.append(columns)
+        return create_jobs(self.using, each)

@@ -1,0 +1,98 @@
+"""The jobs of a step: the only caller of jobexec's operations on jobs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from jobexec.exceptions import InvalidRetryPlan
+from jobexec.handlers.function import JobFunction
+from jobexec.handlers.options import to_columns
+from jobexec.handlers.registry import registered
+from jobexec.operations.enqueue.create import create_jobs
+from jobexec.operations.rows.discard import discard_jobs
+from jobexec.retry import RetryPlan
+
+from ..engine import rows
+from ..engine.exceptions import StepError
+from ..engine.rows import JobKind
+from ..engine.tokens import Changes, Tokens
+from ..models import ProcessInstance
+from .columns import columns_of
+from .timers import first
+
+#: The handlers of the jobs of processes.
+CONTINUE, TIMER = "jobexec.processes.continue", "jobexec.processes.timer"
+#: What precedes the name of a function that runs as a step: its jobs have the function's arguments and options.
+STEP = "step:"
+
+_HANDLERS = {JobKind.CONTINUE: CONTINUE, JobKind.TIMER: TIMER}
+
+#: Options of a function's declaration that its steps have, too.
+_DECLARED = ("retries", "priority", "category", "timeout", "headers", "resource")
+
+
+def step_columns(name: str) -> dict[str, Any]:
+    """The columns that the jobs of a step have by the declaration of its function."""
+    function = registered(name)
+    options = function.options if isinstance(function, JobFunction) else {}
+    given: Any = {option: options[option] for option in _DECLARED if option in options}
+    return {"handler_type": f"{STEP}{name}"} | to_columns(given)
+
+
+class JobWriter:
+    """Makes and takes away the jobs of one step, in its transaction."""
+
+    def __init__(self, using: str, origin: ProcessInstance, tokens: Tokens, now: datetime) -> None:
+        self.using, self.origin, self.tokens, self.now = using, origin, tokens, now
+
+    def write(self, changes: Changes) -> None:
+        self._discard(changes)
+        if changes.new_jobs:
+            create_jobs(self.using, [self._columns(job) for job in changes.new_jobs])
+
+    def _discard(self, changes: Changes) -> None:
+        """What a thread or a worker already has is left alone: it finds its token gone, and ends well."""
+        instances = [str(id) for id in self.tokens.instances]
+        owners = [(str(id), None) for id in changes.gone_tokens]
+        owners += [(str(owner), element) for owner, element in changes.disarmed]
+        discard_jobs(self.using, instances, owners, changes.cancelled_jobs)
+
+    def _columns(self, job: rows.Job) -> dict[str, Any]:
+        definition = self.tokens.instances[job.instance].definition
+        columns = columns_of(self.origin, job.instance, job.owner, job.element, definition, job.kind)
+        columns |= {"id": job.id, "exclusive": job.exclusive}
+        if job.kind in _HANDLERS:
+            columns |= {"handler_type": _HANDLERS[job.kind], "atomic": True}
+        else:
+            columns |= step_columns(job.payload["handler"])
+        columns |= self._options(job)
+        due = ""
+        if job.timer is not None:
+            columns["due_date"], due = first(job.element, job.timer, self.now)
+        return columns | {"handler_configuration": self._configuration(job, due)}
+
+    def _configuration(self, job: rows.Job, repeat: str) -> dict[str, Any]:
+        if job.kind not in _HANDLERS:
+            return dict(job.payload["arguments"])
+        kwargs: dict[str, Any] = {"root": str(self.origin.root_id)}
+        if job.kind is JobKind.CONTINUE:
+            return {"args": [], "kwargs": kwargs | {"token": str(job.owner)}}
+        kwargs |= {"owner": str(job.owner), "element": job.element, "repeat": repeat}
+        return {"args": [], "kwargs": kwargs | {"activity": str(job.activity) if job.activity else None}}
+
+    def _options(self, job: rows.Job) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        try:
+            if job.retry_plan not in (None, ""):
+                plan = RetryPlan.parse(str(job.retry_plan))
+                found |= {"retry_plan": str(plan), "retries": plan.attempts}
+            if job.retries is not None:
+                found["retries"] = int(job.retries)
+            if job.priority is not None:
+                found["priority"] = int(job.priority)
+        except (InvalidRetryPlan, ValueError, TypeError) as error:
+            raise StepError(job.element, f"The options of its job are wrong: {error}") from None
+        if job.category:
+            found["category"] = str(job.category)
+        return found

@@ -1,0 +1,62 @@
+"""When a timer of a model fires."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+import isodate
+from django.utils.dateparse import parse_datetime
+
+from jobexec.exceptions import InvalidSchedule
+from jobexec.recurrence import parse
+from jobexec.recurrence.cycle import with_start
+
+from ..definition import TimerKind
+from ..engine.exceptions import StepError
+from ..engine.rows import Timer
+
+_FORMS = {
+    TimerKind.DATE: "a date or a time as 2026-01-31T12:00:00Z",
+    TimerKind.DURATION: "a duration as PT5M",
+    TimerKind.CYCLE: "a cycle as R3/PT10M, or a cron expression",
+}
+
+
+def first(element: str, timer: Timer, now: datetime) -> tuple[datetime, str]:
+    """When a timer that is armed now fires first, and for a cycle that goes on, its text for :func:`following`.
+
+    Raises StepError if its value, which an expression may have given, is no such time.
+    """
+    try:
+        if timer.kind is TimerKind.DATE:
+            return _date(timer.when), ""
+        if timer.kind is TimerKind.DURATION:
+            return now + _duration(timer.when, now), ""
+        text = with_start(str(timer.when), now)
+        due = parse(text, anchor=now).next_after(now)
+        if due is None:
+            raise ValueError("its last time is over")
+    except (ValueError, OverflowError, TypeError, InvalidSchedule) as error:
+        expected = _FORMS[timer.kind]
+        raise StepError(element, f"The timer expects {expected}, got {timer.when!r} ({error}).") from None
+    return due, text if timer.repeats else ""
+
+
+def following(repeat: str, due: datetime) -> datetime | None:
+    """When a cycle fires after it fired at ``due``; None if that was the last time."""
+    return parse(repeat, anchor=due).next_after(due)
+
+
+def _date(value: Any) -> datetime:
+    found = value if isinstance(value, date) else parse_datetime(str(value)) or isodate.parse_date(str(value))
+    if not isinstance(found, datetime):
+        found = datetime.combine(found, time())
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _duration(value: Any, now: datetime) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    found = isodate.parse_duration(str(value))
+    return found if isinstance(found, timedelta) else found.totimedelta(start=now)

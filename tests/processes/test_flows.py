@@ -1,0 +1,177 @@
+"""Flows from their description to their end."""
+
+from datetime import timedelta
+
+import pytest
+
+from jobexec import job
+from jobexec.exceptions import DoNotRetry
+from jobexec.models import DeadLetterJob, Job
+from jobexec.operations import requeue
+from jobexec.processes.definition import InvalidProcess
+from jobexec.processes.flow.builder import Flow
+from jobexec.processes.models import Execution, ProcessDefinition, ProcessInstance, Variable
+from jobexec.testing import controlled_clock
+
+CALLS = []
+
+
+@pytest.fixture(autouse=True)
+def calls():
+    CALLS.clear()
+    return CALLS
+
+
+@job(name="tests.flows.note")
+def note(name, result=None):
+    CALLS.append(name)
+    return result
+
+
+@job(name="tests.flows.refuse", retries="R2/PT0S")
+def refuse(name):
+    CALLS.append(name)
+    raise DoNotRetry("no")
+
+
+def started(alias, flow):
+    return flow.start(using=alias)
+
+
+def state(alias, instance):
+    return ProcessInstance.objects.using(alias).get(pk=instance.pk).state
+
+
+def test_steps_run_one_after_the_other(alias, run_jobs):
+    flow = Flow("order", business_key="4711")
+    first = flow.step(note, "charge", {"amount": 5})
+    flow.step(note, "ship", first.result["amount"], after=first)
+    instance = started(alias, flow)
+    assert instance.state == "active"
+    run_jobs()
+    assert CALLS == ["charge", "ship"]
+    found = ProcessInstance.objects.using(alias).get(pk=instance.pk)
+    assert (found.state, found.business_key) == ("completed", "4711")
+    assert found.final_variables["note_2"] == 5
+    assert not Execution.objects.using(alias).exists()
+    assert not Variable.objects.using(alias).exists()
+    assert not Job.objects.using(alias).exists()
+
+
+def test_a_join_waits_for_all(alias, run_jobs):
+    flow = Flow("join")
+    first = flow.step(note, "a")
+    ends = [flow.step(note, name, after=first) for name in ("b", "c", "d")]
+    flow.step(note, "e", after=ends)
+    started(alias, flow)
+    run_jobs()
+    assert CALLS[0] == "a"
+    assert sorted(CALLS[1:4]) == ["b", "c", "d"]
+    assert CALLS[4:] == ["e"]
+
+
+def test_a_step_is_skipped_with_what_comes_only_after_it(alias, run_jobs):
+    flow = Flow("skip")
+    first = flow.step(note, "a", 10)
+    skipped = flow.step(note, "b", after=first, when=first.result > 10)
+    after = flow.step(note, "c", after=skipped)
+    other = flow.step(note, "d", after=first, when=first.result == 10)
+    flow.step(note, "e", after.result, after=[after, other])
+    instance = started(alias, flow)
+    run_jobs()
+    assert CALLS == ["a", "d", "e"]
+    assert state(alias, instance) == "completed"
+
+
+def test_the_first_branch_whose_condition_holds_is_taken(alias, run_jobs):
+    flow = Flow("choose")
+    first = flow.step(note, "a", "red")
+    way = flow.choose(after=first)
+    flow.step(note, "blue", after=way.when(first.result == "blue"))
+    flow.step(note, "red", after=way.when(first.result == "red"))
+    flow.step(note, "other", after=way.otherwise)
+    started(alias, flow)
+    run_jobs()
+    assert CALLS == ["a", "red"]
+
+
+def test_a_failure_has_a_way_of_its_own(alias, run_jobs):
+    flow = Flow("fail")
+    first = flow.step(refuse, "a")
+    flow.step(note, "b", after=first)
+    flow.step(note, "sorry", after=first.failed)
+    flow.step(note, "always", after=first.finished)
+    instance = started(alias, flow)
+    run_jobs()
+    assert CALLS[0] == "a"
+    assert sorted(CALLS[1:]) == ["always", "sorry"]
+    assert state(alias, instance) == "completed"
+    assert not DeadLetterJob.objects.using(alias).exists()
+
+
+def test_a_failure_without_a_way_waits_for_an_operator(alias, run_jobs):
+    flow = Flow("incident")
+    first = flow.step(refuse, "a")
+    flow.step(note, "b", after=first)
+    instance = started(alias, flow)
+    run_jobs()
+    assert state(alias, instance) == "active"
+    dead = DeadLetterJob.objects.using(alias).get()
+    assert dead.failed_activity_id == "refuse"
+    requeue(dead)
+    run_jobs()
+    assert CALLS == ["a", "a"]
+
+
+def test_a_step_runs_for_each_item(alias, run_jobs):
+    flow = Flow("map")
+    listed = flow.step(note, "list", [1, 2, 3])
+    mapped = flow.map(note, over=listed.result, after=listed)
+    flow.step(note, "end", mapped.result, after=mapped)
+    instance = started(alias, flow)
+    run_jobs()
+    assert (CALLS[0], sorted(CALLS[1:4]), CALLS[4]) == ("list", [1, 2, 3], "end")
+    assert ProcessInstance.objects.using(alias).get(pk=instance.pk).final_variables["note_3"] == [None, None, None]
+
+
+def test_one_shape_is_stored_once(alias, run_jobs):
+    for number in range(3):
+        flow = Flow("shape")
+        flow.step(note, f"order {number}")
+        started(alias, flow)
+    run_jobs()
+    assert sorted(CALLS) == ["order 0", "order 1", "order 2"]
+    assert ProcessDefinition.objects.using(alias).count() == 1
+
+
+def test_a_wait_that_nobody_ends_is_an_incident_after_its_timeout(alias, run_jobs):
+    flow = Flow("wait")
+    flow.wait("approved", key="4711", timeout="P3D")
+    with controlled_clock() as clock:
+        instance = started(alias, flow)
+        run_jobs()
+        assert state(alias, instance) == "active"
+        clock.advance(timedelta(days=4))
+        run_jobs()
+    assert DeadLetterJob.objects.using(alias).get().exception_message.startswith("Nobody catches the error TIMEOUT")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda flow, step: flow.step(note), "missing a required argument: 'name'"),
+        (lambda flow, step: flow.step(note, "b", after=Flow("other").step(note, "x")), "of another flow"),
+        (lambda flow, step: flow.step(note, step.result), "does not come before it"),
+        (lambda flow, step: flow.step(note, "b", name=step.id), "has this name"),
+        (lambda flow, step: flow.step(note, "b", when=True), "expected a condition"),
+        (lambda flow, step: flow.sleep("five"), "ISO 8601 duration"),
+        (lambda flow, step: bool(step.result), "has no value yet"),
+        (lambda flow, step: flow.wait("", key="k"), "name of a message"),
+        (lambda flow, step: flow.wait("m", key=""), "key: expected"),
+    ],
+)
+def test_what_is_wrong_is_said_where_it_is_written(wrong, told):
+    flow = Flow("wrong")
+    step = flow.step(note, "a")
+    with pytest.raises(InvalidProcess, match=told):
+        wrong(flow, step)
