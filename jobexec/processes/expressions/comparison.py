@@ -55,7 +55,7 @@ def compare(left: Value, right: Value) -> int | None:
     pair = comparable(left, right)
     if pair is None:
         return None
-    return (pair[0] > pair[1]) - (pair[0] < pair[1])
+    return int(pair[0] > pair[1]) - int(pair[0] < pair[1])
 
 
 def comparable(left: Value, right: Value) -> tuple[Any, Any] | None:

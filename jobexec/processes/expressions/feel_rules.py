@@ -123,8 +123,16 @@ def _any(values: Iterator[Value]) -> bool | None:
     return result
 
 
-_DAY = {"year": lambda value: value.year, "month": lambda value: value.month, "day": lambda value: value.day}
-_CLOCK = {
+_DAY: dict[str, Callable[[Any], Value]] = {
+    "year": lambda value: value.year,
+    "month": lambda value: value.month,
+    "day": lambda value: value.day,
+}
+    "year": lambda value: value.year,
+    "month": lambda value: value.month,
+    "day": lambda value: value.day,
+}
+_CLOCK: dict[str, Callable[[Any], Value]] = {
     "hour": lambda value: value.hour,
     "minute": lambda value: value.minute,
     "second": lambda value: value.second,

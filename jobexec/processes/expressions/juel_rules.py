@@ -78,16 +78,10 @@ class JuelRules(Rules):
         return _BINARY[operator](left, right)
 
     def conjunction(self, values: Iterator[Value]) -> Value:
-        for value in values:
-            if value is not True and not to_boolean(value):
-                return False
-        return True
+        return all(map(to_boolean, values))
 
     def disjunction(self, values: Iterator[Value]) -> Value:
-        for value in values:
-            if value is True or to_boolean(value):
-                return True
-        return False
+        return any(map(to_boolean, values))
 
     def condition(self, value: Value) -> bool:
         return to_boolean(value)
@@ -190,7 +184,7 @@ def _arithmetic(name: str) -> Callable[[Value, Value], Number]:
     return lambda left, right: _computed(name, to_number(left), to_number(right))
 
 
-def _computed(name: str, left: Number, right: Number) -> Number:
+def _computed(name: str, left: Any, right: Any) -> Number:
     try:
         if Decimal in (type(left), type(right)):
             compute = DECIMALS.divide if name == "/" else _ARITHMETIC[name][1]

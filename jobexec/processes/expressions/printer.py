@@ -20,9 +20,7 @@ from .values import BOOLEAN, DATE, DATE_TIME, DAYS_DURATION, MONTHS_DURATION, NU
 
 def print_juel(node: tree.Node) -> str:
     """The text of a model, marks included: ``${amount > 100}``, or literal text with marks in it."""
-    if isinstance(node, tree.Text):
-        return "".join(_juel_part(part) for part in node.parts)
-    return _juel_part(node, alone=True)
+    return "".join(_juel_part(part) for part in (node.parts if isinstance(node, tree.Text) else (node,)))
 
 
 def print_feel(node: tree.Node) -> str:
@@ -30,12 +28,9 @@ def print_feel(node: tree.Node) -> str:
     return f"={_written(_FEEL, node)}"
 
 
-def _juel_part(node: tree.Node, alone: bool = False) -> str:
-    if isinstance(node, tree.Literal) and isinstance(node.value, str):
-        if not any(mark in node.value for mark in ("\\", "${", "#{")):
-            return node.value
-        if alone and "${" not in node.value and "#{" not in node.value:
-            return node.value
+def _juel_part(node: tree.Node) -> str:
+    # A backslash at the end would escape the mark behind it.
+    if isinstance(node, tree.Literal) and isinstance(node.value, str) and not node.value.endswith("\\"):
         return node.value.replace("${", "\\${").replace("#{", "\\#{")
     return f"${{{_written(_JUEL, node)}}}"
 
@@ -105,7 +100,6 @@ def _common(writers: dict[type[tree.Node], Callable[[Any], str]], signs: dict[st
     """Add what both languages write alike; ``signs`` are the operators that JUEL spells differently."""
     writers.update(
         {
-            tree.Property: lambda node: f"{_operand(writers, node.target)}.{node.name}",
             tree.Binary: partial(_binary, writers, signs),
             tree.And: partial(_joined, writers, signs.get("and", "and")),
             tree.Or: partial(_joined, writers, signs.get("or", "or")),
@@ -120,6 +114,7 @@ _common(_JUEL, {"=": "==", "and": "&&", "or": "||"})
 _JUEL |= {
     tree.Literal: _juel_literal,
     tree.Name: lambda node: node.name,
+    tree.Property: lambda node: f"{_operand(_JUEL, node.target)}.{node.name}",
     tree.ObjectProperty: lambda node: f"{node.object}.{node.name}",
     tree.Index: lambda node: f"{_operand(_JUEL, node.target)}[{_written(_JUEL, node.index)}]",
     tree.Conditional: lambda node: " ".join(
@@ -151,6 +146,7 @@ _common(_FEEL, {})
 _FEEL |= {
     tree.Literal: _feel_literal,
     tree.Name: lambda node: _feel_name(node.name),
+    tree.Property: lambda node: f"{_operand(_FEEL, node.target)}.{_feel_name(node.name)}",
     tree.Filter: lambda node: f"{_operand(_FEEL, node.target)}[{_written(_FEEL, node.condition)}]",
     tree.ListOf: lambda node: f"[{', '.join(_operand(_FEEL, item) for item in node.items)}]",
     tree.ContextOf: lambda node: (

@@ -78,7 +78,7 @@ def round_half_down(n: Number, scale: Number) -> Number | None:
 
 @register("abs", "n: number")
 def absolute(n: Number) -> Number:
-    return abs(n)
+    return -n if n < 0 else n
 
 
 @register("modulo", "dividend: number, divisor: number")

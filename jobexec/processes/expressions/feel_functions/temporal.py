@@ -14,13 +14,9 @@ register = FUNCTIONS.register
 
 # Of the language, not of the process's locale.
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_MONTHS = ("January", "February", "March", "April", "May", "June") + (
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
 )
 
 
