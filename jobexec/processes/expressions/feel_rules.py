@@ -128,10 +128,6 @@ _DAY: dict[str, Callable[[Any], Value]] = {
     "month": lambda value: value.month,
     "day": lambda value: value.day,
 }
-    "year": lambda value: value.year,
-    "month": lambda value: value.month,
-    "day": lambda value: value.day,
-}
 _CLOCK: dict[str, Callable[[Any], Value]] = {
     "hour": lambda value: value.hour,
     "minute": lambda value: value.minute,
