@@ -140,6 +140,41 @@ class Process:
     def event_sub_processes(self, scope: str | None) -> tuple[Node, ...]:
         return tuple(node for node in self.children(scope) if node.is_event_sub_process)
 
+    def behind(self, flow: str) -> frozenset[str]:
+        """The nodes from which a token can come to a flow, in its scope, without passing the flow's target."""
+        if flow not in self._behind:
+            target = self.flow(flow).target
+            found: set[str] = set()
+            open_ends = [self.flow(flow).source]
+            while open_ends:
+                id = open_ends.pop()
+                if id != target and id not in found:
+                    found.add(id)
+                    open_ends += self._before(self.node(id))
+            self._behind[flow] = frozenset(found)
+        return self._behind[flow]
+
+    @cached_property
+    def _behind(self) -> dict[str, frozenset[str]]:
+        return {}
+
+    def _before(self, node: Node) -> list[str]:
+        """Where a token can be just before it comes to a node."""
+        before = [flow.source for flow in self.incoming(node.id)]
+        if node.attached_to is not None:
+            before.append(node.attached_to)
+        if node.kind is Kind.CATCH_EVENT and node.trigger is Trigger.LINK:
+            before += [other.id for other in self.children(node.parent) if self._throws_to(other, node)]
+        return before
+
+    def _throws_to(self, node: Node, target: Node) -> bool:
+        throws = node.kind is Kind.THROW_EVENT and node.trigger is Trigger.LINK
+        return throws and node.event is not None and self.link_target(node.parent, node.event.name) == target
+
+    @cached_property
+    def has_inclusive_joins(self) -> bool:
+        return any(node.kind is Kind.INCLUSIVE_GATEWAY and len(self.incoming(node.id)) > 1 for node in self.nodes)
+
     def link_target(self, scope: str | None, name: Value) -> Node | None:
         """The catching link event of this name in a scope."""
         for node in self.children(scope):

@@ -1,0 +1,72 @@
+"""Call activities: another process runs as an instance of its own, within the same hierarchy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..definition import Mapping, Node, Process, When
+from .environment import Called
+from .moves import Do, Moves
+from .rows import Instance, Token
+from .scopes import arm_event_sub_processes
+from .tokens import Place
+
+
+def begin(moves: Moves, token: Token, node: Node) -> None:
+    """The called process starts in the same step."""
+    call = node.call
+    assert call is not None
+    caller = moves.rows.instance(token)
+    called = Called(
+        str(moves.value(token, call.key)), call.binding, moves.value(token, call.version), caller.definition
+    )
+    key = moves.value(token, call.business_key)
+    instance = moves.new_instance(
+        moves.environment.new_id(),
+        moves.environment.resolve(called),
+        root=caller.root,
+        parent=token.id,
+        business_key=None if key is None else str(key),
+    )
+    token.called = instance.id
+    moves.wait(token)
+    pass_on(moves, call.inputs, token, instance, local=True)
+    start(moves, instance, _plain_start(moves.process(instance), node))
+
+
+def _plain_start(process: Process, node: Node) -> Node:
+    found = process.start_event(None)
+    if found is None:
+        raise ValueError(f"{node.id}: {process.key} has no start event that a call can use.")
+    return found
+
+
+def start(moves: Moves, instance: Instance, event: Node) -> None:
+    """A token starts in a new instance."""
+    process = moves.process(instance)
+    arm_event_sub_processes(moves, instance, None)
+    moves.call_listeners(When.START, process.listeners, instance, process)
+    moves.push(Do.ENTER, moves.new_token(instance, event.id))
+
+
+def give_back(moves: Moves, token: Token, node: Node) -> None:
+    """The called instance is over: its variables go to the caller."""
+    called = moves.rows.called_by(token)
+    if node.call is not None and called is not None:
+        pass_on(moves, node.call.outputs, called, token, local=False)
+
+
+def pass_on(moves: Moves, mappings: Iterable[Mapping], source: Place, target: Place, local: bool) -> None:
+    """Variables go from one place to another; ``local``: into it, not to where they are found around it."""
+    for mapping in mappings:
+        if mapping.target is not None:
+            found = {mapping.target: moves.value(source, mapping.source)}
+        elif mapping.local:
+            found = dict(moves.rows.variables.get(source.id, {}))
+        else:
+            found = dict(moves.rows.scope(source))
+        for name, value in found.items():
+            if local:
+                moves.rows.set_local(target, name, value)
+            else:
+                moves.rows.set(target, name, value)

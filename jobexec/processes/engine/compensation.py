@@ -1,0 +1,139 @@
+"""Compensation: the memory of what is done, and undoing it backwards, one after the other."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from ..definition import Node
+from .cancel import end_instance
+from .moves import Do, Moves
+from .rows import Instance, InstanceState, State, Token
+from .tokens import Place
+
+
+def remember(moves: Moves, token: Token, node: Node) -> Token:
+    """An activity is done. Returns the token that goes on: another, if this one stays as the memory of a scope."""
+    undone = _memories(moves, token)
+    undone_from_within = token.is_body or (node.compensated_by is None and not node.for_compensation)
+    if undone and undone_from_within:
+        return _become_memory(moves, token)
+    for inner in undone:
+        _forget(moves, inner)
+    if node.compensated_by is not None and not token.is_body:
+        _remember_activity(moves, token)
+    return token
+
+
+def _remember_activity(moves: Moves, token: Token) -> None:
+    memory = moves.new_token(
+        moves.place_around(token),
+        token.element,
+        state=State.COMPENSABLE,
+        data={**_index(token), "order": _next_order(moves, token)},
+    )
+    for name, value in moves.rows.variables.get(token.id, {}).items():
+        moves.rows.set_local(memory, name, value)
+
+
+def _become_memory(moves: Moves, token: Token) -> Token:
+    """A scope stays with its variables and with what is done in it; a new token leaves it."""
+    leaving = moves.new_token(moves.place_around(token), token.element, data=_counter(token))
+    for name, value in moves.rows.variables.get(token.id, {}).items():
+        moves.rows.set_local(leaving, name, value)
+    token.data = {**token.data, "order": _next_order(moves, token)}
+    moves.wait(token, State.COMPENSABLE)
+    return leaving
+
+
+def _counter(token: Token) -> dict[str, int]:
+    return {"counter": token.data["counter"]} if token.is_inner else {}
+
+
+def _index(token: Token) -> dict[str, int]:
+    index = token.data.get("counter", token.data.get("index"))
+    return {} if index is None else {"index": index}
+
+
+def _next_order(moves: Moves, token: Token) -> int:
+    orders = (
+        other.data["order"]
+        for other in moves.rows.tokens.values()
+        if other.instance == token.instance and other.state is State.COMPENSABLE
+    )
+    return max(orders, default=0) + 1
+
+
+def _memories(moves: Moves, scope: Place) -> list[Token]:
+    return [token for token in moves.rows.children(scope) if token.state is State.COMPENSABLE]
+
+
+def _forget(moves: Moves, memory: Token) -> None:
+    for inner in moves.rows.children(memory):
+        _forget(moves, inner)
+    moves.rows.remove(memory)
+
+
+def throw(moves: Moves, token: Token, node: Node) -> None:
+    """A compensation event: it waits until all is undone that it means."""
+    moves.wait(token)
+    moves.push(Do.COMPENSATE, token)
+
+
+def undo_next(moves: Moves, thrower: Place) -> None:
+    """The latest activity that is not undone yet; if there is none, whoever asked for it goes on."""
+    memory = _latest_of_all(moves, thrower)
+    if memory is not None:
+        _undo(moves, memory, thrower)
+    elif isinstance(thrower, Instance):
+        end_instance(moves, thrower, InstanceState.CANCELLED, reason=thrower.reason)
+    else:
+        moves.go(thrower, Do.COMPLETE)
+
+
+def _latest_of_all(moves: Moves, thrower: Place) -> Token | None:
+    if isinstance(thrower, Instance):
+        return _latest(moves, thrower, None)
+    event = moves.node(thrower).event
+    activity = event.activity if event is not None else None
+    for scope in _scopes_of(moves, thrower):
+        if found := _latest(moves, scope, activity):
+            return found
+    return None
+
+
+def _scopes_of(moves: Moves, token: Token) -> list[Place]:
+    """The scope of the event; an event sub-process also undoes what was done in the scope around it."""
+    scope = moves.place_around(token)
+    if isinstance(scope, Token) and moves.node(scope).by_event:
+        return [scope, moves.place_around(scope)]
+    return [scope]
+
+
+def _latest(moves: Moves, scope: Place, activity: str | None) -> Token | None:
+    """A scope that is done is undone from within: its latest activity."""
+    while memories := [token for token in _memories(moves, scope) if activity in (None, token.element)]:
+        memory = max(memories, key=lambda token: token.data["order"])
+        if moves.node(memory).compensated_by is not None and not memory.is_body:
+            return memory
+        if found := _latest(moves, memory, None):
+            return found
+        if moves.rows.children(memory):
+            return None
+        moves.rows.remove(memory)
+    return None
+
+
+def _undo(moves: Moves, memory: Token, thrower: Place) -> None:
+    handler = moves.node(memory).compensated_by
+    assert handler is not None
+    memory.element, memory.flow = handler, None
+    memory.data = {"thrower": str(thrower.id), **_index(memory)}
+    moves.go(memory, Do.ENTER)
+
+
+def is_undone(moves: Moves, token: Token) -> None:
+    """A compensation handler is done: the next one, please."""
+    thrower = moves.rows.find(UUID(token.data["thrower"]))
+    moves.rows.remove(token)
+    if thrower is not None:
+        moves.push(Do.COMPENSATE, thrower)

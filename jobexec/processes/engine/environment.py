@@ -1,0 +1,98 @@
+"""What the engine asks of the world around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+from ..definition import Binding, Expression, Flow, Listener, Node, Process, Work
+
+Layer = Mapping[str, Any]
+
+
+class Scope(Mapping[str, Any]):
+    """The variables that are visible at a place: its own first, then those of the scopes around it.
+
+    ``execution_id``, ``instance_id`` and ``business_key`` are what expressions know as ``execution``.
+    """
+
+    __slots__ = ("_layers", "business_key", "element_id", "execution_id", "instance_id")
+
+    def __init__(
+        self,
+        layers: tuple[Layer, ...],
+        execution_id: UUID,
+        instance_id: UUID,
+        business_key: str | None,
+        element_id: str | None,
+    ) -> None:
+        self._layers = layers
+        self.execution_id, self.instance_id = execution_id, instance_id
+        self.business_key, self.element_id = business_key, element_id
+
+    def __getitem__(self, name: str) -> Any:
+        for layer in self._layers:
+            if name in layer:
+                return layer[name]
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({name: None for layer in self._layers for name in layer})
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerCall:
+    """A handler that runs within the step. It may raise BpmnError."""
+
+    node: Node
+    work: Work
+    arguments: Any
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that a listener is called for. ``cancelled``: the activity was interrupted."""
+
+    listener: Listener
+    element: Node | Flow | Process
+    scope: Scope
+    cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """The process that a call activity names, its expressions evaluated."""
+
+    key: str
+    binding: Binding
+    version: Any
+    caller_definition: str
+
+
+class Environment(Protocol):
+    """Evaluates, calls and knows; the engine itself does nothing but move tokens."""
+
+    def evaluate(self, expression: Expression, variables: Scope) -> Any: ...
+
+    def call(self, call: HandlerCall) -> Any:
+        """Run a handler, and return its result."""
+
+    def notify(self, notice: Notice) -> None:
+        """Call a listener."""
+
+    def process(self, definition: str) -> Process:
+        """The definition with this id."""
+
+    def resolve(self, called: Called) -> str:
+        """The id of the definition that a call activity means."""
+
+    def new_id(self) -> UUID: ...
+
+    def now(self) -> datetime: ...

@@ -1,0 +1,42 @@
+"""What a step can end with instead of a result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class BpmnError(Exception):
+    """An error of the business, by its code: a handler raises it, and an error event of the process catches it."""
+
+    def __init__(self, code: str, message: str = "", variables: Mapping[str, Any] | None = None) -> None:
+        self.code, self.message, self.variables = code, message, dict(variables or {})
+        super().__init__(f"{code}: {message}" if message else code)
+
+
+class StepError(Exception):
+    """The step cannot be made; none of it has happened. ``element`` is where it stopped."""
+
+    def __init__(self, element: str, message: str) -> None:
+        self.element, self.message = element, message
+        super().__init__(f"{element}: {message}")
+
+
+class NoFlowTaken(StepError):
+    """No condition of the flows that leave an element holds, and it has no default."""
+
+
+class TooManyMoves(StepError):
+    """An endless loop without a wait."""
+
+
+class UncaughtError(StepError):
+    """Nobody catches the error that a user's task ended with."""
+
+
+class NoName(StepError):
+    """The expression for the name of a message or a signal has no value."""
+
+
+class BadLoop(StepError):
+    """The cardinality is no number, or the collection no list."""

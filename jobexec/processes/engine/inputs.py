@@ -1,0 +1,119 @@
+"""What can happen to process instances: the events that a step begins with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A new instance of a definition begins, at its plain start event or at the one that is named."""
+
+    instance: UUID
+    definition: str
+    element: str | None = None
+    business_key: str | None = None
+    variables: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """A CONTINUE job runs: its token begins or leaves its element."""
+
+    token: UUID
+    job: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class JobDone:
+    """A RUN, EXTERNAL or BATCH job is done, with this result."""
+
+    token: UUID
+    job: UUID
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailed:
+    """A job that a token waits for has no retries left. Not accepted if nobody catches that: it is a dead letter."""
+
+    token: UUID
+    job: UUID
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorThrown:
+    """An external worker, a handler outside or a user's task ends with a BPMN error."""
+
+    token: UUID
+    activity: UUID
+    code: str
+    message: str = ""
+    variables: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EscalationThrown:
+    """A user's task or a worker escalates, and goes on unless it is interrupted."""
+
+    token: UUID
+    activity: UUID
+    code: str
+    variables: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Triggered:
+    """A timer fires, or a message or a signal comes. The fields are those of the job or the subscription."""
+
+    owner: UUID
+    element: str
+    activity: UUID | None = None
+    variables: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A user task is completed, or a receive task without a message is told to go on."""
+
+    token: UUID
+    activity: UUID
+    variables: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """An operator lets an element with an incident do again what failed.
+
+    An element that begins again also begins its boundary timers again.
+    """
+
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """A root instance is cancelled with all that it called.
+
+    If its definition compensates, what is done is undone first, backwards; a second cancellation ends that.
+    """
+
+    instance: UUID
+    reason: str = ""
+
+
+Input = (
+    Start
+    | Continue
+    | JobDone
+    | JobFailed
+    | ErrorThrown
+    | EscalationThrown
+    | Triggered
+    | Completed
+    | Retried
+    | Cancelled
+)

@@ -1,0 +1,85 @@
+"""Joins: the parallel one by counting flows, the inclusive one by asking who can still come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..definition import Flow, Kind, Node
+from .moves import Do, Moves
+from .rows import State, Token
+from .tokens import Place
+
+
+def parallel(moves: Moves, token: Token, node: Node) -> None:
+    """Goes on when each incoming flow has a token; takes one from each. Surplus tokens stay."""
+    incoming = moves.process(token).incoming(node.id)
+    if len(incoming) < 2:
+        moves.push(Do.COMPLETE, token)
+        return
+    moves.wait(token, State.JOINED)
+    arrived = _by_flow(_joined(moves, moves.place_around(token), node))
+    if len(arrived) == len(incoming):
+        _merge(moves, arrived.values())
+
+
+def inclusive(moves: Moves, token: Token, node: Node) -> None:
+    """Waits; whether it goes on is asked when nothing else moves."""
+    if len(moves.process(token).incoming(node.id)) < 2:
+        moves.push(Do.COMPLETE, token)
+    else:
+        moves.wait(token, State.JOINED)
+
+
+def settle(moves: Moves) -> bool:
+    """Let one inclusive join go on that nobody else can reach; false if there is none."""
+    if not any(moves.process(instance).has_inclusive_joins for instance in moves.rows.instances.values()):
+        return False
+    asked: set[tuple[object, str]] = set()
+    for token in list(moves.rows.tokens.values()):
+        if token.state is not State.JOINED or (token.parent, token.element) in asked:
+            continue
+        asked.add((token.parent, token.element))
+        if _goes_on(moves, token):
+            return True
+    return False
+
+
+def _goes_on(moves: Moves, token: Token) -> bool:
+    node = moves.node(token)
+    if node.kind is not Kind.INCLUSIVE_GATEWAY:
+        return False
+    scope = moves.place_around(token)
+    arrived = _by_flow(_joined(moves, scope, node))
+    empty = [flow for flow in moves.process(token).incoming(node.id) if flow.id not in arrived]
+    if any(_can_come(moves, other, node, empty) for other in moves.rows.active(scope)):
+        return False
+    _merge(moves, arrived.values())
+    return True
+
+
+def _can_come(moves: Moves, token: Token, node: Node, empty: list[Flow]) -> bool:
+    """A token can still reach the join by a flow that has none yet."""
+    if token.element == node.id:
+        return token.state is not State.JOINED and any(flow.id == token.flow for flow in empty)
+    process = moves.process(token)
+    return any(token.element in process.behind(flow.id) for flow in empty)
+
+
+def _joined(moves: Moves, scope: Place, node: Node) -> list[Token]:
+    return [token for token in moves.rows.active(scope) if token.element == node.id and token.state is State.JOINED]
+
+
+def _by_flow(tokens: Iterable[Token]) -> dict[str | None, Token]:
+    """The first token of each flow."""
+    found: dict[str | None, Token] = {}
+    for token in tokens:
+        found.setdefault(token.flow, token)
+    return found
+
+
+def _merge(moves: Moves, tokens: Iterable[Token]) -> None:
+    """Many become one."""
+    first, *others = tokens
+    for other in others:
+        moves.rows.remove(other)
+    moves.go(first, Do.COMPLETE)

@@ -1,0 +1,107 @@
+"""Multi-instance activities: a body, and in it one token for each instance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..definition import Loop, Mode, Node
+from .boundary import arm_all
+from .cancel import cancel_children
+from .exceptions import BadLoop
+from .moves import Do, Moves
+from .rows import JobKind, State, Token
+
+
+def begin(moves: Moves, token: Token, node: Node) -> None:
+    """The body of a multi-instance: it has the boundary events, and counts."""
+    assert node.loop is not None
+    moves.arrive(token)
+    total, items = _extent(moves, token, node, node.loop)
+    if node.loop.batch:
+        arm_all(moves, token, node)
+        _begin_batch(moves, token, node, items)
+        return
+    token.data = {"total": total, "done": 0, "active": min(1, total) if node.loop.sequential else total}
+    if node.loop.results is not None:
+        token.data["results"] = [None] * total
+    if node.loop.sequential and items:
+        token.data["items"] = items
+    moves.wait(token, State.SCOPE)
+    arm_all(moves, token, node)
+    if total == 0:
+        moves.go(token, Do.COMPLETE)
+        return
+    first = range(1 if node.loop.sequential else total)
+    moves.push_all(Do.ENTER, [_inner(moves, token, node.loop, index, items) for index in first])
+
+
+def _extent(moves: Moves, token: Token, node: Node, loop: Loop) -> tuple[int, list[Any]]:
+    """How many instances, and their items."""
+    if loop.collection is not None:
+        items = moves.value(token, loop.collection)
+        if not isinstance(items, list | tuple):
+            raise BadLoop(node.id, f"Its collection is no list, but {type(items).__name__}.")
+        return len(items), list(items)
+    return _count(node, moves.value(token, loop.cardinality)), []
+
+
+def _count(node: Node, found: Any) -> int:
+    try:
+        number = int(found)
+    except (TypeError, ValueError):
+        raise BadLoop(node.id, f"Its cardinality is no number, but {found!r}.") from None
+    if number < 0:
+        raise BadLoop(node.id, f"Its cardinality is {number}.")
+    return number
+
+
+def _begin_batch(moves: Moves, token: Token, node: Node, items: list[Any]) -> None:
+    assert node.work is not None and node.loop is not None and node.work.mode is Mode.OUTSIDE
+    payload = {
+        "handler": node.work.handler,
+        "arguments": moves.value(token, node.work.arguments),
+        "item": node.loop.item,
+        "items": items,
+    }
+    moves.wait_for_job(token, JobKind.BATCH, State.OUTSIDE, payload=payload)
+
+
+def _inner(moves: Moves, body: Token, loop: Loop, index: int, items: list[Any]) -> Token:
+    token = moves.new_token(body, body.element, data={"counter": index})
+    if items and loop.item is not None:
+        moves.rows.set_local(token, loop.item, items[index])
+    return token
+
+
+def keep_result(moves: Moves, token: Token, loop: Loop) -> None:
+    """One instance is done: its result goes to its place in the list."""
+    body = moves.place_around(token)
+    assert isinstance(body, Token)
+    if loop.results is not None and loop.result is not None:
+        results = list(body.data["results"])
+        results[token.data["counter"]] = moves.evaluate(token, loop.result)
+        body.data = {**body.data, "results": results}
+        moves.rows.touch(body)
+
+
+def give_results(moves: Moves, body: Token, loop: Loop) -> None:
+    """The body is done: the list of results goes to the scope around it."""
+    if loop.results is not None:
+        moves.rows.set(moves.place_around(body), loop.results, body.data["results"])
+
+
+def one_is_over(moves: Moves, token: Token, loop: Loop) -> None:
+    """Counts, and asks whether that is enough."""
+    body = moves.place_around(token)
+    assert isinstance(body, Token)
+    done, total = body.data["done"] + 1, body.data["total"]
+    left = total - done
+    body.data = {**body.data, "done": done, "active": min(1, left) if loop.sequential else left}
+    moves.rows.touch(body)
+    enough = loop.completion is not None and bool(moves.evaluate(token, loop.completion))
+    moves.rows.remove(token)
+    if enough or not left:
+        cancel_children(moves, body)
+        moves.go(body, Do.COMPLETE)
+    elif loop.sequential:
+        moves.push(Do.ENTER, _inner(moves, body, loop, done, body.data.get("items", [])))

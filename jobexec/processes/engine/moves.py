@@ -1,0 +1,191 @@
+"""What all behaviours share: the rows, the environment, and what is still to be done in this step.
+
+A behaviour does not call another: it pushes what comes next onto the agenda, and the loop of the step takes it from
+there. So a process of a thousand elements needs no deep stack, and what was removed meanwhile is not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from enum import Enum, auto
+from typing import Any
+from uuid import UUID
+
+from ..definition import Expression, Flow, JobOptions, Listener, Node, Process, Value, When
+from .environment import Environment, Notice
+from .exceptions import TooManyMoves
+from .rows import ActivityInstance, ActivityState, Incident, Instance, Job, JobKind, State, Token
+from .tokens import Place, Tokens
+
+MAX_MOVES = 10_000
+
+
+class Do(Enum):
+    """What is to be done with a token."""
+
+    ENTER = auto()
+    BEGIN = auto()
+    COMPLETE = auto()
+    DEPART = auto()
+    TRIGGER = auto()
+    COMPENSATE = auto()
+
+
+class Moves:
+    """One step: the rows that it changes, and its agenda."""
+
+    def __init__(self, rows: Tokens, environment: Environment) -> None:
+        self.rows = rows
+        self.environment = environment
+        self.now: datetime = environment.now()
+        self.agenda: list[tuple[Do, Place, Any]] = []
+        self._processes: dict[str, Process] = {}
+        self._flows_taken = 0
+
+    # The agenda: the last that is pushed is done first.
+
+    def push(self, what: Do, place: Place, argument: Any = None) -> None:
+        self.agenda.append((what, place, argument))
+
+    def push_all(self, what: Do, tokens: Iterable[Token]) -> None:
+        """The first of them is done first, and all that follows from it."""
+        for token in reversed(list(tokens)):
+            self.push(what, token)
+
+    def count_flow(self, flow: Flow) -> None:
+        self._flows_taken += 1
+        if self._flows_taken > MAX_MOVES:
+            raise TooManyMoves(flow.id, f"{MAX_MOVES:,} flows were taken without a wait: this is an endless loop.")
+
+    # The definition
+
+    def process(self, place: Place) -> Process:
+        id = self.rows.instance(place).definition
+        if id not in self._processes:
+            self._processes[id] = self.environment.process(id)
+        return self._processes[id]
+
+    def node(self, token: Token) -> Node:
+        """Where a token stands."""
+        return self.process(token).node(token.element)
+
+    def options(self, token: Token) -> JobOptions:
+        """The job options of an activity; inside a multi-instance, those of each instance."""
+        node = self.node(token)
+        return node.loop.jobs if node.loop and token.is_inner else node.jobs
+
+    # Tokens
+
+    def new_token(self, scope: Place, element: str, **columns: Any) -> Token:
+        instance = self.rows.instance(scope)
+        return self.rows.add(Token(self.environment.new_id(), instance.id, scope.id, element, **columns))
+
+    def arrive(self, token: Token) -> None:
+        """An element begins: the arrival gets an id and a time."""
+        token.activity = self.environment.new_id()
+        token.entered_at = self.now
+        self.rows.touch(token)
+
+    def wait(self, token: Token, state: State = State.WAITING) -> None:
+        token.state = state
+        self.rows.touch(token)
+
+    def go(self, token: Token, what: Do) -> None:
+        """A token that waited goes on."""
+        token.state = State.MOVING
+        self.rows.touch(token)
+        self.push(what, token)
+
+    def place_around(self, token: Token) -> Place:
+        return self.rows.place(token.parent)
+
+    # Values
+
+    def evaluate(self, place: Place, expression: Expression) -> Any:
+        return self.environment.evaluate(expression, self.rows.scope(place))
+
+    def value(self, place: Place, value: Value) -> Any:
+        """A value with all of its expressions evaluated."""
+        if isinstance(value, Expression):
+            return self.evaluate(place, value)
+        if isinstance(value, dict):
+            return {key: self.value(place, item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.value(place, item) for item in value]
+        return value
+
+    def set_all(self, place: Place, variables: Mapping[str, Any]) -> None:
+        for name, value in variables.items():
+            self.rows.set(place, name, value)
+
+    # Listeners, history, incidents
+
+    def notify(self, when: When, token: Token, node: Node, cancelled: bool = False) -> None:
+        self.call_listeners(when, node.listeners, token, node, cancelled)
+
+    def call_listeners(
+        self, when: When, listeners: tuple[Listener, ...], place: Place, element: Any, cancelled: bool = False
+    ) -> None:
+        for listener in listeners:
+            if listener.when is when:
+                self.environment.notify(Notice(listener, element, self.rows.scope(place), cancelled))
+
+    def record(self, token: Token, state: ActivityState, kind: str | None = None) -> None:
+        """The arrival of a token is over: its row of the history."""
+        if token.activity is None or token.entered_at is None:
+            return
+        around = self.place_around(token)
+        self.rows.changes.history.append(
+            ActivityInstance(
+                id=token.activity,
+                instance=token.instance,
+                parent=around.activity if isinstance(around, Token) else None,
+                element=token.element,
+                kind=kind or self.node(token).kind,
+                started_at=token.entered_at,
+                ended_at=self.now,
+                state=state,
+                called=token.called,
+            )
+        )
+        token.activity = token.entered_at = None
+
+    def report(self, token: Token, kind: str, message: str) -> None:
+        """An incident: the token waits for an operator."""
+        self.wait(token, State.FAILED)
+        self.rows.changes.incidents.append(Incident(token.instance, token.id, token.element, kind, message))
+
+    # Jobs
+
+    def add_job(self, kind: JobKind, owner: Place, element: str, options: JobOptions, **columns: Any) -> Job:
+        process = self.process(owner)
+        job = Job(
+            id=self.environment.new_id(),
+            kind=kind,
+            instance=self.rows.instance(owner).id,
+            owner=owner.id,
+            element=element,
+            activity=owner.activity if isinstance(owner, Token) else None,
+            exclusive=options.exclusive,
+            retries=self.value(owner, options.retries),
+            retry_plan=self.value(owner, _either(options.retry_plan, process.retry_plan)),
+            priority=self.value(owner, _either(options.priority, process.priority)),
+            category=self.value(owner, options.category),
+            **columns,
+        )
+        self.rows.add_job(job)
+        return job
+
+    def wait_for_job(self, token: Token, kind: JobKind, state: State, **columns: Any) -> None:
+        """The token waits for a job that is made now."""
+        token.job = self.add_job(kind, token, token.element, self.options(token), **columns).id
+        self.wait(token, state)
+
+    def new_instance(self, id: UUID, definition: str, **columns: Any) -> Instance:
+        columns.setdefault("root", id)
+        return self.rows.add_instance(Instance(id, definition, started_at=self.now, **columns))
+
+
+def _either(first: Value, second: Value) -> Value:
+    return second if first is None else first

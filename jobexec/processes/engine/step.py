@@ -1,0 +1,206 @@
+"""A step: from one event until every token waits again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from ..definition import Kind
+from . import arrivals, calls, cancel, compensation, errors, joins, tasks, triggers
+from .environment import Environment
+from .events import starts_by_event
+from .exceptions import BpmnError
+from .inputs import (
+    Cancelled,
+    Completed,
+    Continue,
+    ErrorThrown,
+    EscalationThrown,
+    Input,
+    JobDone,
+    JobFailed,
+    Retried,
+    Start,
+    Triggered,
+)
+from .moves import Do, Moves
+from .rows import AT_JOBS, RUNNING, InstanceState, State, Token
+from .tokens import Changes, Place, Tokens
+
+
+def step(rows: Tokens, event: Input, environment: Environment) -> Changes:
+    """Move the tokens of a hierarchy as an event says, and return what changed.
+
+    Raises StepError, and whatever an expression, a handler or a listener raises; the rows are then of no use any more.
+    """
+    moves = Moves(rows, environment)
+    begin: Callable[[Moves, Any], bool] = _BEGIN[type(event)]
+    if not begin(moves, event):
+        return Changes(accepted=False)
+    _run(moves)
+    return rows.collect()
+
+
+def _run(moves: Moves) -> None:
+    while True:
+        while moves.agenda:
+            what, place, argument = moves.agenda.pop()
+            if not isinstance(place, Token) or place.alive:
+                _do(moves, what, place, argument)
+        if not joins.settle(moves):
+            return
+
+
+def _do(moves: Moves, what: Do, place: Place, argument: Any) -> None:
+    try:
+        if what is Do.TRIGGER:
+            triggers.deliver(moves, argument)
+        elif what is Do.COMPENSATE:
+            compensation.undo_next(moves, place)
+        else:
+            assert isinstance(place, Token)
+            _WITH_TOKEN[what](moves, place)
+    except BpmnError as error:
+        if not isinstance(place, Token):
+            raise
+        errors.throw_error(moves, place, error, what)
+
+
+_WITH_TOKEN: dict[Do, Callable[[Moves, Token], None]] = {
+    Do.ENTER: arrivals.enter,
+    Do.BEGIN: arrivals.begin,
+    Do.COMPLETE: arrivals.complete,
+    Do.DEPART: arrivals.depart,
+}
+
+
+# How each event begins. False: what it is about is not there any more.
+
+
+def _start(moves: Moves, event: Start) -> bool:
+    instance = moves.new_instance(event.instance, event.definition, business_key=event.business_key)
+    process = moves.process(instance)
+    node = process.find(event.element) if event.element else process.start_event(None)
+    if node is None or node.kind is not Kind.START_EVENT or node.parent is not None:
+        raise ValueError(f"{process.key}: there is no start event {event.element or 'without an event definition'}.")
+    for name, value in event.variables.items():
+        moves.rows.set_local(instance, name, value)
+    calls.start(moves, instance, node)
+    return True
+
+
+def _token_with_job(moves: Moves, token: UUID, job: UUID, *states: State) -> Token | None:
+    """A token that waits for this job; the job is about to be gone by itself."""
+    found = moves.rows.tokens.get(token)
+    if found is None or found.job != job or found.state not in states:
+        return None
+    return found
+
+
+def _continue(moves: Moves, event: Continue) -> bool:
+    token = _token_with_job(moves, event.token, event.job, State.BEFORE, State.AFTER)
+    if token is None:
+        return False
+    token.job = None
+    moves.go(token, Do.BEGIN if token.state is State.BEFORE else Do.DEPART)
+    return True
+
+
+def _job_done(moves: Moves, event: JobDone) -> bool:
+    token = _token_with_job(moves, event.token, event.job, State.OUTSIDE)
+    if token is None:
+        return False
+    token.job = None
+    tasks.take_result(moves, token, moves.node(token), event.result)
+    moves.go(token, Do.COMPLETE)
+    return True
+
+
+def _job_failed(moves: Moves, event: JobFailed) -> bool:
+    token = _token_with_job(moves, event.token, event.job, *AT_JOBS)
+    return token is not None and errors.fail(moves, token, event.message)
+
+
+def _working_token(moves: Moves, token: UUID, activity: UUID) -> Token | None:
+    """A token whose activity somebody else works on: a worker, a handler outside, a user."""
+    found = moves.rows.tokens.get(token)
+    if found is None or found.activity != activity or found.state not in (State.OUTSIDE, State.WAITING):
+        return None
+    return found if moves.node(found).is_activity else None
+
+
+def _error_thrown(moves: Moves, event: ErrorThrown) -> bool:
+    token = _working_token(moves, event.token, event.activity)
+    if token is None:
+        return False
+    token.job = None
+    errors.throw_error(moves, token, BpmnError(event.code, event.message, event.variables))
+    return True
+
+
+def _escalation_thrown(moves: Moves, event: EscalationThrown) -> bool:
+    token = _working_token(moves, event.token, event.activity)
+    if token is None:
+        return False
+    errors.escalate(moves, token, event.code, event.variables)
+    return True
+
+
+def _triggered(moves: Moves, event: Triggered) -> bool:
+    return triggers.trigger(moves, event.owner, event.element, event.activity, event.variables)
+
+
+def _completed(moves: Moves, event: Completed) -> bool:
+    token = moves.rows.tokens.get(event.token)
+    if token is None or token.activity != event.activity or token.state is not State.WAITING:
+        return False
+    if moves.node(token).kind not in (Kind.USER_TASK, Kind.RECEIVE_TASK):
+        return False
+    moves.set_all(token, event.variables)
+    moves.go(token, Do.COMPLETE)
+    return True
+
+
+def _retried(moves: Moves, event: Retried) -> bool:
+    token = moves.rows.tokens.get(event.token)
+    if token is None or token.state is not State.FAILED:
+        return False
+    again = Do[token.data.get("again", Do.BEGIN.name)]
+    token.data = {name: value for name, value in token.data.items() if name != "again"}
+    if again is Do.BEGIN:
+        cancel.interrupt(moves, token)
+    else:
+        moves.rows.changes.resolved.append(token.id)
+    moves.go(token, again)
+    return True
+
+
+def _cancelled(moves: Moves, event: Cancelled) -> bool:
+    instance = moves.rows.instances.get(event.instance)
+    if instance is None or instance.state not in RUNNING or instance.parent is not None:
+        return False
+    undoes = instance.state is InstanceState.ACTIVE and moves.process(instance).compensates
+    if not undoes:
+        cancel.end_instance(moves, instance, InstanceState.CANCELLED, reason=event.reason)
+        return True
+    cancel.cancel_children(moves, instance)
+    moves.rows.disarm(instance, stored=bool(starts_by_event(moves.process(instance), None)))
+    instance.state, instance.reason = InstanceState.COMPENSATING, event.reason
+    moves.rows.touch(instance)
+    moves.push(Do.COMPENSATE, instance)
+    return True
+
+
+_BEGIN: dict[type, Callable[[Moves, Any], bool]] = {
+    Start: _start,
+    Continue: _continue,
+    JobDone: _job_done,
+    JobFailed: _job_failed,
+    ErrorThrown: _error_thrown,
+    EscalationThrown: _escalation_thrown,
+    Triggered: _triggered,
+    Completed: _completed,
+    Retried: _retried,
+    Cancelled: _cancelled,
+}

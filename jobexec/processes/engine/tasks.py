@@ -1,0 +1,93 @@
+"""Tasks: what runs in the step, what runs elsewhere, and what waits for somebody."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ..definition import Form, Mode, Node, When, Work
+from .environment import HandlerCall
+from .events import arm
+from .moves import Do, Moves
+from .rows import JobKind, State, Token, UserTask
+
+
+def nothing(moves: Moves, token: Token, node: Node) -> None:
+    """A task, a plain event: done as soon as it begins."""
+    moves.push(Do.COMPLETE, token)
+
+
+def work(moves: Moves, token: Token, node: Node) -> None:
+    """A service, send, script or business rule task, or a message that is thrown."""
+    assert node.work is not None, f"{node.id} has no work"
+    if node.work.mode is Mode.STEP:
+        take_result(moves, token, node, _run(moves, token, node, node.work))
+        moves.push(Do.COMPLETE, token)
+    elif node.work.mode is Mode.OUTSIDE:
+        payload = {"handler": node.work.handler, "arguments": moves.value(token, node.work.arguments)}
+        moves.wait_for_job(token, JobKind.RUN, State.OUTSIDE, payload=payload)
+    else:
+        moves.wait_for_job(token, JobKind.EXTERNAL, State.OUTSIDE, payload=_for_worker(moves, token, node, node.work))
+
+
+def _run(moves: Moves, token: Token, node: Node, work: Work) -> Any:
+    if work.expression is not None:
+        return moves.evaluate(token, work.expression)
+    call = HandlerCall(node, work, moves.value(token, work.arguments), moves.rows.scope(token))
+    return moves.environment.call(call)
+
+
+def _for_worker(moves: Moves, token: Token, node: Node, work: Work) -> dict[str, Any]:
+    """A worker gets what the inputs name, or all that is visible."""
+    visible = moves.rows.variables.get(token.id, {}) if node.inputs else moves.rows.scope(token)
+    return {
+        "topic": str(moves.value(token, work.topic)),
+        "headers": work.headers,
+        "variables": dict(visible),
+        "arguments": moves.value(token, work.arguments),
+    }
+
+
+def take_result(moves: Moves, token: Token, node: Node, result: Any) -> None:
+    """The result of a handler becomes a variable, or, if it is an object and no variable is named, several.
+
+    Where a multi-instance collects results, the variable stays inside: each of its instances has its own.
+    """
+    name = node.work.result_variable if node.work is not None else None
+    if node.loop is not None and node.loop.batch:
+        name = node.loop.results or name
+    if name is not None:
+        if token.is_inner and node.loop is not None and node.loop.results is not None:
+            moves.rows.set_local(token, name, result)
+        else:
+            moves.rows.set(token, name, result)
+    elif isinstance(result, Mapping):
+        moves.set_all(token, result)
+
+
+def user_task(moves: Moves, token: Token, node: Node) -> None:
+    form = node.form or Form()
+    moves.rows.add_task(
+        UserTask(
+            id=moves.environment.new_id(),
+            instance=token.instance,
+            owner=token.id,
+            element=node.id,
+            activity=token.activity,
+            name=moves.value(token, node.name),
+            form={
+                field.name: value
+                for field in dataclasses.fields(form)
+                if (value := moves.value(token, getattr(form, field.name))) is not None
+            },
+        )
+    )
+    moves.wait(token)
+    moves.notify(When.CREATE, token, node)
+
+
+def receive(moves: Moves, token: Token, node: Node) -> None:
+    """A receive task, or an intermediate event that waits for a timer, a message or a signal."""
+    arm(moves, token, node)
+    moves.wait(token)
