@@ -65,6 +65,7 @@ class Node:
     ``by_event``          ``triggeredByEvent``: the sub-process is an event sub-process
     ``work``              what a service, send, script or business rule task does; also of throwing message events
     ``form``              the form and the people of a user task
+    ``initiator``         ``camunda:initiator`` of a start event: the variable that gets the user who starts
     ``call``              what a call activity calls
     ``loop``              ``multiInstanceLoopCharacteristics``
     ``jobs``              asynchronous continuations and job options
@@ -90,6 +91,7 @@ class Node:
     by_event: bool = False
     work: Work | None = None
     form: Form | None = None
+    initiator: str | None = None
     call: Call | None = None
     loop: Loop | None = None
     jobs: JobOptions = DEFAULTS

@@ -1,0 +1,70 @@
+"""A parsed expression: what the rest of jobexec works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from . import feel, feel_rules, juel, juel_rules
+from .errors import EvaluationError
+from .evaluate import EMPTY, Environment, Rules, evaluate
+from .feel_functions import FEEL_FUNCTIONS
+from .functions import JUEL_FUNCTIONS
+from .tree import Call, Literal, Node, walk
+from .values import Value
+
+
+class _Language(NamedTuple):
+    parse: Callable[[str], Node]
+    rules: Rules
+    functions: frozenset[str]
+
+
+_LANGUAGES = {
+    "juel": _Language(
+        juel.parse,
+        juel_rules.RULES,
+        JUEL_FUNCTIONS.names() | {f"{name}.{call}" for name in juel.OBJECTS for call in juel.EXECUTION_CALLS},
+    ),
+    "feel": _Language(feel.parse, feel_rules.RULES, FEEL_FUNCTIONS.names()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedExpression:
+    """``functions`` are the names of those that the project must have registered."""
+
+    source: str
+    language: str
+    tree: Node
+    functions: frozenset[str]
+
+    @property
+    def is_constant(self) -> bool:
+        return isinstance(self.tree, Literal)
+
+    def evaluate(self, variables: Mapping[str, Value], environment: Environment = EMPTY) -> Value:
+        """The value with these variables. A mapping is asked for single names, by ``variables[name]``.
+
+        Raises EvaluationError, with the source and the position; what a registered function raises passes through.
+        """
+        try:
+            return evaluate(self.tree, _LANGUAGES[self.language].rules, variables, environment)
+        except EvaluationError as error:
+            if error.source:  # that of an expression which a registered function evaluated
+                raise
+            raise type(error)(error.reason, self.source, error.position) from None
+
+
+@lru_cache(maxsize=4096)
+def parse(source: str, language: str) -> ParsedExpression:
+    """Parse an expression of ``"juel"`` or ``"feel"``. Raises InvalidExpression, with the position of the error.
+
+    A text of JUEL without marks is a constant. FEEL takes the ``=`` of Zeebe before the expression, and needs none.
+    """
+    known = _LANGUAGES[language]
+    tree = known.parse(source)
+    calls = {node.function for node, _ in walk(tree) if isinstance(node, Call)}
+    return ParsedExpression(source, language, tree, frozenset(calls - known.functions))
