@@ -11,13 +11,15 @@ from jobexec.handlers.context import JobContext
 from jobexec.handlers.decorator import job
 from jobexec.operations.enqueue.create import create_jobs
 
-from .engine.inputs import Continue, JobFailed, Retried, Triggered
+from .engine.inputs import Continue, ErrorThrown, JobDone, JobFailed, Retried, Triggered
 from .handlers.deliver import deliver
 from .handlers.signals import DELIVER
+from .handlers.starting import start_instance
 from .handlers.stepping import proceed
 from .handlers.steps import is_last
 from .store.incidents import RETRY
-from .store.jobs import CONTINUE, TIMER
+from .store.jobs import CONTINUE, THREW, TIMER, WORKED
+from .store.starts import START
 from .store.timers import following
 
 
@@ -26,14 +28,14 @@ def continue_token(context: JobContext, root: str, token: str) -> None:
     """Begin or leave an element. The step, and the end of this job, are one transaction."""
     event = Continue(UUID(token), context.id)
     if context.work.retries > 1:
-        proceed(context.using, UUID(root), event)
+        proceed(context.using, UUID(root), event, savepoint=False)
         return
     try:
         with transaction.atomic(using=context.using):
-            proceed(context.using, UUID(root), event)
+            proceed(context.using, UUID(root), event, savepoint=False)
     except Exception as error:
         failed = JobFailed(event.token, event.job, f"{type(error).__name__}: {error}")
-        if not is_last(context, error) or proceed(context.using, UUID(root), failed) is None:
+        if not is_last(context, error) or proceed(context.using, UUID(root), failed, savepoint=False) is None:
             raise
 
 
@@ -43,7 +45,7 @@ def fire_timer(
 ) -> None:
     """Let a timer fire; a cycle goes on if what it belongs to is still there."""
     event = Triggered(UUID(owner), element, UUID(activity) if activity else None)
-    if proceed(context.using, UUID(root), event) is not None and repeat:
+    if proceed(context.using, UUID(root), event, savepoint=False) is not None and repeat:
         _arm_again(context, repeat)
 
 
@@ -61,10 +63,39 @@ def _arm_again(context: JobContext, repeat: str) -> None:
     create_jobs(context.using, [columns | {"due_date": due}])
 
 
+@job(name=WORKED, atomic=True)
+def take_work(context: JobContext, root: str, token: str, variables: dict[str, Any]) -> None:
+    """An external worker is done: its token goes on, with the variables that it sent."""
+    proceed(context.using, UUID(root), JobDone(UUID(token), context.id, variables), savepoint=False)
+
+
+@job(name=THREW, atomic=True)
+def take_error(
+    context: JobContext,
+    root: str,
+    token: str,
+    activity: str,
+    variables: dict[str, Any],
+    error_code: str,
+    error_message: str = "",
+) -> None:
+    """An external worker has ended its job with an error of the business."""
+    thrown = ErrorThrown(UUID(token), UUID(activity), error_code, error_message, variables)
+    proceed(context.using, UUID(root), thrown, savepoint=False)
+
+
 @job(name=RETRY, atomic=True)
 def retry_token(context: JobContext, root: str, token: str) -> None:
     """Let an element with an incident do again what failed."""
-    proceed(context.using, UUID(root), Retried(UUID(token)))
+    proceed(context.using, UUID(root), Retried(UUID(token)), savepoint=False)
+
+
+@job(name=START, atomic=True, exclusive=False)
+def start_by_timer(context: JobContext, definition: str, element: str, repeat: str = "") -> None:
+    """Start an instance at the time of a timer start event; a cycle goes on."""
+    start_instance(context.using, definition, element=element, tenant_id=context.work.tenant_id)
+    if repeat:
+        _arm_again(context, repeat)
 
 
 @job(name=DELIVER, atomic=True)

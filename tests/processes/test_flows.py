@@ -9,7 +9,7 @@ from jobexec.exceptions import DoNotRetry
 from jobexec.models import DeadLetterJob, Job
 from jobexec.operations import requeue
 from jobexec.processes.definition import InvalidProcess
-from jobexec.processes.flow.builder import Flow
+from jobexec.processes.flows.builder import Flow
 from jobexec.processes.models import Execution, ProcessDefinition, ProcessInstance, Variable
 from jobexec.testing import controlled_clock
 

@@ -35,6 +35,16 @@ def on_error(configuration: Mapping[str, Any], code: str) -> Mapping[str, Any] |
     return by_code.get(code) or by_code.get("") or None
 
 
+def brought(
+    configuration: Mapping[str, Any], callback: Mapping[str, Any], sent: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The variables that a callback gets: those of the job and, over them, those that the worker sent.
+
+    ``sent_only``: a process knows its own variables, which may have changed since the job was made.
+    """
+    return sent if callback.get("sent_only") else {**(configuration.get("variables") or {}), **sent}
+
+
 def run_callback(
     using: str, row: ExternalWorkerJob, callback: Mapping[str, Any], given: Mapping[str, Any]
 ) -> Job | BlockedJob | None:

@@ -29,7 +29,7 @@ from ..sql.dialect import dialect
 from ..sql.insert import parameters
 from ..values.inserted_rows import instance
 from ..values.ranking import rank
-from .callbacks import SAID_BY_OPTIONS, callback_columns, on_complete
+from .callbacks import SAID_BY_OPTIONS, brought, callback_columns, on_complete
 from .find import check_caller, check_lease, check_worker
 from .types import Caller
 
@@ -76,8 +76,7 @@ def complete_at_once(
     callback = on_complete(configuration)
     changes: dict[str, Any] = {}
     if callback is not None:
-        outer = {**(configuration.get("variables") or {}), **sent}
-        changes = callback_columns(using, row, callback, {"variables": outer})
+        changes = callback_columns(using, row, callback, {"variables": brought(configuration, callback, sent)})
         if changes["resource"] is not None:  # it must wait for a permit
             return False
         changes |= {"rank": rank(using, changes["due_date"], changes["priority"])}

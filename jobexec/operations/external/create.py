@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
+from uuid import UUID
 
 from django.db import connections
 
@@ -37,6 +38,7 @@ def create_external_jobs(
     configurations: Sequence[Mapping[str, Any]],
     *,
     due_date: datetime | None = None,
+    ids: Sequence[UUID] | None = None,
 ) -> list[AnyExternal]:
     """Insert an external job for each configuration; ``columns`` are shared by all jobs, which wait if they have a
     ``resource``.
@@ -58,7 +60,7 @@ def create_external_jobs(
     if table is not ExternalWorkerJob:
         shared.pop("available_at", None)
     with atomic(using):
-        ids, keys = uuid7s(len(texts)), next_keys(using, len(texts))
+        ids, keys = ids or uuid7s(len(texts)), next_keys(using, len(texts))
         rows = [(id.hex, key, text) for id, key, text in zip(ids, keys, texts, strict=True)]
         insert_rows(connection, table, _OF_EACH, rows, parameters(connection, table, shared))
         each = zip(ids, keys, configurations, strict=True)

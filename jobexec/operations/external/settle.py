@@ -22,7 +22,7 @@ from ..rows.routing import free_instances, may_hold, wake_for_permits
 from ..sql.locks import delete_rows
 from ..values.failure import MESSAGE_LENGTH
 from . import log
-from .callbacks import on_complete, run_callback
+from .callbacks import brought, on_complete, run_callback
 from .complete_statement import complete_at_once
 from .find import check_lease, check_worker, in_transaction, lock_external
 from .give_back import give_back, remove_cancelled_job
@@ -71,8 +71,8 @@ def complete_external_job(
         if callback is None:
             _delete(using, row)
         else:
-            outer = {**(row.handler_configuration.get("variables") or {}), **sent}
-            _still_there(run_callback(using, row, callback, {"variables": outer}), key, "complete")
+            given = {"variables": brought(row.handler_configuration, callback, sent)}
+            _still_there(run_callback(using, row, callback, given), key, "complete")
         announce(signals.job_completed, using, ExternalWorkerJob, jobs=[row])
         external_observers.completed(using, row.handler_type)
 

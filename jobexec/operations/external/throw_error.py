@@ -15,7 +15,7 @@ from ..reports.failure_groups import count_failures, group_of_text
 from ..rows.move import move
 from ..values.failure import MESSAGE_LENGTH
 from . import log
-from .callbacks import on_error, run_callback
+from .callbacks import brought, on_error, run_callback
 from .find import check_lease, check_worker, in_transaction, lock_external
 from .give_back import remove_cancelled_job
 from .types import EVERYTHING, Caller
@@ -58,7 +58,7 @@ def throw_external_error(
             _open_incident(using, row, code, text, sent, caller, worker)
         else:
             _log(using, row, _said_of(code, text), sent, caller, worker)
-            outer = {**(row.handler_configuration.get("variables") or {}), **sent}
+            outer = brought(row.handler_configuration, callback, sent)
             given = {"variables": outer, "error_code": code, "error_message": text[:MESSAGE_LENGTH]}
             _tell(using, row, run_callback(using, row, callback, given), code, text)
 

@@ -19,7 +19,7 @@ class Scope(Mapping[str, Any]):
     ``execution_id``, ``instance_id`` and ``business_key`` are what expressions know as ``execution``.
     """
 
-    __slots__ = ("_layers", "business_key", "element_id", "execution_id", "instance_id")
+    __slots__ = ("_layers", "business_key", "definition", "element_id", "execution_id", "instance_id")
 
     def __init__(
         self,
@@ -28,10 +28,11 @@ class Scope(Mapping[str, Any]):
         instance_id: UUID,
         business_key: str | None,
         element_id: str | None,
+        definition: str = "",
     ) -> None:
         self._layers = layers
         self.execution_id, self.instance_id = execution_id, instance_id
-        self.business_key, self.element_id = business_key, element_id
+        self.business_key, self.element_id, self.definition = business_key, element_id, definition
 
     def __getitem__(self, name: str) -> Any:
         for layer in self._layers:

@@ -128,7 +128,7 @@ class Tokens:
         instance = self.instance(place)
         layers = tuple(layer for around in self.outward(place) for layer in self._layers(around))
         element = place.element if isinstance(place, Token) else None
-        return Scope(layers, place.id, instance.id, instance.business_key, element)
+        return Scope(layers, place.id, instance.id, instance.business_key, element, instance.definition)
 
     def _layers(self, place: Place) -> Iterator[Layer]:
         if found := self.variables.get(place.id):

@@ -68,6 +68,11 @@ def find_listener(name: str) -> Callable[..., Any]:
         raise HandlerNotFound(f"No listener {name!r} is registered in this process.") from None
 
 
+def is_listener(name: str) -> bool:
+    """Whether a model can name this listener."""
+    return name in _listeners
+
+
 def functions() -> dict[str, Callable[..., Any]]:
     """The functions that expressions may call, by name; includes later registrations."""
     return _functions

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
+
 from jobexec import clock
 from jobexec.operations.sql.locks import atomic
 from jobexec.operations.sql.server_time import keep_time
@@ -25,17 +27,23 @@ from .signals import send_beyond
 Event = Callable[[Tokens], inputs.Input | None]
 
 
-def begin(using: str, origin: ProcessInstance, event: inputs.Start) -> Changes:
-    """The first step of a new instance. ``origin`` is its row, which is not saved yet."""
+def begin(using: str, origin: ProcessInstance, event: inputs.Start) -> Changes | None:
+    """The first step of a new instance. ``origin`` is its row, which is not saved yet.
+
+    After an error, what its handlers have written is undone, and the caller's transaction can go on.
+    """
     keep_time(using)
-    with atomic(using):
+    with transaction.atomic(using=using):
         return _take(using, origin, Tokens(), event)
 
 
-def proceed(using: str, root: UUID, event: Event | inputs.Input) -> Changes | None:
-    """A step of a running hierarchy; None if it has ended, or if what the event is about is not there any more."""
+def proceed(using: str, root: UUID, event: Event | inputs.Input, *, savepoint: bool = True) -> Changes | None:
+    """A step of a running hierarchy; None if it has ended, or if what the event is about is not there any more.
+
+    An error undoes the step alone, as in :func:`begin`; without ``savepoint``, the caller's transaction.
+    """
     keep_time(using)
-    with atomic(using):
+    with transaction.atomic(using=using, savepoint=savepoint):
         origin = load.locked(using, root)
         if origin is None:
             return None

@@ -25,11 +25,11 @@ def claim(task: Task, user: Any, *, using: str | None = None) -> UserTask:
     name = _name(user)
     with atomic(database):
         row = lock_rows(UserTask.objects.using(database).filter(pk=id)).first()
-        if row is None or row.assignee not in ("", name):
-            raise TaskOver(f"The task {id} is done, or another user has it.")
-        row.assignee = name
-        row.save(update_fields=["assignee"])
-    return row
+        if row is not None and row.assignee in ("", name):
+            row.assignee = name
+            row.save(update_fields=["assignee"])
+            return row
+    raise TaskOver(f"The task {id} is done, or another user has it.")
 
 
 def release(task: Task, *, using: str | None = None) -> None:

@@ -9,7 +9,9 @@ from jobexec.exceptions import InvalidRetryPlan
 from jobexec.handlers.function import JobFunction
 from jobexec.handlers.options import to_columns
 from jobexec.handlers.registry import registered
+from jobexec.json_values import check_json
 from jobexec.operations.enqueue.create import create_jobs
+from jobexec.operations.external.create import create_external_jobs
 from jobexec.operations.rows.discard import discard_jobs
 from jobexec.retry import RetryPlan
 
@@ -23,6 +25,8 @@ from .timers import first
 
 #: The handlers of the jobs of processes.
 CONTINUE, TIMER = "jobexec.processes.continue", "jobexec.processes.timer"
+#: They follow external jobs that a worker has completed, or ended with an error.
+WORKED, THREW = "jobexec.processes.worked", "jobexec.processes.threw"
 #: What precedes the name of a function that runs as a step: its jobs have the function's arguments and options.
 STEP = "step:"
 
@@ -48,8 +52,31 @@ class JobWriter:
 
     def write(self, changes: Changes) -> None:
         self._discard(changes)
-        if changes.new_jobs:
-            create_jobs(self.using, [self._columns(job) for job in changes.new_jobs])
+        ours = [job for job in changes.new_jobs if job.kind is not JobKind.EXTERNAL]
+        if ours:
+            create_jobs(self.using, [self._columns(job) for job in ours])
+        for job in changes.new_jobs:
+            if job.kind is JobKind.EXTERNAL:
+                self._create_external(job)
+
+    def _create_external(self, job: rows.Job) -> None:
+        """When its worker is done, the same row carries the process on; so the token still names its job."""
+        payload = job.payload
+        columns = self._common(job) | {"handler_type": payload["topic"], "custom_headers": payload["headers"]}
+        columns.pop("failed_activity_id")
+        kwargs = {"root": str(self.origin.root_id), "token": str(job.owner)}
+        activity = {"activity": str(job.activity)}
+        options = {"atomic": True}
+        configuration = {
+            "variables": _plain(payload["variables"]),
+            "element_id": job.element,
+            "business_key": self.origin.business_key,
+            "on_complete": {"handler": WORKED, "kwargs": kwargs, "columns": options, "sent_only": True},
+            "on_error": {
+                "": {"handler": THREW, "kwargs": kwargs | activity, "columns": options, "sent_only": True},
+            },
+        }
+        create_external_jobs(self.using, columns, [configuration], ids=[job.id])
 
     def _discard(self, changes: Changes) -> None:
         """What a thread or a worker already has is left alone: it finds its token gone, and ends well."""
@@ -59,18 +86,20 @@ class JobWriter:
         discard_jobs(self.using, instances, owners, changes.cancelled_jobs)
 
     def _columns(self, job: rows.Job) -> dict[str, Any]:
-        definition = self.tokens.instances[job.instance].definition
-        columns = columns_of(self.origin, job.instance, job.owner, job.element, definition, job.kind)
-        columns |= {"id": job.id, "exclusive": job.exclusive}
         if job.kind in _HANDLERS:
-            columns |= {"handler_type": _HANDLERS[job.kind], "atomic": True}
+            columns: dict[str, Any] = {"handler_type": _HANDLERS[job.kind], "atomic": True}
         else:
-            columns |= step_columns(job.payload["handler"])
-        columns |= self._options(job)
+            columns = step_columns(job.payload["handler"])
+        columns |= self._common(job) | {"id": job.id}
         due = ""
         if job.timer is not None:
             columns["due_date"], due = first(job.element, job.timer, self.now)
         return columns | {"handler_configuration": self._configuration(job, due)}
+
+    def _common(self, job: rows.Job) -> dict[str, Any]:
+        definition = self.tokens.instances[job.instance].definition
+        columns = columns_of(self.origin, job.instance, job.owner, job.element, definition, job.kind)
+        return columns | {"exclusive": job.exclusive} | self._options(job)
 
     def _configuration(self, job: rows.Job, repeat: str) -> dict[str, Any]:
         if job.kind not in _HANDLERS:
@@ -96,3 +125,8 @@ class JobWriter:
         if job.category:
             found["category"] = str(job.category)
         return found
+
+
+def _plain(variables: dict[str, Any]) -> dict[str, Any]:
+    check_json("variables", variables)
+    return variables

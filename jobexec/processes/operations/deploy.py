@@ -1,0 +1,173 @@
+"""Deploy BPMN files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from django.db import IntegrityError, router
+from django.db.models import Max
+
+from jobexec import clock
+from jobexec.conf import get_settings
+from jobexec.operations.sql.locks import atomic
+from jobexec.operations.sql.server_time import keep_time
+
+from ..definition import InvalidProcess, Problem, Process, expressions_in, to_json
+from ..expressions import InvalidExpression, parse
+from ..handlers import registry
+from ..models import ProcessDefinition, ProcessDeployment, ProcessResource
+from ..store.starts import arm_starts
+
+#: A file: its path, or its name and content.
+File = str | Path | tuple[str, bytes]
+_LONGEST_KEY = 200
+
+
+def deploy(
+    *files: File, name: str = "", source: str = "", tenant_id: str = "", user: str = "", using: str | None = None
+) -> list[ProcessDefinition]:
+    """Deploy BPMN files together, in the caller's transaction; returns the new versions of their processes.
+
+    A file whose content is that of the latest deployment of its processes makes no version. What is wrong with any of
+    the files raises InvalidProcess, with the id and the line of each element, and nothing is deployed.
+    """
+    from ..xml import read  # needs lxml, which only those who deploy files have
+
+    database = using or router.db_for_write(ProcessDefinition)
+    given = [_content(file) for file in files]
+    models, problems = [], []
+    for file, content in given:
+        try:
+            model = read(content)
+        except InvalidProcess as error:
+            problems += [_of_file(file, problem) for problem in error.problems]
+            continue
+        executable = [process for process in model.processes if process.executable]
+        problems += [_of_file(file, problem) for process in executable for problem in _unknown(process)]
+        models.append((file, content, executable))
+    if problems:
+        raise InvalidProcess(problems)
+    keep_time(database)
+    with atomic(database):
+        changed = [each for each in models if _is_new(database, tenant_id, *each)]
+        return _write(database, changed, name, source, tenant_id, user) if changed else []
+
+
+def _content(file: File) -> tuple[str, bytes]:
+    if isinstance(file, tuple):
+        return file
+    path = Path(file)
+    return path.name, path.read_bytes()
+
+
+def _of_file(file: str, problem: Problem) -> Problem:
+    return Problem(f"{file}: {problem.element}", problem.message, problem.line)
+
+
+def _unknown(process: Process) -> Iterator[Problem]:
+    """What a process names and this project does not have."""
+    if len(process.key) > _LONGEST_KEY:
+        yield Problem(process.key, f"The id of a process has at most {_LONGEST_KEY} characters here.", process.line)
+    for node in process.nodes:
+        work = node.work
+        if work is not None and work.handler is not None and not registry.is_known(work.handler):
+            yield Problem(node.id, f"No service task {work.handler!r} is registered in this project.", node.line)
+    for element in (process, *process.elements):
+        for listener in element.listeners:
+            if listener.handler is not None and not registry.is_listener(listener.handler):
+                id = getattr(element, "id", process.key)
+                yield Problem(id, f"No listener {listener.handler!r} is registered in this project.", element.line)
+    yield from _wrong_expressions(process)
+
+
+def _wrong_expressions(process: Process) -> Iterator[Problem]:
+    known = registry.functions()
+    for element in process.elements:
+        for expression in expressions_in(_values(element)):
+            try:
+                parsed = parse(expression.text, expression.language.value)
+            except InvalidExpression as error:
+                yield Problem(element.id, str(error), element.line)
+                continue
+            for name in sorted(parsed.functions - known.keys()):
+                message = f"No function {name!r} is registered in this project (in {expression.text})."
+                yield Problem(element.id, message, element.line)
+
+
+def _values(part: object) -> list[object]:
+    """All values in the parts of an element."""
+    if isinstance(part, tuple | list):
+        return [value for item in part for value in _values(item)]
+    if hasattr(part, "__dataclass_fields__") and not hasattr(part, "language"):
+        return [value for name in part.__dataclass_fields__ for value in _values(getattr(part, name))]
+    return [part]
+
+
+def _is_new(using: str, tenant: str, file: str, content: bytes, processes: list[Process]) -> bool:
+    """Whether the latest version of one of its processes came from another content."""
+    digest = hashlib.sha256(content).hexdigest()
+    for process in processes:
+        rows = ProcessDefinition.objects.using(using).filter(key=process.key, tenant_id=tenant, version__isnull=False)
+        latest = rows.order_by("-version").values_list("resource_id", flat=True).first()
+        if latest is None or not ProcessResource.objects.using(using).filter(pk=latest, sha256=digest).exists():
+            return True
+    return False
+
+
+def _write(
+    using: str,
+    models: Iterable[tuple[str, bytes, list[Process]]],
+    name: str,
+    source: str,
+    tenant: str,
+    user: str,
+) -> list[ProcessDefinition]:
+    now = clock.now(using)
+    deployment = ProcessDeployment(name=name, source=source, tenant_id=tenant, deploy_user=user, deploy_time=now)
+    deployment.save(using=using, force_insert=True)
+    made = []
+    for file, content, processes in models:
+        resource = ProcessResource(
+            deployment_id=deployment.pk,
+            name=file,
+            text=content.decode("utf-8", "replace"),
+            sha256=hashlib.sha256(content).hexdigest(),
+        )
+        resource.save(using=using, force_insert=True)
+        made += [_version(using, process, deployment, resource.pk) for process in processes]
+    for row, process in zip(made, [each for *_, found in models for each in found], strict=True):
+        arm_starts(using, row, process)
+    return made
+
+
+def _version(using: str, process: Process, deployment: ProcessDeployment, resource: UUID) -> ProcessDefinition:
+    """The next version. Of two that deploy one key together, the second waits for the first, and counts after it."""
+    for attempt in range(3):
+        rows = ProcessDefinition.objects.using(using).filter(key=process.key, tenant_id=deployment.tenant_id)
+        version = (rows.aggregate(last=Max("version"))["last"] or 0) + 1
+        row = ProcessDefinition(
+            id=f"{process.key}:{version}:{uuid4().hex[:12]}",
+            key=process.key,
+            version=version,
+            version_tag=process.version_tag or "",
+            name=process.name or "",
+            tenant_id=deployment.tenant_id,
+            deployment_id=deployment.pk,
+            resource_id=resource,
+            model=json.dumps(to_json(process)),
+            code_deployment=get_settings().deployment or "",
+            deploy_time=deployment.deploy_time,
+        )
+        try:
+            with atomic(using):
+                row.save(using=using, force_insert=True)
+        except IntegrityError:
+            if attempt == 2:
+                raise
+        else:
+            break
+    return row

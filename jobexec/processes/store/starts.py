@@ -1,0 +1,85 @@
+"""Start events that wait for something: those of the latest version of a process."""
+
+from __future__ import annotations
+
+from jobexec import clock
+from jobexec.models import JOB_TABLES
+from jobexec.operations.enqueue.create import create_jobs
+from jobexec.operations.rows.remove import remove_cancelled
+from jobexec.operations.sql.locks import lock_rows
+
+from ..definition import Event, Expression, InvalidProcess, Node, Problem, Process, TimerKind, Trigger
+from ..engine.rows import Timer
+from ..expressions import EvaluationError, parse
+from ..models import EventSubscription, ProcessDefinition
+from .timers import first
+
+#: Starts an instance at a time.
+START = "jobexec.processes.start"
+_SUBSCRIBED = {Trigger.MESSAGE: "message", Trigger.SIGNAL: "signal"}
+
+
+def arm_starts(using: str, row: ProcessDefinition, process: Process) -> None:
+    """Let the start events of a new version wait instead of those of the version before."""
+    _disarm(using, row)
+    now = clock.now(using)
+    for node in process.start_events(None):
+        event = node.event
+        if event is None:
+            continue
+        if event.trigger is Trigger.TIMER:
+            _arm_timer(using, row, node, event)
+        elif event.trigger in _SUBSCRIBED:
+            EventSubscription(
+                kind=_SUBSCRIBED[event.trigger],
+                name=str(_constant(node, event.name)),
+                element_id=node.id,
+                definition_id=row.pk,
+                tenant_id=row.tenant_id,
+                create_time=now,
+            ).save(using=using, force_insert=True)
+
+
+def _disarm(using: str, row: ProcessDefinition) -> None:
+    """One key of one tenant: its ids begin with the key."""
+    rows = ProcessDefinition.objects.using(using).filter(key=row.key, tenant_id=row.tenant_id).exclude(pk=row.pk)
+    ids = list(rows.values_list("pk", flat=True))
+    EventSubscription.objects.using(using).filter(definition_id__in=ids, instance_id__isnull=True).delete()
+    for table in JOB_TABLES:
+        jobs = table._base_manager.using(using).filter(
+            process_definition_key=row.key, tenant_id=row.tenant_id, handler_type=START, lock_owner=None
+        )
+        if found := list(lock_rows(jobs.order_by("pk"), skip_locked=True)):
+            remove_cancelled(using, found)
+
+
+def _arm_timer(using: str, row: ProcessDefinition, node: Node, event: Event) -> None:
+    kind = event.timer or TimerKind.DURATION
+    timer = Timer(kind, _constant(node, event.when), repeats=kind is TimerKind.CYCLE)
+    due, repeat = first(node.id, timer, clock.now(using))
+    kwargs = {"definition": row.pk, "element": node.id, "repeat": repeat}
+    columns = {
+        "handler_type": START,
+        "handler_configuration": {"args": [], "kwargs": kwargs},
+        "process_definition_id": row.pk,
+        "process_definition_key": row.key,
+        "job_definition_id": f"{row.key}#{node.id}#timer"[:255],
+        "failed_activity_id": node.id,
+        "tenant_id": row.tenant_id,
+        "atomic": True,
+        "exclusive": False,
+        "due_date": due,
+    }
+    create_jobs(using, [columns])
+
+
+def _constant(node: Node, value: object) -> object:
+    """No variables are there before an instance is: an expression may only call functions."""
+    if not isinstance(value, Expression):
+        return value
+    try:
+        return parse(value.text, value.language.value).evaluate({})
+    except EvaluationError as error:
+        raise InvalidProcess(
+            [Problem(node.id, f"Before an instance there are no variables: {error}", node.line)]
+        ) from None

@@ -1,0 +1,136 @@
+"""Steps of process instances beside each other: a join fires once, and of two events for one token one counts."""
+
+import pytest
+from django.db import connections, transaction
+from django.db.utils import OperationalError
+
+from jobexec.models import Job
+from jobexec.operations.sql.errors import is_conflict
+from jobexec.processes.definition import Event, Flow, Kind, Mode, Node, Process, TimerKind, Trigger, Work
+from jobexec.processes.engine.inputs import Cancelled, Completed, JobDone, Triggered
+from jobexec.processes.handlers.stepping import proceed
+from jobexec.processes.models import Execution, ProcessInstance, UserTask
+from jobexec.processes.operations.flows import start_flow
+from tests.support.threads import together
+
+pytestmark = pytest.mark.transactional
+
+
+@pytest.fixture(autouse=True)
+def engines(settings):
+    settings.JOBEXEC = {"ENGINES": {name: {"NOTIFY": False} for name in connections}}
+
+
+def process(*nodes, flows):
+    made = tuple(Flow(f"{a}-{b}", a, b) for a, b in flows)
+    return Process("race", nodes, made)
+
+
+def again(step):
+    """On InnoDB and SQLite one of two transactions may be ended by the database."""
+    while True:
+        try:
+            return step()
+        except OperationalError as error:
+            if not is_conflict(error):
+                raise
+
+
+def fork(count):
+    branches = [f"b{number}" for number in range(count)]
+    work = Work(handler="tests.race", mode=Mode.OUTSIDE, arguments={"args": [], "kwargs": {}})
+    return process(
+        Node("s", Kind.START_EVENT),
+        Node("fork", Kind.PARALLEL_GATEWAY),
+        *(Node(name, Kind.SERVICE_TASK, work=work) for name in branches),
+        Node("join", Kind.PARALLEL_GATEWAY),
+        Node("after", Kind.USER_TASK),
+        flows=[
+            ("s", "fork"),
+            *(("fork", name) for name in branches),
+            *((name, "join") for name in branches),
+            ("join", "after"),
+        ],
+    )
+
+
+@pytest.mark.every_database
+def test_a_join_of_branches_that_end_together_fires_once(alias):
+    instance = start_flow(alias, fork(8), {})
+    waiting = list(Execution.objects.using(alias).filter(state="outside").values_list("pk", "job_id"))
+    assert len(waiting) == 8
+    together(
+        alias,
+        *(lambda t=token, j=job: again(lambda: proceed(alias, instance.pk, JobDone(t, j))) for token, job in waiting),
+    )
+    assert UserTask.objects.using(alias).count() == 1
+    assert list(Execution.objects.using(alias).values_list("element_id", flat=True)) == ["after"]
+
+
+@pytest.mark.every_database
+def test_of_two_reports_on_one_job_one_counts(alias):
+    instance = start_flow(alias, fork(1), {})
+    token, job = Execution.objects.using(alias).values_list("pk", "job_id").get(state="outside")
+    event = JobDone(token, job, {"a": 1})
+    changed = together(alias, *(lambda: again(lambda: proceed(alias, instance.pk, event)) for _ in range(4)))
+    assert sum(each is not None for each in changed) == 1
+    assert UserTask.objects.using(alias).count() == 1
+
+
+def task_with_timer():
+    late = Event(Trigger.TIMER, timer=TimerKind.DURATION, when="PT1H")
+    return process(
+        Node("s", Kind.START_EVENT),
+        Node("ask", Kind.USER_TASK),
+        Node("late", Kind.BOUNDARY_EVENT, attached_to="ask", event=late),
+        Node("done", Kind.USER_TASK),
+        Node("escalated", Kind.USER_TASK),
+        flows=[("s", "ask"), ("ask", "done"), ("late", "escalated")],
+    )
+
+
+@pytest.mark.every_database
+def test_a_task_is_completed_or_times_out(alias):
+    instance = start_flow(alias, task_with_timer(), {})
+    token = Execution.objects.using(alias).get(element_id="ask")
+    events = [Completed(token.pk, token.activity_id), Triggered(token.pk, "late", token.activity_id)]
+    changed = together(
+        alias, *(lambda event=event: again(lambda: proceed(alias, instance.pk, event)) for event in events)
+    )
+    assert sum(each is not None for each in changed) == 1
+    assert UserTask.objects.using(alias).get().element_id in ("done", "escalated")
+    assert Execution.objects.using(alias).count() == 1
+
+
+@pytest.mark.every_database
+def test_whatever_comes_with_a_cancellation_nothing_is_left(alias):
+    instance = start_flow(alias, fork(6), {})
+    waiting = list(Execution.objects.using(alias).filter(state="outside").values_list("pk", "job_id"))
+    events = [JobDone(token, job) for token, job in waiting] + [Cancelled(instance.pk)]
+    together(alias, *(lambda event=event: again(lambda: proceed(alias, instance.pk, event)) for event in events))
+    assert ProcessInstance.objects.using(alias).get().state == "cancelled"
+    assert not Execution.objects.using(alias).exists()
+    assert not UserTask.objects.using(alias).exists()
+    assert not Job.objects.using(alias).exists()
+
+
+@pytest.mark.databases("postgresql", "mariadb")
+def test_a_step_waits_for_no_job_that_a_node_holds(alias):
+    """It leaves the job where it is; the job then finds that its token is gone."""
+    instance = start_flow(alias, fork(2), {})
+    job = Job.objects.using(alias).first()
+    with transaction.atomic(using=alias):
+        Job.objects.using(alias).select_for_update().get(pk=job.pk)
+        ((changes),) = together(alias, lambda: again(lambda: proceed(alias, instance.pk, Cancelled(instance.pk))))
+    assert changes is not None
+    assert list(Job.objects.using(alias).values_list("pk", flat=True)) == [job.pk]
+
+
+def test_a_rolled_back_start_leaves_nothing(alias):
+    with pytest.raises(RuntimeError), transaction.atomic(using=alias):
+        start_flow(alias, fork(2), {})
+        raise RuntimeError
+    assert not ProcessInstance.objects.using(alias).exists()
+    assert not Job.objects.using(alias).exists()
+    start_flow(alias, fork(2), {})  # its shape is stored now, although this process had stored it before
+    assert Job.objects.using(alias).count() == 2

@@ -1,0 +1,517 @@
+"""BPMN files from their deployment to the end of their instances."""
+
+import pytest
+
+from jobexec.exceptions import DuplicateHandler
+from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, Job, TimerJob
+from jobexec.operations import requeue
+from jobexec.operations.external.settle import complete_external_job
+from jobexec.operations.external.throw_error import throw_external_error
+from jobexec.processes.definition import InvalidProcess
+from jobexec.processes.engine.exceptions import BpmnError
+from jobexec.processes.exceptions import InstanceOver, MismatchingMessage, TaskOver, UnknownProcess
+from jobexec.processes.handlers.registry import function, listener, service_task
+from jobexec.processes.models import (
+    ActivityInstance,
+    EventSubscription,
+    Execution,
+    ProcessDefinition,
+    ProcessDeployment,
+    ProcessInstance,
+    UserTask,
+    Variable,
+)
+from jobexec.processes.operations.deploy import deploy
+from jobexec.processes.operations.events import correlate, signal
+from jobexec.processes.operations.instances import cancel, set_variables
+from jobexec.processes.operations.start import start
+from jobexec.processes.operations.user_tasks import claim, complete
+from jobexec.testing import controlled_clock
+
+pytest.importorskip("lxml")
+
+DONE = []
+
+
+@pytest.fixture(autouse=True)
+def done():
+    DONE.clear()
+
+
+@service_task("tests.bpmn.note", aliases=["org.acme.Note"])
+def note(context):
+    DONE.append(context.element_id)
+
+
+@service_task("tests.bpmn.sell")
+def sell(context):
+    if context.variables["stock"] < 1:
+        raise BpmnError("OUT_OF_STOCK", "nothing left")
+    context.variables["parcel"] = 17
+
+
+@service_task("tests.bpmn.broken")
+def broken(context):
+    raise ValueError("broken")
+
+
+@function("tests.twice")
+def twice(number):
+    return number * 2
+
+
+@listener("tests.bpmn.audit")
+def audit(context):
+    DONE.append(f"{context.event} {context.element_id}")
+
+
+NAMESPACES = (
+    'xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL" xmlns:camunda="http://camunda.org/schema/1.0/bpmn" '
+    'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns:zeebe="http://camunda.org/schema/zeebe/1.0" '
+    'targetNamespace="tests"'
+)
+
+
+def xml(body, before="", key="order", attributes=""):
+    process = f'<process id="{key}" isExecutable="true" {attributes}>{body}</process>'
+    return f'<?xml version="1.0"?><definitions {NAMESPACES}>{before}{process}</definitions>'.encode()
+
+
+def flows(*pairs):
+    return "".join(f'<sequenceFlow id="f{n}" sourceRef="{a}" targetRef="{b}"/>' for n, (a, b) in enumerate(pairs))
+
+
+def deployed(alias, *args, **kwargs):
+    return deploy(("order.bpmn", xml(*args, **kwargs)), using=alias)
+
+
+def state(alias, instance):
+    return ProcessInstance.objects.using(alias).get(pk=instance.pk).state
+
+
+def final(alias, instance):
+    return ProcessInstance.objects.using(alias).get(pk=instance.pk).final_variables
+
+
+def elements(alias):
+    return sorted(Execution.objects.using(alias).values_list("element_id", flat=True))
+
+
+def assert_nothing_is_left(alias):
+    for model in (Execution, Variable, EventSubscription, UserTask, Job, TimerJob, DeadLetterJob, ExternalWorkerJob):
+        assert not model.objects.using(alias).exists(), model
+
+
+def note_task(id, attributes=""):
+    return f'<serviceTask id="{id}" camunda:delegateExpression="${{tests.bpmn.note}}" {attributes}/>'
+
+
+def test_an_asynchronous_task_is_a_job(alias, run_jobs):
+    deployed(
+        alias,
+        '<startEvent id="s"/>'
+        + note_task("pay", 'camunda:asyncBefore="true"')
+        + '<endEvent id="e"/>'
+        + flows(("s", "pay"), ("pay", "e")),
+    )
+    instance = start("order", business_key="4711", using=alias)
+    assert DONE == []
+    job = Job.objects.using(alias).get()
+    assert (job.handler_type, job.failed_activity_id, job.atomic) == ("jobexec.processes.continue", "pay", True)
+    assert (job.process_instance_id, job.process_definition_key, job.correlation_id) == (
+        str(instance.pk),
+        "order",
+        "4711",
+    )
+    run_jobs()
+    assert DONE == ["pay"]
+    assert state(alias, instance) == "completed"
+    assert_nothing_is_left(alias)
+    history = ActivityInstance.objects.using(alias).filter(instance_id=instance.pk)
+    assert sorted(history.values_list("element_id", "state")) == [
+        ("e", "completed"),
+        ("pay", "completed"),
+        ("s", "completed"),
+    ]
+
+
+def test_what_is_not_asynchronous_runs_in_the_callers_transaction(alias):
+    deployed(alias, '<startEvent id="s"/>' + note_task("a") + '<endEvent id="e"/>' + flows(("s", "a"), ("a", "e")))
+    instance = start("order", using=alias)
+    assert (DONE, instance.state) == (["a"], "completed")
+
+
+def test_an_asynchronous_user_task_waits_for_a_person(alias, run_jobs):
+    deployed(
+        alias,
+        '<startEvent id="s"/><userTask id="approve" name="Approve" camunda:asyncBefore="true" '
+        'camunda:candidateGroups="managers"/><endEvent id="e"/>' + flows(("s", "approve"), ("approve", "e")),
+    )
+    instance = start("order", using=alias)
+    assert not UserTask.objects.using(alias).exists()
+    run_jobs()
+    task = UserTask.objects.using(alias).get()
+    assert (task.name, task.assignee, task.element_id) == ("Approve", "", "approve")
+    claim(task, "anna", using=alias)
+    with pytest.raises(TaskOver):
+        claim(task, "bert", using=alias)
+    complete(task, {"approved": True}, user="anna", using=alias)
+    assert state(alias, instance) == "completed"
+    assert final(alias, instance) == {"approved": True}
+    with pytest.raises(TaskOver):
+        complete(task, using=alias)
+    assert_nothing_is_left(alias)
+
+
+def test_a_script_in_a_foreign_language_is_refused(alias):
+    body = (
+        '<startEvent id="s"/><scriptTask id="calc" scriptFormat="groovy" camunda:asyncBefore="true"><script>x = 1</script>'
+        '</scriptTask><endEvent id="e"/>' + flows(("s", "calc"), ("calc", "e"))
+    )
+    with pytest.raises(InvalidProcess, match="calc.*groovy"):
+        deployed(alias, body)
+    assert not ProcessDeployment.objects.using(alias).exists()
+
+
+def test_after_a_task_comes_a_job_if_it_says_so(alias, run_jobs):
+    deployed(
+        alias,
+        '<startEvent id="s"/>'
+        + note_task("a", 'camunda:asyncAfter="true"')
+        + note_task("b")
+        + '<endEvent id="e"/>'
+        + flows(("s", "a"), ("a", "b"), ("b", "e")),
+    )
+    start("order", using=alias)
+    assert DONE == ["a"]
+    run_jobs()
+    assert DONE == ["a", "b"]
+
+
+def fork(extra=""):
+    asynchronous = 'camunda:asyncBefore="true"'
+    return (
+        '<startEvent id="s"/><parallelGateway id="fork"/>'
+        + "".join(note_task(id, asynchronous + extra) for id in ("hotel", "flight", "ticket"))
+        + '<parallelGateway id="join"/>'
+        + note_task("bill")
+        + '<endEvent id="e"/>'
+        + flows(
+            ("s", "fork"),
+            *(("fork", id) for id in ("hotel", "flight", "ticket")),
+            *((id, "join") for id in ("hotel", "flight", "ticket")),
+            ("join", "bill"),
+            ("bill", "e"),
+        )
+    )
+
+
+def test_a_fork_and_its_join(alias, run_jobs):
+    deployed(alias, fork())
+    instance = start("order", using=alias)
+    assert Job.objects.using(alias).count() == 3
+    run_jobs()
+    assert (sorted(DONE[:3]), DONE[3:]) == (["flight", "hotel", "ticket"], ["bill"])
+    assert state(alias, instance) == "completed"
+    assert_nothing_is_left(alias)
+
+
+def test_an_exclusive_gateway_takes_its_default(alias):
+    deployed(
+        alias,
+        '<startEvent id="s"/><exclusiveGateway id="x" default="low"/>'
+        + note_task("cheap")
+        + note_task("dear")
+        + '<sequenceFlow id="low" sourceRef="x" targetRef="cheap"/>'
+        '<sequenceFlow id="high" sourceRef="x" targetRef="dear"><conditionExpression '
+        'xsi:type="tFormalExpression">${tests.twice(amount) &gt; 100}</conditionExpression></sequenceFlow>'
+        + flows(("s", "x")),
+    )
+    start("order", variables={"amount": 50}, using=alias)
+    start("order", variables={"amount": 51}, using=alias)
+    assert DONE == ["cheap", "dear"]
+
+
+def test_a_subprocess_with_a_timer_on_it(alias, run_jobs):
+    deployed(
+        alias,
+        '<startEvent id="s"/><subProcess id="sub"><startEvent id="s2"/><userTask id="ask"/><endEvent id="e2"/>'
+        '<sequenceFlow id="i1" sourceRef="s2" targetRef="ask"/><sequenceFlow id="i2" sourceRef="ask" targetRef="e2"/>'
+        '</subProcess><boundaryEvent id="late" attachedToRef="sub"><timerEventDefinition><timeDuration>PT10S'
+        "</timeDuration></timerEventDefinition></boundaryEvent>"
+        + note_task("escalate")
+        + '<endEvent id="e"/>'
+        + flows(("s", "sub"), ("sub", "e"), ("late", "escalate")),
+    )
+    with controlled_clock() as clock:
+        instance = start("order", using=alias)
+        in_time = start("order", using=alias)
+        assert TimerJob.objects.using(alias).count() == 2
+        complete(UserTask.objects.using(alias).get(root_id=in_time.pk), using=alias)
+        assert state(alias, in_time) == "completed"
+        assert TimerJob.objects.using(alias).count() == 1
+        clock.advance(11)
+        run_jobs()
+    assert DONE == ["escalate"]
+    assert state(alias, instance) == "completed"
+    assert_nothing_is_left(alias)
+
+
+def test_parallel_tasks_end_by_their_condition(alias):
+    deployed(
+        alias,
+        '<startEvent id="s"/><userTask id="vote"><multiInstanceLoopCharacteristics><loopCardinality>5</loopCardinality>'
+        "<completionCondition>${nrOfCompletedInstances &gt;= 2}</completionCondition>"
+        '</multiInstanceLoopCharacteristics></userTask><endEvent id="e"/>' + flows(("s", "vote"), ("vote", "e")),
+    )
+    instance = start("order", using=alias)
+    tasks = list(UserTask.objects.using(alias))
+    assert len(tasks) == 5
+    complete(tasks[0], using=alias)
+    assert UserTask.objects.using(alias).count() == 4
+    complete(tasks[1], using=alias)
+    assert state(alias, instance) == "completed"
+    assert_nothing_is_left(alias)
+
+
+def test_the_priority_of_an_activity_beats_that_of_its_process(alias):
+    deployed(
+        alias,
+        '<startEvent id="s"/><parallelGateway id="fork"/>'
+        + note_task("a", 'camunda:asyncBefore="true" camunda:jobPriority="10"')
+        + note_task("b", 'camunda:asyncBefore="true"')
+        + flows(("s", "fork"), ("fork", "a"), ("fork", "b")),
+        attributes='camunda:jobPriority="5"',
+    )
+    start("order", using=alias)
+    found = Job.objects.using(alias).values_list("failed_activity_id", "priority")
+    assert sorted(found) == [("a", 10), ("b", 5)]
+
+
+def test_a_failing_task_is_tried_again_and_becomes_an_incident_at_its_element(alias, run_jobs):
+    deployed(
+        alias,
+        '<startEvent id="s"/><serviceTask id="pay" camunda:asyncBefore="true" camunda:delegateExpression='
+        '"${tests.bpmn.broken}"><extensionElements><camunda:failedJobRetryTimeCycle>R2/PT0S'
+        '</camunda:failedJobRetryTimeCycle></extensionElements></serviceTask><endEvent id="e"/>'
+        + flows(("s", "pay"), ("pay", "e")),
+    )
+    instance = start("order", using=alias)
+    run_jobs()
+    dead = DeadLetterJob.objects.using(alias).get()
+    assert (dead.attempts, dead.failed_activity_id, dead.exception_message) == (2, "pay", "ValueError: broken")
+    incident = Incident.objects.using(alias).get()
+    assert (incident.failed_activity_id, incident.process_instance_id) == ("pay", str(instance.pk))
+    assert elements(alias) == ["pay"]
+
+
+def test_an_error_takes_the_way_of_the_event_that_catches_it(alias, run_jobs):
+    body = (
+        '<startEvent id="s"/><serviceTask id="sell" camunda:asyncBefore="true" camunda:delegateExpression='
+        '"${tests.bpmn.sell}"/><boundaryEvent id="out" attachedToRef="sell"><errorEventDefinition errorRef="oos"/>'
+        "</boundaryEvent>"
+        + note_task("order_more")
+        + '<endEvent id="e"/>'
+        + flows(("s", "sell"), ("sell", "e"), ("out", "order_more"))
+    )
+    deployed(alias, body, before='<error id="oos" errorCode="OUT_OF_STOCK"/>')
+    good = start("order", variables={"stock": 1}, using=alias)
+    start("order", variables={"stock": 0}, using=alias)
+    run_jobs()
+    assert final(alias, good) == {"stock": 1, "parcel": 17}
+    assert DONE == ["order_more"]
+    assert_nothing_is_left(alias)
+
+
+def test_an_error_that_nobody_catches_is_an_incident_that_can_be_retried(alias, run_jobs):
+    deployed(
+        alias,
+        '<startEvent id="s"/><serviceTask id="sell" camunda:asyncBefore="true" camunda:delegateExpression='
+        '"${tests.bpmn.sell}"/><endEvent id="e"/>' + flows(("s", "sell"), ("sell", "e")),
+    )
+    instance = start("order", variables={"stock": 0}, using=alias)
+    run_jobs()
+    incident = Incident.objects.using(alias).get()
+    assert (incident.type, incident.failed_activity_id) == ("unhandledError", "sell")
+    set_variables(instance, {"stock": 3}, using=alias)
+    requeue(DeadLetterJob.objects.using(alias).get())
+    run_jobs()
+    assert state(alias, instance) == "completed"
+    assert_nothing_is_left(alias)
+
+
+EXTERNAL = (
+    '<startEvent id="s"/><serviceTask id="pay" camunda:type="external" camunda:topic="charge"/><endEvent id="e"/>'
+    + flows(("s", "pay"), ("pay", "e"))
+)
+
+
+def test_an_external_worker_carries_the_process_on(alias, run_jobs):
+    deployed(alias, EXTERNAL)
+    instance = start("order", variables={"amount": 5}, using=alias)
+    job = ExternalWorkerJob.objects.using(alias).get()
+    assert (job.handler_type, job.handler_configuration["variables"]) == ("charge", {"amount": 5})
+    complete_external_job(alias, job.job_key, {"receipt": "r1"})
+    run_jobs()
+    assert state(alias, instance) == "completed"
+    assert final(alias, instance) == {"amount": 5, "receipt": "r1"}
+    assert_nothing_is_left(alias)
+
+
+def test_what_a_worker_did_not_send_is_not_written_back(alias, run_jobs):
+    deployed(alias, EXTERNAL)
+    instance = start("order", variables={"amount": 5}, using=alias)
+    set_variables(instance, {"amount": 6}, using=alias)
+    complete_external_job(alias, ExternalWorkerJob.objects.using(alias).get().job_key, {})
+    run_jobs()
+    assert final(alias, instance) == {"amount": 6}
+
+
+def test_an_error_of_a_worker_that_nobody_catches_is_an_incident_at_its_element(alias, run_jobs):
+    deployed(alias, EXTERNAL)
+    instance = start("order", using=alias)
+    throw_external_error(alias, ExternalWorkerJob.objects.using(alias).get().job_key, code="NO_MONEY")
+    run_jobs()
+    assert Incident.objects.using(alias).get().failed_activity_id == "pay"
+    requeue(DeadLetterJob.objects.using(alias).get())
+    run_jobs()
+    complete_external_job(alias, ExternalWorkerJob.objects.using(alias).get().job_key, {})
+    run_jobs()
+    assert state(alias, instance) == "completed"
+
+
+MESSAGE = '<message id="m" name="paid"/>'
+RECEIVE = '<startEvent id="s"/><receiveTask id="wait" messageRef="m"/><endEvent id="e"/>' + flows(
+    ("s", "wait"), ("wait", "e")
+)
+
+
+def test_a_message_reaches_the_one_that_waits(alias):
+    deployed(alias, RECEIVE, before=MESSAGE)
+    first, second = (start("order", business_key=key, using=alias) for key in ("a", "b"))
+    with pytest.raises(MismatchingMessage, match="2 do"):
+        correlate("paid", using=alias)
+    correlate("paid", business_key="a", variables={"amount": 9}, using=alias)
+    assert (state(alias, first), state(alias, second)) == ("completed", "active")
+    assert final(alias, first) == {"amount": 9}
+    with pytest.raises(MismatchingMessage, match="0 do"):
+        correlate("paid", business_key="a", using=alias)
+
+
+def test_a_message_starts_an_instance_of_the_latest_version(alias):
+    body = '<startEvent id="s"><messageEventDefinition messageRef="m"/></startEvent>' + note_task("a")
+    deployed(alias, body + flows(("s", "a")), before=MESSAGE)
+    deployed(alias, body + note_task("b") + flows(("s", "a"), ("a", "b")), before=MESSAGE)
+    correlate("paid", business_key="new", using=alias)
+    assert DONE == ["a", "b"]
+    assert ProcessInstance.objects.using(alias).get().business_key == "new"
+
+
+def test_a_signal_reaches_all(alias, run_jobs):
+    body = (
+        '<startEvent id="s"/><intermediateCatchEvent id="wait"><signalEventDefinition signalRef="go"/>'
+        '</intermediateCatchEvent><endEvent id="e"/>' + flows(("s", "wait"), ("wait", "e"))
+    )
+    deployed(alias, body, before='<signal id="go" name="go"/>')
+    instances = [start("order", using=alias) for _ in range(3)]
+    assert signal("go", {"colour": "red"}, using=alias) == 3
+    run_jobs()
+    assert [final(alias, each) for each in instances] == [{"colour": "red"}] * 3
+    assert_nothing_is_left(alias)
+
+
+def test_a_timer_starts_an_instance_again_and_again(alias, run_jobs):
+    with controlled_clock() as clock:
+        deployed(
+            alias,
+            '<startEvent id="s"><timerEventDefinition><timeCycle>R2/PT1H</timeCycle></timerEventDefinition></startEvent>'
+            + note_task("a")
+            + flows(("s", "a")),
+        )
+        for expected in (1, 2, 2):
+            clock.advance(3601)
+            run_jobs()
+            assert len(DONE) == expected
+    assert not TimerJob.objects.using(alias).exists()
+
+
+def test_a_call_activity_passes_variables(alias, run_jobs):
+    deployed(
+        alias,
+        '<startEvent id="s"/><callActivity id="call" calledElement="child"><extensionElements>'
+        '<camunda:in source="amount" target="price"/><camunda:out source="price" target="paid"/>'
+        '</extensionElements></callActivity><endEvent id="e"/>' + flows(("s", "call"), ("call", "e")),
+    )
+    with pytest.raises(UnknownProcess, match="child"):
+        start("order", variables={"amount": 5}, using=alias)
+    assert not ProcessInstance.objects.using(alias).exists()
+    deployed(
+        alias,
+        '<startEvent id="s"/>' + note_task("inside", 'camunda:asyncBefore="true"') + flows(("s", "inside")),
+        key="child",
+    )
+    instance = start("order", variables={"amount": 5}, using=alias)
+    assert ProcessInstance.objects.using(alias).count() == 2
+    run_jobs()
+    assert final(alias, instance) == {"amount": 5, "paid": 5}
+    assert_nothing_is_left(alias)
+
+
+def test_cancelling_takes_everything_away(alias):
+    deployed(alias, fork())
+    instance = start("order", using=alias)
+    cancel(instance, "changed my mind")
+    found = ProcessInstance.objects.using(alias).get()
+    assert (found.state, found.delete_reason) == ("cancelled", "changed my mind")
+    assert_nothing_is_left(alias)
+    with pytest.raises(InstanceOver):
+        cancel(instance)
+
+
+def test_listeners_are_called(alias):
+    deployed(
+        alias,
+        '<startEvent id="s"/><task id="a"><extensionElements>'
+        '<camunda:executionListener event="start" delegateExpression="${tests.bpmn.audit}"/>'
+        '<camunda:executionListener event="end" delegateExpression="${tests.bpmn.audit}"/>'
+        "</extensionElements></task>" + flows(("s", "a")),
+    )
+    start("order", using=alias)
+    assert DONE == ["start a", "end a"]
+
+
+def test_a_file_that_did_not_change_makes_no_version(alias):
+    (first,) = deployed(alias, fork())
+    assert deployed(alias, fork()) == []
+    (second,) = deployed(alias, fork(' camunda:exclusive="false"'))
+    assert (first.version, second.version) == (1, 2)
+    assert ProcessDefinition.objects.using(alias).count() == 2
+
+
+def test_a_name_has_one_function():
+    with pytest.raises(DuplicateHandler, match=r"tests\.bpmn\.note"):
+        service_task("tests.bpmn.note")(lambda context: None)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (
+            '<startEvent id="s"/><serviceTask id="a" camunda:class="org.acme.Gone"/>'
+            '<sequenceFlow id="f" sourceRef="s" targetRef="a"/>',
+            "a: No service task 'org.acme.Gone'",
+        ),
+        ('<startEvent id="s"/><startEvent id="t"/>', "another start event"),
+        ('<startEvent id="s"/><sequenceFlow id="f" sourceRef="s" targetRef="nowhere"/>', "nowhere"),
+        ('<startEvent id="s"/><complexGateway id="c"/>', "c"),
+        (
+            '<startEvent id="s"/><serviceTask id="a" camunda:expression="${order.delete()}"/>'
+            '<sequenceFlow id="f" sourceRef="s" targetRef="a"/>',
+            "a: ",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_element(alias, body, told):
+    with pytest.raises(InvalidProcess, match=told):
+        deployed(alias, body)
+    assert not ProcessDefinition.objects.using(alias).exists()
