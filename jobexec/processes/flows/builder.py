@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from django.db import router
 
@@ -64,6 +64,9 @@ class Edge:
 
     element: Element
     way: str | int = "done"
+
+
+E = TypeVar("E", bound="Element")
 
 
 class Element:
@@ -270,7 +273,7 @@ class Flow:
         of = self._new(name, named(work.handler), after, when)
         return self._added(Step(*of, work=work, undo=undo, over=over, outside=not work.atomic, jobs=work.jobs))
 
-    def _added(self, element: Any) -> Any:
+    def _added(self, element: E) -> E:
         for term in element.sources():
             self._check_term(element.id, term)
         self._check_known(element)

@@ -17,14 +17,15 @@ def deliver(using: str, subscription: UUID, variables: dict[str, Any], business_
     row = EventSubscription.objects.using(using).filter(pk=subscription).first()
     if row is None:
         return False
-    if row.root_id is None or row.owner_id is None:
+    owner = row.owner_id
+    if row.root_id is None or owner is None:
         start_by_event(using, row, variables, business_key)
         return True
 
     def event(tokens: Any) -> Triggered | None:
         if row.pk not in tokens.subscriptions:
             return None
-        return Triggered(row.owner_id, row.element_id, row.activity_id, payload_of(using, row, variables))
+        return Triggered(owner, row.element_id, row.activity_id, payload_of(using, row, variables))
 
     return proceed(using, row.root_id, event) is not None
 

@@ -69,7 +69,7 @@ def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str
     return True
 
 
-def _take(using: str, origin: ProcessInstance, tokens: Tokens, event: inputs.Input) -> Changes | None:  # type: ignore[return]
+def _take(using: str, origin: ProcessInstance, tokens: Tokens, event: inputs.Input) -> Changes | None:
     changes = step(tokens, event, StepEnvironment(using, origin.tenant_id))
     if not changes.accepted:
         return None

@@ -8,7 +8,7 @@ process is killed before that, the function runs again; after it, the job finds 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from jobexec.exceptions import DoNotRetry, RetryAt, RetryIn, UnreadableJob
@@ -72,9 +72,10 @@ class StepFunction:
         return None
 
 
-class _Waiting:
-    def __init__(self, root: UUID, id: UUID, activity: UUID) -> None:
-        self.root, self.id, self.activity = root, id, activity
+class _Waiting(NamedTuple):
+    root: UUID
+    id: UUID
+    activity: UUID
 
 
 def _waiting(context: JobContext) -> _Waiting | None:
@@ -82,7 +83,7 @@ def _waiting(context: JobContext) -> _Waiting | None:
     using, instance = context.using, context.work.process_instance_id
     root = ProcessInstance.objects.using(using).filter(pk=instance).values("root_id")
     found = Execution.objects.using(using).filter(root_id__in=root, job_id=context.id)
-    row = found.values_list("root_id", "pk", "activity_id").first()
+    row: Any = found.values_list("root_id", "pk", "activity_id").first()
     return _Waiting(*row) if row else None
 
 

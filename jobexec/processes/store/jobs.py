@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -9,7 +10,6 @@ from jobexec.exceptions import InvalidRetryPlan
 from jobexec.handlers.function import JobFunction
 from jobexec.handlers.options import to_columns
 from jobexec.handlers.registry import registered
-from jobexec.json_values import check_json
 from jobexec.operations.enqueue.create import create_jobs
 from jobexec.operations.external.create import create_external_jobs
 from jobexec.operations.rows.discard import discard_jobs
@@ -39,7 +39,7 @@ _DECLARED = ("retries", "priority", "category", "timeout", "headers", "resource"
 def step_columns(name: str) -> dict[str, Any]:
     """The columns that the jobs of a step have by the declaration of its function."""
     function = registered(name)
-    options = function.options if isinstance(function, JobFunction) else {}
+    options: Mapping[str, Any] = function.options if isinstance(function, JobFunction) else {}
     given: Any = {option: options[option] for option in _DECLARED if option in options}
     return {"handler_type": f"{STEP}{name}"} | to_columns(given)
 
@@ -68,7 +68,7 @@ class JobWriter:
         activity = {"activity": str(job.activity)}
         options = {"atomic": True}
         configuration = {
-            "variables": _plain(payload["variables"]),
+            "variables": payload["variables"],
             "element_id": job.element,
             "business_key": self.origin.business_key,
             "on_complete": {"handler": WORKED, "kwargs": kwargs, "columns": options, "sent_only": True},
@@ -81,7 +81,7 @@ class JobWriter:
     def _discard(self, changes: Changes) -> None:
         """What a thread or a worker already has is left alone: it finds its token gone, and ends well."""
         instances = [str(id) for id in self.tokens.instances]
-        owners = [(str(id), None) for id in changes.gone_tokens]
+        owners: list[tuple[str, str | None]] = [(str(id), None) for id in changes.gone_tokens]
         owners += [(str(owner), element) for owner, element in changes.disarmed]
         discard_jobs(self.using, instances, owners, changes.cancelled_jobs)
 
@@ -125,8 +125,3 @@ class JobWriter:
         if job.category:
             found["category"] = str(job.category)
         return found
-
-
-def _plain(variables: dict[str, Any]) -> dict[str, Any]:
-    check_json("variables", variables)
-    return variables
