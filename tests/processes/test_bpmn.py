@@ -165,10 +165,10 @@ def test_an_asynchronous_user_task_waits_for_a_person(alias, run_jobs):
 
 def test_a_script_in_a_foreign_language_is_refused(alias):
     body = (
-        '<startEvent id="s"/><scriptTask id="calc" scriptFormat="groovy" camunda:asyncBefore="true"><script>x = 1</script>'
-        '</scriptTask><endEvent id="e"/>' + flows(("s", "calc"), ("calc", "e"))
+        '<startEvent id="s"/><scriptTask id="calc" scriptFormat="groovy" camunda:asyncBefore="true">'
+        '<script>x = 1</script></scriptTask><endEvent id="e"/>' + flows(("s", "calc"), ("calc", "e"))
     )
-    with pytest.raises(InvalidProcess, match="calc.*groovy"):
+    with pytest.raises(InvalidProcess, match=r"calc.*groovy"):
         deployed(alias, body)
     assert not ProcessDeployment.objects.using(alias).exists()
 
@@ -424,9 +424,8 @@ def test_a_timer_starts_an_instance_again_and_again(alias, run_jobs):
     with controlled_clock() as clock:
         deployed(
             alias,
-            '<startEvent id="s"><timerEventDefinition><timeCycle>R2/PT1H</timeCycle></timerEventDefinition></startEvent>'
-            + note_task("a")
-            + flows(("s", "a")),
+            '<startEvent id="s"><timerEventDefinition><timeCycle>R2/PT1H</timeCycle></timerEventDefinition>'
+            "</startEvent>" + note_task("a") + flows(("s", "a")),
         )
         for expected in (1, 2, 2):
             clock.advance(3601)

@@ -1,0 +1,144 @@
+"""``manage.py processes``: deploy files, and see what runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.apps import apps
+from django.core.management.base import BaseCommand, CommandError
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import router
+
+from jobexec.exceptions import JobExecError
+from jobexec.processes.definition import InvalidProcess
+from jobexec.processes.models import ProcessDefinition, ProcessInstance
+from jobexec.processes.operations.check import check
+from jobexec.processes.operations.instances import cancel
+from jobexec.processes.operations.query import view_of
+from jobexec.processes.operations.start import start
+
+
+class Command(BaseCommand):
+    help = "Deploy BPMN files; list, start, show, cancel and check process instances."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--database", metavar="ALIAS", help="default: the database of the models")
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        deploy = actions.add_parser("deploy", help="deploy files; without names, processes/*.bpmn of all apps")
+        deploy.add_argument("files", nargs="*", metavar="FILE")
+        deploy.add_argument("--tenant", default="", help="the tenant that the processes are of")
+        listed = actions.add_parser("list", help="the latest version of each process, and what runs of it")
+        listed.add_argument("--json", action="store_true", help="write JSON")
+        started = actions.add_parser("start", help="start an instance")
+        started.add_argument("key", help="the process")
+        started.add_argument("--business-key", default="")
+        started.add_argument("--variables", default="{}", help="a JSON object")
+        started.add_argument("--tenant", default="")
+        shown = actions.add_parser("show", help="where an instance stands, its variables and jobs")
+        shown.add_argument("instance", help="its id")
+        cancelled = actions.add_parser("cancel", help="cancel an instance")
+        cancelled.add_argument("instance", help="its id")
+        cancelled.add_argument("--reason", default="")
+        actions.add_parser("check", help="look for rows that do not fit together; exits with 1 if there are any")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        using = options["database"] or router.db_for_write(ProcessInstance)
+        try:
+            getattr(self, f"_{options['action']}")(using, options)
+        except InvalidProcess as error:
+            raise CommandError(str(error), returncode=1) from error
+        except (JobExecError, ProcessInstance.DoesNotExist) as error:
+            raise CommandError(str(error), returncode=1) from error
+
+    def _deploy(self, using: str, options: dict[str, Any]) -> None:
+        from jobexec.processes.operations.deploy import deploy
+
+        files = [Path(name) for name in options["files"]] or _files_of_apps()
+        for file in files:
+            if not file.is_file():
+                raise CommandError(f"{file}: there is no such file.", returncode=2)
+        made = deploy(*files, tenant_id=options["tenant"], source="manage.py processes deploy", using=using)
+        for row in made:
+            self.stdout.write(f"{row.key}: version {row.version}")
+        if not made:
+            self.stdout.write("Nothing has changed." if files else "There are no files to deploy.")
+
+    def _list(self, using: str, options: dict[str, Any]) -> None:
+        rows = ProcessDefinition.objects.using(using).order_by("key", "tenant_id", "-version", "-deploy_time")
+        latest = {(row.key, row.tenant_id): row for row in reversed(list(rows.defer("model")))}
+        found = []
+        for key in sorted(latest):
+            row = latest[key]
+            running = ProcessInstance.objects.using(using).filter(definition_key=row.key, state="active")
+            found.append({"key": row.key, "version": row.version, "tenant": row.tenant_id, "running": running.count()})
+        if options["json"]:
+            self.stdout.write(json.dumps(found, indent=2))
+            return
+        for each in found:
+            version = f"version {each['version']}" if each["version"] else "a flow"
+            tenant = f" of {each['tenant']}" if each["tenant"] else ""
+            self.stdout.write(f"{each['key']}{tenant}: {version}, {each['running']} running")
+
+    def _start(self, using: str, options: dict[str, Any]) -> None:
+        try:
+            variables = json.loads(options["variables"])
+        except ValueError as error:
+            raise CommandError(f"--variables: expected a JSON object ({error}).", returncode=2) from error
+        if not isinstance(variables, dict):
+            raise CommandError("--variables: expected a JSON object.", returncode=2)
+        row = start(
+            options["key"],
+            business_key=options["business_key"],
+            variables=variables,
+            tenant_id=options["tenant"],
+            using=using,
+        )
+        self.stdout.write(f"{row.pk} {row.state}")
+
+    def _show(self, using: str, options: dict[str, Any]) -> None:
+        view = view_of(using, _id(options["instance"]))
+        row = view.instance
+        self.stdout.write(
+            f"{row.definition_key} {row.business_key} {row.state}, started {row.start_time:%Y-%m-%d %H:%M:%S}"
+        )
+        if row.delete_reason:
+            self.stdout.write(f"  reason: {row.delete_reason}")
+        for execution in view.executions:
+            self.stdout.write(f"  at {execution.element_id}: {execution.state}")
+        for task in view.tasks:
+            self.stdout.write(f"  task {task.name or task.element_id}: {task.assignee or 'nobody has it'}")
+        for job in view.jobs:
+            self.stdout.write(
+                f"  job {job.pk} at {job.failed_activity_id}: {job._meta.verbose_name} {job.exception_message}"
+            )
+        variables = row.final_variables or {each.name: each.value for each in view.variables}
+        for name, value in sorted(variables.items()):
+            self.stdout.write(f"  {name} = {json.dumps(value, cls=DjangoJSONEncoder)[:200]}")
+
+    def _cancel(self, using: str, options: dict[str, Any]) -> None:
+        cancel(_id(options["instance"]), options["reason"], using=using)
+        self.stdout.write("Cancelled.")
+
+    def _check(self, using: str, options: dict[str, Any]) -> None:
+        found = check(using=using)
+        for each in found:
+            self.stdout.write(f"{each.instance}: {each.message}")
+        if found:
+            sys.exit(1)
+        self.stdout.write("Nothing is wrong.")
+
+
+def _files_of_apps() -> list[Path]:
+    return [file for app in apps.get_app_configs() for file in sorted(Path(app.path, "processes").glob("*.bpmn"))]
+
+
+def _id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise CommandError(f"Expected the id of an instance, got {text!r}.", returncode=2) from None

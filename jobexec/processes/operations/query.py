@@ -1,0 +1,64 @@
+"""What there is to see of an instance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from jobexec.models import JOB_TABLES, AbstractJob
+
+from ..models import (
+    ActivityInstance,
+    EventSubscription,
+    Execution,
+    ProcessDefinition,
+    ProcessInstance,
+    UserTask,
+    Variable,
+)
+
+
+@dataclass(frozen=True)
+class InstanceView:
+    """An instance with all of its rows, each list in the order of time."""
+
+    instance: ProcessInstance
+    definition: ProcessDefinition | None
+    executions: list[Execution]
+    variables: list[Variable]
+    subscriptions: list[EventSubscription]
+    tasks: list[UserTask]
+    jobs: list[AbstractJob]
+    activities: list[ActivityInstance]
+    called: list[ProcessInstance]
+
+    @property
+    def waits_at(self) -> list[str]:
+        """The elements at which something waits, each once."""
+        return list(dict.fromkeys(row.element_id for row in self.executions if row.state != "scope"))
+
+
+def view_of(using: str, id: UUID) -> InstanceView:
+    """Raises ProcessInstance.DoesNotExist."""
+    instance = ProcessInstance.objects.using(using).get(pk=id)
+
+    def of_instance(model: Any) -> Any:
+        return list(model.objects.using(using).filter(root_id=instance.root_id, instance_id=id).order_by("pk"))
+
+    jobs: list[AbstractJob] = []
+    for table in JOB_TABLES:
+        jobs += table._base_manager.using(using).filter(process_instance_id=str(id)).order_by("pk")
+    return InstanceView(
+        instance=instance,
+        definition=ProcessDefinition.objects.using(using).filter(pk=instance.definition_id).first(),
+        executions=of_instance(Execution),
+        variables=of_instance(Variable),
+        subscriptions=of_instance(EventSubscription),
+        tasks=of_instance(UserTask),
+        jobs=jobs,
+        activities=list(ActivityInstance.objects.using(using).filter(instance_id=id).order_by("start_time", "pk")),
+        called=list(
+            ProcessInstance.objects.using(using).filter(root_id=instance.root_id).exclude(pk=id).order_by("start_time")
+        ),
+    )
