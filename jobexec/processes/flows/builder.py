@@ -134,7 +134,7 @@ class Wait(Element):
 
 
 class Choice(Element):
-    """Takes the first branch whose condition holds. Where none holds, and nothing comes after ``otherwise``, it ends."""
+    """Takes the first branch whose condition holds. If none holds and nothing comes after ``otherwise``, it ends."""
 
     def __init__(self, *of: Any) -> None:
         super().__init__(*of)

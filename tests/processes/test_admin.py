@@ -1,0 +1,118 @@
+"""The pages of processes."""
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.urls import reverse
+
+from jobexec import job
+from jobexec.models import AuditLog
+from jobexec.processes.flows.builder import Flow
+from jobexec.processes.models import ProcessDefinition, ProcessInstance, UserTask
+from jobexec.processes.operations.deploy import deploy
+from jobexec.processes.operations.start import start
+from jobexec.testing import ManualExecutor
+
+pytest.importorskip("lxml")
+
+FILE = b"""<?xml version="1.0"?>
+<definitions xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL" targetNamespace="tests"
+  xmlns:camunda="http://camunda.org/schema/1.0/bpmn">
+  <process id="approval" name="Approval" isExecutable="true">
+    <startEvent id="s"/><userTask id="approve" name="Approve it" camunda:candidateGroups="managers"/><endEvent id="e"/>
+    <boundaryEvent id="late" attachedToRef="approve"><timerEventDefinition><timeDuration>PT1H</timeDuration>
+    </timerEventDefinition></boundaryEvent><endEvent id="too_late"/>
+    <sequenceFlow id="f1" sourceRef="s" targetRef="approve"/><sequenceFlow id="f2" sourceRef="approve" targetRef="e"/>
+    <sequenceFlow id="f3" sourceRef="late" targetRef="too_late"/>
+  </process>
+</definitions>"""
+
+
+@job(name="tests.pages.break")
+def breaks():
+    raise ValueError("broken")
+
+
+@job(name="tests.pages.note")
+def notes(name):
+    return name
+
+
+@pytest.fixture
+def operator(db, client):
+    user = User.objects.create_user("anna", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(content_type__app_label__in=["jobexec_processes", "jobexec"]))
+    client.force_login(user)
+    return user
+
+
+def url(model, row=None):
+    name = f"admin:jobexec_processes_{model._meta.model_name}"
+    return reverse(f"{name}_change", args=[row.pk]) if row else reverse(f"{name}_changelist")
+
+
+@pytest.fixture
+def instance(db):
+    deploy(("approval.bpmn", FILE), using="default")
+    return start("approval", business_key="4711", variables={"amount": 5, "password": "geheim"}, using="default")
+
+
+def test_the_page_of_an_instance(operator, client, instance):
+    page = client.get(url(ProcessInstance, instance)).content.decode()
+    for text in ("4711", "<svg", 'class="jobexec-element waits" data-element="approve"', "Approve it", "amount"):
+        assert text in page
+    assert "geheim" not in page
+    assert "4711" in client.get(url(ProcessInstance)).content.decode()
+
+
+def test_the_page_of_a_definition(operator, client, instance):
+    row = ProcessDefinition.objects.get()
+    page = client.get(url(ProcessDefinition, row)).content.decode()
+    assert 'class="jobexec-element waits" data-element="approve"' in page
+    assert "camunda:candidateGroups" in page
+    assert "approval" in client.get(url(ProcessDefinition)).content.decode()
+
+
+def test_a_task_is_claimed_and_completed(operator, client, instance):
+    task = UserTask.objects.get()
+    page = client.get(url(UserTask, task)).content.decode()
+    assert "managers" in page
+    post = {"_selected_action": str(task.pk), "action": "claim"}
+    client.post(url(UserTask), post)
+    assert UserTask.objects.get().assignee == "anna"
+    answer = client.post(url(UserTask), post | {"action": "complete", "_apply": "1", "variables": "[1]"})
+    assert "Expected a JSON object" in answer.content.decode()
+    client.post(url(UserTask), post | {"action": "complete", "_apply": "1", "variables": '{"approved": true}'})
+    found = ProcessInstance.objects.get()
+    assert (found.state, found.final_variables["approved"]) == ("completed", True)
+
+
+def test_an_instance_is_cancelled(operator, client, instance):
+    post = {"_selected_action": str(instance.pk), "action": "cancel", "_apply": "1", "reason": "no more"}
+    client.post(url(ProcessInstance), post)
+    found = ProcessInstance.objects.get()
+    assert (found.state, found.delete_reason) == ("cancelled", "no more")
+    entry = AuditLog.objects.get()
+    assert (entry.user, entry.operation) == ("anna", "cancel_process")
+
+
+def test_who_may_only_look(client, instance):
+    user = User.objects.create_user("bert", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename="view_processinstance"))
+    client.force_login(user)
+    assert client.get(url(ProcessInstance, instance)).status_code == 200
+    client.post(url(ProcessInstance), {"_selected_action": str(instance.pk), "action": "cancel", "_apply": "1"})
+    assert ProcessInstance.objects.get().state == "active"
+    assert client.get(url(UserTask)).status_code == 403
+
+
+def test_a_flow_is_drawn_with_its_incident(operator, client, settings):
+    flow = Flow("shop")
+    first = flow.step(notes, "a")
+    broken = flow.step(breaks, after=first)
+    flow.step(notes, "b", after=broken, when=first.result == "a")
+    flow.map(notes, over=["x", "y"], after=first)
+    instance = flow.start(using="default")
+    ManualExecutor("default", reraise=False).run_until_empty()
+    ProcessInstance.objects.get()
+    page = client.get(url(ProcessInstance, instance)).content.decode()
+    assert 'class="jobexec-element waits" data-element="breaks"' in page or "incident" in page
