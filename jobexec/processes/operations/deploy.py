@@ -13,6 +13,7 @@ from django.db.models import Max
 
 from jobexec import clock
 from jobexec.conf import get_settings
+from jobexec.operations.audit import audited, note
 from jobexec.operations.sql.locks import atomic
 from jobexec.operations.sql.server_time import keep_time
 
@@ -27,6 +28,7 @@ File = str | Path | tuple[str, bytes]
 _LONGEST_KEY = 200
 
 
+@audited
 def deploy(
     *files: File, name: str = "", source: str = "", tenant_id: str = "", user: str = "", using: str | None = None
 ) -> list[ProcessDefinition]:
@@ -54,7 +56,10 @@ def deploy(
     keep_time(database)
     with atomic(database):
         changed = [each for each in models if _is_new(database, tenant_id, *each)]
-        return _write(database, changed, name, source, tenant_id, user) if changed else []
+        made = _write(database, changed, name, source, tenant_id, user) if changed else []
+        if made:
+            note(database, "processdeployment", made[0].deployment_id, new={"files": [file for file, *_ in changed]})
+        return made
 
 
 def _content(file: File) -> tuple[str, bytes]:

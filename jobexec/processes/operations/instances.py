@@ -8,6 +8,9 @@ from uuid import UUID
 
 from django.db import router
 
+from jobexec.operations.audit import audited, note
+from jobexec.operations.sql.locks import atomic
+
 from ..engine.inputs import Cancelled
 from ..exceptions import InstanceOver
 from ..handlers.results import check_variables
@@ -15,24 +18,37 @@ from ..handlers.stepping import change_variables, proceed
 from ..models import ProcessInstance
 from ..store import load
 
+#: The type of a process instance in the audit log.
+INSTANCE = "processinstance"
 
+
+@audited
 def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | None = None) -> None:
     """Cancel an instance with all that it called; a flow first undoes what is done, backwards.
 
     Raises InstanceOver if it has ended, or was called by another one: then that one is to be cancelled.
     """
     database, id = _which(instance, using)
-    if proceed(database, id, Cancelled(id, reason)) is None:
+    with atomic(database):
+        done = proceed(database, id, Cancelled(id, reason))
+        if done is not None:
+            note(database, INSTANCE, id, new={"reason": reason})
+    if done is None:
         raise InstanceOver(f"The process instance {id} has ended, is not there, or was called by another one.")
 
 
+@audited
 def set_variables(instance: ProcessInstance | UUID, variables: Mapping[str, Any], *, using: str | None = None) -> None:
     """Set variables of a running instance, in a transaction that no step of it overlaps. Raises InstanceOver."""
     database, id = _which(instance, using)
     given = dict(variables)
     check_variables(given)
     root = load.root_of(database, id)
-    if root is None or not change_variables(database, root, id, given):
+    with atomic(database):
+        done = root is not None and change_variables(database, root, id, given)
+        if done:
+            note(database, INSTANCE, id, new=given)
+    if not done:
         raise InstanceOver(f"The process instance {id} has ended, or is not there.")
 
 

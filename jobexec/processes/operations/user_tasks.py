@@ -6,19 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db import router
+from django.db import router, transaction
 
+from jobexec.operations.audit import audited, note
 from jobexec.operations.sql.locks import atomic, lock_rows
 
-from ..engine.inputs import Completed, ErrorThrown
+from ..engine.inputs import Completed, ErrorThrown, Input
 from ..exceptions import TaskOver
 from ..handlers.results import check_variables
 from ..handlers.stepping import proceed
 from ..models import UserTask
 
 Task = UserTask | UUID
+#: The type of a task in the audit log.
+TASK = "usertask"
 
 
+@audited
 def claim(task: Task, user: Any, *, using: str | None = None) -> UserTask:
     """Make a user the assignee. Raises TaskOver if it is done, or another user has it."""
     database, id = _which(task, using)
@@ -28,17 +32,24 @@ def claim(task: Task, user: Any, *, using: str | None = None) -> UserTask:
         if row is not None and row.assignee in ("", name):
             row.assignee = name
             row.save(update_fields=["assignee"])
+            note(database, TASK, id, new={"assignee": name}, tenant=row.tenant_id)
             return row
     raise TaskOver(f"The task {id} is done, or another user has it.")
 
 
+@audited
 def release(task: Task, *, using: str | None = None) -> None:
     """Take the task away from its assignee; its candidates may claim it again."""
     database, id = _which(task, using)
-    if not UserTask.objects.using(database).filter(pk=id).update(assignee=""):
+    with atomic(database):
+        done = UserTask.objects.using(database).filter(pk=id).update(assignee="")
+        if done:
+            note(database, TASK, id, new={"assignee": ""})
+    if not done:
         raise TaskOver(f"The task {id} is done.")
 
 
+@audited
 def complete(
     task: Task, variables: Mapping[str, Any] | None = None, *, user: Any = None, using: str | None = None
 ) -> None:
@@ -50,10 +61,10 @@ def complete(
     check_variables(given)
     database, row = _task(task, user, using)
     event = Completed(row.owner_id, row.activity_id, given)  # type: ignore[arg-type]
-    if proceed(database, row.root_id, event) is None:
-        raise TaskOver(f"The task {row.pk} is done.")
+    _end(database, row, event, given)
 
 
+@audited
 def throw_error(
     task: Task, code: str, message: str = "", variables: Mapping[str, Any] | None = None, *, using: str | None = None
 ) -> None:
@@ -62,7 +73,15 @@ def throw_error(
     check_variables(given)
     database, row = _task(task, None, using)
     event = ErrorThrown(row.owner_id, row.activity_id, code, message, given)  # type: ignore[arg-type]
-    if proceed(database, row.root_id, event) is None:
+    _end(database, row, event, {"code": code, **given})
+
+
+def _end(using: str, row: UserTask, event: Input, told: Mapping[str, Any]) -> None:
+    with transaction.atomic(using=using):
+        done = proceed(using, row.root_id, event, savepoint=False)
+        if done is not None:
+            note(using, TASK, row.pk, new=told, tenant=row.tenant_id)
+    if done is None:
         raise TaskOver(f"The task {row.pk} is done.")
 
 
