@@ -109,12 +109,18 @@ def _common(writers: dict[type[tree.Node], Callable[[Any], str]], signs: dict[st
     )
 
 
+def _target(node: tree.Node) -> str:
+    """The dot of a property would belong to the number before it."""
+    text = _operand(_JUEL, node)
+    return f"({text})" if isinstance(node, tree.Literal) else text
+
+
 _JUEL: dict[type[tree.Node], Callable[[Any], str]] = {}
 _common(_JUEL, {"=": "==", "and": "&&", "or": "||"})
 _JUEL |= {
     tree.Literal: _juel_literal,
     tree.Name: lambda node: node.name,
-    tree.Property: lambda node: f"{_operand(_JUEL, node.target)}.{node.name}",
+    tree.Property: lambda node: f"{_target(node.target)}.{node.name}",
     tree.ObjectProperty: lambda node: f"{node.object}.{node.name}",
     tree.Index: lambda node: f"{_operand(_JUEL, node.target)}[{_written(_JUEL, node.index)}]",
     tree.Conditional: lambda node: " ".join(

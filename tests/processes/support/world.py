@@ -120,7 +120,9 @@ class World:
         return changes
 
     def load(self, root: UUID | None) -> Tokens:
-        instances = [dataclasses.replace(row) for row in self.instances.values() if row.root == root and not row.ended_at]
+        instances = [
+            dataclasses.replace(row) for row in self.instances.values() if row.root == root and not row.ended_at
+        ]
         ids = {row.id for row in instances}
         tokens = [copied(row) for row in self.tokens.values() if row.instance in ids]
         scopes = ids | {token.id for token in tokens}
@@ -222,7 +224,9 @@ class World:
                 allowed |= {flow.target for flow in process.outgoing(element)}
             allowed |= {start.id for start in starts_by_event(process, element) if start.trigger in AWAITED}
             assert row.element in allowed, f"{row} at {element}"
-            assert row.activity == (place.activity if place else None) or row.kind is JobKind.CONTINUE, f"{row} is stale"
+            assert row.activity == (place.activity if place else None) or row.kind is JobKind.CONTINUE, (
+                f"{row} is stale"
+            )
 
     def running(self, root: UUID) -> bool:
         return self.instances[root].state in (InstanceState.ACTIVE, InstanceState.COMPENSATING)
