@@ -7,6 +7,7 @@ there. So a process of a thousand elements needs no deep stack, and what was rem
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext, suppress
 from datetime import datetime
 from enum import Enum, auto
 from typing import Any
@@ -14,7 +15,7 @@ from uuid import UUID
 
 from ..definition import Expression, Flow, JobOptions, Listener, Node, Process, Value, When
 from .environment import Environment, Notice
-from .exceptions import TooManyMoves
+from .exceptions import BpmnError, TooManyMoves
 from .rows import ActivityInstance, ActivityState, Incident, Instance, Job, JobKind, State, Token
 from .tokens import Place, Tokens
 
@@ -40,6 +41,8 @@ class Moves:
         self.environment = environment
         self.now: datetime = environment.now()
         self.agenda: list[tuple[Do, Place, Any]] = []
+        self.missing: dict[tuple[UUID, str], set[str | None]] = {}
+        """Of a parallel join in a scope: flows that had no token when it was last looked at, and got none since."""
         self._processes: dict[str, Process] = {}
         self._flows_taken = 0
 
@@ -127,9 +130,11 @@ class Moves:
     def call_listeners(
         self, when: When, listeners: tuple[Listener, ...], place: Place, element: Any, cancelled: bool = False
     ) -> None:
+        """What is cancelled cannot throw an error any more."""
         for listener in listeners:
             if listener.when is when:
-                self.environment.notify(Notice(listener, element, self.rows.scope(place), cancelled))
+                with suppress(BpmnError) if cancelled else nullcontext():
+                    self.environment.notify(Notice(listener, element, self.rows.scope(place), cancelled))
 
     def record(self, token: Token, state: ActivityState, kind: str | None = None) -> None:
         """The arrival of a token is over: its row of the history."""

@@ -88,7 +88,7 @@ def check_number(value: Number) -> Number:
     """Return a number that arithmetic may use. Raises EvaluationError for NaN, infinity and huge integers."""
     if type(value) is int:
         if value.bit_length() > MAX_BITS:
-            raise LimitExceeded(f"an integer has more than {MAX_BITS} bits")
+            raise LimitExceeded(f"an integer has more than {MAX_BITS:,} bits")
     elif not math.isfinite(value):
         raise EvaluationError(f"{value} is not a number that arithmetic can use")
     return value

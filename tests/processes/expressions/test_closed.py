@@ -181,7 +181,7 @@ def test_limits_are_errors_of_their_own():
         parse("=for a in 1..10000 return a", "feel").evaluate({})
     with pytest.raises(LimitExceeded, match="more than 65,536 characters"):
         parse("${a}${a}", "juel").evaluate({"a": "x" * 40_000})
-    with pytest.raises(LimitExceeded, match="more than 1,?024 bits"):
+    with pytest.raises(LimitExceeded, match="more than 1,024 bits"):
         parse("${a * a}", "juel").evaluate({"a": 2**600})
 
 

@@ -1,0 +1,179 @@
+"""Cancelling instances, and events that come too late."""
+
+from uuid import UUID
+
+import pytest
+
+from jobexec.processes.engine.inputs import (
+    Cancelled,
+    Completed,
+    Continue,
+    ErrorThrown,
+    EscalationThrown,
+    JobDone,
+    JobFailed,
+    Retried,
+    Start,
+    Triggered,
+)
+from jobexec.processes.engine.rows import Token
+from tests.processes.support.notation import model
+from tests.processes.support.scenarios import Scenario, scenarios
+from tests.processes.support.world import World
+
+NOBODY = UUID(int=999)
+
+
+@scenarios("""
+all goes
+    start -> f+ -> a, m, o, t, sub -> end
+    m = catch message paid
+    o = outside work
+    t = catch timer in PT1H
+    sub: s -> x -> e
+    h = eventsub
+    h: hs -> b -> he
+    hs = start message stop
+    he = end
+    ---
+    start => a m o* sub(x) t
+    cancel enough => cancelled
+    jobs =>
+    waits =>
+    tasks =>
+    history => start f s a! m! o! t! x! sub!
+
+what it called goes, too
+    start -> c -> end
+    c = call child
+    process child
+    start -> a -> end
+    ---
+    start => c[a]
+    cancel enough => cancelled
+    states => cancelled cancelled
+
+twice
+    start -> a -> end
+    ---
+    start => a
+    cancel enough => cancelled
+    cancel enough => not accepted
+
+the final variables are kept
+    start -> a -> end
+    ---
+    start x=1 => a
+    cancel enough => cancelled
+    var x => 1
+""")
+def test_cancel(scenario: Scenario) -> None:
+    scenario.run()
+
+
+def test_a_called_instance_is_not_cancelled_alone():
+    world = World(model("start -> c -> end\n c = call child"), model("start -> a -> end", "child"))
+    root = world.start()
+    (called,) = (row.id for row in world.instances.values() if row.id != root)
+    assert not world.do(Cancelled(called), root).accepted
+
+
+@pytest.fixture
+def world() -> World:
+    return World(
+        model("""
+            start -> f+ -> a, o, m, j -> end
+            o = outside work
+            m = catch message paid
+            j = task async
+            late = boundary a timer in PT1H
+            late -> end
+        """)
+    )
+
+
+@pytest.fixture
+def root(world: World) -> UUID:
+    return world.start()
+
+
+@pytest.fixture
+def at(world: World, root: UUID) -> dict[str, Token]:
+    return {token.element: token for token in world.tokens.values()}
+
+
+def late_events(at: dict[str, Token]) -> list[object]:
+    a, o, m, j = (at[id] for id in "aomj")
+    other = NOBODY
+    return [
+        Continue(NOBODY, j.job),
+        Continue(j.id, NOBODY),
+        Continue(o.id, o.job),
+        Continue(a.id, None),
+        JobDone(NOBODY, o.job),
+        JobDone(o.id, NOBODY),
+        JobDone(j.id, j.job),
+        JobFailed(NOBODY, o.job),
+        JobFailed(o.id, NOBODY),
+        ErrorThrown(NOBODY, a.activity, "E1"),
+        ErrorThrown(a.id, NOBODY, "E1"),
+        ErrorThrown(m.id, m.activity, "E1"),
+        EscalationThrown(a.id, NOBODY, "U1"),
+        EscalationThrown(NOBODY, a.activity, "U1"),
+        Completed(NOBODY, a.activity),
+        Completed(a.id, NOBODY),
+        Completed(m.id, m.activity),
+        Completed(o.id, o.activity),
+        Triggered(NOBODY, "m", m.activity),
+        Triggered(m.id, "m", other),
+        Triggered(m.id, "nothing", m.activity),
+        Triggered(m.id, "late", m.activity),
+        Triggered(m.id, "a", m.activity),
+        Triggered(a.id, "a", a.activity),
+        Triggered(a.id, "late", other),
+        Triggered(a.id, "start", a.activity),
+        Triggered(o.id, "o", o.activity),
+        Triggered(j.id, "late", None),
+        Retried(a.id),
+        Retried(NOBODY),
+        Cancelled(NOBODY),
+    ]
+
+
+@pytest.mark.parametrize("number", range(31))
+def test_what_comes_too_late_or_fits_nothing_is_not_accepted(world, root, at, number):
+    before = (dict(world.tokens), dict(world.jobs), dict(world.subscriptions), list(world.history))
+    assert not world.do(late_events(at)[number], root).accepted
+    assert (world.tokens, world.jobs, world.subscriptions, world.history) == before
+
+
+def test_there_is_no_other_late_event(at):
+    assert len(late_events(at)) == 31
+
+
+def test_the_start_event_must_exist(world):
+    with pytest.raises(ValueError, match="there is no start event nothing"):
+        world.do(Start(NOBODY, "process", element="nothing"), None)
+    with pytest.raises(ValueError, match="there is no start event a"):
+        world.do(Start(NOBODY, "process", element="a"), None)
+
+
+def test_a_process_that_only_starts_by_message_is_started_there():
+    world = World(model("start -> a -> end\n start = start message m"))
+    with pytest.raises(ValueError, match="without an event definition"):
+        world.start()
+    root = world.start(element="start", x=1)
+    assert [token.element for token in world.tokens.values()] == ["a"]
+    assert world.variables[root] == {"x": 1}
+
+
+def test_the_timer_of_an_earlier_arrival_does_not_fire_at_the_next():
+    """A worker that already had the timer's job when it was disarmed comes with the old activity."""
+    world = World(model("start -> m? -> a -> m\n late = boundary a timer in PT1H\n late -> end"))
+    root = world.start()
+    (token,) = world.tokens.values()
+    (old,) = world.jobs.values()
+    world.do(Completed(token.id, token.activity), root)
+    assert [job.activity for job in world.jobs.values()] != [old.activity]
+    assert not world.do(Triggered(old.owner, old.element, old.activity), root).accepted
+    assert [token.element for token in world.tokens.values()] == ["a"]

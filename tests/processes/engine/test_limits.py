@@ -1,0 +1,77 @@
+"""Endless loops, and what is large but does end."""
+
+import pytest
+
+from jobexec.processes.engine import moves
+from jobexec.processes.engine.exceptions import TooManyMoves
+from tests.processes.support.notation import model
+from tests.processes.support.world import World
+
+LOOP = """
+    start -> m? -> a -> x?
+    a = service set:n=n+1
+    x -[n < {n}]-> m
+    x -[else]-> end
+"""
+
+
+def counting(world: World) -> None:
+    world.call = lambda call: {"n": call.scope["n"] + 1}
+
+
+def test_an_endless_loop_is_stopped():
+    world = World(model("start -> m? -> a -> m\n a = task"))
+    with pytest.raises(TooManyMoves, match="10,000 flows were taken without a wait"):
+        world.start()
+    assert not world.instances
+
+
+def test_an_endless_loop_of_calls_is_stopped():
+    world = World(model("start -> c -> end\n c = call process"))
+    with pytest.raises(TooManyMoves):
+        world.start()
+
+
+@pytest.mark.parametrize(("flows", "stops"), [(12, False), (13, True)])
+def test_the_limit_is_exact(monkeypatch, flows, stops):
+    monkeypatch.setattr(moves, "MAX_MOVES", 12)
+    chain = " -> ".join(f"t{number}" for number in range(flows - 1))
+    tasks = "\n".join(f"t{number} = task" for number in range(flows - 1))
+    world = World(model(f"start -> {chain} -> end\n{tasks}"))
+    if stops:
+        with pytest.raises(TooManyMoves):
+            world.start()
+    else:
+        world.start()
+
+
+def test_a_loop_that_ends_is_not_stopped():
+    world = World(model(LOOP.format(n=3000)))
+    counting(world)
+    root = world.start(n=0)
+    assert world.instances[root].final_variables == {"n": 3000}
+
+
+def test_each_step_has_its_own_limit(monkeypatch):
+    monkeypatch.setattr(moves, "MAX_MOVES", 3)
+    from jobexec.processes.engine.inputs import Completed
+
+    world = World(model("start -> m? -> a -> m"))
+    root = world.start()
+    for _ in range(5):
+        (token,) = world.tokens.values()
+        world.do(Completed(token.id, token.activity), root)
+
+
+def test_a_fork_of_a_thousand_joins():
+    names = [f"t{number}" for number in range(1000)]
+    text = f"start -> fork+ -> {', '.join(names)} -> join+ -> a -> end\n" + "\n".join(f"{n} = task" for n in names)
+    world = World(model(text))
+    world.start()
+    assert [token.element for token in world.tokens.values()] == ["a"]
+
+
+def test_a_multi_instance_of_thousands_is_no_endless_loop():
+    world = World(model("start -> a -> end\n a = task loop=12000"))
+    root = world.start()
+    assert world.instances[root].ended_at is not None

@@ -1,0 +1,339 @@
+"""Tasks: in the step, outside, at a worker, by people; their variables and their listeners."""
+
+from tests.processes.support.scenarios import Scenario, scenarios
+
+
+@scenarios("""
+a plain task is done at once
+    start -> a -> b -> end
+    a = task
+    b = manual
+    ---
+    start => completed
+    history => start a b end
+
+a service task calls its handler in the step
+    start -> a -> end
+    a = service ship
+    ---
+    start => completed
+    calls => a
+
+five in a row
+    start -> a -> b -> c -> d -> f -> end
+    a = service x
+    b = service x
+    c = send x
+    d = rule x
+    f = script x
+    ---
+    start => completed
+    calls => a b c d f
+
+a result that is an object sets variables
+    start -> a -> b -> end
+    a = service set:x=n+1
+    b = user
+    a = service set:x=n
+    ---
+    start n=4 => b
+    var x => 4
+
+a result that is named is one variable
+    start -> a -> b -> end
+    a = service give:[1,2] -> list
+    ---
+    start => b
+    var list => [1, 2]
+
+an object that is named stays one
+    start -> a -> b -> end
+    a = service give:{} -> found
+    ---
+    start => b
+    var found => {}
+
+a result that is no object and has no name is dropped
+    start -> a -> b -> end
+    a = service give:3
+    ---
+    start => b
+    var a => unknown
+
+an expression instead of a handler
+    start -> a -> b -> end
+    a = script "$n + 1" -> m
+    ---
+    start n=1 => b
+    var m => 2
+
+a handler that crashes: the step has not happened
+    start -> a -> b -> end
+    b = service crash
+    ---
+    start => a
+    complete a x=1 => crash
+    var x => unknown
+    history => start
+
+a handler outside gets a job, and its result is taken once
+    start -> a -> b -> end
+    a = outside charge -> amount
+    ---
+    start => a*
+    jobs => run:a
+    done a 7 => b
+    var amount => 7
+    jobs =>
+
+an external worker
+    start -> a -> b -> end
+    a = external charge
+    ---
+    start => a*
+    jobs => external:a
+    done a {"x":1} => b
+    var x => 1
+
+a business rule outside
+    start -> a -> end
+    a = outside charge
+    ---
+    start => a*
+    done a => completed
+    history => start a end
+
+a user task waits
+    start -> a -> end
+    a = user kim
+    ---
+    start => a
+    tasks => a:kim
+    complete a x=1 => completed
+    tasks =>
+    var x => 1
+
+an assignee by an expression
+    start -> a -> end
+    a = user $boss
+    ---
+    start boss="kim" => a
+    tasks => a:kim
+
+a user task with a job before
+    start -> a -> end
+    a = user kim async
+    ---
+    start => a<
+    tasks =>
+    run a => a
+    tasks => a:kim
+
+completing twice is not accepted
+    start -> a -> a2 -> end
+    ---
+    start => a
+    complete a => a2
+
+a receive task waits for its message
+    start -> a -> end
+    a = receive paid
+    ---
+    start => a
+    waits => message:paid
+    message paid amount=3 => completed
+    var amount => 3
+    waits =>
+
+a receive task without a message waits until it is told
+    start -> a -> end
+    a = receive
+    ---
+    start => a
+    waits =>
+    complete a => completed
+
+the name of a message by an expression
+    start -> a -> end
+    a = receive $kind
+    ---
+    start kind="paid" => a
+    waits => message:paid
+
+an empty name of a message
+    start -> b -> a -> end
+    a = receive $kind
+    ---
+    start kind="" => b
+    complete b => NoName a
+""")
+def test_tasks(scenario: Scenario) -> None:
+    scenario.run()
+
+
+@scenarios("""
+inputs are local
+    start -> a -> b -> end
+    a = user in:x=$n in:y=5
+    ---
+    start n=1 => a
+    local a x => 1
+    local a y => 5
+    var x => unknown
+    complete a => b
+    var x => unknown
+
+inputs see those before them
+    start -> a -> end
+    a = user "in:x=$n + 1" "in:y=$x + 1"
+    ---
+    start n=1 => a
+    local a y => 3
+
+a task writes to its input where there is one
+    start -> a -> b -> end
+    a = user in:x=$n
+    ---
+    start n=1 => a
+    complete a x=9 => b
+    var x => unknown
+
+outputs go to the scope around
+    start -> a -> b -> end
+    a = service "give:{}" in:x=3 "out:y=$x + 1"
+    ---
+    start => b
+    var y => 4
+    var x => unknown
+
+outputs of a user task
+    start -> a -> b -> end
+    a = user in:x=0 "out:y=$x"
+    ---
+    start => a
+    complete a x=7 => b
+    var y => 7
+
+a variable of a sub-process hides that of the instance
+    start -> sub -> end
+    sub = sub in:x=2
+    sub: s -> a -> e
+    ---
+    start x=1 => sub(a)
+    see a x => 2
+    var x => 1
+    complete a x=3 => completed
+    var x => 1
+
+outputs of a sub-process
+    start -> sub -> b -> end
+    sub = sub in:x=2 "out:y=$x"
+    sub: s -> a -> e
+    ---
+    start => sub(a)
+    complete a x=3 => b
+    var y => 3
+
+writing changes the variable where it is found
+    start -> sub -> end
+    sub = sub in:x=2
+    sub: s -> a -> b -> e
+    ---
+    start => sub(a)
+    complete a x=3 z=4 => sub(b)
+    see b x => 3
+    var z => 4
+
+a worker gets what the inputs name
+    start -> a -> end
+    a = external t in:x=$n
+    ---
+    start n=1 m=2 => a*
+    local a x => 1
+
+an expression knows its instance
+    start -> a -> b -> end
+    a = script $execution.business_key -> key
+    ---
+    start => b
+    var key => "4711"
+
+an unknown variable is an error of the expression
+    start -> a -> end
+    ---
+    start => a
+""")
+def test_variables(scenario: Scenario) -> None:
+    scenario.run()
+
+
+@scenarios("""
+listeners of a task, in their order
+    start -> a -> end
+    a = user on:start=one on:create=two on:complete=three on:end=four
+    ---
+    start => a
+    notices => one:start:a two:create:a
+    complete a => completed
+    notices => one:start:a two:create:a three:complete:a four:end:a
+
+of a gateway and an event
+    start -> x? -> end
+    x = gateway on:start=in on:end=out
+    end = end on:end=last
+    ---
+    start => completed
+    notices => in:start:x out:end:x last:end:end
+
+of what is cancelled
+    start -> a -> end
+    late = boundary a timer in PT1H
+    a = user on:end=gone on:delete=del
+    late -> end
+    ---
+    start => a
+    fire late => completed
+    notices => del:delete:a! gone:end:a!
+
+of each instance, not of the body
+    start -> a -> end
+    a = user loop=2 on:start=in on:end=out
+    ---
+    start => a(a#0 a#1)
+    notices => in:start:a in:start:a
+    complete a#1 => a(a#0)
+    complete a#0 => completed
+    notices => in:start:a in:start:a out:end:a out:end:a
+
+of an event sub-process
+    start -> a -> end
+    h = eventsub on:start=in on:end=out
+    h: hs -> b -> he
+    hs = start message m keep
+    he = end
+    ---
+    start => a
+    message m => a h(b)
+    complete b => a
+    notices => in:start:h out:end:h
+
+an error that a listener throws is caught as one of the activity
+    start -> a -> end
+    a = user on:start=error:E1
+    caught = boundary a error E1
+    caught -> b -> end
+    ---
+    start => b
+    tasks => b:None
+
+an error of an end listener is caught, too
+    start -> a -> end
+    a = user on:end=error:E1
+    caught = boundary a error E1
+    caught -> b -> end
+    ---
+    start => a
+    complete a => b
+""")
+def test_listeners(scenario: Scenario) -> None:
+    scenario.run()
