@@ -25,7 +25,6 @@ _REFUSED_EXTENSIONS = {
     "connector": "connectors call other systems from the model; use a registered handler",
     "mapException": "handlers raise BpmnError themselves",
     "eventListener": "listeners of the whole engine are receivers of Django's signals",
-    "validation": "a form is validated by the project's own view",
 }
 _REFUSED_ATTRIBUTES = {
     "skipExpression": "give the flow around the task a condition",

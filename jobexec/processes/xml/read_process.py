@@ -74,6 +74,7 @@ def _read_scope(element: Element, reading: Reading, content: _Content, scope: st
             content.nodes.append(_stand_in(child, scope))
         else:
             _read_node(child, reading, content, scope)
+    content.nodes += (_stand_in(child, scope) for child in element.unread_children() if child.get("id"))
 
 
 def _read_node(element: Element, reading: Reading, content: _Content, scope: str | None) -> None:
