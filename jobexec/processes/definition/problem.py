@@ -19,6 +19,11 @@ class Problem:
         return f"{place}{self.element}: {self.message}"
 
 
+def a(word: str) -> str:
+    """The word with its article."""
+    return f"{'an' if word[0] in 'aeio' else 'a'} {word}"
+
+
 class InvalidProcess(ValueError):
     """A definition that cannot be deployed. ``problems`` has each of its problems."""
 

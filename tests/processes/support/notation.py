@@ -10,9 +10,9 @@
 Marks after an id: + parallel, ? exclusive, * inclusive, ~ event-based gateway. Ids that begin with `start` or are `s`
 are start events, those that begin with `end` or are `e` end events. `#` begins a comment.
 
-Options of an element, besides those of its kind: async, after, nonexclusive, keep (not interrupting), loop=3, over=list,
-item=x, seq, until=condition, results=list, result=expression, inner-async, inner-after, batch, in:x=value, out:x=value,
-undo=id, compensation, on:start=listener. A value that begins with $ is an expression.
+Options of an element, besides those of its kind: async, after, nonexclusive, keep (not interrupting), loop=3,
+over=list, item=x, seq, until=condition, results=list, result=expression, inner-async, inner-after, batch, in:x=value,
+out:x=value, undo=id, compensation, on:start=listener. A value that begins with $ is an expression.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class Reader:
         self.parents: dict[str, str | None] = {}
         self.specs: dict[str, list[str]] = {}
         self.flows: list[Flow] = []
+        self.counts: Counter[tuple[str, str]] = Counter()
         self.defaults: dict[str, str] = {}
         self.lines: dict[str, int] = {}
 
@@ -117,8 +118,9 @@ class Reader:
         return text
 
     def add_flow(self, source: str, target: str, condition: str | None, number: int) -> None:
-        same = Counter((flow.source, flow.target) for flow in self.flows)[source, target]
-        id = f"{source}>{target}" + (f"#{same + 1}" if same else "")
+        self.counts[source, target] += 1
+        same = self.counts[source, target]
+        id = f"{source}>{target}" + (f"#{same}" if same > 1 else "")
         if condition == "else":
             self.defaults[source] = id
         found = expression(condition) if condition not in (None, "else") else None
@@ -152,7 +154,10 @@ class Reader:
 
 
 FLAGS = "async|after|nonexclusive|keep|seq|inner-async|inner-after|batch|compensation"
-NAMES = r"loop|over|item|until|results|result|undo|in:\w*|out:\w*|local:\w*|on:\w+|priority|retries|plan|codevar|textvar|key"
+NAMES = (
+    r"loop|over|item|until|results|result|undo|in:\w*|out:\w*|local:\w*|on:\w+"
+    "|priority|retries|plan|codevar|textvar|key"
+)
 OPTION = re.compile(rf"^(?:(?:{FLAGS})$|(?:{NAMES})=)")
 
 

@@ -9,10 +9,10 @@
         complete a   => b join+
         complete b   => completed
 
-Before ``=>`` stands a command, behind it what ``picture`` or the command says. Tokens are the ids of their elements in the
-order of the alphabet: ``a`` waits, ``a<`` has a job before, ``a>`` after, ``a*`` works outside, ``a+`` is joined, ``a!`` has
-an incident, ``sub(a b)`` is a scope, ``a#2`` is the third instance of a multi-instance whose body is ``a(…)``,
-``call[a]`` a called instance, ``~a`` the memory of what is done. ``process child`` begins another definition.
+Before ``=>`` stands a command, behind it what ``picture`` or the command says. Tokens are the ids of their elements in
+the order of the alphabet: ``a`` waits, ``a<`` has a job before, ``a>`` after, ``a*`` works outside, ``a+`` is joined,
+``a!`` has an incident, ``sub(a b)`` is a scope, ``a#2`` is the third instance of a multi-instance whose body is
+``a(…)``, ``call[a]`` a called instance, ``~a`` the memory of what is done. ``process child`` begins another definition.
 """
 
 from __future__ import annotations

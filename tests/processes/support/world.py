@@ -158,11 +158,14 @@ class World:
             del self.tokens[id]
             self.variables.pop(id, None)
         gone = {(id, None) for id in changes.gone_tokens} | set(changes.disarmed)
-        for rows in (self.jobs, self.tasks):
-            for row in list(rows.values()):
-                if (row.owner, None) in gone or (row.owner, row.element) in gone:
-                    if rows is self.tasks or row.kind is JobKind.TIMER or row.owner not in self.tokens:
-                        del rows[row.id]
+
+        def is_gone(row: Job | UserTask) -> bool:
+            return (row.owner, None) in gone or (row.owner, row.element) in gone
+
+        self.tasks = {id: row for id, row in self.tasks.items() if not is_gone(row)}
+        for id, job in list(self.jobs.items()):
+            if is_gone(job) and (job.kind is JobKind.TIMER or job.owner not in self.tokens):
+                del self.jobs[id]
         for id in changes.gone_subscriptions:
             del self.subscriptions[id]
         for id in changes.cancelled_jobs:

@@ -40,7 +40,7 @@ def calls_name_a_process(process: Process) -> Iterator[Problem]:
         if node.kind is Kind.CALL_ACTIVITY and (node.call is None or not node.call.key):
             yield Problem(node.id, "A call activity names the process that it calls.", node.line)
         elif node.call is not None and _lacks_version(node.call):
-            yield Problem(node.id, f"The binding {node.call.binding!r} needs a version.", node.line)
+            yield Problem(node.id, f"The binding {node.call.binding.value!r} needs a version.", node.line)
 
 
 def _lacks_version(call: Call) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..node import EVENTS, Kind, Node
 from ..parts import Event, Trigger
-from ..problem import Problem
+from ..problem import Problem, a
 from ..process import Process
 from ..values import Expression
 
@@ -44,7 +44,7 @@ def triggers_fit(process: Process) -> Iterator[Problem]:
     for node in process.nodes:
         if node.kind in EVENTS and node.trigger not in _allowed(process, node):
             what = f"with {node.trigger}" if node.trigger else "without an event definition"
-            yield Problem(node.id, f"A {node.kind} {what} is not executed here.", node.line)
+            yield Problem(node.id, f"This is not executed here: {a(node.kind)} {what}.", node.line)
 
 
 def _allowed(process: Process, node: Node) -> frozenset[Trigger | None]:
@@ -66,10 +66,10 @@ def _missing(node: Node, event: Event) -> str | None:
     if event.trigger is Trigger.TIMER and (event.timer is None or not event.when):
         return "A timer needs a date, a duration or a cycle."
     if event.trigger in _NAMED and not event.name:
-        return f"A {event.trigger} needs a name."
+        return f"Its {event.trigger} needs a name."
     throws = node.kind in (Kind.THROW_EVENT, Kind.END_EVENT)
     if throws and event.trigger in (Trigger.ERROR, Trigger.ESCALATION) and not event.code:
-        return f"To throw an {event.trigger} needs a code."
+        return f"To throw {a(event.trigger)} needs a code."
     if throws and event.trigger is Trigger.MESSAGE and node.work is None:
         return "A message that is thrown needs a handler, an expression or a topic."
     return None
@@ -124,7 +124,7 @@ def _can_be_attached(process: Process, node: Node) -> bool:
 def errors_interrupt(process: Process) -> Iterator[Problem]:
     for node in process.nodes:
         if node.trigger in _ALWAYS_INTERRUPTING and _catches_in_place(process, node) and not node.interrupting:
-            yield Problem(node.id, f"An event that catches an {node.trigger} interrupts.", node.line)
+            yield Problem(node.id, f"An event that catches {a(str(node.trigger))} interrupts.", node.line)
 
 
 def _catches_in_place(process: Process, node: Node) -> bool:
@@ -147,7 +147,9 @@ def _twins(nodes: tuple[Node, ...]) -> Iterator[Problem]:
     for node in caught:
         if counts[_caught(node)] > 1:
             code = f"the code {node.event.code!r}" if node.event and node.event.code else "all codes"
-            yield Problem(node.id, f"Another event in this place catches an {node.trigger} with {code}.", node.line)
+            yield Problem(
+                node.id, f"Another event in this place catches {a(str(node.trigger))} with {code}.", node.line
+            )
 
 
 def _caught(node: Node) -> tuple[Trigger | None, str | None]:

@@ -115,7 +115,7 @@ def conditions_are_at_decisions(process: Process) -> Iterator[Problem]:
     for flow in process.flows:
         source = process.node(flow.source)
         if flow.condition is not None and source.kind in _WITHOUT_CONDITIONS:
-            yield Problem(flow.id, f"A flow out of the {source.kind} {source.id!r} has no condition.", flow.line)
+            yield Problem(flow.id, f"A flow out of the {source.kind} {source.id!r} cannot have a condition.", flow.line)
 
 
 def defaults_have_no_condition(process: Process) -> Iterator[Problem]:
