@@ -90,7 +90,7 @@ class JuelRules(Rules):
         owner, _, verb = name.partition(".")
         if owner in OBJECTS and verb in EXECUTION_CALLS:
             return _of_variable(evaluation, verb, values[0])
-        if name in JUEL_FUNCTIONS and name not in evaluation.environment.functions:
+        if name in JUEL_FUNCTIONS and name not in evaluation.context.functions:
             return JUEL_FUNCTIONS.named(name)[0].call(evaluation)
         return self.call_registered(evaluation, name, values)
 
@@ -228,7 +228,7 @@ _BINARY: dict[str, Callable[[Value, Value], Value]] = {
 @evaluates(ObjectProperty)
 def _object_property(evaluation: Evaluation, node: Any, rules: JuelRules) -> Value:
     evaluation.position = node.position
-    known = evaluation.environment.objects.get(node.object)
+    known = evaluation.context.objects.get(node.object)
     if known is None:
         raise EvaluationError(f"{node.object!r} is not available here")
     return check_value(known.get(node.name))

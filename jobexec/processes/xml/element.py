@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .names import (
     BPMN,
@@ -54,8 +54,8 @@ class Element:
 
     @property
     def line(self) -> int | None:
-        line = self._node.sourceline
-        return int(line) if isinstance(line, int) else None
+        line: Any = self._node.sourceline
+        return None if line is None else int(line)
 
     @property
     def shown(self) -> str:

@@ -25,6 +25,7 @@ class Reading:
     def __init__(self, root: etree._Element) -> None:
         self.problems: list[Problem] = []
         self.definitions: dict[tuple[str, str], Element] = {}
+        self.ids = {str(each.get("id")) for each in root.iter() if each.get("id")}
         #: Files of Camunda 8 write FEEL, and begin it with "=". In others that is plain text.
         self.is_zeebe = any(ZEEBE in each.nsmap.values() for each in root.iter() if isinstance(each.tag, str))
 

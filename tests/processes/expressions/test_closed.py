@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobexec.processes import expressions
-from jobexec.processes.expressions import Environment, EvaluationError, ExpressionError, LimitExceeded, parse
+from jobexec.processes.expressions import EvaluationContext, EvaluationError, ExpressionError, LimitExceeded, parse
 
 PACKAGE = Path(expressions.__file__).parent.parent
 
@@ -29,8 +29,7 @@ class Secret:
     def __str__(self):
         raise AssertionError("str() was called")
 
-    __hash__ = None
-    __repr__ = __len__ = __iter__ = __bool__ = __lt__ = __add__ = __str__
+    __repr__ = __hash__ = __len__ = __iter__ = __bool__ = __lt__ = __add__ = __str__
 
 
 class SlyText(str):
@@ -149,7 +148,7 @@ ATTACKS = [
 def test_attack_fails_soon(source, language):
     started = time.perf_counter()
     try:
-        found = parse(source, language).evaluate(VARIABLES, Environment(objects={"execution": {"id": "1"}}))
+        found = parse(source, language).evaluate(VARIABLES, EvaluationContext(objects={"execution": {"id": "1"}}))
     except ExpressionError as error:
         assert len(str(error)) < 1000
     else:
@@ -173,7 +172,7 @@ def test_time_zones_are_no_paths(zone):
 def test_only_values_take_part(kind, source, language):
     value = kind()
     with pytest.raises(EvaluationError, match=f"a {type(value).__name__} is not a value of expressions"):
-        parse(source, language).evaluate({"x": value}, Environment(functions={"f": lambda: value}))
+        parse(source, language).evaluate({"x": value}, EvaluationContext(functions={"f": lambda: value}))
 
 
 def test_limits_are_errors_of_their_own():

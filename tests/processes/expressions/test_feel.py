@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from jobexec.processes.expressions import Environment, Months, parse
+from jobexec.processes.expressions import EvaluationContext, Months, parse
 
 VARIABLES = {
     "amount": 250,
@@ -24,7 +24,7 @@ NOW = datetime(2026, 3, 29, 12, 30, tzinfo=UTC)
 
 
 def value(source, variables=VARIABLES):
-    return parse(source, "feel").evaluate(variables, Environment(now=lambda: NOW))
+    return parse(source, "feel").evaluate(variables, EvaluationContext(now=lambda: NOW))
 
 
 def check(source, expected):
@@ -633,8 +633,8 @@ def test_names_of_keywords_in_backticks():
 
 
 def test_functions_of_the_project():
-    environment = Environment(functions={"shop.price": lambda order, factor: order["id"] * factor})
-    assert parse("=shop.price(order, 2) + 1", "feel").evaluate(VARIABLES, environment) == 15
+    context = EvaluationContext(functions={"shop.price": lambda order, factor: order["id"] * factor})
+    assert parse("=shop.price(order, 2) + 1", "feel").evaluate(VARIABLES, context) == 15
 
 
 @pytest.mark.parametrize(

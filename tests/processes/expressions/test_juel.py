@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from jobexec.processes.expressions import Environment, EvaluationError, InvalidExpression, Months, parse
+from jobexec.processes.expressions import EvaluationContext, EvaluationError, InvalidExpression, Months, parse
 
 NOW = datetime(2026, 3, 29, 12, 30, tzinfo=UTC)
 VARIABLES = {
@@ -28,7 +28,7 @@ VARIABLES = {
     "äpfel": 3,
     "$x": 4,
 }
-ENVIRONMENT = Environment(
+CONTEXT = EvaluationContext(
     functions={"shop.price": lambda order, factor=1: order["id"] * factor, "upper": lambda text: text.upper()},
     objects={
         "execution": {"id": "e1", "businessKey": "4711", "currentActivityId": "pay"},
@@ -39,7 +39,7 @@ ENVIRONMENT = Environment(
 
 
 def value(source, variables=VARIABLES):
-    return parse(source, "juel").evaluate(variables, ENVIRONMENT)
+    return parse(source, "juel").evaluate(variables, CONTEXT)
 
 
 CASES = [
@@ -319,13 +319,13 @@ def test_the_message_of_an_error():
 
 def test_objects_that_are_not_available():
     with pytest.raises(EvaluationError, match="'task' is not available here"):
-        parse("${task.assignee}", "juel").evaluate({}, Environment(objects={"execution": {}}))
+        parse("${task.assignee}", "juel").evaluate({}, EvaluationContext(objects={"execution": {}}))
     with pytest.raises(EvaluationError, match="the current time is not available here"):
         parse("${now()}", "juel").evaluate({})
 
 
 def test_a_function_of_the_project_replaces_a_built_in_one():
-    assert parse("${now()}", "juel").evaluate({}, Environment(functions={"now": lambda: 5})) == 5
+    assert parse("${now()}", "juel").evaluate({}, EvaluationContext(functions={"now": lambda: 5})) == 5
 
 
 def test_what_a_function_raises_passes_through():
@@ -333,7 +333,7 @@ def test_what_a_function_raises_passes_through():
         raise LookupError("gone")
 
     with pytest.raises(LookupError, match="gone"):
-        parse("${fails()}", "juel").evaluate({}, Environment(functions={"fails": fails}))
+        parse("${fails()}", "juel").evaluate({}, EvaluationContext(functions={"fails": fails}))
 
 
 def test_functions_are_known_before_evaluation():
@@ -350,3 +350,15 @@ def test_constants_are_known():
 
 def test_equal_sources_are_parsed_once():
     assert parse("${a + 1}", "juel") is parse("${a + 1}", "juel")
+
+
+def test_conditions_are_true_or_false():
+    assert parse("${amount > 100}", "juel").holds(VARIABLES)
+    assert not parse("=amount > 1000", "feel").holds(VARIABLES)
+    for source, language, found in [
+        ("${name}", "juel", "a string"),
+        ("=missing > 1", "feel", "null"),
+        ("=1", "feel", "a number"),
+    ]:
+        with pytest.raises(EvaluationError, match=f"a condition must be true or false, and this is {found}"):
+            parse(source, language).holds(VARIABLES)

@@ -164,7 +164,8 @@ def test_form_of_a_start_event():
 def test_receive_task():
     node = read_node('<receiveTask id="x" messageRef="m"/>', top='<message id="m" name="paid-${id}"/>')
     assert (node.event.trigger, node.event.name) == (Trigger.MESSAGE, juel("paid-${id}"))
-    top = '<message id="m" name="paid"><extensionElements><zeebe:subscription correlationKey="=id"/></extensionElements></message>'
+    subscription = '<zeebe:subscription correlationKey="=id"/>'
+    top = f'<message id="m" name="paid"><extensionElements>{subscription}</extensionElements></message>'
     node = read_node('<receiveTask id="x" messageRef="m"/>', "zeebe", top)
     assert (node.event.name, node.event.key) == ("paid", feel("=id"))
 

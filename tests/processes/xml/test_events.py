@@ -7,7 +7,8 @@ from tests.processes.support.bpmn import around, read_node, read_process
 
 TOP = (
     '<message id="m" name="paid"/><signal id="sig" name="stock-${region}"/>'
-    '<error id="err" name="Out of stock" errorCode="OUT" camunda:errorMessage="no ${article}"/><error id="any" name="x"/>'
+    '<error id="err" name="Out of stock" errorCode="OUT" camunda:errorMessage="no ${article}"/>'
+    '<error id="any" name="x"/>'
     '<escalation id="esc" name="Late" escalationCode="LATE"/>'
 )
 

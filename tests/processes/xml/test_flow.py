@@ -91,7 +91,8 @@ def test_the_drawing():
     model = read_model(
         '<process id="p"><startEvent id="s"/></process><bpmndi:BPMNDiagram id="D"><bpmndi:BPMNPlane bpmnElement="p">'
         '<bpmndi:BPMNShape id="S" bpmnElement="s" isExpanded="true" isHorizontal="false">'
-        '<dc:Bounds x="10" y="20.5" width="36" height="36"/><bpmndi:BPMNLabel><dc:Bounds x="1" y="2" width="3" height="4"/>'
+        '<dc:Bounds x="10" y="20.5" width="36" height="36"/><bpmndi:BPMNLabel>'
+        '<dc:Bounds x="1" y="2" width="3" height="4"/>'
         '</bpmndi:BPMNLabel></bpmndi:BPMNShape><bpmndi:BPMNEdge id="E" bpmnElement="f"><di:waypoint x="1" y="2"/>'
         '<di:waypoint x="-3" y="4"/></bpmndi:BPMNEdge></bpmndi:BPMNPlane><bpmndi:BPMNLabelStyle id="ls"/>'
         "</bpmndi:BPMNDiagram>"
@@ -114,3 +115,11 @@ def test_a_drawing_that_cannot_be_drawn():
 def test_what_is_read_survives_its_json():
     found = read_process(BRANCHES.replace("CONDITION", "${a}"))
     assert from_json(to_json(found)) == found
+
+
+def test_flows_need_no_id():
+    content = (
+        '<startEvent id="s"/><sequenceFlow sourceRef="s" targetRef="e"/><sequenceFlow sourceRef="s" targetRef="e"/>'
+    )
+    found = read_process(f'{content}<sequenceFlow id="s-to-e" sourceRef="s" targetRef="e"/><endEvent id="e"/>')
+    assert [flow.id for flow in found.flows] == ["s-to-e-2", "s-to-e-3", "s-to-e"]

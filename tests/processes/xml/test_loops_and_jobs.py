@@ -174,3 +174,10 @@ def test_listeners_of_a_flow_and_of_the_process():
     )
     assert found.flow("f").listeners == (Listener(When.TAKE, "A"),)
     assert found.listeners == (Listener(When.START, "A"),)
+
+
+def test_categories_of_flowable():
+    extension = "<flowable:jobCategory>slow</flowable:jobCategory>"
+    assert activity("task", "flowable", extensions=extension).jobs.category == "slow"
+    node = activity('userTask flowable:category="purchases"', "flowable")
+    assert (node.jobs.category, node.properties) == (None, {"category": "purchases"})

@@ -9,7 +9,10 @@ from tests.processes.support.bpmn import around, definitions, problems, process
 CATCH = '<intermediateCatchEvent id="x">{}</intermediateCatchEvent>'
 BOUNDARY = '<task id="y"/><boundaryEvent id="x" attachedToRef="y">{}</boundaryEvent>'
 EXTENDED = '<serviceTask id="x" camunda:class="A"><extensionElements>{}</extensionElements></serviceTask>'
-LOOP = '<task id="x"><multiInstanceLoopCharacteristics {}><loopCardinality>2</loopCardinality>{}</multiInstanceLoopCharacteristics></task>'
+LOOP = (
+    '<task id="x"><multiInstanceLoopCharacteristics {}><loopCardinality>2</loopCardinality>{}'
+    "</multiInstanceLoopCharacteristics></task>"
+)
 
 CASES = {
     # elements
@@ -119,7 +122,8 @@ CASES = {
     "a flag": ('<task id="x" camunda:asyncBefore="maybe"/>', "is 'maybe'; expected true or false"),
     "a priority": ('<task id="x" camunda:jobPriority="high"/>', "expected a whole number or an expression"),
     "two priorities": (
-        '<serviceTask id="x" camunda:type="external" camunda:topic="t" camunda:jobPriority="1" camunda:taskPriority="2"/>',
+        '<serviceTask id="x" camunda:type="external" camunda:topic="t" camunda:jobPriority="1" '
+        'camunda:taskPriority="2"/>',
         "jobPriority '1' and taskPriority '2' differ",
     ),
     "form of Camunda": ('<userTask id="x" camunda:formRef="f"/>', "forms of Camunda are not rendered"),
@@ -134,7 +138,8 @@ CASES = {
     "an expression": ('<task id="x" camunda:jobPriority="${1 +}"/>', "character 6: expected a value"),
     "an expression in a mapping": (
         EXTENDED.format(
-            '<camunda:inputOutput><camunda:inputParameter name="a">${x y}</camunda:inputParameter></camunda:inputOutput>'
+            '<camunda:inputOutput><camunda:inputParameter name="a">${x y}</camunda:inputParameter>'
+            "</camunda:inputOutput>"
         ),
         "character 5: expected an operator",
     ),
