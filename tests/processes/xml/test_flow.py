@@ -123,3 +123,9 @@ def test_flows_need_no_id():
     )
     found = read_process(f'{content}<sequenceFlow id="s-to-e" sourceRef="s" targetRef="e"/><endEvent id="e"/>')
     assert [flow.id for flow in found.flows] == ["s-to-e-2", "s-to-e-3", "s-to-e"]
+
+
+def test_marks_of_juel_are_plain_text_in_zeebe():
+    inputs = '<zeebe:ioMapping><zeebe:input source="costs ${5}" target="a"/></zeebe:ioMapping>'
+    task = f'<task id="x"><extensionElements>{inputs}</extensionElements></task>'
+    assert read_node(task, "zeebe").inputs[0].source == "costs ${5}"
