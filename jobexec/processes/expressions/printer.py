@@ -139,6 +139,13 @@ def _feel_test(node: tree.Node) -> str:
     return _written(_FEEL, node) if isinstance(node, tree.RangeOf) else _operand(_FEEL, node)
 
 
+def _feel_range(node: tree.RangeOf) -> str:
+    start, end = _operand(_FEEL, node.start), _written(_FEEL, node.end)
+    if not isinstance(node.end, tree.Literal | tree.Name):  # the [ of a filter would end the range
+        end = f"({end})"
+    return f"{'[' if node.start_included else '('}{start}..{end}{']' if node.end_included else ')'}"
+
+
 def _feel_iterators(iterators: tuple[tuple[str, tree.Node], ...]) -> str:
     return ", ".join(f"{_feel_name(name)} in {_iterated(source)}" for name, source in iterators)
 
@@ -158,10 +165,7 @@ _FEEL |= {
     tree.ContextOf: lambda node: (
         "{" + ", ".join(f"{quoted(key)}: {_written(_FEEL, entry)}" for key, entry in node.entries) + "}"
     ),
-    tree.RangeOf: lambda node: (
-        f"{'[' if node.start_included else '('}{_operand(_FEEL, node.start)}"
-        f"..{_operand(_FEEL, node.end)}{']' if node.end_included else ')'}"
-    ),
+    tree.RangeOf: _feel_range,
     tree.Conditional: lambda node: (
         f"if {_operand(_FEEL, node.condition)} then {_operand(_FEEL, node.then)} else {_operand(_FEEL, node.otherwise)}"
     ),
