@@ -4,6 +4,8 @@ from uuid import UUID
 
 import pytest
 
+from jobexec.processes.definition import Listener, When
+from jobexec.processes.engine.exceptions import BpmnError
 from jobexec.processes.engine.inputs import (
     Cancelled,
     Completed,
@@ -177,3 +179,46 @@ def test_the_timer_of_an_earlier_arrival_does_not_fire_at_the_next():
     assert [job.activity for job in world.jobs.values()] != [old.activity]
     assert not world.do(Triggered(old.owner, old.element, old.activity), root).accepted
     assert [token.element for token in world.tokens.values()] == ["a"]
+
+
+INTERRUPTED = """
+    start -> a -> end
+    h = eventsub
+    h: hs -> b -> he
+    hs = start message one
+    he = end
+    k = eventsub
+    k: ks -> c -> ke
+    ks = start timer in PT1H{keep}
+    ke = end
+"""
+
+
+@pytest.mark.parametrize("keep", ["", " keep"])
+def test_a_timer_that_was_disarmed_does_not_start_an_event_sub_process(keep):
+    """A worker has the job of the timer already when a message interrupts the process."""
+    world = World(model(INTERRUPTED.format(keep=keep)))
+    root = world.start()
+    (timer,) = world.jobs.values()
+    (row,) = world.subscriptions.values()
+    assert world.do(Triggered(row.owner, row.element, row.activity), root).accepted
+    assert not world.do(Triggered(timer.owner, timer.element, timer.activity), root).accepted
+    assert sorted(token.element for token in world.tokens.values()) == ["b", "h"]
+
+
+def test_an_error_of_a_listener_of_the_whole_process_reaches_the_caller():
+    listener = Listener(When.END, handler="error:E1")
+    world = World(model("start -> a -> end", listeners=(listener,)))
+    root = world.start()
+    (token,) = world.tokens.values()
+    with pytest.raises(BpmnError, match="E1"):
+        world.do(Completed(token.id, token.activity), root)
+    assert world.running(root)
+
+
+def test_listeners_of_the_whole_process():
+    listeners = (Listener(When.START, handler="one"), Listener(When.END, handler="two"))
+    world = World(model("start -> a -> end", listeners=listeners))
+    root = world.start()
+    world.do(Cancelled(root), root)
+    assert world.notices == ["one:start:process", "two:end:process!"]

@@ -89,6 +89,26 @@ it sees the item
     complete a#0 => a(a#1 a#2)
     complete a#1 => b
 
+counted from one, as in Zeebe
+    start -> a -> b -> end
+    a = outside x -> y over=names item=name first=1 results=all result=y
+    ---
+    start names=["x","y"] => a(a#1* a#2*)
+    see a#1 loopCounter => 1
+    local a#2 name => "y"
+    done a#2 7 => a(a#1*)
+    done a#1 6 => b
+    var all => [6, 7]
+
+counted from one, one after the other
+    start -> a -> b -> end
+    a = user over=names item=name first=1 seq
+    ---
+    start names=["x","y"] => a(a#1)
+    complete a => a(a#2)
+    local a name => "y"
+    complete a => b
+
 services in the step
     start -> a -> b -> end
     a = service ship loop=3

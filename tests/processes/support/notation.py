@@ -155,7 +155,7 @@ class Reader:
 
 FLAGS = "async|after|nonexclusive|keep|seq|inner-async|inner-after|batch|compensation"
 NAMES = (
-    r"loop|over|item|until|results|result|undo|in:\w*|out:\w*|local:\w*|on:\w+"
+    r"loop|first|over|item|until|results|result|undo|in:\w*|out:\w*|local:\w*|on:\w+"
     "|priority|retries|plan|codevar|textvar|key"
 )
 OPTION = re.compile(rf"^(?:(?:{FLAGS})$|(?:{NAMES})=)")
@@ -215,6 +215,7 @@ OPTIONS: dict[str, Any] = {
     "item": loop(lambda text: {"item": text}),
     "seq": loop(lambda text: {"sequential": True}),
     "batch": loop(lambda text: {"batch": True}),
+    "first": loop(lambda text: {"first": int(text)}),
     "until": loop(lambda text: {"completion": expression(text)}),
     "result": loop(lambda text: {"result": expression(text)}),
     "results": loop(lambda text: {"results": text}),
