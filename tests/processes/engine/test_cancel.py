@@ -1,5 +1,6 @@
 """Cancelling instances, and events that come too late."""
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -18,7 +19,6 @@ from jobexec.processes.engine.inputs import (
     Start,
     Triggered,
 )
-from jobexec.processes.engine.rows import Token
 from tests.processes.support.notation import model
 from tests.processes.support.scenarios import Scenario, scenarios
 from tests.processes.support.world import World
@@ -100,18 +100,18 @@ def root(world: World) -> UUID:
 
 
 @pytest.fixture
-def at(world: World, root: UUID) -> dict[str, Token]:
+def at(world: World, root: UUID) -> dict[str, Any]:
     return {token.element: token for token in world.tokens.values()}
 
 
-def late_events(at: dict[str, Token]) -> list[object]:
+def late_events(at: dict[str, Any]) -> list[object]:
     a, o, m, j = (at[id] for id in "aomj")
     other = NOBODY
     return [
         Continue(NOBODY, j.job),
         Continue(j.id, NOBODY),
         Continue(o.id, o.job),
-        Continue(a.id, None),
+        Continue(a.id, NOBODY),
         JobDone(NOBODY, o.job),
         JobDone(o.id, NOBODY),
         JobDone(j.id, j.job),

@@ -42,7 +42,7 @@ def flow_line(draw, node: str, index: int, target: str, count: int) -> str:
     return f"{node}{mark} -[{condition}]-> {target}{MARKS.get(target[0], '')}"
 
 
-def picture(world: World) -> tuple[Counter[str], Counter[str]]:
+def picture(world: World) -> tuple[Counter[str], Counter[str | None]]:
     tasks = Counter(token.element for token in world.tokens.values() if token.state is State.WAITING)
     joined = Counter(token.flow for token in world.tokens.values() if token.state is State.JOINED)
     return tasks, joined

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +14,7 @@ from .world import World
 Choose = Callable[[int], int]
 
 
-def actions(world: World, kinds: set[str]) -> list[tuple[Any, UUID | None]]:
+def actions(world: World, kinds: Set[str]) -> list[tuple[Any, UUID | None]]:
     """What can happen now: events, each with the job that ends by it."""
     found: list[tuple[Any, UUID | None]] = []
     for token in world.tokens.values():
@@ -28,11 +28,11 @@ def actions(world: World, kinds: set[str]) -> list[tuple[Any, UUID | None]]:
     return found
 
 
-def of_token(world: World, token: Any, kinds: set[str]) -> list[tuple[Any, UUID | None]]:
+def of_token(world: World, token: Any, kinds: Set[str]) -> list[tuple[Any, UUID | None]]:
     if token.state in (State.BEFORE, State.AFTER):
         return [(Continue(token.id, token.job), token.job)]
     if token.state is State.OUTSIDE:
-        found = [(JobDone(token.id, token.job), token.job)]
+        found: list[tuple[Any, UUID | None]] = [(JobDone(token.id, token.job), token.job)]
         if "error" in kinds:
             found.append((JobFailed(token.id, token.job), token.job))
             found.append((ErrorThrown(token.id, token.activity, "E1"), token.job))
@@ -45,7 +45,7 @@ def of_token(world: World, token: Any, kinds: set[str]) -> list[tuple[Any, UUID 
     return []
 
 
-def drive(world: World, root: UUID, choose: Choose, kinds: set[str] = frozenset(), limit: int = 400) -> int:
+def drive(world: World, root: UUID, choose: Choose, kinds: Set[str] = frozenset(), limit: int = 400) -> int:
     """Until the instance has ended. Returns the number of steps; raises if it goes nowhere."""
     for number in range(limit):
         if not world.running(root):

@@ -177,11 +177,13 @@ def with_mapping(node: Node, name: str, text: str) -> Node:
     field = "outputs" if side == "local" else f"{side}puts"
     owner = node.call or node.event if node.kind is not Kind.USER_TASK else None
     if node.call is not None:
-        call = dataclasses.replace(node.call, **{field: (*getattr(node.call, field), mapping)})
+        called: dict[str, Any] = {field: (*getattr(node.call, field), mapping)}
+        call = dataclasses.replace(node.call, **called)
         return dataclasses.replace(node, call=call)
     if isinstance(owner, Event) and node.kind in (Kind.THROW_EVENT, Kind.END_EVENT):
         return dataclasses.replace(node, event=dataclasses.replace(owner, inputs=(*owner.inputs, mapping)))
-    return dataclasses.replace(node, **{field: (*getattr(node, field), mapping)})
+    changes: dict[str, Any] = {field: (*getattr(node, field), mapping)}
+    return dataclasses.replace(node, **changes)
 
 
 def jobs(**changes: Any) -> Any:
