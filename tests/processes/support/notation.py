@@ -168,7 +168,8 @@ def with_option(node: Node, word: str) -> Node:
     if name.startswith("on:"):
         listener = Listener(When(name[3:]), handler=text)
         return dataclasses.replace(node, listeners=(*node.listeners, listener))
-    return OPTIONS[name](node, text)
+    changed: Node = OPTIONS[name](node, text)
+    return changed
 
 
 def with_mapping(node: Node, name: str, text: str) -> Node:
