@@ -1,8 +1,9 @@
 """Moves the tokens of process instances. Pure Python: what it changes is a value that somebody else stores.
 
-``step(rows, event, environment)`` makes one step: from one event (``inputs``) until every token waits again. It gets the
-rows of a call hierarchy (``tokens.Tokens``), all of them, and gives back what changed (``tokens.Changes``). It writes
-nothing, and asks the ``environment`` for all that it does not know: expressions, handlers, definitions, ids, the time.
+``step(rows, event, environment)`` makes one step: from one event (``inputs``) until every token waits again. It gets
+the rows of a call hierarchy (``tokens.Tokens``), all of them, and gives back what changed (``tokens.Changes``). It
+writes nothing, and asks the ``environment`` for all that it does not know: expressions, handlers, definitions, ids, the
+time.
 
 =================  ================================================================================================
 file               what it has
@@ -25,6 +26,6 @@ file               what it has
 =================  ================================================================================================
 
 The engine trusts that nobody else changes these rows meanwhile. Whoever stores them locks the root instance first. A
-handler that is to run before the lock runs in a step on a copy of the rows: an environment whose ``call`` runs the first
-handler and then raises, and which gives its result to the step under the lock.
+handler that is to run before the lock runs in a step on a copy of the rows: an environment whose ``call`` runs the
+first handler and then raises, and which gives its result to the step under the lock.
 """
