@@ -175,7 +175,7 @@ def with_option(node: Node, word: str) -> Node:
 def with_mapping(node: Node, name: str, text: str) -> Node:
     side, _, target = name.partition(":")
     mapping = Mapping(target or None, value(text) if target else None, local=side == "local")
-    field = "outputs" if side == "local" else f"{side}puts"
+    field = "inputs" if side == "local" else f"{side}puts"
     owner = node.call or node.event if node.kind is not Kind.USER_TASK else None
     if node.call is not None:
         called: dict[str, Any] = {field: (*getattr(node.call, field), mapping)}

@@ -40,7 +40,7 @@ from jobexec.processes.engine.inputs import (
 )
 from jobexec.processes.engine.rows import AT_JOBS, Instance, JobKind, State, Token
 
-from .expressions import evaluate
+from .expressions import Unknown, evaluate
 from .notation import model
 from .world import World
 
@@ -227,7 +227,10 @@ class Play:
         """An expression at an element."""
         element, expression = text.split(None, 1)
         tokens = self.world.load(self.root)
-        return json.dumps(evaluate(expression, tokens.scope(tokens.tokens[self.token(element).id])))
+        try:
+            return json.dumps(evaluate(expression, tokens.scope(tokens.tokens[self.token(element).id])))
+        except Unknown:
+            return "unknown"
 
     def do_jobs(self, text: str) -> str:
         return " ".join(sorted(f"{job.kind}:{job.element}" for job in self.world.jobs.values()))
