@@ -19,12 +19,12 @@ def parallel(moves: Moves, token: Token, node: Node) -> None:
     moves.wait(token, State.JOINED)
     missing = moves.missing.get((token.parent, node.id))
     if missing is not None:
-        missing.discard(token.flow)
+        missing.discard(token.flow or "")
         if missing:
             return
     arrived = _by_flow(_joined(moves, moves.place_around(token), node))
     # Looking at all tokens for each that arrives would make a fork of n branches cost n².
-    moves.missing[token.parent, node.id] = {flow.id for flow in incoming} - arrived.keys()
+    moves.missing[token.parent, node.id] = {flow.id for flow in incoming if flow.id not in arrived}
     if len(arrived) == len(incoming):
         del moves.missing[token.parent, node.id]
         _merge(moves, arrived.values())

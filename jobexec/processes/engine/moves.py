@@ -41,7 +41,7 @@ class Moves:
         self.environment = environment
         self.now: datetime = environment.now()
         self.agenda: list[tuple[Do, Place, Any]] = []
-        self.missing: dict[tuple[UUID, str], set[str | None]] = {}
+        self.missing: dict[tuple[UUID, str], set[str]] = {}
         """Of a parallel join in a scope: flows that had no token when it was last looked at, and got none since."""
         self._processes: dict[str, Process] = {}
         self._flows_taken = 0
