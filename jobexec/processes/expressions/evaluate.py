@@ -130,6 +130,8 @@ def evaluate(node: tree.Node, rules: Rules, variables: Mapping[str, Value], cont
         if type(result) in (list, dict) and type(node) not in _PATHS:
             _check_size(result)
     except EvaluationError as error:
+        if error.source:  # that of another expression, which a registered function evaluated
+            raise
         raise type(error)(error.reason, position=evaluation.position) from None
     return result
 

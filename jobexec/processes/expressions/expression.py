@@ -53,7 +53,7 @@ class ParsedExpression:
         try:
             return evaluate(self.tree, _LANGUAGES[self.language].rules, variables, context)
         except EvaluationError as error:
-            if error.source:  # that of an expression which a registered function evaluated
+            if error.source:
                 raise
             raise type(error)(error.reason, self.source, error.position) from None
 

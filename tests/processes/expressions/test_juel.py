@@ -362,3 +362,11 @@ def test_conditions_are_true_or_false():
     ]:
         with pytest.raises(EvaluationError, match=f"a condition must be true or false, and this is {found}"):
             parse(source, language).holds(VARIABLES)
+
+
+def test_an_error_inside_a_function_keeps_its_own_place():
+    inner = parse("${missing}", "juel")
+    context = EvaluationContext(functions={"inner": lambda: inner.evaluate({})})
+    with pytest.raises(EvaluationError) as caught:
+        parse("x ${inner()}", "juel").evaluate({}, context)
+    assert (caught.value.source, caught.value.position) == ("${missing}", 2)
