@@ -67,8 +67,8 @@ def _goes_on(moves: Moves, token: Token) -> bool:
 
 def _can_come(moves: Moves, token: Token, node: Node, empty: list[Flow]) -> bool:
     """A token can still reach the join by a flow that has none yet."""
-    if token.element == node.id:
-        return token.state is not State.JOINED and any(flow.id == token.flow for flow in empty)
+    if token.element == node.id:  # about to arrive, with a job before it; that of one that has arrived is not empty
+        return any(flow.id == token.flow for flow in empty)
     process = moves.process(token)
     return any(token.element in process.behind(flow.id) for flow in empty)
 

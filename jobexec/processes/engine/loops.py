@@ -99,7 +99,7 @@ def one_is_over(moves: Moves, token: Token, loop: Loop) -> None:
     left = total - done
     body.data = {**body.data, "done": done, "active": min(1, left) if loop.sequential else left}
     moves.rows.touch(body)
-    enough = loop.completion is not None and bool(moves.evaluate(token, loop.completion))
+    enough = loop.completion is not None and moves.holds(token, loop.completion, token.element)
     moves.rows.remove(token)
     if enough or not left:
         cancel_children(moves, body)

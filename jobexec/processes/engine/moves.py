@@ -15,7 +15,7 @@ from uuid import UUID
 
 from ..definition import Expression, Flow, JobOptions, Listener, Node, Process, Value, When
 from .environment import Environment, Notice
-from .exceptions import BpmnError, TooManyMoves
+from .exceptions import BpmnError, NoCondition, TooManyMoves
 from .rows import ActivityInstance, ActivityState, Incident, Instance, Job, JobKind, State, Token
 from .tokens import Place, Tokens
 
@@ -117,6 +117,13 @@ class Moves:
         if isinstance(value, list | tuple):
             return [self.value(place, item) for item in value]
         return value
+
+    def holds(self, place: Place, condition: Expression, element: str) -> bool:
+        """The value of a condition. Nothing but true and false is one: ``bool("false")`` is true."""
+        found = self.evaluate(place, condition)
+        if found is not True and found is not False:
+            raise NoCondition(element, f"The condition {condition.text} is neither true nor false, but {found!r}.")
+        return found
 
     def set_all(self, place: Place, variables: Mapping[str, Any]) -> None:
         for name, value in variables.items():

@@ -25,7 +25,7 @@ WAITED_FOR = {
         "jobexec.operations.messages",
     ),
     "flows": (
-        "jobexec.processes",
+        "jobexec.processes.flow",
         "jobexec.chain",
         "jobexec.flow",
         "jobexec.workflow*",
@@ -61,7 +61,7 @@ WAITED_FOR = {
         "jobexec.gateways.rest.management*",
     ),
     "BPMN": (
-        "jobexec.processes",
+        "jobexec.processes.operations",
         "jobexec.*bpmn*",
         "jobexec.models.ProcessDefinition",
         "jobexec.models.ProcessInstance",
