@@ -29,6 +29,7 @@ from .values import (
     DATE_TIME,
     LIST,
     NUMBER,
+    RANGE,
     STRING,
     TIME,
     Number,
@@ -133,6 +134,8 @@ def to_text(value: Value) -> str:
         return check_text(json.dumps(value, ensure_ascii=False, default=to_text))
     if kind(value) in (DATE, TIME, DATE_TIME):
         return str(value.isoformat())
+    if kind(value) == RANGE:
+        raise EvaluationError("a range has no text")
     return format_duration(value)
 
 
