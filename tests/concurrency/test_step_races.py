@@ -8,8 +8,10 @@ from jobexec.models import Job
 from jobexec.operations.sql.errors import is_conflict
 from jobexec.processes.definition import Event, Flow, Kind, Mode, Node, Process, TimerKind, Trigger, Work
 from jobexec.processes.engine.inputs import Cancelled, Completed, JobDone, Triggered
+from jobexec.processes.exceptions import MismatchingMessage
 from jobexec.processes.handlers.stepping import proceed
 from jobexec.processes.models import Execution, ProcessInstance, UserTask
+from jobexec.processes.operations.events import correlate
 from jobexec.processes.operations.flows import start_flow
 from tests.support.threads import together
 
@@ -112,6 +114,27 @@ def test_whatever_comes_with_a_cancellation_nothing_is_left(alias):
     assert not Execution.objects.using(alias).exists()
     assert not UserTask.objects.using(alias).exists()
     assert not Job.objects.using(alias).exists()
+
+
+@pytest.mark.every_database
+def test_of_two_messages_one_is_delivered(alias):
+    paid = Event(Trigger.MESSAGE, name="paid")
+    waits = process(
+        Node("s", Kind.START_EVENT),
+        Node("wait", Kind.RECEIVE_TASK, event=paid),
+        Node("after", Kind.USER_TASK),
+        flows=[("s", "wait"), ("wait", "after")],
+    )
+    start_flow(alias, waits, {})
+
+    def deliver():
+        try:
+            return again(lambda: correlate("paid", using=alias))
+        except MismatchingMessage:
+            return 0
+
+    assert sorted(together(alias, deliver, deliver)) == [0, 1]
+    assert UserTask.objects.using(alias).count() == 1
 
 
 @pytest.mark.databases("postgresql", "mariadb")

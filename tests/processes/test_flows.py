@@ -9,8 +9,13 @@ from jobexec.exceptions import DoNotRetry
 from jobexec.models import DeadLetterJob, Job
 from jobexec.operations import requeue
 from jobexec.processes.definition import InvalidProcess
+from jobexec.processes.exceptions import MismatchingMessage
 from jobexec.processes.flows.builder import Flow
+from jobexec.processes.flows.canvas import chain, parallel
+from jobexec.processes.flows.terms import previous
 from jobexec.processes.models import Execution, ProcessDefinition, ProcessInstance, Variable
+from jobexec.processes.operations.events import correlate
+from jobexec.processes.operations.instances import cancel
 from jobexec.testing import controlled_clock
 
 CALLS = []
@@ -175,3 +180,65 @@ def test_what_is_wrong_is_said_where_it_is_written(wrong, told):
     step = flow.step(note, "a")
     with pytest.raises(InvalidProcess, match=told):
         wrong(flow, step)
+
+
+def test_chains_and_what_runs_beside_each_other(alias, run_jobs):
+    flow = chain(
+        Call(note, "a", 1),
+        parallel(Call(note, "b", 2), chain(Call(note, "c", 3), Call(note, "d", previous))),
+        Call(note, "e", previous),
+    ).flow("canvas", business_key="4711")
+    instance = started(alias, flow)
+    run_jobs()
+    assert (CALLS[0], sorted(CALLS[1:4]), CALLS[4]) == ("a", ["b", "c", "d"], "e")
+    found = ProcessInstance.objects.using(alias).get(pk=instance.pk)
+    assert found.definition_key == "canvas"
+    assert found.final_variables["note_5"] == [2, 3]
+    with pytest.raises(InvalidProcess, match="Nothing comes before"):
+        chain(Call(note, "a", previous)).flow()
+
+
+class Call:
+    """A call as a value."""
+
+    def __init__(self, job, *args, **kwargs):
+        self.job, self.args, self.kwargs = job, args, kwargs
+
+
+def test_a_cancelled_chain_never_goes_on(alias, run_jobs):
+    flow = Flow("order")
+    first = flow.step(note, "a", compensate=Call(note, "undo a"))
+    second = flow.step(note, "b", after=first)
+    wait = flow.wait("never", key="k", after=second)
+    flow.step(note, "c", after=wait)
+    instance = started(alias, flow)
+    run_jobs()
+    cancel(instance)
+    run_jobs()
+    assert CALLS == ["a", "b", "undo a"]
+    assert state(alias, instance) == "cancelled"
+
+
+def test_a_flow_undoes_what_is_done_when_its_deadline_has_passed(alias, run_jobs):
+    with controlled_clock() as clock:
+        flow = Flow("order", deadline="PT1H")
+        first = flow.step(note, "a", compensate=Call(note, "undo a"))
+        flow.sleep("P1D", after=first)
+        instance = started(alias, flow)
+        run_jobs()
+        clock.advance(timedelta(hours=2))
+        run_jobs()
+    assert CALLS == ["a", "undo a"]
+    assert state(alias, instance) == "terminated"
+
+
+def test_what_a_message_brings_is_the_result_of_its_wait(alias, run_jobs):
+    flow = Flow("order")
+    wait = flow.wait("approved", key=4711)
+    flow.step(note, "go", wait.result["by"], after=wait)
+    instance = started(alias, flow)
+    with pytest.raises(MismatchingMessage):
+        correlate("approved", key="4712", using=alias)
+    correlate("approved", key="4711", variables={"by": "anna"}, using=alias)
+    run_jobs()
+    assert ProcessInstance.objects.using(alias).get(pk=instance.pk).final_variables["note"] == "anna"

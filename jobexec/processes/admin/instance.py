@@ -25,6 +25,19 @@ from ..store import definitions
 from .common import ProcessTableAdmin, RowAction, state_badge
 from .forms import ReasonForm
 
+#: What an execution does, for people.
+STATES = {
+    State.MOVING: gettext_lazy("moves"),
+    State.WAITING: gettext_lazy("waits"),
+    State.BEFORE: gettext_lazy("its job begins it"),
+    State.AFTER: gettext_lazy("its job leaves it"),
+    State.OUTSIDE: gettext_lazy("its job runs"),
+    State.JOINED: gettext_lazy("waits for others at a join"),
+    State.SCOPE: gettext_lazy("contains others"),
+    State.FAILED: gettext_lazy("has an incident"),
+    State.COMPENSABLE: gettext_lazy("is done, and can be undone"),
+}
+
 
 class Cancel(RowAction):
     """Cancel instances, with all that they called."""
@@ -84,7 +97,11 @@ class ProcessInstanceAdmin(ProcessTableAdmin):
         now, site = display.now(row), self.admin_site.name
         context: dict[str, Any] = {
             "executions": [
-                {"element": each.element_id, "state": each.state, "since": display.relative(each.entered_at, now)}
+                {
+                    "element": each.element_id,
+                    "state": STATES[State(each.state)],
+                    "since": display.relative(each.entered_at, now),
+                }
                 for each in view.executions
                 if each.state not in (State.SCOPE.value, State.COMPENSABLE.value)
             ],

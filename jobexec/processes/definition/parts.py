@@ -170,6 +170,7 @@ class Loop:
     ``result``          ``outputElement``: an expression on the variables of one instance
     ``results``         ``outputCollection``: the variable that gets the list of all of them
     ``completion``      ``completionCondition``
+    ``first``           the ``loopCounter`` of the first instance: 0 in Camunda 7 and Flowable, 1 in Zeebe
     ``batch``           a flow's ``map`` over a long list: one batch of jobs with counters, no token for each
     ``jobs``            job options on ``multiInstanceLoopCharacteristics`` itself: of each instance inside. Those
                         of the node are of the body
@@ -183,6 +184,7 @@ class Loop:
     result: Expression | None = None
     results: str | None = None
     completion: Expression | None = None
+    first: int = 0
     batch: bool = False
     jobs: JobOptions = DEFAULTS
 

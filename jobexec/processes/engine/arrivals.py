@@ -117,7 +117,6 @@ def _take(moves: Moves, token: Token, flows: tuple[Flow, ...]) -> None:
         moves.count_flow(flow)
         moves.call_listeners(When.TAKE, flow.listeners, token, flow)
         moving.element, moving.flow = flow.target, flow.id
-        moves.wait(moving, State.MOVING)
     moves.push_all(Do.ENTER, tokens)
 
 
@@ -139,7 +138,7 @@ BEHAVIOURS: dict[Kind, Behaviour] = {
     Kind.INCLUSIVE_GATEWAY: joins.inclusive,
     Kind.EVENT_BASED_GATEWAY: gateways.wait_for_first,
 }
-THROWN: dict[Trigger, Behaviour] = {
+THROWN: dict[Trigger | None, Behaviour] = {
     Trigger.MESSAGE: tasks.work,
     Trigger.SIGNAL: triggers.throw_signal,
     Trigger.ERROR: errors.end_with_error,
@@ -151,7 +150,7 @@ THROWN: dict[Trigger, Behaviour] = {
 
 def behaviour_of(node: Node) -> Behaviour:
     """What an element does when it begins. Most events and plain tasks do nothing."""
-    if node.kind in (Kind.THROW_EVENT, Kind.END_EVENT) and node.trigger is not None:
+    if node.kind in (Kind.THROW_EVENT, Kind.END_EVENT):
         return THROWN.get(node.trigger, tasks.nothing)
     if node.kind is Kind.CATCH_EVENT and node.trigger is not Trigger.LINK:
         return tasks.receive

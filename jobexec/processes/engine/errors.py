@@ -30,7 +30,6 @@ def throw_error(moves: Moves, token: Token, error: BpmnError, during: Do = Do.BE
     elif moves.node(token).kind is Kind.USER_TASK and token.activity is not None:
         raise UncaughtError(token.element, f"Nobody catches the error {error}.")
     else:
-        moves.rows.disarm(token, token.element, stored=False)
         token.data = {**token.data, "again": during.name}
         moves.report(token, "unhandledError", f"Nobody catches the error {error}.")
 

@@ -34,6 +34,10 @@ class UncaughtError(StepError):
     """Nobody catches the error that a user's task ended with."""
 
 
+class NoCondition(StepError):
+    """The value of a condition is neither true nor false."""
+
+
 class NoName(StepError):
     """The expression for the name of a message or a signal has no value."""
 

@@ -32,7 +32,7 @@ def _open(moves: Moves, token: Token, node: Node, flows: tuple[Flow, ...]) -> tu
 
 
 def _holds(moves: Moves, token: Token, flow: Flow) -> bool:
-    return flow.condition is None or bool(moves.evaluate(token, flow.condition))
+    return flow.condition is None or moves.holds(token, flow.condition, flow.id)
 
 
 def wait_for_first(moves: Moves, token: Token, node: Node) -> None:

@@ -19,12 +19,12 @@ def parallel(moves: Moves, token: Token, node: Node) -> None:
     moves.wait(token, State.JOINED)
     missing = moves.missing.get((token.parent, node.id))
     if missing is not None:
-        missing.discard(token.flow)
+        missing.discard(token.flow or "")
         if missing:
             return
     arrived = _by_flow(_joined(moves, moves.place_around(token), node))
     # Looking at all tokens for each that arrives would make a fork of n branches cost n².
-    moves.missing[token.parent, node.id] = {flow.id for flow in incoming} - arrived.keys()
+    moves.missing[token.parent, node.id] = {flow.id for flow in incoming if flow.id not in arrived}
     if len(arrived) == len(incoming):
         del moves.missing[token.parent, node.id]
         _merge(moves, arrived.values())
@@ -67,8 +67,8 @@ def _goes_on(moves: Moves, token: Token) -> bool:
 
 def _can_come(moves: Moves, token: Token, node: Node, empty: list[Flow]) -> bool:
     """A token can still reach the join by a flow that has none yet."""
-    if token.element == node.id:
-        return token.state is not State.JOINED and any(flow.id == token.flow for flow in empty)
+    if token.element == node.id:  # about to arrive, with a job before it; that of one that has arrived is not empty
+        return any(flow.id == token.flow for flow in empty)
     process = moves.process(token)
     return any(token.element in process.behind(flow.id) for flow in empty)
 

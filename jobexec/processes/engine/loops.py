@@ -21,7 +21,8 @@ def begin(moves: Moves, token: Token, node: Node) -> None:
         arm_all(moves, token, node)
         _begin_batch(moves, token, node, items)
         return
-    token.data = {"total": total, "done": 0, "active": min(1, total) if node.loop.sequential else total}
+    active = min(1, total) if node.loop.sequential else total
+    token.data = {**token.data, "total": total, "done": 0, "active": active}
     if node.loop.results is not None:
         token.data["results"] = [None] * total
     if node.loop.sequential and items:
@@ -67,7 +68,7 @@ def _begin_batch(moves: Moves, token: Token, node: Node, items: list[Any]) -> No
 
 
 def _inner(moves: Moves, body: Token, loop: Loop, index: int, items: list[Any]) -> Token:
-    token = moves.new_token(body, body.element, data={"counter": index})
+    token = moves.new_token(body, body.element, data={"counter": index + loop.first})
     if items and loop.item is not None:
         moves.rows.set_local(token, loop.item, items[index])
     return token
@@ -79,7 +80,7 @@ def keep_result(moves: Moves, token: Token, loop: Loop) -> None:
     assert isinstance(body, Token)
     if loop.results is not None and loop.result is not None:
         results = list(body.data["results"])
-        results[token.data["counter"]] = moves.evaluate(token, loop.result)
+        results[token.data["counter"] - loop.first] = moves.evaluate(token, loop.result)
         body.data = {**body.data, "results": results}
         moves.rows.touch(body)
 
@@ -98,7 +99,7 @@ def one_is_over(moves: Moves, token: Token, loop: Loop) -> None:
     left = total - done
     body.data = {**body.data, "done": done, "active": min(1, left) if loop.sequential else left}
     moves.rows.touch(body)
-    enough = loop.completion is not None and bool(moves.evaluate(token, loop.completion))
+    enough = loop.completion is not None and moves.holds(token, loop.completion, token.element)
     moves.rows.remove(token)
     if enough or not left:
         cancel_children(moves, body)

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from ..definition import Expression, Flow, JobOptions, Listener, Node, Process, Value, When
 from .environment import Environment, Notice
-from .exceptions import BpmnError, TooManyMoves
+from .exceptions import BpmnError, NoCondition, TooManyMoves
 from .rows import ActivityInstance, ActivityState, Incident, Instance, Job, JobKind, State, Token
 from .tokens import Place, Tokens
 
@@ -41,7 +41,7 @@ class Moves:
         self.environment = environment
         self.now: datetime = environment.now()
         self.agenda: list[tuple[Do, Place, Any]] = []
-        self.missing: dict[tuple[UUID, str], set[str | None]] = {}
+        self.missing: dict[tuple[UUID, str], set[str]] = {}
         """Of a parallel join in a scope: flows that had no token when it was last looked at, and got none since."""
         self._processes: dict[str, Process] = {}
         self._flows_taken = 0
@@ -117,6 +117,13 @@ class Moves:
         if isinstance(value, list | tuple):
             return [self.value(place, item) for item in value]
         return value
+
+    def holds(self, place: Place, condition: Expression, element: str) -> bool:
+        """The value of a condition. Nothing but true and false is one: ``bool("false")`` is true."""
+        found = self.evaluate(place, condition)
+        if found is not True and found is not False:
+            raise NoCondition(element, f"The condition {condition.text} is neither true nor false, but {found!r}.")
+        return found
 
     def set_all(self, place: Place, variables: Mapping[str, Any]) -> None:
         for name, value in variables.items():

@@ -62,8 +62,8 @@ def _do(moves: Moves, what: Do, place: Place, argument: Any) -> None:
             assert isinstance(place, Token)
             _WITH_TOKEN[what](moves, place)
     except BpmnError as error:
-        if not isinstance(place, Token):
-            raise
+        if not isinstance(place, Token) or not place.alive:
+            raise  # a listener of the whole process: nothing is left that could catch it
         errors.throw_error(moves, place, error, what)
 
 

@@ -138,15 +138,14 @@ class Tokens:
 
     def _counts(self, token: Token) -> Layer:
         """The variables of a multi-instance that are not stored, because they are counted."""
-        if "counter" in token.data or "index" in token.data:
-            return {"loopCounter": token.data.get("counter", token.data.get("index"))}
-        if not token.is_body:
-            return {}
-        return {
-            "nrOfInstances": token.data["total"],
-            "nrOfCompletedInstances": token.data["done"],
-            "nrOfActiveInstances": token.data["active"],
-        }
+        if token.is_body:
+            return {
+                "nrOfInstances": token.data["total"],
+                "nrOfCompletedInstances": token.data["done"],
+                "nrOfActiveInstances": token.data["active"],
+            }
+        counter = token.data.get("counter", token.data.get("index"))
+        return {} if counter is None else {"loopCounter": counter}
 
     # Tokens and instances
 

@@ -78,8 +78,17 @@ def _in_scope(moves: Moves, scope: Place, element: str | None, start: Node, vari
         return False
     if isinstance(scope, Token) and (scope.state is not State.SCOPE or scope.is_body):
         return False
+    if _is_interrupted(moves, scope):
+        return False
     scopes.start_event_sub_process(moves, scope, start, variables)
     return True
+
+
+def _is_interrupted(moves: Moves, scope: Place) -> bool:
+    """An event sub-process has interrupted the scope. A timer that was disarmed then may still be on its way."""
+    process = moves.process(scope)
+    elements = {child.element for child in moves.rows.active(scope)}
+    return any(start.interrupting for id in elements if process.node(id).by_event for start in process.start_events(id))
 
 
 def throw_signal(moves: Moves, token: Token, node: Node) -> None:

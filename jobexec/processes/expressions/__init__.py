@@ -13,12 +13,12 @@ expression may cost.
 from __future__ import annotations
 
 from .errors import EvaluationError, ExpressionError, InvalidExpression, LimitExceeded
-from .evaluate import Environment
+from .evaluate import EvaluationContext
 from .expression import ParsedExpression, parse
 from .values import Months, Range, Value
 
 __all__ = [
-    "Environment",
+    "EvaluationContext",
     "EvaluationError",
     "ExpressionError",
     "InvalidExpression",

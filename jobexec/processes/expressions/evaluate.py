@@ -18,8 +18,8 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
-    """What an expression sees besides variables. One environment serves any number of evaluations.
+class EvaluationContext:
+    """What an expression sees besides variables. One context serves any number of evaluations.
 
     ``functions`` are those that the project has registered. They are called with values and return one; what they
     raise passes through. ``objects`` are the properties of ``execution`` and ``task``. ``now`` is the clock.
@@ -30,18 +30,18 @@ class Environment:
     now: Callable[[], datetime] | None = None
 
 
-EMPTY = Environment()
+EMPTY = EvaluationContext()
 
 
 class Evaluation:
     """One evaluation: its variables, and what it has cost so far."""
 
-    __slots__ = ("_operations", "_rules", "environment", "position", "scopes", "variables")
+    __slots__ = ("_operations", "_rules", "context", "position", "scopes", "variables")
 
-    def __init__(self, rules: Rules, variables: Mapping[str, Value], environment: Environment) -> None:
+    def __init__(self, rules: Rules, variables: Mapping[str, Value], context: EvaluationContext) -> None:
         self._rules = rules
         self.variables = variables
-        self.environment = environment
+        self.context = context
         self.scopes: list[Mapping[str, Value]] = []
         self._operations = 0
         #: That of the node whose operation runs, for errors.
@@ -81,9 +81,9 @@ class Evaluation:
             self.scopes.pop()
 
     def now(self) -> datetime:
-        if self.environment.now is None:
+        if self.context.now is None:
             raise EvaluationError("the current time is not available here")
-        return self.environment.now()
+        return self.context.now()
 
 
 class Rules(ABC):
@@ -116,20 +116,22 @@ class Rules(ABC):
     def call(self, evaluation: Evaluation, name: str, values: Sequence[Value], names: Sequence[str]) -> Value: ...
 
     def call_registered(self, evaluation: Evaluation, name: str, values: Sequence[Value]) -> Value:
-        function = evaluation.environment.functions.get(name)
+        function = evaluation.context.functions.get(name)
         if function is None:
             raise EvaluationError(f"{name!r} is not a registered function")
         return check_value(function(*values))
 
 
-def evaluate(node: tree.Node, rules: Rules, variables: Mapping[str, Value], environment: Environment) -> Value:
+def evaluate(node: tree.Node, rules: Rules, variables: Mapping[str, Value], context: EvaluationContext) -> Value:
     """The value of a tree. Raises EvaluationError; its source is unknown here."""
-    evaluation = Evaluation(rules, variables, environment)
+    evaluation = Evaluation(rules, variables, context)
     try:
         result = evaluation.value(node)
         if type(result) in (list, dict) and type(node) not in _PATHS:
             _check_size(result)
     except EvaluationError as error:
+        if error.source:  # that of another expression, which a registered function evaluated
+            raise
         raise type(error)(error.reason, position=evaluation.position) from None
     return result
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from . import feel, feel_rules, juel, juel_rules
 from .errors import EvaluationError
-from .evaluate import EMPTY, Environment, Rules, evaluate
+from .evaluate import EMPTY, EvaluationContext, Rules, evaluate
 from .feel_functions import FEEL_FUNCTIONS
 from .functions import JUEL_FUNCTIONS
 from .tree import Call, Literal, Node, walk
-from .values import Value
+from .values import Value, kind
 
 
 class _Language(NamedTuple):
@@ -45,17 +45,28 @@ class ParsedExpression:
     def is_constant(self) -> bool:
         return isinstance(self.tree, Literal)
 
-    def evaluate(self, variables: Mapping[str, Value], environment: Environment = EMPTY) -> Value:
+    def evaluate(self, variables: Mapping[str, Value], context: EvaluationContext = EMPTY) -> Value:
         """The value with these variables. A mapping is asked for single names, by ``variables[name]``.
 
         Raises EvaluationError, with the source and the position; what a registered function raises passes through.
         """
         try:
-            return evaluate(self.tree, _LANGUAGES[self.language].rules, variables, environment)
+            return evaluate(self.tree, _LANGUAGES[self.language].rules, variables, context)
         except EvaluationError as error:
-            if error.source:  # that of an expression which a registered function evaluated
+            if error.source:
                 raise
             raise type(error)(error.reason, self.source, error.position) from None
+
+    def holds(self, variables: Mapping[str, Value], context: EvaluationContext = EMPTY) -> bool:
+        """The value of a condition. It must be true or false: Camunda and Zeebe take nothing else for it."""
+        found = self.evaluate(variables, context)
+        if type(found) is not bool:
+            raise EvaluationError(f"a condition must be true or false, and this is {_shown(found)}", self.source)
+        return found
+
+
+def _shown(value: Value) -> str:
+    return "null" if value is None else f"a {kind(value)}"
 
 
 @lru_cache(maxsize=4096)

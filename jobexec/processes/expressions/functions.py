@@ -54,10 +54,12 @@ class Function:
         if names:
             given = dict(zip(names, values, strict=True))
             values = [given.get(parameter.name) for parameter in self.parameters]
-        for parameter, value in zip(self.parameters, values, strict=False):
-            if not (parameter.fits(value) or (value is None and parameter.optional)):
-                return None
-        return list(values)
+        values = list(values)
+        while values and values[-1] is None and self.parameters[len(values) - 1].optional:
+            values.pop()  # null for an optional argument is none
+        if not all(parameter.fits(value) for parameter, value in zip(self.parameters, values, strict=False)):
+            return None
+        return values
 
     def matches(self, count: int, names: Sequence[str]) -> bool:
         """Whether it can be called with so many arguments, or with arguments of these names."""

@@ -103,7 +103,7 @@ def _read_number(text: str) -> int | float:
     if text.isdigit():
         whole = int(text)
         if whole.bit_length() > MAX_BITS:
-            raise ValueError(f"an integer has more than {MAX_BITS} bits")
+            raise ValueError(f"an integer has more than {MAX_BITS:,} bits")
         return whole
     number = float(text)
     if math.isinf(number):

@@ -29,6 +29,7 @@ from .values import (
     DATE_TIME,
     LIST,
     NUMBER,
+    RANGE,
     STRING,
     TIME,
     Number,
@@ -90,7 +91,7 @@ class JuelRules(Rules):
         owner, _, verb = name.partition(".")
         if owner in OBJECTS and verb in EXECUTION_CALLS:
             return _of_variable(evaluation, verb, values[0])
-        if name in JUEL_FUNCTIONS and name not in evaluation.environment.functions:
+        if name in JUEL_FUNCTIONS and name not in evaluation.context.functions:
             return JUEL_FUNCTIONS.named(name)[0].call(evaluation)
         return self.call_registered(evaluation, name, values)
 
@@ -133,6 +134,8 @@ def to_text(value: Value) -> str:
         return check_text(json.dumps(value, ensure_ascii=False, default=to_text))
     if kind(value) in (DATE, TIME, DATE_TIME):
         return str(value.isoformat())
+    if kind(value) == RANGE:
+        raise EvaluationError("a range has no text")
     return format_duration(value)
 
 
@@ -228,7 +231,7 @@ _BINARY: dict[str, Callable[[Value, Value], Value]] = {
 @evaluates(ObjectProperty)
 def _object_property(evaluation: Evaluation, node: Any, rules: JuelRules) -> Value:
     evaluation.position = node.position
-    known = evaluation.environment.objects.get(node.object)
+    known = evaluation.context.objects.get(node.object)
     if known is None:
         raise EvaluationError(f"{node.object!r} is not available here")
     return check_value(known.get(node.name))

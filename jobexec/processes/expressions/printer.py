@@ -109,12 +109,18 @@ def _common(writers: dict[type[tree.Node], Callable[[Any], str]], signs: dict[st
     )
 
 
+def _target(node: tree.Node) -> str:
+    """The dot of a property would belong to the number before it."""
+    text = _operand(_JUEL, node)
+    return f"({text})" if isinstance(node, tree.Literal) else text
+
+
 _JUEL: dict[type[tree.Node], Callable[[Any], str]] = {}
 _common(_JUEL, {"=": "==", "and": "&&", "or": "||"})
 _JUEL |= {
     tree.Literal: _juel_literal,
     tree.Name: lambda node: node.name,
-    tree.Property: lambda node: f"{_operand(_JUEL, node.target)}.{node.name}",
+    tree.Property: lambda node: f"{_target(node.target)}.{node.name}",
     tree.ObjectProperty: lambda node: f"{node.object}.{node.name}",
     tree.Index: lambda node: f"{_operand(_JUEL, node.target)}[{_written(_JUEL, node.index)}]",
     tree.Conditional: lambda node: " ".join(
@@ -131,6 +137,13 @@ def _feel_test(node: tree.Node) -> str:
     if isinstance(node, tree.Test):
         return f"{node.operator} {_operand(_FEEL, node.operand)}"
     return _written(_FEEL, node) if isinstance(node, tree.RangeOf) else _operand(_FEEL, node)
+
+
+def _feel_range(node: tree.RangeOf) -> str:
+    start, end = _operand(_FEEL, node.start), _written(_FEEL, node.end)
+    if not isinstance(node.end, tree.Literal | tree.Name):  # the [ of a filter would end the range
+        end = f"({end})"
+    return f"{'[' if node.start_included else '('}{start}..{end}{']' if node.end_included else ')'}"
 
 
 def _feel_iterators(iterators: tuple[tuple[str, tree.Node], ...]) -> str:
@@ -152,10 +165,7 @@ _FEEL |= {
     tree.ContextOf: lambda node: (
         "{" + ", ".join(f"{quoted(key)}: {_written(_FEEL, entry)}" for key, entry in node.entries) + "}"
     ),
-    tree.RangeOf: lambda node: (
-        f"{'[' if node.start_included else '('}{_operand(_FEEL, node.start)}"
-        f"..{_operand(_FEEL, node.end)}{']' if node.end_included else ')'}"
-    ),
+    tree.RangeOf: _feel_range,
     tree.Conditional: lambda node: (
         f"if {_operand(_FEEL, node.condition)} then {_operand(_FEEL, node.then)} else {_operand(_FEEL, node.otherwise)}"
     ),

@@ -72,14 +72,15 @@ KINDS: dict[type, str] = {
 def kind(value: Value) -> str:
     """The kind of a value, also of an item that :func:`check_value` has not seen."""
     found = KINDS.get(type(value))
-    if found is None:
+    if found is None or (found == NUMBER and not _is_finite(value)):
         raise _no_value(value)
     return found
 
 
 def check_value(value: object) -> Value:
     """Return the value itself. Raises EvaluationError if it is no value of expressions."""
-    if type(value) not in KINDS:
+    found = KINDS.get(type(value))
+    if found is None or (found == NUMBER and not _is_finite(value)):
         raise _no_value(value)
     return value
 
@@ -88,13 +89,21 @@ def check_number(value: Number) -> Number:
     """Return a number that arithmetic may use. Raises EvaluationError for NaN, infinity and huge integers."""
     if type(value) is int:
         if value.bit_length() > MAX_BITS:
-            raise LimitExceeded(f"an integer has more than {MAX_BITS} bits")
-    elif not math.isfinite(value):
-        raise EvaluationError(f"{value} is not a number that arithmetic can use")
+            raise LimitExceeded(f"an integer has more than {MAX_BITS:,} bits")
+    elif not _is_finite(value):
+        raise _no_value(value)
     return value
 
 
+def _is_finite(number: Any) -> bool:
+    if type(number) is int:
+        return True
+    return math.isfinite(number) if type(number) is float else bool(number.is_finite())
+
+
 def _no_value(value: object) -> EvaluationError:
+    if type(value) in (float, Decimal):
+        return EvaluationError(f"{value} is not a value of expressions, because JSON has no such number")
     return EvaluationError(f"a {type(value).__name__} is not a value of expressions (JSON, decimals, dates, times)")
 
 

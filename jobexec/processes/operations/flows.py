@@ -5,18 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.db import transaction
-
 from jobexec import clock
 from jobexec.operations.sql.server_time import keep_time
 
 from ..definition import Process, shape, to_json
 from ..handlers.starting import start_instance
 from ..models import ProcessDefinition, ProcessInstance
-
-#: The shapes that this process knows to be stored, by database.
-_stored: set[tuple[str, str]] = set()
-_MOST = 10_000
 
 
 def start_flow(
@@ -38,7 +32,7 @@ def start_flow(
 def define(using: str, process: Process) -> str:
     """Store the shape of a flow if it is new; returns the id of its definition."""
     id = f"{process.key}:flow:{shape(process)[:32]}"
-    if (using, id) in _stored:
+    if ProcessDefinition.objects.using(using).filter(pk=id).exists():
         return id
     keep_time(using)
     row = ProcessDefinition(
@@ -49,6 +43,4 @@ def define(using: str, process: Process) -> str:
         deploy_time=clock.now(using),
     )
     ProcessDefinition.objects.using(using).bulk_create([row], ignore_conflicts=True)
-    if len(_stored) < _MOST:
-        transaction.on_commit(lambda: _stored.add((using, id)), using=using)
     return id

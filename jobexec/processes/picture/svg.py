@@ -120,7 +120,11 @@ def _outline(box: Box) -> SafeString:
         round(box.width),
         round(box.height),
     )
-    loop = _text(middle_x, round(box.y + box.height) - 9, "≡" if node.loop.sequential else "⦀") if node.loop else ""
+    loop = (
+        _text(middle_x, round(box.y + box.height) - 9, "≡" if node.loop.sequential else "|||")
+        if node.loop
+        else _text(0, 0, "")
+    )
     return box_drawn + _text(middle_x, y + 12 if scope else middle_y, label) + loop
 
 

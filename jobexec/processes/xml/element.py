@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .names import (
     BPMN,
@@ -54,8 +54,8 @@ class Element:
 
     @property
     def line(self) -> int | None:
-        line = self._node.sourceline
-        return int(line) if isinstance(line, int) else None
+        line: Any = self._node.sourceline
+        return None if line is None else int(line)
 
     @property
     def shown(self) -> str:
@@ -152,6 +152,10 @@ class Element:
         """The element of Zeebe with this name in its extensionElements."""
         return self._extensions.child(name, ZEEBE) if self._extensions is not None else None
 
+    def unread_children(self) -> list[Element]:
+        """Children that no reader has asked for, and that do more than draw."""
+        return [child for child in self._children if not child.is_read and not child._is_drawn]
+
     def discard(self) -> None:
         """Take all of it as read, because a problem says already why it is refused, or because it only draws."""
         self.is_read = True
@@ -166,11 +170,11 @@ class Element:
         for namespace, name in sorted(self._unread, key=str):
             if not _is_drawn_attribute(namespace, name):
                 self.problem(f"The attribute {shown(namespace, name)} of {self.shown} is not executed.")
+        for child in self.unread_children():
+            child.problem(f"The element {child.shown} is not executed here.")
         for child in self._children:
             if child.is_read:
                 child.report_unread()
-            elif not child._is_drawn:
-                child.problem(f"The element {child.shown} is not executed here.")
 
     @property
     def _is_drawn(self) -> bool:

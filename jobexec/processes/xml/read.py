@@ -66,6 +66,8 @@ def _read_referred(element: Element) -> None:
     element.get("errorCode")
     element.get("escalationCode")
     element.vendor("errorMessage")
+    if element.vendor("scope") not in (None, "global"):
+        element.problem("A signal reaches all instances: its scope can only be global.")
     subscription = element.zeebe("subscription")
     if subscription is not None:
         subscription.get("correlationKey")

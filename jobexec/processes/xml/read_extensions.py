@@ -25,7 +25,6 @@ _REFUSED_EXTENSIONS = {
     "connector": "connectors call other systems from the model; use a registered handler",
     "mapException": "handlers raise BpmnError themselves",
     "eventListener": "listeners of the whole engine are receivers of Django's signals",
-    "validation": "a form is validated by the project's own view",
 }
 _REFUSED_ATTRIBUTES = {
     "skipExpression": "give the flow around the task a condition",
@@ -38,6 +37,7 @@ _REFUSED_ZEEBE = {
     "calledDecision": "decisions (DMN) are not executed; use a registered handler",
     "adHoc": "ad-hoc sub-processes are not executed",
     "conditionalFilter": "conditional events are not executed",
+    "userTaskForm": "forms of Camunda are not rendered; use a formKey and a view of the project",
     "linkedResources": "linked resources are not deployed",
 }
 
@@ -66,8 +66,15 @@ def job_options(element: Element, reading: Reading) -> JobOptions:
         retries=_retries(work, reading) if work is not None else None,
         retry_plan=retry_plan(element, reading),
         priority=_priority(element, reading),
-        category=reading.value(element, element.own("category") or element.vendor("category")),
+        category=_category(element, reading),
     )
+
+
+def _category(element: Element, reading: Reading) -> Value:
+    """``jobexec:category``, ``flowable:jobCategory``. The ``flowable:category`` of a user task is one of tasks."""
+    found = element.extension("jobCategory")
+    vendor = element.vendor("category") if element.name != "userTask" else None
+    return reading.value(element, element.own("category") or (found.text if found is not None else vendor))
 
 
 def retry_plan(element: Element, reading: Reading) -> Value:
@@ -185,12 +192,15 @@ def business_key(element: Element, reading: Reading) -> Value:
 
 
 def properties(element: Element) -> dict[str, str]:
-    """``camunda:properties``, ``zeebe:properties``"""
+    """``camunda:properties``, ``zeebe:properties``; also the category of a user task."""
     found = [each for group in element.extensions("properties") for each in group.vendor_children("property")]
     zeebe = element.zeebe("properties")
     if zeebe is not None:
         found += zeebe.children("property", namespace=zeebe.namespace or "")
-    return {each.get("name") or each.get("id") or "": each.get("value") or "" for each in found}
+    category = element.vendor("category") if element.name == "userTask" else None
+    return ({"category": category} if category else {}) | {
+        each.get("name") or each.get("id") or "": each.get("value") or "" for each in found
+    }
 
 
 def headers(element: Element) -> dict[str, str]:

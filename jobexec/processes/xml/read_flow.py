@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from jobexec.processes.definition import Expression, Flow
 
 from .element import Element
@@ -11,13 +13,14 @@ from .read_loops import check_language
 from .reading import Reading
 
 
-def read_flow(element: Element, reading: Reading) -> Flow:
+def read_flow(element: Element, reading: Reading, taken: set[str]) -> Flow:
+    """A flow needs no id, as in Activiti and Flowable; then it gets one that is not among those taken."""
     refuse_extensions(element)
     source, target = element.get("sourceRef"), element.get("targetRef")
     if not source or not target:
         element.problem("A sequence flow needs a sourceRef and a targetRef.")
     return Flow(
-        id=element.own_id(),
+        id=element.get("id") or _new_id(f"{source}-to-{target}", taken),
         source=source or "?",
         target=target or "?",
         name=element.get("name"),
@@ -25,6 +28,16 @@ def read_flow(element: Element, reading: Reading) -> Flow:
         listeners=listeners(element, reading),
         line=element.line,
     )
+
+
+def _new_id(wanted: str, taken: set[str]) -> str:
+    found = wanted
+    for at in count(2):
+        if found not in taken:
+            break
+        found = f"{wanted}-{at}"
+    taken.add(found)
+    return found
 
 
 def _condition(element: Element, reading: Reading) -> Expression | None:

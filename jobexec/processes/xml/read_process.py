@@ -10,7 +10,7 @@ from jobexec.processes.definition import Flow, Kind, Node, Process, Trigger
 from .element import Element
 from .read_activities import REFUSED, read_call, read_form, task_fields
 from .read_events import read_event, thrown_work
-from .read_extensions import job_options, listeners, mappings, number, properties, retry_plan
+from .read_extensions import job_options, listeners, mappings, number, properties, refuse_extensions, retry_plan
 from .read_flow import check_gateway, read_associations, read_flow, read_lanes
 from .read_loops import read_loop
 from .reading import Reading
@@ -40,6 +40,7 @@ def read_process(element: Element, reading: Reading) -> Process:
     content = _Content()
     _read_scope(element, reading, content, None)
     element.refuse_attributes(_REFUSED_PROCESS)
+    refuse_extensions(element)
     return Process(
         key=element.own_id(),
         nodes=tuple(_completed(content)),
@@ -67,13 +68,14 @@ def _read_scope(element: Element, reading: Reading, content: _Content, scope: st
         _check_data_object(child)
     for child in element.children(*_KINDS, *REFUSED, "sequenceFlow"):
         if child.name == "sequenceFlow":
-            content.flows.append(read_flow(child, reading))
+            content.flows.append(read_flow(child, reading, reading.ids))
         elif child.name in REFUSED:
             child.problem(f"The element {child.shown} is not executed: {REFUSED[child.name]}.")
             child.discard()
             content.nodes.append(_stand_in(child, scope))
         else:
             _read_node(child, reading, content, scope)
+    content.nodes += (_stand_in(child, scope) for child in element.unread_children() if child.get("id"))
 
 
 def _read_node(element: Element, reading: Reading, content: _Content, scope: str | None) -> None:

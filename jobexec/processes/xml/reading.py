@@ -9,7 +9,7 @@ from jobexec.processes import expressions
 from jobexec.processes.definition import Expression, Language, Problem, Value
 from jobexec.processes.expressions.tree import Name, Node, Property
 
-from .names import ZEEBE
+from .names import VENDORS, ZEEBE
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -25,8 +25,12 @@ class Reading:
     def __init__(self, root: etree._Element) -> None:
         self.problems: list[Problem] = []
         self.definitions: dict[tuple[str, str], Element] = {}
+        self.ids = {str(each.get("id")) for each in root.iter() if each.get("id")}
+        namespaces = {name for each in root.iter() if isinstance(each.tag, str) for name in each.nsmap.values()}
         #: Files of Camunda 8 write FEEL, and begin it with "=". In others that is plain text.
-        self.is_zeebe = any(ZEEBE in each.nsmap.values() for each in root.iter() if isinstance(each.tag, str))
+        self.is_zeebe = ZEEBE in namespaces
+        #: The others write JUEL. In a file of Camunda 8 alone, its marks are plain text.
+        self.has_juel = not self.is_zeebe or not namespaces.isdisjoint(VENDORS)
 
     def problem(self, element: Element, message: str) -> None:
         problem = Problem(element.id, message, element.line)
@@ -48,7 +52,7 @@ class Reading:
             return None
         if self.is_zeebe and text.startswith("="):
             return self._checked(element, Expression(text, Language.FEEL))
-        if _MARK.search(text):
+        if self.has_juel and _MARK.search(text):
             return self._checked(element, Expression(text, Language.JUEL))
         return text
 

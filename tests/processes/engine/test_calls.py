@@ -67,11 +67,21 @@ all in and all out
 
 only the local variables of the activity
     start -> c -> b -> end
-    c = call child in:x=1
+    c = call child over=names item=name local:=
+    {CHILD}
+    ---
+    start names=["x"] => c(c#0[a])
+    see a name => "x"
+    see a names => unknown
+
+inputs do not write into the caller
+    start -> c -> b -> end
+    c = call child in:n=5
     {CHILD}
     ---
     start n=1 => c[a]
-    see a x => 1
+    see a n => 5
+    var n => 1
 
 the called process by an expression
     start -> c -> b -> end

@@ -1,9 +1,12 @@
 """Cancelling instances, and events that come too late."""
 
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from jobexec.processes.definition import Listener, When
+from jobexec.processes.engine.exceptions import BpmnError
 from jobexec.processes.engine.inputs import (
     Cancelled,
     Completed,
@@ -16,7 +19,6 @@ from jobexec.processes.engine.inputs import (
     Start,
     Triggered,
 )
-from jobexec.processes.engine.rows import Token
 from tests.processes.support.notation import model
 from tests.processes.support.scenarios import Scenario, scenarios
 from tests.processes.support.world import World
@@ -98,18 +100,18 @@ def root(world: World) -> UUID:
 
 
 @pytest.fixture
-def at(world: World, root: UUID) -> dict[str, Token]:
+def at(world: World, root: UUID) -> dict[str, Any]:
     return {token.element: token for token in world.tokens.values()}
 
 
-def late_events(at: dict[str, Token]) -> list[object]:
+def late_events(at: dict[str, Any]) -> list[object]:
     a, o, m, j = (at[id] for id in "aomj")
     other = NOBODY
     return [
         Continue(NOBODY, j.job),
         Continue(j.id, NOBODY),
         Continue(o.id, o.job),
-        Continue(a.id, None),
+        Continue(a.id, NOBODY),
         JobDone(NOBODY, o.job),
         JobDone(o.id, NOBODY),
         JobDone(j.id, j.job),
@@ -177,3 +179,46 @@ def test_the_timer_of_an_earlier_arrival_does_not_fire_at_the_next():
     assert [job.activity for job in world.jobs.values()] != [old.activity]
     assert not world.do(Triggered(old.owner, old.element, old.activity), root).accepted
     assert [token.element for token in world.tokens.values()] == ["a"]
+
+
+INTERRUPTED = """
+    start -> a -> end
+    h = eventsub
+    h: hs -> b -> he
+    hs = start message one
+    he = end
+    k = eventsub
+    k: ks -> c -> ke
+    ks = start timer in PT1H{keep}
+    ke = end
+"""
+
+
+@pytest.mark.parametrize("keep", ["", " keep"])
+def test_a_timer_that_was_disarmed_does_not_start_an_event_sub_process(keep):
+    """A worker has the job of the timer already when a message interrupts the process."""
+    world = World(model(INTERRUPTED.format(keep=keep)))
+    root = world.start()
+    (timer,) = world.jobs.values()
+    (row,) = world.subscriptions.values()
+    assert world.do(Triggered(row.owner, row.element, row.activity), root).accepted
+    assert not world.do(Triggered(timer.owner, timer.element, timer.activity), root).accepted
+    assert sorted(token.element for token in world.tokens.values()) == ["b", "h"]
+
+
+def test_an_error_of_a_listener_of_the_whole_process_reaches_the_caller():
+    listener = Listener(When.END, handler="error:E1")
+    world = World(model("start -> a -> end", listeners=(listener,)))
+    root = world.start()
+    (token,) = world.tokens.values()
+    with pytest.raises(BpmnError, match="E1"):
+        world.do(Completed(token.id, token.activity), root)
+    assert world.running(root)
+
+
+def test_listeners_of_the_whole_process():
+    listeners = (Listener(When.START, handler="one"), Listener(When.END, handler="two"))
+    world = World(model("start -> a -> end", listeners=listeners))
+    root = world.start()
+    world.do(Cancelled(root), root)
+    assert world.notices == ["one:start:process", "two:end:process!"]

@@ -275,6 +275,17 @@ an interrupted sub-process forgets what was done in it
     start => sub(pay ~hotel)
     fire late => last
 
+a handler that is repeated
+    start -> hotel -> undo -> rest -> end
+    hotel = service book undo=unhotel
+    unhotel = user loop=2 compensation
+    undo = throw compensate
+    ---
+    start => undo unhotel(unhotel#0 unhotel#1)
+    complete unhotel#0 => undo unhotel(unhotel#1)
+    see unhotel nrOfActiveInstances => 1
+    complete unhotel#1 => rest
+
 a handler that is a sub-process
     start -> hotel -> undo -> rest -> end
     hotel = service book undo=unhotel

@@ -1,6 +1,14 @@
 """Errors: thrown by handlers, workers, people, listeners and end events; and who catches them."""
 
+import dataclasses
+from typing import Any
+
+import pytest
+
+from jobexec.processes.definition import Expression
+from tests.processes.support.notation import model
 from tests.processes.support.scenarios import Scenario, scenarios
+from tests.processes.support.world import World
 
 # A sub-process with an error at its end, and what catches it.
 IN_SUB = """
@@ -384,6 +392,49 @@ and is caught further out
     start => sub(a)
     complete a => c
 
+an error of a sub-process that is over is not caught in it
+    start -> sub -> end
+    sub = sub on:end=error:E1
+    sub: s -> a -> e
+    sub: h
+    h = eventsub
+    h: hs -> b -> he
+    hs = start error E1
+    he = end
+    caught = boundary sub error E1
+    caught -> c -> end
+    ---
+    start => sub(a)
+    complete a => c
+
+what an event sub-process throws in a multi-instance goes to its body
+    start -> sub -> end
+    sub = sub loop=2
+    sub: s -> a -> bad
+    bad = end error E1
+    sub: h
+    h = eventsub
+    h: hs -> b -> he
+    hs = start error E1
+    he = end error E1
+    caught = boundary sub error E1
+    caught -> c -> end
+    ---
+    start => sub(sub#0(a) sub#1(a))
+    complete a#1 => sub(sub#0(a) sub#1(h(b)))
+    complete b => c
+
+an end event that throws has listeners and a row of its own
+    start -> sub -> end
+    sub: s -> bad
+    bad = end error E1 on:start=one on:end=two
+    caught = boundary sub error E1
+    caught -> c -> end
+    ---
+    start => c
+    notices => one:start:bad two:end:bad
+    history => start s bad sub! caught
+
 an error before a boundary event with a job
     start -> a -> end
     a = service error:E1
@@ -505,3 +556,35 @@ across a call
 """)
 def test_failures(scenario: Scenario) -> None:
     scenario.run()
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ("", {}),
+        ("codevar=c", {"c": "E1"}),
+        ("textvar=t", {"t": "told so"}),
+        ("codevar=c textvar=t", {"c": "E1", "t": "told so"}),
+    ],
+)
+def test_only_named_variables_are_set(variables, told):
+    world = World(model(f"start -> a -> end\na = service error:E1\ncaught = boundary a error {variables}\ncaught -> b"))
+    root = world.start()
+    assert world.variables[root] == {"why": "E1", **told}
+
+
+@pytest.mark.parametrize(("text", "told"), [(None, ""), ("sold out", "sold out"), (Expression("${why}"), "because")])
+def test_the_message_of_an_error_end_event(text, told):
+    process = model("""
+        start -> sub -> end
+        sub: s -> bad
+        bad = end error E1
+        caught = boundary sub error textvar=t
+        caught -> b
+    """)
+    bad: Any = process.node("bad").event
+    event = dataclasses.replace(bad, text=text)
+    nodes = tuple(dataclasses.replace(n, event=event) if n.id == "bad" else n for n in process.nodes)
+    world = World(dataclasses.replace(process, nodes=nodes))
+    root = world.start(why="because")
+    assert world.variables[root]["t"] == told

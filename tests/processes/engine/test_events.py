@@ -362,6 +362,27 @@ an interrupted gateway takes its events along
     waits =>
     timers =>
 
+listeners of the gateway and of the event
+    start -> g~ -> m, t -> a -> end
+    g = gateway on:start=one on:end=two
+    m = catch message paid on:start=three on:end=four
+    t = catch timer in PT1H on:start=no
+    ---
+    start => g
+    notices => one:start:g
+    message paid => a
+    notices => one:start:g two:end:g three:start:m four:end:m
+
+an error of a listener of the event: nothing of the gateway is left
+    start -> g~ -> m, t -> a -> end
+    m = catch message paid on:start=error:E1
+    t = catch timer in PT1H
+    ---
+    start => g
+    message paid => m!
+    timers =>
+    waits =>
+
 an event behind it with a job after
     start -> g~ -> m, t -> a -> end
     m = catch message paid after

@@ -189,6 +189,31 @@ no condition holds and there is no default
     complete a => NoFlowTaken x
     complete a n=7 => b
 
+a condition is true or false and nothing else
+    start -> a -> x?
+    x -[n]-> b -> end
+    x -[else]-> c -> end
+    ---
+    start n="false" => a
+    complete a => NoCondition x>b
+    complete a n=null => NoCondition x>b
+    complete a n=0 => NoCondition x>b
+    complete a n=false => c
+
+so is a completion condition
+    start -> a -> b -> end
+    a = user loop=2 until=n
+    ---
+    start n=1 => a(a#0 a#1)
+    complete a#0 => NoCondition a
+
+and a condition behind an activity
+    start -> a
+    a -[n]-> b -> end
+    ---
+    start n="yes" => a
+    complete a => NoCondition a>b
+
 in the step that starts the instance, there is no instance
     start -> a -> x?
     a = task

@@ -184,6 +184,22 @@ a job before the join holds it up
     run join => join+ join<
     run join => c
 
+a token that is about to come by a flow that has one does not hold it up
+    start -> f+ -> a, b, c
+    a, b -> m?
+    m -> join*
+    c -> x?
+    x -[stop]-> end1
+    x -[else]-> join
+    join -> d -> end
+    join = gateway async
+    ---
+    start stop=true => a b c
+    complete a => b c join<
+    complete b => c join< join<
+    run join => c join+ join<
+    complete c => d join<
+
 a job after the join
     start -> fork+ -> a, b -> join* -> c -> end
     join = gateway after

@@ -1,16 +1,19 @@
 """The rows that a step makes: jobs, timers, subscriptions, user tasks, history."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from jobexec.processes.definition import TimerKind
+from jobexec.processes.engine.inputs import Cancelled, Completed, Continue, Start
 from jobexec.processes.engine.rows import Job, JobKind, Timer
+from jobexec.processes.engine.step import step
 from tests.processes.support.notation import model
 from tests.processes.support.world import World
 
 
-def job_of(text: str, **variables: object) -> Job:
+def job_of(text: str, **variables: Any) -> Job:
     world = World(model(f"start -> a -> end\n a = {text}"))
     world.start(**variables)
     (job,) = world.jobs.values()
@@ -39,7 +42,6 @@ def test_columns(text: str, column: str, expected: object) -> None:
 
 
 def test_a_job_inside_a_multi_instance_has_its_own_options():
-    from jobexec.processes.engine.rows import JobKind
 
     job = job_of("user loop=1 async nonexclusive inner-async")
     assert (job.kind, job.exclusive) == (JobKind.CONTINUE, False)
@@ -130,7 +132,6 @@ def test_the_history_knows_times_and_places():
     world = World(model("start -> sub -> end\n sub: s -> a -> e"))
     root = world.start()
     (scope,) = (token for token in world.tokens.values() if token.element == "sub")
-    from jobexec.processes.engine.inputs import Completed
 
     (token,) = (token for token in world.tokens.values() if token.element == "a")
     world.do(Completed(token.id, token.activity), root)
@@ -150,8 +151,6 @@ def test_the_body_of_a_multi_instance_has_a_row():
 
 
 def test_an_instance_that_starts_and_ends_in_one_step_writes_no_token():
-    from jobexec.processes.engine.inputs import Start
-    from jobexec.processes.engine.step import step
 
     world = World(model("start -> a -> b -> end\n a = service x\n b = outside y loop=0"))
     changes = step(world.load(None), Start(world.new_id(), "process", variables={"x": 1}), world)
@@ -163,8 +162,6 @@ def test_an_instance_that_starts_and_ends_in_one_step_writes_no_token():
 
 def test_a_token_that_moves_is_one_changed_row():
     """No row is deleted and made again, and nothing is disarmed where nothing can be armed."""
-    from jobexec.processes.engine.inputs import Continue
-    from jobexec.processes.engine.step import step
 
     world = World(model("start -> a -> b -> end\n a = service x async\n b = service y async"))
     root = world.start()
@@ -177,8 +174,6 @@ def test_a_token_that_moves_is_one_changed_row():
 
 
 def test_a_user_task_that_is_left_disarms_its_token():
-    from jobexec.processes.engine.inputs import Completed
-    from jobexec.processes.engine.step import step
 
     world = World(model("start -> a -> b -> end"))
     root = world.start()
@@ -188,8 +183,6 @@ def test_a_user_task_that_is_left_disarms_its_token():
 
 
 def test_an_interrupted_handler_outside_has_a_cancelled_job():
-    from jobexec.processes.engine.inputs import Cancelled
-    from jobexec.processes.engine.step import step
 
     world = World(model("start -> a -> end\n a = outside x"))
     root = world.start()

@@ -4,6 +4,7 @@ import pytest
 
 from jobexec.processes.engine import moves
 from jobexec.processes.engine.exceptions import TooManyMoves
+from jobexec.processes.engine.inputs import Completed
 from tests.processes.support.notation import model
 from tests.processes.support.world import World
 
@@ -16,7 +17,7 @@ LOOP = """
 
 
 def counting(world: World) -> None:
-    world.call = lambda call: {"n": call.scope["n"] + 1}
+    world.call = lambda call: {"n": call.scope["n"] + 1}  # type: ignore[method-assign]
 
 
 def test_an_endless_loop_is_stopped():
@@ -54,8 +55,6 @@ def test_a_loop_that_ends_is_not_stopped():
 
 def test_each_step_has_its_own_limit(monkeypatch):
     monkeypatch.setattr(moves, "MAX_MOVES", 3)
-    from jobexec.processes.engine.inputs import Completed
-
     world = World(model("start -> m? -> a -> m"))
     root = world.start()
     for _ in range(5):

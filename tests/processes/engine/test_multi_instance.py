@@ -89,6 +89,26 @@ it sees the item
     complete a#0 => a(a#1 a#2)
     complete a#1 => b
 
+counted from one, as in Zeebe
+    start -> a -> b -> end
+    a = outside x -> y over=names item=name first=1 results=all result=y
+    ---
+    start names=["x","y"] => a(a#1* a#2*)
+    see a#1 loopCounter => 1
+    local a#2 name => "y"
+    done a#2 7 => a(a#1*)
+    done a#1 6 => b
+    var all => [6, 7]
+
+counted from one, one after the other
+    start -> a -> b -> end
+    a = user over=names item=name first=1 seq
+    ---
+    start names=["x","y"] => a(a#1)
+    complete a => a(a#2)
+    local a name => "y"
+    complete a => b
+
 services in the step
     start -> a -> b -> end
     a = service ship loop=3
@@ -389,4 +409,68 @@ a batch is interrupted
     jobs =>
 """)
 def test_jobs(scenario: Scenario) -> None:
+    scenario.run()
+
+
+@scenarios("""
+messages
+    start -> a -> b -> end
+    a = receive paid loop=2
+    ---
+    start => a(a#0 a#1)
+    waits => message:paid message:paid
+    message paid#1 => a(a#0)
+    message paid => b
+
+workers
+    start -> a -> b -> end
+    a = external pick over=names item=name
+    ---
+    start names=["x","y"] => a(a#0* a#1*)
+    done a#1 => a(a#0*)
+    done a#0 => b
+
+a terminated instance counts
+    start -> sub -> b -> end
+    sub = sub loop=2 "until=nrOfCompletedInstances == 1"
+    sub: s -> a -> e
+    e = end terminate
+    ---
+    start => sub(sub#0(a) sub#1(a))
+    complete a#1 => b
+
+an incident in one holds the body
+    start -> a -> b -> end
+    a = outside ship loop=2
+    ---
+    start => a(a#0* a#1*)
+    error a#0 E1 => a(a#0! a#1*)
+    done a#1 => a(a#0!)
+    retry a => a(a#0*)
+    done a => b
+
+an error when a result is taken
+    start -> a -> b -> end
+    a = user loop=2 results=all "result=error E1"
+    caught = boundary a error E1
+    caught -> c -> end
+    ---
+    start => a(a#0 a#1)
+    complete a#1 => c
+    tasks => c:None
+
+a boundary timer of a multi-instance with jobs inside
+    start -> a -> b -> end
+    a = user loop=2 async inner-async
+    late = boundary a timer in PT1H
+    late -> c -> end
+    ---
+    start => a<
+    timers =>
+    run a => a(a#0< a#1<)
+    timers => late:duration:PT1H
+    fire late => c
+    jobs =>
+""")
+def test_of_other_activities(scenario: Scenario) -> None:
     scenario.run()

@@ -198,6 +198,25 @@ a task writes to its input where there is one
     complete a x=9 => b
     var x => unknown
 
+local variables are gone with what is done
+    start -> a -> b -> end
+    a = user in:x=5
+    ---
+    start x=1 => a
+    see a x => 5
+    complete a => b
+    see b x => 1
+
+also those of a sub-process
+    start -> sub -> b -> end
+    sub = sub in:x=5
+    sub: s -> a -> e
+    ---
+    start => sub(a)
+    see a x => 5
+    complete a => b
+    see b x => unknown
+
 outputs go to the scope around
     start -> a -> b -> end
     a = service "give:{}" in:x=3 "out:y=$x + 1"
@@ -258,10 +277,13 @@ an expression knows its instance
     start => b
     var key => "4711"
 
-an unknown variable is an error of the expression
-    start -> a -> end
+a sub-process sees what its instance has
+    start -> sub -> end
+    sub: s -> a -> e
     ---
-    start => a
+    start x=1 => sub(a)
+    see a x => 1
+    see a y => unknown
 """)
 def test_variables(scenario: Scenario) -> None:
     scenario.run()

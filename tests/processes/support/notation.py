@@ -155,7 +155,7 @@ class Reader:
 
 FLAGS = "async|after|nonexclusive|keep|seq|inner-async|inner-after|batch|compensation"
 NAMES = (
-    r"loop|over|item|until|results|result|undo|in:\w*|out:\w*|local:\w*|on:\w+"
+    r"loop|first|over|item|until|results|result|undo|in:\w*|out:\w*|local:\w*|on:\w+"
     "|priority|retries|plan|codevar|textvar|key"
 )
 OPTION = re.compile(rf"^(?:(?:{FLAGS})$|(?:{NAMES})=)")
@@ -168,20 +168,23 @@ def with_option(node: Node, word: str) -> Node:
     if name.startswith("on:"):
         listener = Listener(When(name[3:]), handler=text)
         return dataclasses.replace(node, listeners=(*node.listeners, listener))
-    return OPTIONS[name](node, text)
+    changed: Node = OPTIONS[name](node, text)
+    return changed
 
 
 def with_mapping(node: Node, name: str, text: str) -> Node:
     side, _, target = name.partition(":")
     mapping = Mapping(target or None, value(text) if target else None, local=side == "local")
-    field = "outputs" if side == "local" else f"{side}puts"
+    field = "inputs" if side == "local" else f"{side}puts"
     owner = node.call or node.event if node.kind is not Kind.USER_TASK else None
     if node.call is not None:
-        call = dataclasses.replace(node.call, **{field: (*getattr(node.call, field), mapping)})
+        called: dict[str, Any] = {field: (*getattr(node.call, field), mapping)}
+        call = dataclasses.replace(node.call, **called)
         return dataclasses.replace(node, call=call)
     if isinstance(owner, Event) and node.kind in (Kind.THROW_EVENT, Kind.END_EVENT):
         return dataclasses.replace(node, event=dataclasses.replace(owner, inputs=(*owner.inputs, mapping)))
-    return dataclasses.replace(node, **{field: (*getattr(node, field), mapping)})
+    changes: dict[str, Any] = {field: (*getattr(node, field), mapping)}
+    return dataclasses.replace(node, **changes)
 
 
 def jobs(**changes: Any) -> Any:
@@ -215,6 +218,7 @@ OPTIONS: dict[str, Any] = {
     "item": loop(lambda text: {"item": text}),
     "seq": loop(lambda text: {"sequential": True}),
     "batch": loop(lambda text: {"batch": True}),
+    "first": loop(lambda text: {"first": int(text)}),
     "until": loop(lambda text: {"completion": expression(text)}),
     "result": loop(lambda text: {"result": expression(text)}),
     "results": loop(lambda text: {"results": text}),

@@ -40,7 +40,7 @@ from jobexec.processes.engine.inputs import (
 )
 from jobexec.processes.engine.rows import AT_JOBS, Instance, JobKind, State, Token
 
-from .expressions import evaluate
+from .expressions import Unknown, evaluate
 from .notation import model
 from .world import World
 
@@ -159,7 +159,9 @@ class Play:
         """A timer fires; if it repeats, its job stays."""
         (element,), _ = arguments_of(text)
         name, _, index = element.partition("#")
-        timers = [job for job in self.world.jobs.values() if job.kind is JobKind.TIMER and job.element == name]
+        timers: list[Any] = [
+            job for job in self.world.jobs.values() if job.kind is JobKind.TIMER and job.element == name
+        ]
         if not timers:
             return "no such timer"
         job = timers[int(index or 0)]
@@ -225,14 +227,17 @@ class Play:
         """An expression at an element."""
         element, expression = text.split(None, 1)
         tokens = self.world.load(self.root)
-        return json.dumps(evaluate(expression, tokens.scope(tokens.tokens[self.token(element).id])))
+        try:
+            return json.dumps(evaluate(expression, tokens.scope(tokens.tokens[self.token(element).id])))
+        except Unknown:
+            return "unknown"
 
     def do_jobs(self, text: str) -> str:
         return " ".join(sorted(f"{job.kind}:{job.element}" for job in self.world.jobs.values()))
 
     def do_timers(self, text: str) -> str:
-        timers = [job for job in self.world.jobs.values() if job.timer]
-        return " ".join(sorted(f"{job.element}:{job.timer.kind}:{job.timer.when}" for job in timers))
+        timers = [(job.element, job.timer) for job in self.world.jobs.values() if job.timer]
+        return " ".join(sorted(f"{element}:{timer.kind}:{timer.when}" for element, timer in timers))
 
     def do_waits(self, text: str) -> str:
         """What is subscribed."""
@@ -256,7 +261,7 @@ class Play:
 
     # Tokens
 
-    def token(self, text: str, *states: State) -> Token:
+    def token(self, text: str, *states: State) -> Any:
         """``a``, ``a#1`` (in a multi-instance), ``a@2`` (the third of several)."""
         name, _, index = text.partition("@")
         name, _, counter = name.partition("#")
@@ -270,7 +275,7 @@ class Play:
         assert found, f"no token at {text}: {self.picture()}"
         return found[int(index or 0)]
 
-    def counter(self, token: Token | None) -> int | None:
+    def counter(self, token: Token | None) -> Any:
         while token is not None:
             if "counter" in token.data:
                 return token.data["counter"]

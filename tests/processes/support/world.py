@@ -85,7 +85,7 @@ class World:
         name = notice.listener.handler or ""
         if name.startswith("error:"):
             raise BpmnError(name[6:])
-        id = getattr(notice.element, "id", None) or notice.element.key
+        id = getattr(notice.element, "id", None) or getattr(notice.element, "key", None)
         self.notices.append(f"{name}:{notice.listener.when}:{id}" + ("!" if notice.cancelled else ""))
 
     def process(self, definition: str) -> Process:

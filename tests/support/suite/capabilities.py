@@ -24,13 +24,9 @@ WAITED_FOR = {
         "jobexec.models.EventSubscription",
         "jobexec.operations.messages",
     ),
-    "flows": (
-        "jobexec.processes",
-        "jobexec.chain",
-        "jobexec.flow",
-        "jobexec.workflow*",
-        "jobexec.models.ProcessInstance",
-        "jobexec.models.Execution",
+    "definitions of activities": (
+        "jobexec.processes.*job_definitions",
+        "jobexec.processes.*activity_definitions",
     ),
     "batches": (
         "@job(on_success)",
@@ -60,21 +56,15 @@ WAITED_FOR = {
         "jobexec.gateways.rest.flowable*",
         "jobexec.gateways.rest.management*",
     ),
-    "BPMN": (
-        "jobexec.processes",
-        "jobexec.*bpmn*",
-        "jobexec.models.ProcessDefinition",
-        "jobexec.models.ProcessInstance",
-    ),
 }
 
-_NEEDS = re.compile(r"\*\*(?:Later \(([^)]+)\):\*\*|Not applicable:\*\* (BPMN)\b)")
+_NEEDS = re.compile(r"\*\*Later \(([^)]+)\):\*\*")
 
 
 def needed(answer: str) -> str | None:
-    """Return the capability that a row with this answer waits for: the one named by Later, or BPMN."""
+    """Return the capability that a row with this answer waits for: the one named by Later."""
     found = _NEEDS.match(answer)
-    return found and (found[1] or found[2])
+    return found and found[1]
 
 
 def names_of_the_code() -> Iterator[str]:
