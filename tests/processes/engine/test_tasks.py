@@ -339,6 +339,21 @@ of an event sub-process
     complete b => a
     notices => in:start:h out:end:h
 
+an error of a listener of an event sub-process is thrown there
+    start -> sub -> end
+    sub: s -> a -> e
+    sub: h
+    h = eventsub on:start=error:E1
+    h: hs -> b -> he
+    hs = start message m
+    he = end
+    caught = boundary sub error E1
+    caught -> c -> end
+    ---
+    start => sub(a)
+    message m => c
+    waits =>
+
 an error that a listener throws is caught as one of the activity
     start -> a -> end
     a = user on:start=error:E1
