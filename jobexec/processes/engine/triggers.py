@@ -67,10 +67,10 @@ def decide(moves: Moves, token: Token, flow: Flow, variables: Mapping[str, Any])
     moves.record(token, ActivityState.COMPLETED)
     moves.rows.disarm(token)
     moves.count_flow(flow)
-    moves.call_listeners(When.TAKE, flow.listeners, token, flow)
     token.element, token.flow = flow.target, flow.id
     moves.arrive(token)
     moves.set_all(token, variables)
+    moves.call_listeners(When.TAKE, flow.listeners, token, flow)
     moves.notify(When.START, token, moves.node(token))
     moves.push(Do.COMPLETE, token)
 
