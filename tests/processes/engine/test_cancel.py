@@ -332,3 +332,10 @@ def test_an_event_of_an_instance_that_compensates():
     world.do(Cancelled(root), root)
     assert the(world, "unhotel")
     assert refused(world, root, root, "hs", None)
+
+
+@pytest.mark.parametrize("element", ["s", "hs", "sub", "a"])
+def test_only_a_start_event_of_the_process_itself_starts_it(element):
+    world = World(model(NESTED.format(options="")))
+    with pytest.raises(ValueError, match=f"there is no start event {element}"):
+        world.start(element=element)

@@ -338,7 +338,7 @@ of a join: when it goes on, and not for what is cancelled at it
     complete a => sub(b j+)
     fire late => completed
     notices =>
-    history => start s f a b! j! sub! late end
+    history => start s f a j! b! sub! late end
 
 of each instance, not of the body
     start -> a -> end
