@@ -14,8 +14,7 @@ from jobexec.identifiers import uuid7
 
 from ..definition import Expression, Process
 from ..engine.environment import Called, HandlerCall, Notice, Scope
-from ..expressions import Environment as Surroundings
-from ..expressions import parse
+from ..expressions import EvaluationContext, parse
 from ..store import definitions
 from .context import ListenerContext, TaskContext
 from .registry import find_listener, find_service, functions
@@ -32,7 +31,7 @@ class StepEnvironment:
         names = definitions.results_of(self.using, variables.definition)
         return parsed.evaluate(Lenient(variables, names) if names else variables, self._surroundings(variables))
 
-    def _surroundings(self, scope: Scope) -> Surroundings:
+    def _surroundings(self, scope: Scope) -> EvaluationContext:
         execution = {
             "id": str(scope.execution_id),
             "processInstanceId": str(scope.instance_id),
@@ -40,7 +39,7 @@ class StepEnvironment:
             "processBusinessKey": scope.business_key,
             "currentActivityId": scope.element_id,
         }
-        return Surroundings(functions=functions(), objects={"execution": execution}, now=self.now)
+        return EvaluationContext(functions=functions(), objects={"execution": execution}, now=self.now)
 
     def call(self, call: HandlerCall) -> Any:
         """Run a handler within the step. Of what it changes, a result that is no mapping counts alone."""

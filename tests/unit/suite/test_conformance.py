@@ -207,11 +207,6 @@ def test_the_finder_takes_patterns():
     assert "jobexec.models.JobKey" in overtaken([wrong], {"keys": ("jobexec.models.*Key*",)})[wrong]
 
 
-def test_the_finder_finds_a_row_that_is_not_applicable_for_want_of_bpmn():
-    wrong = "**Not applicable:** BPMN. A timer is a timer here."
-    assert overtaken([wrong, "**Not applicable:** CMMN."], {"BPMN": ("jobexec.job",)}) == {wrong: {"jobexec.job"}}
-
-
 def test_no_row_refers_to_the_row_above():
     """A row that is put between the two would change what it says."""
     assert [answer for *_, answer in ROWS if re.search(r"\b(as|with the) above\b", answer)] == []
