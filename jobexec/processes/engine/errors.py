@@ -30,8 +30,15 @@ def throw_error(moves: Moves, token: Token, error: BpmnError, during: Do = Do.BE
     elif moves.node(token).kind is Kind.USER_TASK and token.activity is not None:
         raise UncaughtError(token.element, f"Nobody catches the error {error}.")
     else:
-        token.data = {**token.data, "again": during.name}
+        token.data = {**token.data, "again": _again(moves, token, during).name}
         moves.report(token, "unhandledError", f"Nobody catches the error {error}.")
+
+
+def _again(moves: Moves, token: Token, during: Do) -> Do:
+    """What an operator lets it do again. An event behind a gateway has happened; it is not waited for once more."""
+    if during is not Do.DECIDE:
+        return during
+    return Do.COMPLETE if moves.node(token).kind is Kind.CATCH_EVENT else Do.BEGIN
 
 
 def _leave_behind(moves: Moves, token: Token) -> None:

@@ -29,6 +29,7 @@ class Do(Enum):
     BEGIN = auto()
     COMPLETE = auto()
     DEPART = auto()
+    DECIDE = auto()
     TRIGGER = auto()
     COMPENSATE = auto()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..definition import Node, When
+from ..definition import Node
 from .cancel import cancel, cancel_children, end_instance
 from .events import AWAITED, arm, starts_by_event
 from .moves import Do, Moves
@@ -14,11 +14,10 @@ from .tokens import Place
 
 
 def begin(moves: Moves, token: Token, node: Node) -> None:
-    """A sub-process: its events are armed, and a token starts in it."""
+    """A sub-process, or an event sub-process whose event happened: its own are armed, and a token starts in it."""
     moves.wait(token, State.SCOPE)
     arm_event_sub_processes(moves, token, node.id)
-    start = moves.process(token).start_event(node.id)
-    assert start is not None, f"{node.id} has no start event"
+    (start,) = moves.process(token).start_events(node.id)
     moves.push(Do.ENTER, moves.new_token(token, start.id))
 
 
@@ -42,14 +41,10 @@ def start_event_sub_process(
             if other.trigger in AWAITED:
                 moves.rows.disarm(scope, other.id)
     around = moves.new_token(scope, start.parent)
-    moves.arrive(around)
-    moves.wait(around, State.SCOPE)
-    moves.notify(When.START, around, moves.node(around))
     for name, value in (local or {}).items():
         moves.rows.set_local(around, name, value)
     moves.set_all(around, variables)
-    arm_event_sub_processes(moves, around, start.parent)
-    moves.push(Do.ENTER, moves.new_token(around, start.id))
+    moves.push(Do.BEGIN, around)
 
 
 def end(moves: Moves, token: Token, element: str, state: InstanceState = InstanceState.COMPLETED) -> None:

@@ -58,6 +58,9 @@ def _do(moves: Moves, what: Do, place: Place, argument: Any) -> None:
             triggers.deliver(moves, argument)
         elif what is Do.COMPENSATE:
             compensation.undo_next(moves, place)
+        elif what is Do.DECIDE:
+            assert isinstance(place, Token)
+            triggers.decide(moves, place, *argument)
         else:
             assert isinstance(place, Token)
             _WITH_TOKEN[what](moves, place)

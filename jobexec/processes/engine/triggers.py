@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from ..definition import Kind, Node, When
+from ..definition import Flow, Kind, Node, When
 from . import boundary, scopes
 from .events import name_of
 from .moves import Do, Moves
@@ -53,22 +53,26 @@ def _here(moves: Moves, token: Token, node: Node, variables: Mapping[str, Any]) 
 
 
 def _after_gateway(moves: Moves, token: Token, node: Node, variables: Mapping[str, Any]) -> bool:
-    """The gateway is left by the flow to the event that happened, which is then over, too."""
-    process = moves.process(token)
-    flow = next((flow for flow in process.outgoing(token.element) if flow.target == node.id), None)
+    flow = next((flow for flow in moves.process(token).outgoing(token.element) if flow.target == node.id), None)
     if flow is None or token.state is not State.WAITING:
         return False
+    moves.wait(token, State.MOVING)
+    moves.push(Do.DECIDE, token, (flow, variables))
+    return True
+
+
+def decide(moves: Moves, token: Token, flow: Flow, variables: Mapping[str, Any]) -> None:
+    """An event-based gateway is left by the flow to the event that happened, which is then over, too."""
     moves.notify(When.END, token, moves.node(token))
     moves.record(token, ActivityState.COMPLETED)
     moves.rows.disarm(token)
     moves.count_flow(flow)
-    moves.call_listeners(When.TAKE, flow.listeners, token, flow)
-    token.element, token.flow = node.id, flow.id
+    token.element, token.flow = flow.target, flow.id
     moves.arrive(token)
-    moves.notify(When.START, token, node)
     moves.set_all(token, variables)
-    moves.go(token, Do.COMPLETE)
-    return True
+    moves.call_listeners(When.TAKE, flow.listeners, token, flow)
+    moves.notify(When.START, token, moves.node(token))
+    moves.push(Do.COMPLETE, token)
 
 
 def _in_scope(moves: Moves, scope: Place, element: str | None, start: Node, variables: Mapping[str, Any]) -> bool:

@@ -354,6 +354,27 @@ beside a multi-instance
     complete a#0 => a(a#1) b
     complete a#1 => b
 
+the variables of an event do not end in those that are gone
+    start -> a -> end
+    a = user in:x=5
+    stop = boundary a message stop
+    stop -> b -> end
+    ---
+    start x=1 => a
+    message stop x=9 => b
+    var x => 9
+
+those of an event beside do not, either
+    start -> a -> end
+    a = user in:x=5
+    stop = boundary a message stop keep
+    stop -> b -> end
+    ---
+    start x=1 => a
+    message stop x=9 => a b
+    var x => 9
+    local a x => 5
+
 local variables are gone with what is interrupted
     start -> a -> end
     a = user in:x=5

@@ -111,6 +111,17 @@ a job before the start of the called process
     start => c[start<]
     run start => c[a]
 
+an error after the called instance has ended: it stays completed
+    start -> c -> b -> end
+    c = call child on:end=error:E1
+    caught = boundary c error E1
+    caught -> d -> end
+    {CHILD}
+    ---
+    start => c[a]
+    complete a => d
+    states => active completed
+
 a process that calls itself
     start -> x?
     x -[n == 0]-> a -> end

@@ -222,3 +222,120 @@ def test_listeners_of_the_whole_process():
     root = world.start()
     world.do(Cancelled(root), root)
     assert world.notices == ["one:start:process", "two:end:process!"]
+
+
+def refused(world: World, root: UUID, owner: UUID, element: str, activity: Any) -> bool:
+    before = dict(world.tokens)
+    accepted = world.do(Triggered(owner, element, activity), root).accepted
+    return not accepted and world.tokens == before
+
+
+def the(world: World, element: str, **columns: Any) -> Any:
+    (found,) = (
+        token
+        for token in world.tokens.values()
+        if token.element == element and all(getattr(token, name) == value for name, value in columns.items())
+    )
+    return found
+
+
+@pytest.mark.parametrize("jobs", ["async", "after"])
+def test_a_boundary_event_of_what_has_not_begun_or_is_over(jobs):
+    world = World(model(f"start -> a -> end\na = task {jobs}\nlate = boundary a timer in PT1H\nlate -> end"))
+    root = world.start()
+    assert refused(world, root, the(world, "a").id, "late", None)
+
+
+def test_a_boundary_event_is_at_the_body_and_not_at_an_instance():
+    world = World(model("start -> a -> end\na = user loop=1\nlate = boundary a timer in PT1H\nlate -> end"))
+    root = world.start()
+    inner = the(world, "a", is_inner=True)
+    assert refused(world, root, inner.id, "late", inner.activity)
+
+
+def test_a_message_that_has_come():
+    world = World(model("start -> a -> end\na = receive paid on:end=error:E1"))
+    root = world.start()
+    token = the(world, "a")
+    world.do(Triggered(token.id, "a", token.activity), root)
+    assert the(world, "a").state == "failed"
+    assert refused(world, root, token.id, "a", token.activity)
+
+
+@pytest.mark.parametrize("element", ["g", "a", "start"])
+def test_what_is_not_behind_the_gateway(element):
+    world = World(model("start -> g~ -> m, n -> a -> end\nm = catch message m\nn = catch message n"))
+    root = world.start()
+    token = the(world, "g")
+    assert refused(world, root, token.id, element, token.activity)
+
+
+NESTED = """
+    start -> sub -> end
+    sub = sub {options}
+    sub: s -> a -> e
+    sub: h
+    h = eventsub
+    h: hs -> b -> he
+    hs = start message m
+    he = end
+"""
+
+
+@pytest.mark.parametrize("element", ["s", "hs", "b", "a", "sub", "start", "h"])
+def test_what_is_no_event_of_the_process(element):
+    world = World(model(NESTED.format(options="")))
+    root = world.start()
+    assert refused(world, root, root, element, None)
+
+
+@pytest.mark.parametrize("element", ["s", "b", "a", "sub", "start", "h", "end"])
+def test_what_is_no_event_of_the_sub_process(element):
+    world = World(model(NESTED.format(options="")))
+    root = world.start()
+    scope = the(world, "sub")
+    assert refused(world, root, scope.id, element, scope.activity)
+
+
+def test_an_event_sub_process_is_in_the_instance_and_not_in_the_body():
+    world = World(model(NESTED.format(options="loop=1")))
+    root = world.start()
+    body = the(world, "sub", is_body=True)
+    assert refused(world, root, body.id, "hs", body.activity)
+
+
+def test_an_event_of_a_sub_process_that_is_over():
+    world = World(model(NESTED.format(options="on:end=error:E1")))
+    root = world.start()
+    token = the(world, "a")
+    world.do(Completed(token.id, token.activity), root)
+    scope = the(world, "sub", state="failed")
+    assert refused(world, root, scope.id, "hs", scope.activity)
+
+
+def test_an_event_of_an_instance_that_compensates():
+    world = World(
+        model(
+            """
+            start -> hotel -> pay -> end
+            hotel = service book undo=unhotel
+            unhotel = user compensation
+            h = eventsub
+            h: hs -> b -> he
+            hs = start message stop
+            he = end
+            """,
+            compensates=True,
+        )
+    )
+    root = world.start()
+    world.do(Cancelled(root), root)
+    assert the(world, "unhotel")
+    assert refused(world, root, root, "hs", None)
+
+
+@pytest.mark.parametrize("element", ["s", "hs", "sub", "a"])
+def test_only_a_start_event_of_the_process_itself_starts_it(element):
+    world = World(model(NESTED.format(options="")))
+    with pytest.raises(ValueError, match=f"there is no start event {element}"):
+        world.start(element=element)

@@ -382,6 +382,48 @@ a condition that throws is an error behind the activity
     retry a => a!
     history => start a
 
+it goes on behind the activity when it is retried
+    start -> a
+    a -[error E1 if n]-> b -> end
+    ---
+    start n=true => a
+    complete a => a!
+    incidents => a
+    set n=false => a!
+    retry a => b
+    incidents =>
+    history => start a
+
+an output that throws is tried again, the handler is not called again
+    start -> a -> b -> end
+    a = service ship "out:x=$error E1 if n"
+    ---
+    start n=true => a!
+    incidents => a
+    set n=false => a!
+    retry a => b
+    incidents =>
+    calls => a
+    history => start a
+
+while an end waits for an operator, it is not completed again
+    start -> a -> b -> end
+    a = receive "out:x=$error E1 if n"
+    ---
+    start n=true => a
+    complete a => a!
+    complete a => not accepted
+    error a E2 => not accepted
+
+a sub-process is not somebody's work
+    start -> sub -> end
+    sub: s -> a -> e
+    caught = boundary sub error
+    caught -> b -> end
+    ---
+    start => sub(a)
+    error sub E1 => not accepted
+
 and is caught further out
     start -> sub -> end
     sub: s -> a

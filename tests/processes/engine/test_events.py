@@ -191,6 +191,27 @@ a thrower does not hear what it throws itself if it waits only later
     ---
     start => w
 
+a message of the same name is not a signal
+    start -> f+ -> w, a
+    w = catch message go
+    a -> shout -> b -> end
+    shout = throw signal go
+    w -> end
+    ---
+    start => a w
+    complete a => b w
+
+a signal with all variables
+    start -> f+ -> w, a
+    w = catch signal go
+    a -> shout -> end
+    shout = throw signal go in:=
+    w -> c -> end
+    ---
+    start n=5 => a w
+    complete a => c
+    signals => go:{"n": 5}
+
 the name of a signal by an expression
     start -> f+ -> w, a
     w = catch signal $name
@@ -382,6 +403,19 @@ an error of a listener of the event: nothing of the gateway is left
     message paid => m!
     timers =>
     waits =>
+    retry m => a
+
+an error of a listener of the gateway: it waits anew
+    start -> g~ -> m, t -> a -> end
+    g = gateway on:end=error:E1
+    m = catch message paid
+    t = catch timer in PT1H
+    ---
+    start => g
+    message paid => g!
+    retry g => g
+    waits => message:paid
+    timers => t:duration:PT1H
 
 an event behind it with a job after
     start -> g~ -> m, t -> a -> end

@@ -150,6 +150,14 @@ def test_the_body_of_a_multi_instance_has_a_row():
     assert len({row.parent for row in world.history if row.kind == "serviceTask"}) == 1
 
 
+def test_the_row_of_a_body_that_is_cancelled():
+    world = World(model("start -> a -> end\n a = user loop=2"))
+    root = world.start()
+    world.do(Cancelled(root), root)
+    kinds = [(row.kind, row.state) for row in world.history if row.element == "a"]
+    assert kinds == [("userTask", "cancelled")] * 2 + [("multiInstanceBody", "cancelled")]
+
+
 def test_an_instance_that_starts_and_ends_in_one_step_writes_no_token():
 
     world = World(model("start -> a -> b -> end\n a = service x\n b = outside y loop=0"))

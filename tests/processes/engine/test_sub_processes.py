@@ -292,6 +292,22 @@ one that interrupts takes the others along
     waits =>
     timers =>
 
+while a sub-process runs in the same scope
+    start -> sub -> end
+    sub: s -> a -> e
+    h = eventsub
+    h: hs -> b -> he
+    hs = start message note keep
+    he = end
+    k = eventsub
+    k: ks -> c -> ke
+    ks = start message stop
+    ke = end
+    ---
+    start => sub(a)
+    message note => h(b) sub(a)
+    message stop => k(c)
+
 the boundary events of the scope stay
     start -> sub -> end
     sub: s -> a -> e

@@ -317,6 +317,29 @@ of what is cancelled
     fire late => completed
     notices => del:delete:a! gone:end:a!
 
+of what is cancelled in a multi-instance: each instance, not the body
+    start -> a -> end
+    a = user loop=2 on:end=out
+    late = boundary a timer in PT1H
+    late -> end
+    ---
+    start => a(a#0 a#1)
+    fire late => completed
+    notices => out:end:a! out:end:a!
+
+of a join: when it goes on, and not for what is cancelled at it
+    start -> sub -> end
+    sub: s -> f+ -> a, b -> j+ -> e
+    j = gateway on:end=out
+    late = boundary sub timer in PT1H
+    late -> end
+    ---
+    start => sub(a b)
+    complete a => sub(b j+)
+    fire late => completed
+    notices =>
+    history => start s f a j! b! sub! late end
+
 of each instance, not of the body
     start -> a -> end
     a = user loop=2 on:start=in on:end=out
@@ -338,6 +361,21 @@ of an event sub-process
     message m => a h(b)
     complete b => a
     notices => in:start:h out:end:h
+
+an error of a listener of an event sub-process is thrown there
+    start -> sub -> end
+    sub: s -> a -> e
+    sub: h
+    h = eventsub on:start=error:E1
+    h: hs -> b -> he
+    hs = start message m
+    he = end
+    caught = boundary sub error E1
+    caught -> c -> end
+    ---
+    start => sub(a)
+    message m => c
+    waits =>
 
 an error that a listener throws is caught as one of the activity
     start -> a -> end

@@ -147,7 +147,7 @@ class Play:
     def do_error(self, text: str) -> str | None:
         """A worker or a user ends with a BPMN error."""
         (element, code), variables = arguments_of(text)
-        token = self.token(element)
+        token = self.token(element, *State)
         return self.step(ErrorThrown(token.id, token.activity, code, "told so", variables), token.job)
 
     def do_escalate(self, text: str) -> str | None:
@@ -269,7 +269,7 @@ class Play:
             token
             for token in self.world.tokens.values()
             if token.element == name and (token.state in states or not states)
-            if token.state not in (State.COMPENSABLE, State.SCOPE)
+            if states or token.state not in (State.COMPENSABLE, State.SCOPE)
             if not counter or self.counter(token) == int(counter)
         ]
         assert found, f"no token at {text}: {self.picture()}"

@@ -60,8 +60,11 @@ class World:
 
     def evaluate(self, expression: Any, variables: Any) -> Any:
         text = expression.text.removeprefix("${").removesuffix("}")
-        if text.startswith("error "):
-            raise BpmnError(text.split()[1])
+        if text.startswith("error "):  # error CODE, or error CODE if condition
+            text, _, condition = text.partition(" if ")
+            if not condition or evaluate(condition, variables):
+                raise BpmnError(text.split()[1])
+            return True
         return evaluate(text, variables)
 
     def call(self, call: HandlerCall) -> Any:
