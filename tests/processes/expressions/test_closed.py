@@ -189,6 +189,24 @@ def test_limits_are_errors_of_their_own():
         parse("${a * a}", "juel").evaluate({"a": 2**600})
 
 
+@pytest.mark.parametrize("use", ["[a]", "string(a)", "flatten(a)", "a = b", "a.x", "distinct values([a, b])"])
+def test_depth_of_values(use):
+    variables = {}
+    for name in "ab":
+        variables[name] = [1]
+        for _ in range(110):
+            variables[name] = [variables[name]]
+    with pytest.raises(LimitExceeded, match="nested more than 100 levels deep"):
+        parse(f"={use}", "feel").evaluate(variables)
+
+
+def test_a_loop_nests_deeper_than_any_tree():
+    nested = "=(for i in 0..LAST return if i = 0 then [1] else [partial[-1]])[-1]"
+    assert parse(nested.replace("LAST", "50"), "feel").evaluate({})
+    with pytest.raises(LimitExceeded, match="nested more than 100 levels deep"):
+        parse(nested.replace("LAST", "110"), "feel").evaluate({})
+
+
 def test_large_variables_are_no_attack():
     orders = [{"amount": at} for at in range(100_000)]
     assert parse("=orders", "feel").evaluate({"orders": orders}) is orders
