@@ -315,7 +315,6 @@ def _combinations(
         yield False
         return
     for item in items:
-        evaluation.charge(1)
         scope[name] = item
         if inner:
             yield from _combinations(evaluation, scope, inner)

@@ -183,6 +183,8 @@ def test_only_values_take_part(kind, source, language):
 def test_limits_are_errors_of_their_own():
     with pytest.raises(LimitExceeded, match="more than 10,000 operations"):
         parse("=for a in 1..10000 return a", "feel").evaluate({})
+    with pytest.raises(LimitExceeded, match="more than 10,000 operations"):
+        parse("=count(for a in 1..500 return count(partial))", "feel").evaluate({})
     with pytest.raises(LimitExceeded, match="more than 65,536 characters"):
         parse("${a}${a}", "juel").evaluate({"a": "x" * 40_000})
     with pytest.raises(LimitExceeded, match="more than 1,024 bits"):
