@@ -94,7 +94,8 @@ class Rules(ABC):
         """The value of a name that nothing defines."""
 
     @abstractmethod
-    def member(self, target: Value, name: str) -> Value: ...
+    def member(self, evaluation: Evaluation, target: Value, name: str) -> Value:
+        """The value of ``target.name``."""
 
     @abstractmethod
     def unary(self, operator: str, value: Value) -> Value: ...
@@ -169,7 +170,7 @@ def _name(evaluation: Evaluation, node: Any, rules: Rules) -> Value:
 def _property(evaluation: Evaluation, node: Any, rules: Rules) -> Value:
     value = evaluation.value(node.target)
     evaluation.position = node.position
-    return check_value(rules.member(value, node.name))
+    return check_value(rules.member(evaluation, value, node.name))
 
 
 def _unary(evaluation: Evaluation, node: Any, rules: Rules) -> Value:

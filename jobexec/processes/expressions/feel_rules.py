@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from . import temporal
-from .comparison import compare, equal, includes
+from .comparison import check_level, compare, equal, includes
 from .evaluate import Evaluation, Rules, evaluates
 from .feel import TYPES
 from .feel_arithmetic import compute, negate
@@ -44,14 +44,8 @@ class FeelRules(Rules):
     def unknown(self, name: str) -> Value:
         return None
 
-    def member(self, target: Value, name: str) -> Value:
-        of = kind(target)
-        if of == CONTEXT:
-            return target.get(name)
-        if of == LIST:
-            return [self.member(item, name) for item in target]
-        read = _PROPERTIES.get(of, {}).get(name)
-        return None if read is None else read(target)
+    def member(self, evaluation: Evaluation, target: Value, name: str) -> Value:
+        return _member(evaluation, target, name, 1)
 
     def unary(self, operator: str, value: Value) -> Value:
         return negate(value)
@@ -93,6 +87,19 @@ class FeelRules(Rules):
                     _charge(evaluation, result)
                     return result
         return None
+
+
+def _member(evaluation: Evaluation, target: Value, name: str, level: int) -> Value:
+    """That of a list is the list of those of its items."""
+    of = kind(target)
+    if of == CONTEXT:
+        return target.get(name)
+    if of == LIST:
+        check_level(level)
+        evaluation.charge(len(target))
+        return [_member(evaluation, item, name, level + 1) for item in target]
+    read = _PROPERTIES.get(of, {}).get(name)
+    return None if read is None else read(target)
 
 
 def _charge(evaluation: Evaluation, value: Value) -> None:
@@ -308,7 +315,6 @@ def _combinations(
         yield False
         return
     for item in items:
-        evaluation.charge(1)
         scope[name] = item
         if inner:
             yield from _combinations(evaluation, scope, inner)

@@ -61,7 +61,7 @@ class JuelRules(Rules):
     def unknown(self, name: str) -> Value:
         raise EvaluationError(f"there is no variable {name!r}")
 
-    def member(self, target: Value, name: str) -> Value:
+    def member(self, evaluation: Evaluation, target: Value, name: str) -> Value:
         if target is None:
             return None
         if type(target) is dict:

@@ -31,7 +31,7 @@ _REFUSED_ATTRIBUTES = {
     "ruleVariablesInput": "rules (Drools) are not executed; use a registered handler",
     "rules": "rules (Drools) are not executed; use a registered handler",
 }
-_LANGUAGES = {"juel": "${", "feel": "="}
+_LANGUAGES = ("juel", "feel")
 
 
 def read_work(element: Element, reading: Reading) -> Work | None:

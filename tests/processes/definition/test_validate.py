@@ -227,6 +227,14 @@ CASES = {
         "start -> end\nh = eventsub loop=3\nh: s -> e\ns = start message m",
         "h: Only activities are repeated.",
     ),
+    "results without an expression": (
+        "start -> a -> end\na = task loop=2 results=all",
+        "a: To collect results, a multi-instance needs an expression and a variable.",
+    ),
+    "results without a variable": (
+        "start -> a -> end\na = task loop=2 result=x",
+        "a: To collect results, a multi-instance needs an expression and a variable.",
+    ),
     "a sequential batch": (
         "start -> a -> end\na = outside x over=rows batch seq",
         "a: A batch needs a collection; it is neither sequential nor ended by a condition.",

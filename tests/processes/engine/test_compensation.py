@@ -275,6 +275,56 @@ an interrupted sub-process forgets what was done in it
     start => sub(pay ~hotel)
     fire late => last
 
+what a handler does is not undone
+    start -> hotel -> undo -> rest -> end
+    hotel = service book undo=unhotel
+    unhotel = sub compensation
+    unhotel: s -> a -> e
+    a = user undo=again
+    unhotel: again
+    again = user compensation
+    undo = throw compensate
+    ---
+    start => undo unhotel(a)
+    complete a => rest
+
+no instance of a multi-instance: nothing to undo
+    start -> hotel -> pay -> undo -> rest -> end
+    hotel = service book loop=0 undo=unhotel
+    unhotel = user compensation
+    undo = throw compensate
+    ---
+    start => pay
+    complete pay => rest
+
+a completion condition sees the variables of a sub-process that is remembered
+    start -> sub -> pay -> end
+    sub = sub over=names item=name "until=name == 'x'"
+    sub: s -> a -> e
+    a = user undo=un
+    sub: un
+    un = user compensation
+    ---
+    start names=["x","y"] => sub(sub#0(a) sub#1(a))
+    complete a#0 => pay ~sub(~sub#0(~a))
+
+a sub-process with a handler of its own forgets all within
+    start -> sub -> pay -> undo -> rest -> end
+    sub = sub undo=unsub
+    sub: s -> inner -> e
+    inner: s2 -> hotel -> e2
+    s2 = start
+    e2 = end
+    hotel = service book undo=unhotel
+    inner: unhotel
+    unhotel = user compensation
+    unsub = user compensation
+    undo = throw compensate
+    ---
+    start => pay ~sub
+    complete pay => undo unsub
+    complete unsub => rest
+
 a handler that is repeated
     start -> hotel -> undo -> rest -> end
     hotel = service book undo=unhotel

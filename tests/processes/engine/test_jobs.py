@@ -198,3 +198,18 @@ def test_an_interrupted_handler_outside_has_a_cancelled_job():
     changes = step(world.load(root), Cancelled(root), world)
     assert (changes.cancelled_jobs, changes.gone_tokens) == ([token.job], [token.id])
     assert changes.changed_instances[0].ended_at is not None
+
+
+@pytest.mark.parametrize(("options", "items"), [("seq", True), ("", False)])
+def test_the_items_of_a_list_are_stored_once(options, items):
+    """One after the other, the body keeps the list; side by side, each instance has its own item."""
+    world = World(model(f"start -> a -> end\n a = user over=rows item=row {options}"))
+    world.start(rows=[1, 2])
+    (body,) = (token for token in world.tokens.values() if token.is_body)
+    assert ("items" in body.data) == items
+
+
+def test_a_list_without_a_name_for_its_items():
+    world = World(model("start -> a -> end\n a = user over=rows"))
+    root = world.start(rows=[1, 2])
+    assert {scope: found for scope, found in world.variables.items() if found} == {root: {"rows": [1, 2]}}

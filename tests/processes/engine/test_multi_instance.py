@@ -356,6 +356,17 @@ after inside is of each instance
     run a#0 => a(a#1>)
     run a#1 => b
 
+results are kept while a job is to leave an instance
+    start -> a -> b -> end
+    a = user loop=2 inner-after results=all result=x
+    ---
+    start => a(a#0 a#1)
+    complete a#1 x=7 => a(a#0 a#1>)
+    complete a#0 x=6 => a(a#0> a#1>)
+    run a#1 => a(a#0>)
+    run a#0 => b
+    var all => [6, 7]
+
 sequential, with jobs inside
     start -> a -> b -> end
     a = service ship loop=2 seq inner-async

@@ -126,6 +126,11 @@ ATTACKS = [
     ("=some a in 1..99999999 satisfies false", "feel"),
     (f"={{a0: [1], {FEEL_BOMB}}}", "feel"),
     (f"={{a0: [1], {FEEL_BOMB}, b: flatten(a29)}}", "feel"),
+    (f"={{a0: [1], {FEEL_BOMB}, b: a29.x}}", "feel"),
+    (f"={{a0: [1], {FEEL_BOMB}, b: a29[item = a28]}}", "feel"),
+    (f"={{a0: [1], {FEEL_BOMB}, b: a29 in a29}}", "feel"),
+    (f"={{a0: [1], {FEEL_BOMB}, b: distinct values(a29)}}", "feel"),
+    (f"={{a0: [1], {FEEL_BOMB}, b: list contains(a29, [a28])}}", "feel"),
     (f"={{a0: [1], {FEEL_BOMB}, b: string(a29)}}", "feel"),
     (f"={{a0: [1], {FEEL_BOMB}, c: {{a0: [1], {FEEL_BOMB}}}.a29 = a29}}", "feel"),
     ("={a: [1,2,3,4,5,6,7,8]" + "".join(f", a{at}: concatenate({'a, ' * 7}a)" for at in range(1, 200)) + "}", "feel"),
@@ -178,10 +183,30 @@ def test_only_values_take_part(kind, source, language):
 def test_limits_are_errors_of_their_own():
     with pytest.raises(LimitExceeded, match="more than 10,000 operations"):
         parse("=for a in 1..10000 return a", "feel").evaluate({})
+    with pytest.raises(LimitExceeded, match="more than 10,000 operations"):
+        parse("=count(for a in 1..500 return count(partial))", "feel").evaluate({})
     with pytest.raises(LimitExceeded, match="more than 65,536 characters"):
         parse("${a}${a}", "juel").evaluate({"a": "x" * 40_000})
     with pytest.raises(LimitExceeded, match="more than 1,024 bits"):
         parse("${a * a}", "juel").evaluate({"a": 2**600})
+
+
+@pytest.mark.parametrize("use", ["[a]", "string(a)", "flatten(a)", "a = b", "a.x", "distinct values([a, b])"])
+def test_depth_of_values(use):
+    variables = {}
+    for name in "ab":
+        variables[name] = [1]
+        for _ in range(110):
+            variables[name] = [variables[name]]
+    with pytest.raises(LimitExceeded, match="nested more than 100 levels deep"):
+        parse(f"={use}", "feel").evaluate(variables)
+
+
+def test_a_loop_nests_deeper_than_any_tree():
+    nested = "=(for i in 0..LAST return if i = 0 then [1] else [partial[-1]])[-1]"
+    assert parse(nested.replace("LAST", "50"), "feel").evaluate({})
+    with pytest.raises(LimitExceeded, match="nested more than 100 levels deep"):
+        parse(nested.replace("LAST", "110"), "feel").evaluate({})
 
 
 def test_large_variables_are_no_attack():

@@ -57,6 +57,10 @@ def loops_know_how_often(process: Process) -> Iterator[Problem]:
             yield Problem(node.id, "A multi-instance needs a cardinality or a collection.", node.line)
         if node.loop.batch and (message := _no_batch(node, node.loop)):
             yield Problem(node.id, message, node.line)
+        if not node.loop.batch and (node.loop.result is None) != (node.loop.results is None):
+            yield Problem(
+                node.id, "To collect results, a multi-instance needs an expression and a variable.", node.line
+            )
 
 
 def _no_batch(node: Node, loop: Loop) -> str | None:
