@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         JobExecError,
         JobTimeout,
         LockLost,
+        ResultDoesNotExist,
         RetryAt,
         RetryIn,
     )
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .handlers.decorator import job
     from .handlers.external import external_job, external_jobs
     from .handlers.history import history_handler
+    from .handlers.results import KeptResult, aget_result, get_result
     from .handlers.schedules import schedule
     from .operations.enqueue.record_history import record_history
     from .operations.maintenance.history_jobs import HistoryRecord
@@ -38,13 +40,17 @@ __all__ = [
     "JobContext",
     "JobExecError",
     "JobTimeout",
+    "KeptResult",
     "LockLost",
+    "ResultDoesNotExist",
     "RetryAt",
     "RetryIn",
     "RetryPlan",
+    "aget_result",
     "current_job",
     "external_job",
     "external_jobs",
+    "get_result",
     "history_handler",
     "job",
     "options",
@@ -55,10 +61,13 @@ __all__ = [
 _HOMES = {
     "HistoryRecord": "operations.maintenance.history_jobs",
     "JobContext": "handlers.context",
+    "KeptResult": "handlers.results",
     "RetryPlan": "retry",
+    "aget_result": "handlers.results",
     "current_job": "handlers.context",
     "external_job": "handlers.external",
     "external_jobs": "handlers.external",
+    "get_result": "handlers.results",
     "history_handler": "handlers.history",
     "job": "handlers.decorator",
     "options": "backends.declare",

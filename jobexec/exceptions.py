@@ -98,6 +98,10 @@ class JobNotFound(JobExecError, LookupError):
     """There is no such job in any of the job tables."""
 
 
+class ResultDoesNotExist(JobExecError, LookupError):
+    """There is no result of such a job: it never was, keeps none, or its result has expired."""
+
+
 class JobStateError(JobExecError):
     """Refused because of the state of the job."""
 

@@ -1,16 +1,22 @@
-"""The arguments of jobs without sensitive values: for the admin, for commands, for records of failures."""
+"""The arguments and results of jobs without sensitive values: for the admin, for commands, for records of failures."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import JobHandler, NamesArguments
 from jobexec.handlers.registry import get_handler
-from jobexec.models import AbstractJob
-from jobexec.operations.rows.redaction_by_definition import callbacks_of, hide_by_definition, named_by_definition
+from jobexec.models import AbstractJob, TaskResult
+from jobexec.operations.rows.redaction_by_definition import (
+    callbacks_of,
+    hide_by_definition,
+    named_by_definition,
+    names_by_definitions,
+)
 from jobexec.operations.rows.routing import is_external
 from jobexec.sensitive import HIDDEN, hide, is_sensitive, may_be_within, values_below
 
@@ -71,6 +77,22 @@ def secrets_of(handler: JobHandler | None, text: str | None) -> list[Any]:
     positional = zip(_names_of(handler, len(args)), args, strict=False)
     hidden = [value for name, value in positional if is_sensitive(name, named)]
     return [*hidden, *values_below(configuration, named)]
+
+
+def redact_results(rows: Iterable[TaskResult], using: str) -> Iterator[tuple[TaskResult, Any]]:
+    """Each result with its return value for display, without the values of sensitive names of its handler.
+
+    Executors recorded the names of handlers that are unknown here (one statement).
+    """
+    rows = list(rows)
+    found: dict[str, Collection[str]] = {}
+    for name in {row.handler_type for row in rows}:
+        with suppress(HandlerNotFound):
+            found[name] = _named_by(get_handler(name))
+    missing = {row.handler_type for row in rows} - found.keys()
+    found |= names_by_definitions(missing, using) if missing else {}
+    for row in rows:
+        yield row, hide(row.return_value, found.get(row.handler_type, ()))
 
 
 def _named_by(handler: JobHandler | None) -> Sequence[str]:

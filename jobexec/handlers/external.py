@@ -13,7 +13,7 @@ from jobexec.exceptions import HandlerNotFound, InvalidJob
 from jobexec.json_values import check_json, check_storable, shown
 
 from .function import JobFunction
-from .options import check_options, due_date, now_of, to_columns
+from .options import check_options, due_date, kept_for, now_of, to_columns
 from .registry import get_handler
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class ExternalOptions(TypedDict, total=False):
     correlation_id: str
     deployment: str | None
     resource: str | None
+    keep_result: bool | str | float | timedelta
     using: str
 
 
@@ -72,7 +73,9 @@ def external_job(
     pass before it becomes an incident; None for the setting EXTERNAL_MAX_DELIVERIES. ``run_after`` or ``delay``: no
     worker gets it earlier. ``deployment`` restricts which nodes may run ``on_complete`` and ``on_error``, as for other
     jobs (None: any); not given: the function's option, or the setting DEPLOYMENT of this process. ``resource``
-    is a name that RESOURCES covers: workers get the job when that has a permit. ``using`` is the database.
+    is a name that RESOURCES covers: workers get the job when that has a permit. ``keep_result`` keeps the variables
+    that the worker completes it with, for :func:`~jobexec.get_result`: a duration, or True for RESULT_TTL; not with
+    ``on_complete``, whose job has a result of its own. ``using`` is the database.
 
     Raises :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted.
     """
@@ -130,6 +133,8 @@ _AS_EVER = (
 
 
 def _columns(type: str, options: ExternalOptions) -> dict[str, Any]:
+    from jobexec.models import KEPT_BY_JOB  # models load later than functions are decorated
+
     if not isinstance(type, str) or not type.strip() or len(type) > _LONGEST_TYPE:
         raise InvalidJob(f"type: expected a text of 1 to {_LONGEST_TYPE} characters, got {shown(type)}.")
     check_storable("type", type)
@@ -142,6 +147,8 @@ def _columns(type: str, options: ExternalOptions) -> dict[str, Any]:
     for name in ("process_definition_id", "execution_id"):
         if given.get(name):
             columns[name] = _short_text(name, given[name])
+    if given.get("keep_result", False) is not False:
+        columns["task_backend"] = KEPT_BY_JOB
     return columns
 
 
@@ -155,7 +162,17 @@ def _common(options: ExternalOptions) -> dict[str, Any]:
         common["tags"] = _tags(options["tags"])
     if options.get("max_deliveries") is not None:
         common["max_deliveries"] = _number("max_deliveries", options["max_deliveries"])
+    if options.get("keep_result", False) is not False:
+        common |= _kept(options)
     return common | _callbacks(options)
+
+
+def _kept(options: ExternalOptions) -> dict[str, Any]:
+    """How long its result is kept, in seconds, if not for RESULT_TTL."""
+    if options.get("on_complete") is not None:
+        raise InvalidJob("keep_result: with on_complete, its function keeps the result; give it to its @job.")
+    keep_for = kept_for(options["keep_result"])
+    return {"keep_result": keep_for.total_seconds()} if keep_for else {}
 
 
 def _callbacks(options: ExternalOptions) -> dict[str, Any]:

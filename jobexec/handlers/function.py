@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -15,18 +16,19 @@ from jobexec.conf import Settings, get_settings
 from jobexec.exceptions import InvalidJob
 from jobexec.retry import RetryPlan
 
-from . import deferred, many, unique
+from . import deferred, many, results, unique
 from .arguments import Arguments
 from .calls import Call
 from .context import JobContext
 from .keys import resource_of
-from .options import JobOptions, check_options, check_together, due_date, expires_at, now_of, to_columns
+from .options import JobOptions, check_options, check_together, due_date, expires_at, kept_for, now_of, to_columns
+from .results import KeptResult
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from uuid import UUID
 
     from jobexec.operations.enqueue.create import Pattern
+    from jobexec.operations.values.failure import Failure
     from jobexec.operations.values.inserted_rows import AnyJob
 
 P = ParamSpec("P")
@@ -39,6 +41,10 @@ class JobFunction(Generic[P, R]):
     The API follows django.tasks, so that moving between the two is a change of import.
     """
 
+    #: Whether its return values are kept (``keep_result``), and how long, if not for RESULT_TTL.
+    keeps_result = False
+    keep_for: timedelta | None = None
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -47,6 +53,7 @@ class JobFunction(Generic[P, R]):
         takes_context: bool,
         options: JobOptions,
         sensitive: Sequence[str] = (),
+        keep_result: bool | str | float | timedelta = False,
     ) -> None:
         check_options(options)
         check_together(options)
@@ -59,6 +66,8 @@ class JobFunction(Generic[P, R]):
         #: Its arguments; shared by the copies made by :meth:`using`, for they have the same function.
         self.arguments = Arguments(function, name, takes_context, sensitive)
         self.is_async = inspect.iscoroutinefunction(function)
+        if keep_result is not False:
+            self.keeps_result, self.keep_for = True, kept_for(keep_result)
         self._made: tuple[Settings, str, Pattern] | None = None
 
     def __repr__(self) -> str:
@@ -141,6 +150,18 @@ class JobFunction(Generic[P, R]):
         """
         return deferred.enqueue_on_commit(self, args, kwargs)
 
+    def get_result(self, result_id: UUID | str) -> KeptResult[R]:
+        """The state and the result of a call, by the id of its job, for functions with ``keep_result``.
+
+        Raises :class:`~jobexec.exceptions.ResultDoesNotExist`: also for a job of another function, for one that was
+        enqueued before the function kept its results, and for a result that is no longer kept.
+        """
+        return results.find(result_id, self._database(), (self.name, *self.aliases))
+
+    async def aget_result(self, result_id: UUID | str) -> KeptResult[R]:
+        """:meth:`get_result` for async callers."""
+        return await sync_to_async(self.get_result, thread_sensitive=True)(result_id)
+
     def _database(self) -> str:
         from jobexec.models import Job  # models load later than functions are decorated
 
@@ -162,13 +183,16 @@ class JobFunction(Generic[P, R]):
         return made[2]
 
     def _columns(self, settings: Settings) -> dict[str, Any]:
+        from jobexec.models import KEPT_BY_JOB
         from jobexec.operations.values.inserted_rows import without_defaults
 
-        columns = {"atomic": settings.atomic_jobs} | to_columns(self.options)
+        columns: dict[str, Any] = {"atomic": settings.atomic_jobs} | to_columns(self.options)
         if "retries" not in columns:
             columns["retries"] = RetryPlan.parse(settings.default_retry_plan).attempts
         if "timeout" not in self.options and settings.default_timeout is not None:
             columns["timeout"] = settings.default_timeout
+        if self.keeps_result:
+            columns["task_backend"] = KEPT_BY_JOB
         return without_defaults(columns) | {"handler_type": self.name}
 
     def _encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
@@ -224,6 +248,15 @@ class JobFunction(Generic[P, R]):
         """Call the function, which is an ``async def``, on the running event loop."""
         args, kwargs = self.call_with(context, arguments)
         return _finish(context, self.function(*args, **kwargs))
+
+    def encode_result(self, value: Any) -> str:
+        """The JSON of the return value. Raises DoNotRetry if there is none, or it is too long."""
+        from jobexec.operations.tasks.return_values import encode_return_value
+
+        return encode_return_value(value)
+
+    def finished(self, work: Any, using: str, failure: Failure | None) -> None:
+        """Nobody is told: callers ask :meth:`get_result`."""
 
 
 async def _finish(context: JobContext, coroutine: Awaitable[Any]) -> Any:

@@ -24,7 +24,7 @@ from .resource import BreakerState, Resource
 from .schedule import WITHDRAWN, Misfire, Schedule, ScheduleFiring
 from .suspended_job import SuspendedJob
 from .suspension import Suspension, SuspensionScope
-from .task_result import ResultStatus, TaskResult
+from .task_result import KEPT_BY_JOB, ResultStatus, TaskResult
 from .timer_job import TimerJob
 
 #: The tables of jobs whose handler is in Django, in whatever state.
@@ -40,6 +40,7 @@ __all__ = [
     "EXTERNAL_TABLES",
     "HANDLER_TABLES",
     "JOB_TABLES",
+    "KEPT_BY_JOB",
     "RUNNABLE_TABLES",
     "SHARED_COLUMNS",
     "WAITING_TABLES",

@@ -147,7 +147,8 @@ def task_fence() -> None:
             complete._write_successes(using, {pk: run for pk, run in runs.items() if pk in ours})
             done = ResultStatus.SUCCESSFUL
             ends = {
-                pk: task_rows.End(done, clock.now(using), run, (), json.loads(results[pk])) for pk, run in runs.items()
+                pk: task_rows.End(done, clock.now(using), run, (), json.loads(results[pk].text))
+                for pk, run in runs.items()
             }
             task_rows.write_ends(using, rows, ends)
             Job.objects.using(using).filter(pk__in=ours).delete()

@@ -24,7 +24,7 @@ from jobexec.operations.sql.session import is_of_connection
 from jobexec.operations.values.acquired_job import AcquiredJob
 from jobexec.operations.values.failure import Failure
 from jobexec.operations.values.log_fields import log_fields
-from jobexec.operations.values.run import Run
+from jobexec.operations.values.run import Result, Run
 
 from ...runtime.connections import discard_broken_connections
 from .redacted import without_secrets
@@ -54,9 +54,9 @@ class Outcome:
     became: type[AbstractJob] | None = None
     #: Its span while it runs, if tracing is enabled.
     span: Any = None
-    #: Its handler, if its return value is to be kept, and that value as JSON.
+    #: Its handler, if its return value is to be kept, and that value.
     keeper: ResultHandler | None = None
-    result: str | None = None
+    result: Result = Result()
     #: The JSON of its arguments, if they were too long to be loaded with the job.
     arguments: str | None = None
 
@@ -77,7 +77,7 @@ class Outcome:
         if self.keeper is None:
             return
         try:
-            self.result = self.keeper.encode_result(value)
+            self.result = Result(self.keeper.encode_result(value), self.keeper.keep_for)
         except DoNotRetry:
             raise
         except Exception as error:
@@ -131,7 +131,7 @@ def _complete(using: str, outcomes: Sequence[Outcome]) -> None:
         runs = [(each.work, each.run) for each in plain if each.run is not None]
         _count(using, plain, complete_or_lose(using, runs, keep))
     if kept:
-        results = [(each.work, each.run, each.result or "null") for each in kept if each.run is not None]
+        results = [(each.work, each.run, each.result) for each in kept if each.run is not None]
         _count(using, kept, complete_with_results(using, results, keep))
         tell_finished(kept)
 
@@ -141,7 +141,7 @@ def complete_alone(outcome: Outcome, run: Run) -> bool:
     work = outcome.work
     if outcome.keeper is None:
         return not complete_or_lose(work.using, [(work, run)])
-    return not complete_with_results(work.using, [(work, run, outcome.result or "null")])
+    return not complete_with_results(work.using, [(work, run, outcome.result)])
 
 
 def _count(using: str, outcomes: Sequence[Outcome], lost: set[UUID]) -> None:

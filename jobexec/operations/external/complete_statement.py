@@ -19,6 +19,7 @@ from jobexec.models import SHARED_COLUMNS, ExternalWorkerJob, Job, JobLog, LogSt
 
 from ..history import job_log
 from ..history.job_log import COPIED
+from ..history.task_attempts import is_task
 from ..notify import external_observers
 from ..notify.broker import announce_ids
 from ..notify.signals import announce
@@ -43,6 +44,7 @@ _READ = (
     "deployment_id",
     "priority",
     "resource",
+    "task_backend",
     "handler_configuration",
     *SAID_BY_OPTIONS,
 )
@@ -68,7 +70,7 @@ def complete_at_once(
     row: ExternalWorkerJob = instance(
         using, ExternalWorkerJob, columns | {"job_key": key, "handler_configuration": configuration}
     )
-    if row.serial_key:  # its process instance must be freed
+    if row.serial_key or is_task(row):  # its process instance must be freed, its result written
         return False
     check_caller(row, key, "complete", caller)
     check_lease(row, lease, "complete", needed=True)

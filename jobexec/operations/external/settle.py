@@ -11,9 +11,11 @@ from typing import Any
 
 from jobexec import clock, signals
 from jobexec.exceptions import JobNotFound, WorkerFailed
-from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, LogState
+from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, LogState, ResultStatus
 
 from ..history.incidents import FAILED_JOB, MESSAGE_SIZE_EXCEEDED
+from ..history.task_attempts import is_task
+from ..history.task_rows import End, write_ends
 from ..notify import external_observers
 from ..notify.signals import announce
 from ..reports.failure_groups import count_failures, group_of_text
@@ -21,13 +23,14 @@ from ..rows.move import move
 from ..rows.routing import free_instances, may_hold, wake_for_permits
 from ..sql.locks import delete_rows
 from ..values.failure import MESSAGE_LENGTH
+from ..values.run import Run
 from . import log
 from .callbacks import on_complete, run_callback
 from .complete_statement import complete_at_once
 from .find import check_lease, check_worker, in_transaction, lock_external
 from .give_back import give_back, remove_cancelled_job
 from .types import EVERYTHING, Caller
-from .validation import checked_retries, checked_variables, moment_after, said, shown_texts, too_large
+from .validation import check_size, checked_retries, checked_variables, moment_after, said, shown_texts, too_large
 
 NO_RETRIES_LEFT = "No more retries left."
 """The incident's message if the worker gave none (Zeebe)."""
@@ -55,7 +58,7 @@ def complete_external_job(
     :class:`~jobexec.exceptions.JobStateError` (a dead letter, or suspended),
     :class:`~jobexec.exceptions.StaleLease`, :class:`~jobexec.exceptions.WrongWorker`,
     :class:`~jobexec.exceptions.NotAllowed`, and :class:`~jobexec.exceptions.InvalidJob` for variables that are not a
-    JSON object or too large.
+    JSON object or too large, also for the result of a job that keeps it.
     """
     sent = checked_variables("variables", variables)
     checked_variables("local_variables", local_variables)
@@ -69,6 +72,8 @@ def complete_external_job(
         log.write(using, LogState.SUCCESSFUL, row, caller, worker)
         callback = on_complete(row.handler_configuration)
         if callback is None:
+            if is_task(row):
+                _keep(using, row, sent, row.lock_owner or "" if worker is None else worker)
             _delete(using, row)
         else:
             outer = {**(row.handler_configuration.get("variables") or {}), **sent}
@@ -77,6 +82,15 @@ def complete_external_job(
         external_observers.completed(using, row.handler_type)
 
     in_transaction(using, verb)
+
+
+def _keep(using: str, row: ExternalWorkerJob, sent: dict[str, Any], worker: str) -> None:
+    """Store the variables of the completion as the job's result. Raises InvalidJob if they are too long."""
+    check_size("variables", sent, "RESULT_MAX_SIZE")
+    now, keep_for = clock.now(using), row.handler_configuration.get("keep_result")
+    until = timedelta(seconds=keep_for) if keep_for else None
+    end = End(ResultStatus.SUCCESSFUL, now, Run(now, 0.0, worker), (), sent, until)
+    write_ends(using, [row], {row.pk: end})
 
 
 def _delete(using: str, row: ExternalWorkerJob) -> None:

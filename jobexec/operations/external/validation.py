@@ -39,19 +39,17 @@ def checked_variables(name: str, value: Any) -> dict[str, Any]:
     if encoded is None:
         check_json(name, given)
         encoded = json.dumps(given, cls=DjangoJSONEncoder)
-    _check_size(name, given, encoded)
+    if len(encoded) > get_settings().external_max_payload:  # in ASCII, which is never shorter
+        check_size(name, given)
     return given
 
 
-def _check_size(name: str, value: dict[str, Any], encoded: str) -> None:
-    limit = get_settings().external_max_payload
-    if len(encoded) <= limit:  # in ASCII, which is never shorter
-        return
+def check_size(name: str, value: dict[str, Any], setting: str = "EXTERNAL_MAX_PAYLOAD") -> None:
+    """Raise :class:`~jobexec.exceptions.InvalidJob` if the JSON of the value has more bytes than the setting allows."""
+    limit: int = getattr(get_settings(), setting.lower())
     size = len(json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False).encode())
     if size > limit:
-        raise InvalidJob(
-            f"{name}: expected at most {limit:,} bytes of JSON (setting EXTERNAL_MAX_PAYLOAD), got {size:,}."
-        )
+        raise InvalidJob(f"{name}: expected at most {limit:,} bytes of JSON (setting {setting}), got {size:,}.")
 
 
 def too_large(configuration: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from jobexec.models import Job, JobType, ResultStatus, TaskResult
 from ..rows.fencing import held_sql
 from ..sql.dialect import dialect
 from ..values.acquired_job import AcquiredJob
-from ..values.run import Run
+from ..values.run import Result, Run
 from .complete_statement import KEPT, LOGGED, RETURNED, as_arrays, lost
 
 _JOB, _RESULT = Job._meta.db_table, TaskResult._meta.db_table
@@ -29,15 +29,17 @@ _KEPT = f"""
     kept AS (
       INSERT INTO {_RESULT} AS there (
         id, backend, handler_type, handler_configuration, category, priority, process_instance_id, tenant_id,
-        create_time, run_after, status, first_time, last_time, end_time, return_value, errors, workers)
+        create_time, run_after, status, first_time, last_time, end_time, expires_at, return_value, errors, workers)
       SELECT id, task_backend, handler_type, handler_configuration, category, priority, process_instance_id, tenant_id,
         create_time, CASE WHEN type = '{JobType.TIMER}' AND attempts = 0 THEN due_date END,
         '{ResultStatus.SUCCESSFUL}', started, started, started + duration * interval '1 second',
+        started + (duration + keep_for) * interval '1 second',
         result::jsonb, '[]', jsonb_build_array(node)
       FROM gone JOIN run USING (id) WHERE task_backend <> ''
       ON CONFLICT (id) DO UPDATE SET status = excluded.status, category = excluded.category,
         priority = excluded.priority, first_time = coalesce(there.first_time, excluded.first_time),
-        last_time = excluded.last_time, end_time = excluded.end_time, return_value = excluded.return_value,
+        last_time = excluded.last_time, end_time = excluded.end_time, expires_at = excluded.expires_at,
+        return_value = excluded.return_value,
         workers = there.workers || excluded.workers)"""
 
 
@@ -51,16 +53,18 @@ def delete_and_keep(
     owner: str,
     jobs: Sequence[AcquiredJob],
     runs: Mapping[UUID, Run],
-    results: Mapping[UUID, str],
+    results: Mapping[UUID, Result],
     log: bool,
 ) -> set[UUID]:
     """Delete the tasks that ``owner`` still holds at their revision and store their return values.
 
-    ``results`` are the return values as JSON, by id. Returns the ids of the other tasks, for which nothing is written.
+    ``results`` are by id. Returns the ids of the other tasks, for which nothing is written.
     With ``log`` a log row is written for each run.
     """
     connection = connections[using]
-    parameters: dict[str, Any] = {"owner": owner, **as_arrays(runs), "results": [results[pk] for pk in runs]}
+    parameters: dict[str, Any] = {"owner": owner, **as_arrays(runs)}
+    parameters["results"] = [results[pk].text for pk in runs]
+    parameters["kept"] = [keep_for and keep_for.total_seconds() for keep_for in (results[pk].keep_for for pk in runs)]
     condition = held_sql(jobs, parameters, dialect(using))
     if log:
         parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
@@ -75,7 +79,7 @@ def _statement(condition: str, log: bool) -> str:
         WITH run AS (
           SELECT * FROM unnest(
             %(runs)s::uuid[], %(started)s::timestamptz[], %(durations)s::float8[], %(nodes)s::text[],
-            %(results)s::text[]) AS run(id, started, duration, node, result)),
+            %(results)s::text[], %(kept)s::float8[]) AS run(id, started, duration, node, result, keep_for)),
         gone AS (DELETE FROM {_JOB} WHERE {condition}
           RETURNING {RETURNED}, type, task_backend, handler_configuration),
         {f"{LOGGED}," if log else ""}{_KEPT}

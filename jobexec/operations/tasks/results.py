@@ -1,4 +1,4 @@
-"""The state and result of a task, from its job and the row of its attempts, in one query."""
+"""The state and result of a task or of a job that keeps its result, from its job and its attempts, in one query."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django.db.models import CharField, DateTimeField, F, IntegerField, TextFiel
 from django.db.models.functions import Cast, Coalesce
 
 from jobexec.conf import get_settings
-from jobexec.models import HANDLER_TABLES, AbstractJob, JobType, ResultStatus, TaskResult
+from jobexec.models import JOB_TABLES, AbstractJob, ExternalWorkerJob, JobType, ResultStatus, TaskResult
 
 from ..targets.lookup import as_id
 
@@ -101,7 +101,7 @@ _NAMES = (
     *("begun_", "until_", "end_", "owner_", "type_", "message_", "stack_", "attempts_"),
     *("errors_", "workers_", "value_"),
 )
-_DEAD = frozenset(table.state for table in HANDLER_TABLES if table.dead)
+_DEAD = frozenset(table.state for table in JOB_TABLES if table.dead)
 _NO_TIME = Value(None, output_field=DateTimeField())
 
 
@@ -124,7 +124,7 @@ def _rows(id: UUID, using: str) -> Iterator[tuple[Any, ...]]:
 def _statement(using: str, vendor: str) -> tuple[Any, str, Sequence[Any], Any]:
     """The statement for any id, built once: the ORM takes ten times as long for it as for everything else."""
     some = UUID(int=0)
-    rows = _results(some, using).union(*(_living(table, some, using) for table in HANDLER_TABLES), all=True)
+    rows = _results(some, using).union(*(_living(table, some, using) for table in JOB_TABLES), all=True)
     compiler = rows.query.get_compiler(using)
     sql, parameters = compiler.as_sql()
     return compiler, sql, parameters, TaskResult._meta.pk.get_db_prep_value(some, connections[using])
@@ -222,6 +222,8 @@ def _alive(job: _Look, result: _Look | None, using: str) -> TaskSight:
 
 
 def _locked_at(job: _Look, using: str) -> datetime | None:
+    if job.place == ExternalWorkerJob.state:  # its worker has said how long it needs
+        return None
     return job.until and job.until - get_settings().engine(using).lock_time
 
 
