@@ -49,6 +49,7 @@ def register_checks() -> None:
     for check in (check_settings, check_project, check_engines, check_handlers, check_schedules, check_hooks):
         register(check, TAG)
     register(check_middleware, TAG)
+    register(check_alerts, TAG)
     register(check_broker, TAG)
     register(check_gateways, TAG)
     register(check_deployment, TAG, deploy=True)
@@ -139,6 +140,23 @@ def check_middleware(**kwargs: Any) -> list[CheckMessage]:
     return [
         Error(f"JOBEXEC['MIDDLEWARE']: {problem}.", hint=_HINT_MIDDLEWARE, id="jobexec.E016")
         for problem in middleware_problems(settings.middleware, is_async=is_async)
+    ]
+
+
+def check_alerts(**kwargs: Any) -> list[CheckMessage]:
+    """W017: the categories that DEAD_LETTER_ALERTS names exist."""
+    if conf.problems(conf.raw_settings()):
+        return []  # reported by check_settings
+    settings = conf.get_settings()
+    return [
+        Warning(
+            f"JOBEXEC['DEAD_LETTER_ALERTS'][{name!r}]: there is no category {category!r}.",
+            hint="Name one of the setting CATEGORIES, or leave 'categories' out.",
+            id="jobexec.W017",
+        )
+        for name, target in (settings.dead_letter_alerts or {}).items()
+        for category in target.categories
+        if category not in settings.categories
     ]
 
 

@@ -98,6 +98,10 @@ class JobNotFound(JobExecError, LookupError):
     """There is no such job in any of the job tables."""
 
 
+class AlertFailed(JobExecError):
+    """An alert about dead letters was not accepted."""
+
+
 class ResultDoesNotExist(JobExecError, LookupError):
     """There is no result of such a job: it never was, keeps none, or its result has expired."""
 

@@ -30,6 +30,7 @@ from ..runtime.connection_count import can_listen
 from ..runtime.notifications import Listener
 from ..runtime.threads import Deadline, Loop, Service
 from .loops.acquisition import JobAcquisition
+from .loops.alerts import DeadLetterAlerts
 from .loops.broker_acquisition import BrokerAcquisition
 from .loops.broker_consumer import BrokerConsumer
 from .loops.cleanup import HistoryCleanup
@@ -100,6 +101,7 @@ class Engine(Service):
         self.node.looked = self.looked
         self.meters = MeterWriting(self.node)
         self.settlement = Settlement(self.node, self.timers.wake, pool)
+        self.alerts = DeadLetterAlerts(self.node) if settings.dead_letter_alerts else None
         #: Without RESOURCES no job is blocked.
         self.promotion = Promotion(self.node, self._listening) if settings.resources else None
         self.settlement.after_outcomes = self.promotion.ended if self.promotion else lambda outcomes: None
@@ -118,7 +120,7 @@ class Engine(Service):
         if self._held is not None:
             return [*self.acquisitions.values()]  # one job, and none of the work that other nodes do
         loops: list[Loop] = [self.recovery, self.suspensions, self.cleanup, self.history, self.timers]
-        loops += [self.promotion] if self.promotion else []
+        loops += [each for each in (self.promotion, self.alerts) if each]
         loops += [*([self.consumer] if self.consumer else ()), *self.acquisitions.values()]
         return [*loops, self._listener] if self._listener else loops
 

@@ -10,7 +10,7 @@ from .deployment import Deployment, DeploymentRegistration
 from .exclusive_lock import ExclusiveLock
 from .executor_node import ExecutorNode, NodeState
 from .external_worker_job import ExternalWorkerJob, KeyBlock
-from .failure_group import FailureGroup
+from .failure_group import AlertedGroup, FailureGroup
 from .gateway_client import ExternalWorker, GatewayClient
 from .history_job import HistoryJob
 from .incident import Incident, IncidentState
@@ -47,6 +47,7 @@ __all__ = [
     "WITHDRAWN",
     "AbstractJob",
     "AcquisitionLock",
+    "AlertedGroup",
     "AuditLog",
     "Batch",
     "BatchFailure",

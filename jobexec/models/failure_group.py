@@ -1,4 +1,4 @@
-"""Groups of similar failures."""
+"""Groups of similar failures, and who has been told of them."""
 
 from __future__ import annotations
 
@@ -34,3 +34,26 @@ class FailureGroup(models.Model):
 
     def __str__(self) -> str:
         return f"{self.handler_type}: {self.exception}"
+
+
+class AlertedGroup(models.Model):
+    """How far a target in DEAD_LETTER_ALERTS has been told of a group, or with the fingerprint ``*`` of all groups.
+
+    Of incidents until ``told_until`` it needs no alert; the last one was enqueued at ``alert_time``.
+    """
+
+    target = NameField(max_length=64)
+    fingerprint = models.CharField(max_length=32)
+    told_until = models.DateTimeField()
+    alert_time = models.DateTimeField(null=True)
+
+    class Meta:
+        verbose_name = _("alerted group of failures")
+        verbose_name_plural = _("alerted groups of failures")
+        default_permissions = ()
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["target", "fingerprint"], name="jobexec_alertedgroup_unique")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.target}: {self.fingerprint}"

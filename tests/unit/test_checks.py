@@ -44,6 +44,7 @@ def site(settings, monkeypatch):
             *checks.check_handlers(app_configs=None),
             *checks.check_schedules(app_configs=None),
             *checks.check_hooks(app_configs=None),
+            *checks.check_alerts(app_configs=None),
         ]
         by_id = {str(message.id): message for message in found}
         assert len(by_id) == len(found)
@@ -271,7 +272,7 @@ def test_every_id_is_documented_and_no_other():
     source = "".join(path.read_text() for path in (Path(checks.__file__), Path(validation.__file__), tasks))
     page = (Path(__file__).parents[2] / "docs/reference/checks.md").read_text()
     said = set(re.findall(r'"(jobexec\.[EW]\d+)"', source))
-    assert len(said) == 32
+    assert len(said) == 33
     assert set(re.findall(r"^`(jobexec\.[EW]\d+)`$", page, re.MULTILINE)) == said
 
 
@@ -280,6 +281,12 @@ def test_a_job_in_a_category_that_does_not_exist(site):
     message = site()["jobexec.W006"]
     assert "'tests.mail'" in message.msg and "'mail'" in message.msg
     assert "jobexec.W006" not in site(CATEGORIES=["default", "mail"])
+
+
+def test_an_alert_of_a_category_that_does_not_exist(site):
+    alerts = {"team": {"mail": "team@shop.example", "categories": ["default", "mial"]}}
+    assert "'team'" in site(DEAD_LETTER_ALERTS=alerts)["jobexec.W017"].msg
+    assert "jobexec.W017" not in site(DEAD_LETTER_ALERTS=alerts, CATEGORIES=["default", "mial"])
 
 
 def test_a_schedule_that_no_executor_fires(site):
