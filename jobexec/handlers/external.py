@@ -147,6 +147,8 @@ def _columns(type: str, options: ExternalOptions) -> dict[str, Any]:
     for name in ("process_definition_id", "execution_id"):
         if given.get(name):
             columns[name] = _short_text(name, given[name])
+    if "resource" not in given and options.get("tenant_id"):
+        columns["resource"] = get_settings().resources.of_tenant(options["tenant_id"])
     if given.get("keep_result", False) is not False:
         columns["task_backend"] = KEPT_BY_JOB
     return columns
@@ -219,6 +221,8 @@ def _callback(name: str, given: Any, brought: Sequence[str]) -> dict[str, Any]:
     if function.has_own_resources:
         made = f"{function.name} makes it of its arguments"
         raise InvalidJob(f"{name}: expected a function whose resource is a name, but {made}.")
+    if "resource" in function.options:
+        columns.setdefault("resource", None)  # no resource is said, and not left to the tenant
     if columns.get("timeout") is not None:
         columns["timeout"] = duration_iso_string(columns["timeout"])
     return {"handler": function.name, "kwargs": fixed, "columns": columns}

@@ -191,6 +191,8 @@ class JobFunction(Generic[P, R]):
             columns["retries"] = RetryPlan.parse(settings.default_retry_plan).attempts
         if "timeout" not in self.options and settings.default_timeout is not None:
             columns["timeout"] = settings.default_timeout
+        if "resource" not in self.options and (tenant := columns.get("tenant_id")):
+            columns["resource"] = settings.resources.of_tenant(tenant)
         if self.keeps_result:
             columns["task_backend"] = KEPT_BY_JOB
         return without_defaults(columns) | {"handler_type": self.name}

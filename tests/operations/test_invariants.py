@@ -381,7 +381,7 @@ class Jobs(Sharing, RuleBasedStateMachine):
             assert (rows[pk].lock_owner, rows[pk].revision) == (self.nodes[name].lock_owner, job.revision)
 
     def check_that_each_dead_letter_has_its_incident(self, dead):
-        opened = Incident.objects.using(self.alias).filter(state="open").values_list("job_id", flat=True)
+        opened = Incident.objects.using(self.alias).filter(state="open", resource=None).values_list("job_id", flat=True)
         assert sorted(opened) == sorted(dead)
 
     def check_that_process_instances_have_one_owner_and_one_batch(self):

@@ -15,6 +15,7 @@ from jobexec.models import (
     FailureGroup,
     Incident,
     Job,
+    Resource,
     Schedule,
     Suspension,
     TimerJob,
@@ -32,6 +33,7 @@ _LEADS_TO: dict[str, tuple[type[Any], dict[str, str]]] = {
     "stuck": (ExecutorNode, {}),
     "late": (Job, {"lock": "free"}),
     "no_worker": (ExternalWorker, {}),
+    "breaker": (Resource, {}),
     "incidents": (Incident, {"state__exact": "open"}),
 }
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 
 from jobexec import clock
-from jobexec.conf.resources import BreakerProfile, Resources
-from jobexec.models import BreakerState
-from jobexec.operations.resources.breaker import count_trials, open_breaker
-from jobexec.operations.resources.limits import states
+from jobexec.conf.resources import BreakerProfile
+from jobexec.operations.resources.calls import Breakers, counts
 from jobexec.operations.resources.promote import blocked_resources, promote
-from jobexec.operations.sql.errors import is_conflict, one_line
+from jobexec.operations.sql.errors import is_conflict
 
-from ...runtime.threads import SELDOM, Loop, logger
+from ...runtime.threads import SELDOM, Loop
 from ..nodes.node import Node
 from ..run.outcomes import Outcome
 
@@ -124,58 +121,19 @@ class Promotion(Loop):
         using = self.node.using
         with self._lock:
             ended, self._ended = self._ended, []
-        told = self.breakers.told(ended)
-        known = states(using, list(told)) if told else {}
-        for name, calls in told.items():
-            profile = self.breakers.profile_of(name)
-            if profile is None:
-                continue
-            reason = self.breakers.count(name, profile, calls, known[name])
-            if reason:
-                if open_breaker(using, name, profile, reason):
-                    logger.warning("The circuit breaker of %s on %s opens: %s", one_line(name), using, one_line(reason))
-            elif known[name] == BreakerState.HALF_OPEN and count_trials(using, name, profile, len(calls)):
-                logger.info("The circuit breaker of %s on %s closes", one_line(name), using)
+        self.breakers.judge(using, told(ended, self.breakers))
         return {outcome.work.resource for outcome in ended if outcome.work.resource is not None}
 
 
-class Breakers:
-    """The last calls of each resource with a circuit breaker, as this node has seen them."""
-
-    def __init__(self, resources: Resources) -> None:
-        self._resources = resources
-        self._windows: dict[str, deque[bool]] = {}
-
-    def profile_of(self, name: str) -> BreakerProfile | None:
-        """The breaker of a resource, if it has one."""
-        entry = self._resources.covering(name)
-        return self._resources[entry].breaker if entry is not None else None
-
-    def told(self, outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
-        """The calls in these outcomes that count, by resource: '' for a success, or the reason of a failure."""
-        found: dict[str, list[str]] = {}
-        for outcome in outcomes:
-            name = outcome.work.resource or ""
-            profile = self.profile_of(name)
-            if profile is not None and (call := call_of(outcome, profile)) is not None:
-                found.setdefault(name, []).append(call)
-        return found
-
-    def count(self, name: str, profile: BreakerProfile, calls: list[str], state: str) -> str:
-        """Count calls of a resource whose breaker is in this state; returns the reason to open it, or ''."""
-        failed = [call for call in calls if call]
-        if state == BreakerState.OPEN:
-            return ""  # they began before it opened
-        if state == BreakerState.HALF_OPEN:
-            return f"a trial call failed: {failed[0]}" if failed else ""
-        window = self._windows.setdefault(name, deque(maxlen=profile.window))
-        window.extend(bool(call) for call in calls)
-        failures = sum(window)
-        if len(window) < profile.minimum_calls or failures * 100 < profile.failure_rate * len(window):
-            return ""
-        self._windows.pop(name)
-        last = failed[-1] if failed else ""
-        return f"{failures} of the last {len(window)} calls failed{f', the last with {last}' if last else ''}"
+def told(outcomes: Iterable[Outcome], breakers: Breakers) -> dict[str, list[str]]:
+    """The calls in these outcomes that count, by resource: '' for a success, or the reason of a failure."""
+    found: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        name = outcome.work.resource or ""
+        profile = breakers.profile_of(name)
+        if profile is not None and (call := call_of(outcome, profile)) is not None:
+            found.setdefault(name, []).append(call)
+    return found
 
 
 def call_of(outcome: Outcome, profile: BreakerProfile) -> str | None:
@@ -183,13 +141,12 @@ def call_of(outcome: Outcome, profile: BreakerProfile) -> str | None:
     run, failure = outcome.run, outcome.failure
     if run is None or not outcome.began or (failure is not None and failure.kind in _NEUTRAL):
         return None
-    if failure is not None and _counts(failure.error, profile):
+    if failure is not None and counts(_names(failure.error), profile):
         return failure.message.partition("\n")[0] or "an error without a message"
     if profile.slow_call is not None and run.duration > profile.slow_call.total_seconds():
         return f"a call that took {run.duration:.1f} seconds"
     return ""
 
 
-def _counts(error: BaseException | None, profile: BreakerProfile) -> bool:
-    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
-    return not names.intersection(profile.ignores) and (not profile.counts or bool(names.intersection(profile.counts)))
+def _names(error: BaseException | None) -> set[str]:
+    return {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}

@@ -8,6 +8,7 @@ from typing import Any
 from django.utils.dateparse import parse_duration
 
 from jobexec import clock
+from jobexec.conf import get_settings
 from jobexec.models import AbstractJob, BlockedJob, ExternalWorkerJob, Job
 
 from ..rows.move import move
@@ -57,7 +58,7 @@ def callback_columns(
 ) -> dict[str, Any]:
     """The columns in which the callback's job differs from the external job."""
     options = callback.get("columns") or {}
-    timeout = options.get("timeout")
+    timeout, tenant = options.get("timeout"), row.tenant_id or options.get("tenant_id", "")
     return {
         "job_key": None,
         "handler_type": callback["handler"],
@@ -70,7 +71,7 @@ def callback_columns(
         "atomic": options.get("atomic", False),
         "exclusive": options.get("exclusive", row.exclusive),
         "deployment_id": options.get("deployment_id", row.deployment_id),
-        "resource": options.get("resource"),
+        "resource": options["resource"] if "resource" in options else get_settings().resources.of_tenant(tenant),
         "priority": row.priority if options.get("priority") is None else options["priority"],
         "task_backend": options.get("task_backend", ""),
         **{name: getattr(row, name) or options.get(name, "") for name in SAID_BY_OPTIONS},

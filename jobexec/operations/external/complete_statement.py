@@ -24,6 +24,7 @@ from ..notify import external_observers
 from ..notify.broker import announce_ids
 from ..notify.signals import announce
 from ..notify.wake import wake_on_commit
+from ..resources.calls import report_call
 from ..rows.fencing import UNLOCKED
 from ..rows.routing import wake_for_permits
 from ..sql.dialect import dialect
@@ -106,6 +107,7 @@ def _write(using: str, row: ExternalWorkerJob, changes: Mapping[str, Any], node:
         announce_ids(using, [row.pk])
     if gone:
         external_observers.completed(using, row.handler_type)
+        report_call(using, row.resource)
         wake_for_permits(using, [row])
     if gone and told:
         announce(signals.job_completed, using, ExternalWorkerJob, jobs=gone)

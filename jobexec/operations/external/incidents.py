@@ -34,8 +34,8 @@ def resolve_external_incident(using: str, incident_key: int, *, caller: Caller =
 
 def _resolve(using: str, key: int, caller: Caller) -> None:
     incident = _open_incident(using, key, caller)
-    table = DeadLetterJob.objects.using(using)
-    row = next(iter(lock_rows(table.filter(pk=incident.job_id))), None)
+    table, job_id = DeadLetterJob.objects.using(using), incident.job_id
+    row = None if job_id is None else next(iter(lock_rows(table.filter(pk=job_id))), None)
     # Between the two statements another call may have resolved it, and the job may have failed again since.
     if row is None or not _open(using, key).exists():
         raise _not_found(key)

@@ -19,6 +19,7 @@ from ..history.task_rows import End, write_ends
 from ..notify import external_observers
 from ..notify.signals import announce
 from ..reports.failure_groups import count_failures, group_of_text
+from ..resources.calls import report_call
 from ..rows.move import move
 from ..rows.routing import free_instances, may_hold, wake_for_permits
 from ..sql.locks import delete_rows
@@ -80,6 +81,7 @@ def complete_external_job(
             _still_there(run_callback(using, row, callback, {"variables": outer}), key, "complete")
         announce(signals.job_completed, using, ExternalWorkerJob, jobs=[row])
         external_observers.completed(using, row.handler_type)
+        report_call(using, row.resource)
 
     in_transaction(using, verb)
 
@@ -198,3 +200,4 @@ def _settle_failure(
     job = _still_there(moved, row.job_key or 0, "fail")
     count_failures(using, [row], alike, changes["exception_message"])
     announce(signal, using, type(job), job=job, error=error)
+    report_call(using, row.resource, changes["exception_message"])

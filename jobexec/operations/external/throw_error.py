@@ -12,6 +12,7 @@ from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, LogSta
 from ..history.incidents import UNHANDLED_ERROR
 from ..notify.signals import announce
 from ..reports.failure_groups import count_failures, group_of_text
+from ..resources.calls import report_call
 from ..rows.move import move
 from ..values.failure import MESSAGE_LENGTH
 from . import log
@@ -61,6 +62,8 @@ def throw_external_error(
             outer = {**(row.handler_configuration.get("variables") or {}), **sent}
             given = {"variables": outer, "error_code": code, "error_message": text[:MESSAGE_LENGTH]}
             _tell(using, row, run_callback(using, row, callback, given), code, text)
+        if not row.cancel_requested:
+            report_call(using, row.resource, shown_texts(row, sent, _said_of(code, text))[0], code)
 
     in_transaction(using, verb)
 

@@ -88,7 +88,7 @@ def _alert(using: str, name: str, target: AlertTarget) -> bool:
 
 
 def _incidents(using: str, target: AlertTarget) -> QuerySet[Incident]:
-    rows = Incident.objects.using(using).filter(state=IncidentState.OPEN).exclude(handler_type=ALERT)
+    rows = Incident.objects.using(using).filter(state=IncidentState.OPEN, resource=None).exclude(handler_type=ALERT)
     if target.handlers:
         named = Q()
         for name in target.handlers:

@@ -14,7 +14,7 @@ from ..history.task_attempts import is_task, mark_ready
 from ..sql.locks import atomic, delete_rows
 from ..values.ranking import rank
 from .fencing import UNLOCKED, lock_unchanged
-from .routing import available_at, free_instances, may_hold, wake_for_permits
+from .routing import available_at, free_instances, lease_kept, may_hold, wake_for_permits
 
 J = TypeVar("J", bound=AbstractJob)
 
@@ -96,4 +96,5 @@ def _copy(row: AbstractJob, to: type[J], using: str, changes: dict[str, Any]) ->
         values["rank"] = rank(using, values["due_date"] or clock.now(using), values["priority"])
     if to is ExternalWorkerJob:
         values["available_at"] = available_at(using, values["due_date"])
+        values |= lease_kept(values["handler_configuration"])
     return to(**values)

@@ -26,7 +26,7 @@ def look() -> dict[str, Any]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT record, count(*) FROM chaos_ledger GROUP BY record")
         ledger = dict(cursor.fetchall())
-    opened = Incident.objects.filter(state="open").values_list("job_id", flat=True)
+    opened = Incident.objects.filter(state="open", resource=None).values_list("job_id", flat=True)
     return {
         "ledger": ledger,
         "unwritten": _records(HistoryJob.objects.all()),

@@ -15,6 +15,7 @@ from jobexec.exceptions import AlertFailed, DoNotRetry
 from jobexec.models import AlertedGroup, DeadLetterJob, Incident, Job
 from jobexec.operations import fail_jobs, move_to_dead_letter, requeue
 from jobexec.operations.external import fail_external_job
+from jobexec.operations.history.incidents import open_breaker_incident
 from jobexec.operations.maintenance import alert_delivery, dead_letter_alerts
 from jobexec.operations.maintenance.dead_letter_alerts import ALERT, alert_dead_letters
 from jobexec.retry import RetryPlan
@@ -163,6 +164,13 @@ def test_what_is_requeued_by_then_is_not_told_and_what_dies_again_is(alias, targ
     frozen.tick(1)
     die(alias)
     assert alert_dead_letters(alias) == 1
+
+
+def test_an_open_breaker_is_no_dead_letter(alias, targets, frozen):
+    targets(team=TEAM)
+    frozen.tick(1)
+    open_breaker_incident(alias, "pay.example", "12 of 20 calls failed")
+    assert alert_dead_letters(alias) == 0
 
 
 def test_its_own_dead_letters_are_told_to_nobody(alias, targets, frozen):

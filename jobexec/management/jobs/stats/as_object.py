@@ -30,6 +30,7 @@ def as_object(seen: Overview) -> dict[str, Any]:
         "suspensions": [_suspension(each) for each in seen.suspensions or []],
         "planned": [_suspension(each) for each in seen.planned or []],
         "batches": [_batch(each) for each in seen.batches or []],
+        "resources": [each.as_json() for each in seen.resources or []],
         "failure_groups": [_group(each) for each in seen.failure_groups or []],
         "traffic": seen.traffic and _traffic(seen.traffic),
     }
