@@ -14,8 +14,8 @@ from django.utils.translation import pgettext_lazy
 from jobexec import clock
 from jobexec.identifiers import uuid7
 
-from .exclusive_lock import serial_key
 from .fields import NameField
+from .locks import serial_key
 
 
 class PartialIndex(models.Index):

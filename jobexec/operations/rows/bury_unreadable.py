@@ -19,7 +19,7 @@ from django.db.models.functions import Cast
 from jobexec import clock, signals
 from jobexec.exceptions import UnreadableJob
 from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, HistoryJob, JobType
-from jobexec.models.exclusive_lock import serial_key
+from jobexec.models.locks import serial_key
 
 from ..history.incidents import open_incidents
 from ..history.task_attempts import write_buried

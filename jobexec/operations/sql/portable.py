@@ -141,6 +141,6 @@ class Dialect:
         return f"SELECT DISTINCT {column} FROM {table}"
 
     def serial_key(self, table: str) -> str:
-        """Return :func:`~jobexec.models.exclusive_lock.serial_key_expression` of a job table as SQL."""
+        """Return :func:`~jobexec.models.locks.serial_key_expression` of a job table as SQL."""
         of_tenant = f"{table}.tenant_id || {self.separator} || {table}.process_instance_id"
         return f"CASE WHEN {table}.tenant_id = '' THEN {table}.process_instance_id ELSE {of_tenant} END"

@@ -14,7 +14,7 @@ from django.db.models.lookups import LessThanOrEqual
 
 from jobexec.exceptions import JobNotFound
 from jobexec.models import Job
-from jobexec.models.exclusive_lock import serial_key
+from jobexec.models.locks import serial_key
 
 from .category_turns import Turns
 from .tenant_room import TenantRoom
