@@ -1,6 +1,7 @@
 """What is enqueued and what befalls the cluster: the mixture of everything, and one aimed at each guard."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 #: Kinds of jobs and how often each is enqueued. See `people.everybody` for what they are.
 ALL = {
@@ -34,10 +35,12 @@ TASKS = {
 #: The history handler, and how often it fails for a record that is never written.
 LEDGER, NEVER = "chaos-ledger", 99
 #: What jobs share, and what it bears; a customer is one of CUSTOMERS.
-RESOURCES = {
+RESOURCES: dict[str, dict[str, Any]] = {
     "gate": {"limit": 3},
     "customer:*": {"limit": 1},
     "meter": {"rate": "6/PT2S", "burst": 1},
+    # Enough jobs fail for its breaker to open now and then, and it closes soon.
+    "line": {"limit": 4, "breaker": {"window": 10, "minimum_calls": 4, "wait": 0.5, "trial_calls": 2}},
 }
 CUSTOMERS = 4
 #: What befalls nodes and the server, and how often.
@@ -72,7 +75,7 @@ class Mixture:
     away: tuple[float, ...] = (0.0, 0.15, 0.5, 1.5)
     schedules: bool = True
     shared: float = 0.4
-    resources: dict[str, float] = field(default_factory=lambda: {"gate": 4, "customer": 3, "meter": 2})
+    resources: dict[str, float] = field(default_factory=lambda: {"gate": 4, "customer": 3, "meter": 2, "line": 3})
 
 
 ALL_OF_IT = Mixture()
