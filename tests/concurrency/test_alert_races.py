@@ -8,6 +8,7 @@ from jobexec.operations import move_to_dead_letter
 from jobexec.operations.maintenance.dead_letter_alerts import ALERT, alert_dead_letters
 from tests.concurrency.test_settle_races import servers
 from tests.support.factories import make_row
+from tests.support.machines.killed import Killed, killed_at
 from tests.support.threads import finish, held, start, together
 
 pytestmark = pytest.mark.transactional
@@ -52,3 +53,22 @@ def test_a_look_that_is_rolled_back_leaves_it_to_the_next(alias):
         transaction.set_rollback(True, using=alias)
     assert alerts(alias) == 0
     assert alert_dead_letters(alias) == 1
+
+
+def test_killed_on_any_line(alias):
+    """Before the commit nothing is noted, after it the job is there: the next look tells once, whatever was killed."""
+    number, killed = 0, 0
+    noted = list(AlertedGroup.objects.using(alias).values())
+    while True:
+        number += 1
+        try:
+            with killed_at(alias, number):
+                assert alert_dead_letters(alias) == 1
+        except Killed:
+            killed += 1
+            assert (alerts(alias), list(AlertedGroup.objects.using(alias).values())) == (0, noted)
+            continue
+        break
+    assert killed >= 5
+    assert alerts(alias) == 1
+    assert alert_dead_letters(alias) == 0

@@ -65,7 +65,8 @@ def find_task_result(id: UUID | str, using: str) -> TaskSight | None:
     living = next((look for look in found if look.place not in ResultStatus.values), None)
     if living is not None and living.backend:
         return _alive(living, result, using)
-    return None if result is None else _over(result)
+    # READY without a job: the function has stopped keeping results between two attempts.
+    return None if result is None or result.place == ResultStatus.READY else _over(result)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import jobexec
 from jobexec.exceptions import InvalidJob, ResultDoesNotExist
 from jobexec.handlers import registry
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Job, TaskResult
-from jobexec.operations import cancel, clean_up_history, delete_jobs, requeue
+from jobexec.operations import cancel, clean_up_history, delete_jobs, requeue, trigger_due_timers
 from jobexec.operations.external import complete_external_job, fail_external_job
 from tests.support.executor import run_one
 from tests.support.factories import in_hands, make_external
@@ -77,7 +77,7 @@ def test_failures_are_there_too(alias, report, frozen):
     pk = report.using(retries="R2/PT0S").enqueue(1).pk
     run_one(alias)
     assert (report.get_result(pk).status, report.get_result(pk).attempts) == ("READY", 1)
-    jobexec.operations.trigger_due_timers(alias, 10)
+    trigger_due_timers(alias, 10)
     run_one(alias)
     dead = report.get_result(pk)
     assert (dead.status, dead.attempts, len(dead.errors)) == ("FAILED", 2, 2)
@@ -174,6 +174,25 @@ def test_other_jobs_have_none_and_cost_nothing(alias, report, handle):
             ask(row.pk)
     run_one(alias)
     assert not TaskResult.objects.using(alias).exists()
+
+
+@pytest.mark.every_database
+def test_a_function_that_stops_keeping_results_between_two_attempts(alias, handle):
+    def fails():
+        raise ValueError("no")
+
+    with registry.isolated():
+        before = handle(fails, name="tests.changed", keep_result=True, database=alias)
+        pk = before.using(retries="R2/PT0S").enqueue().pk
+        run_one(alias)
+    assert before.get_result(pk).attempts == 1
+    with registry.isolated():
+        handle(lambda: 1, name="tests.changed", database=alias)
+        trigger_due_timers(alias, 10)
+        run_one(alias)
+    assert not Job.objects.using(alias).exists()
+    with pytest.raises(ResultDoesNotExist):
+        before.get_result(pk)
 
 
 def test_the_result_of_another_function_is_not_given_out(alias, report, handle):
