@@ -34,6 +34,8 @@ PAUSE = timedelta(minutes=1)
 LATEST = timedelta(minutes=1)
 #: Eight attempts, over about an hour.
 RETRIES = "R8/PT30S*2..PT1H"
+#: How often at most that is noted for a target of which there is nothing to tell.
+SELDOM = timedelta(minutes=5)
 _MESSAGE = 1000
 _ALL = "*"
 _DAY = timedelta(days=1)
@@ -69,6 +71,7 @@ def _alert(using: str, name: str, target: AlertTarget) -> bool:
         AlertedGroup.objects.using(using).bulk_create([new], ignore_conflicts=True)
         return False
     if not _look(using, target, own).anything:
+        _advance(using, own)
         return False
     with atomic(using):
         own = lock_rows(rows.filter(fingerprint=_ALL), skip_locked=True).first()
@@ -85,6 +88,13 @@ def _alert(using: str, name: str, target: AlertTarget) -> bool:
         changes: dict[str, Any] = {"told_until": max(own.told_until, until)}
         rows.filter(fingerprint=_ALL).update(**changes, **({"alert_time": now} if told else {}))
     return told
+
+
+def _advance(using: str, own: AlertedGroup) -> None:
+    """Nothing is to be told: from time to time note that, or each look would pass all that others are told of."""
+    until = clock.now(using) - LATEST
+    if own.told_until < until - SELDOM:
+        AlertedGroup.objects.using(using).filter(pk=own.pk, told_until__lt=until).update(told_until=until)
 
 
 def _incidents(using: str, target: AlertTarget) -> QuerySet[Incident]:

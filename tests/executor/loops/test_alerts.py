@@ -2,6 +2,7 @@
 
 import pytest
 
+from jobexec.executor.loops import alerts
 from jobexec.executor.loops.alerts import INTERVAL, DeadLetterAlerts
 from jobexec.models import Job
 from jobexec.operations import move_to_dead_letter
@@ -33,3 +34,8 @@ def test_a_round(alias, node, frozen, configure):  # noqa: F811
     node._good_until = good_until
     loop.run_once()
     assert Job.objects.using(alias).get().handler_type == ALERT
+
+
+def test_looks_that_take_long_are_rare(node, frozen, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(alerts, "alert_dead_letters", lambda using: frozen.tick(3))
+    assert DeadLetterAlerts(node).run_once() == 60

@@ -196,6 +196,22 @@ def test_a_storm_of_groups_is_one_message_of_a_bounded_size(alias, targets, froz
     assert alert_dead_letters(alias) == 0
 
 
+def test_what_concerns_others_is_passed_once(alias, targets, frozen, django_assert_num_queries):
+    targets(team={**TEAM, "handlers": ["billing.*"]})
+    own = AlertedGroup.objects.using(alias).filter(target="team")
+    frozen.tick(100)
+    die(alias)
+    assert alert_dead_letters(alias) == 0
+    assert own.get().told_until == NOW, "not at each look"
+    frozen.tick(300)
+    assert alert_dead_letters(alias) == 0
+    assert own.get().told_until == frozen.now - timedelta(minutes=1)
+    with django_assert_num_queries(2, using=alias):
+        assert alert_dead_letters(alias) == 0
+    die(alias, "billing.charge")
+    assert alert_dead_letters(alias) == 1
+
+
 def test_what_was_told_long_ago_is_forgotten(alias, targets, frozen):
     targets(team=TEAM)
     frozen.tick(1)
