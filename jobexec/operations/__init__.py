@@ -19,7 +19,9 @@ from .definitions import clear_overriding_priority, override_priority, set_retri
 from .enqueue.create import create_job, create_jobs
 from .history.incidents import annotate_incident
 from .history.job_log import job_log, stack_trace
+from .maintenance.alert_delivery import send_test_alert
 from .maintenance.cleanup import clean_up_history
+from .maintenance.dead_letter_alerts import alert_dead_letters
 from .maintenance.timers import next_due_date, trigger_due_timers
 from .manage.adjust import delete_jobs, requeue, retry_now, set_due_date, set_priority, set_retries
 from .manage.cancel import cancel
@@ -53,6 +55,7 @@ __all__ = [
     "acting",
     "activate",
     "activate_batch",
+    "alert_dead_letters",
     "annotate_incident",
     "batch_progress",
     "cancel",
@@ -88,6 +91,7 @@ __all__ = [
     "retire_deployments",
     "retire_registrations",
     "retry_now",
+    "send_test_alert",
     "set_due_date",
     "set_priority",
     "set_resource_limits",

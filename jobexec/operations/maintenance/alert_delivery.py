@@ -23,6 +23,7 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.conf.alerts import AlertTarget
 from jobexec.exceptions import AlertFailed, DoNotRetry
+from jobexec.identifiers import uuid7
 
 from ..sql.errors import one_line
 
@@ -46,6 +47,17 @@ def deliver(using: str, id: str, name: str, groups: Sequence[Mapping[str, Any]],
         send_mail(_subject(groups, others), _text(using, groups, others), None, list(target.mail))
     else:
         _post(target, id, _body(using, name, groups, others))
+
+
+def send_test_alert(name: str, *, using: str = "default") -> None:
+    """Send a message without dead letters to a target, at once, so that its address and its secret can be tried.
+
+    Raises what :func:`deliver` raises, and errors of the mail server.
+    """
+    now = clock.now(using).isoformat()
+    sample = {"fingerprint": "", "handler": "jobexec.alert", "exception": "", "message": "This is a test."}
+    times = {"dead_letters": 0, "first_time": now, "last_time": now, "job_id": None, "category": "", "tenant_id": ""}
+    deliver(using, f"test-{uuid7()}", name, [sample | times], 0)
 
 
 def _page(fingerprint: str) -> str:

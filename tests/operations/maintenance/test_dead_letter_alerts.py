@@ -13,7 +13,7 @@ from django.db import transaction
 from jobexec import jobs
 from jobexec.exceptions import AlertFailed, DoNotRetry
 from jobexec.models import AlertedGroup, DeadLetterJob, Incident, Job
-from jobexec.operations import fail_jobs, move_to_dead_letter, requeue
+from jobexec.operations import fail_jobs, move_to_dead_letter, requeue, send_test_alert
 from jobexec.operations.external import fail_external_job
 from jobexec.operations.history.incidents import open_breaker_incident
 from jobexec.operations.maintenance import alert_delivery, dead_letter_alerts
@@ -370,6 +370,18 @@ def test_a_webhook_that_is_not_there(configure):
     with pytest.raises(AlertFailed, match=r"127\.0\.0\.1 cannot be reached: ConnectionRefusedError") as caught:
         alert_delivery.deliver("default", "job-1", "hook", [GROUP], 0)
     assert "T0p" not in str(caught.value)
+
+
+def test_a_message_to_try_it(hook, configure, mailoutbox):
+    send_test_alert("hook")
+    ((headers, body),) = hook.heard
+    assert {name.lower(): value for name, value in headers.items()}["webhook-id"].startswith("test-")
+    assert json.loads(body)["groups"][0]["message"] == "This is a test."
+    configure(DEAD_LETTER_ALERTS={"team": TEAM})
+    send_test_alert("team")
+    assert "This is a test." in mailoutbox[0].body
+    with pytest.raises(DoNotRetry, match="has no 'hook' any more"):
+        send_test_alert("hook")
 
 
 def test_a_failing_webhook_is_retried_and_then_a_dead_letter_that_tells_nobody(alias, targets, frozen, monkeypatch):
