@@ -26,6 +26,7 @@ class Breakers:
 
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
+        self._lock = threading.Lock()
         self._windows: dict[str, deque[bool]] = {}
 
     def profile_of(self, name: str) -> BreakerProfile | None:
@@ -54,12 +55,13 @@ class Breakers:
             return ""  # they began before it opened
         if state == BreakerState.HALF_OPEN:
             return f"a trial call failed: {failed[0]}" if failed else ""
-        window = self._windows.setdefault(name, deque(maxlen=profile.window))
-        window.extend(bool(call) for call in calls)
-        failures = sum(window)
-        if len(window) < profile.minimum_calls or failures * 100 < profile.failure_rate * len(window):
-            return ""
-        self._windows.pop(name)
+        with self._lock:
+            window = self._windows.setdefault(name, deque(maxlen=profile.window))
+            window.extend(bool(call) for call in calls)
+            failures = sum(window)
+            if len(window) < profile.minimum_calls or failures * 100 < profile.failure_rate * len(window):
+                return ""
+            self._windows.pop(name)
         last = failed[-1] if failed else ""
         return f"{failures} of the last {len(window)} calls failed{f', the last with {last}' if last else ''}"
 
@@ -100,4 +102,4 @@ def _judge(using: str, resource: str, call: str) -> None:
         breakers = _of_workers.get(using)
         if breakers is None or breakers.resources is not known:
             breakers = _of_workers[using] = Breakers(known)
-        breakers.judge(using, {resource: [call]})
+    breakers.judge(using, {resource: [call]})
