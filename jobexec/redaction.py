@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from jobexec.encryption import envelope_of, shown_envelope
 from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import JobHandler, NamesArguments
 from jobexec.handlers.registry import get_handler
@@ -21,7 +22,10 @@ def redact(handler_type: str, configuration: Any, using: str | None = None) -> A
     Positional arguments have the names of the handler's parameters. If the handler is not known, as on a web server
     without its code, the job definition written by an executor in ``using`` lists the sensitive names; if there are
     any, or there is no definition, all positional arguments are hidden, because their names are not known here.
+    Encrypted arguments stay encrypted; the id of their key is shown.
     """
+    if envelope_of(configuration):
+        return shown_envelope(configuration)
     try:
         handler = get_handler(handler_type)
     except HandlerNotFound:
@@ -40,7 +44,7 @@ def redact_job(job: AbstractJob) -> Any:
     handlers that run afterwards and get these variables apply as well.
     """
     using = job._state.db or "default"
-    if not is_external(job):
+    if not is_external(job) or envelope_of(job.handler_configuration):
         return redact(job.handler_type, job.handler_configuration, using)
     configuration = job.handler_configuration
     named = {name for handler in callbacks_of(configuration) for name in _sensitive_of(handler, using)}

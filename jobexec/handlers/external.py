@@ -49,6 +49,7 @@ class ExternalOptions(TypedDict, total=False):
     correlation_id: str
     deployment: str | None
     resource: str | None
+    encrypted: bool
     using: str
 
 
@@ -72,7 +73,9 @@ def external_job(
     pass before it becomes an incident; None for the setting EXTERNAL_MAX_DELIVERIES. ``run_after`` or ``delay``: no
     worker gets it earlier. ``deployment`` restricts which nodes may run ``on_complete`` and ``on_error``, as for other
     jobs (None: any); not given: the function's option, or the setting DEPLOYMENT of this process. ``resource``
-    is a name that RESOURCES covers: workers get the job when that has a permit. ``using`` is the database.
+    is a name that RESOURCES covers: workers get the job when that has a permit. ``encrypted``: whether its variables
+    are encrypted in the database; not given: the setting ENCRYPT_ARGUMENTS. Workers get them decrypted. ``using`` is
+    the database.
 
     Raises :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted.
     """
@@ -95,7 +98,8 @@ def external_jobs(
     configurations = [
         {"variables": _object(f"variables of job {n}", each)} | common for n, each in enumerate(variables)
     ]
-    return create_external_jobs(using, columns, configurations, due_date=_due_date(options, using))
+    encrypted = options.get("encrypted", get_settings().encrypt_arguments)
+    return create_external_jobs(using, columns, configurations, due_date=_due_date(options, using), encrypted=encrypted)
 
 
 def _check_names(options: Mapping[str, Any]) -> None:
@@ -126,6 +130,7 @@ _AS_EVER = (
     "exclusive",
     "correlation_id",
     "resource",
+    "encrypted",
 )
 
 
@@ -202,6 +207,8 @@ def _callback(name: str, given: Any, brought: Sequence[str]) -> dict[str, Any]:
     if function.has_own_resources:
         made = f"{function.name} makes it of its arguments"
         raise InvalidJob(f"{name}: expected a function whose resource is a name, but {made}.")
+    if function.encrypted:
+        columns["encrypted"] = True
     if columns.get("timeout") is not None:
         columns["timeout"] = duration_iso_string(columns["timeout"])
     return {"handler": function.name, "kwargs": fixed, "columns": columns}

@@ -10,6 +10,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from jobexec.encryption import key_of, shown_envelope, unseal_result
 from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import JobHandler, NamesArguments
 from jobexec.handlers.registry import get_handler
@@ -50,8 +51,10 @@ def attempts_of(row: TaskResult) -> list[dict[str, Any]]:
 
 
 def shown_value(row: TaskResult) -> Any:
-    """The return value, without sensitive values."""
-    return hide(row.return_value, getattr(row, "hidden", ()))
+    """The return value, without sensitive values; an encrypted one stays encrypted."""
+    if key_of(row.return_value) is not None:
+        return shown_envelope(row.return_value)
+    return hide(unseal_result(row.return_value, row.pk), getattr(row, "hidden", ()))
 
 
 def sensitive_names(handler_types: set[str], using: str) -> dict[str, Sequence[str]]:

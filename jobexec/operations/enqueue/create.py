@@ -13,6 +13,7 @@ from django.db import connections
 from jobexec import clock, signals, tracing
 from jobexec.conf import get_settings
 from jobexec.conf.resources import is_name
+from jobexec.encryption import envelope_of, seal, unseal
 from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7, uuid7s
 from jobexec.json_values import shown
@@ -33,6 +34,8 @@ from ..values.ranking import check_priority, rank
 _OPTIONS = frozenset(SHARED_COLUMNS) - {"revision", "lock_owner", "lock_expiration_time", "rank", "start_time"}
 #: A pattern keeps copies of itself for this number of resources.
 _RESOURCES = 1000
+#: The jobs of jobexec itself, whose arguments are ids.
+_OWN = "jobexec."
 _OF_EACH = ("handler_configuration", "due_date", "id", "create_time")
 
 
@@ -47,7 +50,7 @@ def create_job(using: str, **columns: Any) -> NewJob:
     a resource that RESOURCES does not cover.
     """
     own = _take(columns)
-    return Pattern(using, columns).create(**own)
+    return Pattern(using, columns).create(**_encrypted(columns, own))
 
 
 def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[NewJob]:
@@ -61,7 +64,7 @@ def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[NewJob]:
     for given in rows:
         columns = dict(given)
         own = _take(columns)
-        table, columns, values = Pattern(using, columns).job(**own)
+        table, columns, values = Pattern(using, columns).job(**_encrypted(columns, own))
         jobs.append(instance(using, table, columns))
         groups.setdefault((table, tuple(values)), []).append(tuple(values.values()))
     with atomic(using):
@@ -85,6 +88,22 @@ def check_resource(name: str | None) -> None:
 
 def _take(columns: dict[str, Any]) -> dict[str, Any]:
     return {name: columns.pop(name) for name in _OF_EACH if name in columns}
+
+
+def _encrypted(columns: Mapping[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Encrypt the arguments of a job that is given as columns, if the setting ENCRYPT_ARGUMENTS is on.
+
+    Raises InvalidJob for arguments that look as if they were encrypted for this job, and are not.
+    """
+    configuration, handler_type = own.get("handler_configuration"), str(columns.get("handler_type", ""))
+    if envelope_of(configuration):
+        if not isinstance(own.get("id"), UUID):
+            raise InvalidJob("handler_configuration: expected an id beside encrypted arguments, got none.")
+        unseal(configuration, handler_type, own["id"])
+    elif get_settings().encrypt_arguments and not handler_type.startswith(_OWN):
+        id = UUID(str(own.get("id") or uuid7()))
+        own |= {"id": id, "handler_configuration": seal(configuration or {}, handler_type, id)}
+    return own
 
 
 class Pattern:

@@ -29,7 +29,7 @@ from ..sql.dialect import dialect
 from ..sql.insert import parameters
 from ..values.inserted_rows import instance
 from ..values.ranking import rank
-from .callbacks import SAID_BY_OPTIONS, callback_columns, on_complete
+from .callbacks import SAID_BY_OPTIONS, callback_columns, on_complete, opened
 from .find import check_caller, check_lease, check_worker
 from .types import Caller
 
@@ -73,9 +73,10 @@ def complete_at_once(
     check_caller(row, key, "complete", caller)
     check_lease(row, lease, "complete", needed=True)
     check_worker(row, worker, "complete")
-    callback = on_complete(configuration)
     changes: dict[str, Any] = {}
-    if callback is not None:
+    if on_complete(configuration) is not None:
+        configuration = opened(row)
+        callback = on_complete(configuration) or {}
         outer = {**(configuration.get("variables") or {}), **sent}
         changes = callback_columns(using, row, callback, {"variables": outer})
         if changes["resource"] is not None:  # it must wait for a permit

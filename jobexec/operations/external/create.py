@@ -10,6 +10,7 @@ from django.db import connections
 
 from jobexec import clock, signals, tracing
 from jobexec.conf import get_settings
+from jobexec.encryption import seal
 from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7s
 from jobexec.models import BlockedJob, ExternalWorkerJob, JobType, LogState, TimerJob
@@ -37,6 +38,7 @@ def create_external_jobs(
     configurations: Sequence[Mapping[str, Any]],
     *,
     due_date: datetime | None = None,
+    encrypted: bool = False,
 ) -> list[AnyExternal]:
     """Insert an external job for each configuration; ``columns`` are shared by all jobs, which wait if they have a
     ``resource``.
@@ -57,8 +59,13 @@ def create_external_jobs(
     table = table_for(ExternalWorkerJob(resource=shared.get("resource")), later="available_at" in shared)
     if table is not ExternalWorkerJob:
         shared.pop("available_at", None)
+    ids = uuid7s(len(texts))
+    if encrypted:
+        pairs = zip(configurations, ids, strict=True)
+        configurations = [seal(configuration, shared["handler_type"], id) for configuration, id in pairs]
+        texts = [json_text(configuration) for configuration in configurations]
     with atomic(using):
-        ids, keys = uuid7s(len(texts)), next_keys(using, len(texts))
+        keys = next_keys(using, len(texts))
         rows = [(id.hex, key, text) for id, key, text in zip(ids, keys, texts, strict=True)]
         insert_rows(connection, table, _OF_EACH, rows, parameters(connection, table, shared))
         each = zip(ids, keys, configurations, strict=True)
