@@ -112,6 +112,7 @@ class JobFunction(Generic[P, R]):
     def _create(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., AnyJob]:
         """The function that inserts the job of a call, whose arguments have been checked."""
         pattern = self._pattern().of_resource(self.resource_of(args, kwargs))
+        pattern.authorize()
         return unique.creating(self, pattern, args, kwargs) if self.options.get("unique") else pattern.create
 
     @property

@@ -48,6 +48,7 @@ class Page(NamedTuple):
 def enqueue_many(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Sequence[AnyJob]:
     """Insert a job for each call. See :meth:`~jobexec.handlers.function.JobFunction.enqueue_many`."""
     pattern, due_date = handler._pattern(), handler._due_date()
+    pattern.authorize()
     pages = _pages(handler, calls)
     first, second = next(pages, Page([], [], [], [])), next(pages, None)
     if second is None and not (handler.options.get("unique") or first.resources):

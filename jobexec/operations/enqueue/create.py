@@ -19,6 +19,7 @@ from jobexec.identifiers import uuid7, uuid7s
 from jobexec.json_values import shown
 from jobexec.models import SHARED_COLUMNS, BlockedJob, Job, JobType, LogState, TimerJob
 
+from ..audit import authorize
 from ..history import job_log
 from ..notify.broker import announce_created
 from ..notify.observers import tell_watchers
@@ -50,7 +51,9 @@ def create_job(using: str, **columns: Any) -> NewJob:
     a resource that RESOURCES does not cover.
     """
     own = _take(columns)
-    return Pattern(using, columns).create(**_encrypted(columns, own))
+    pattern = Pattern(using, columns)
+    pattern.authorize()
+    return pattern.create(**_encrypted(columns, own))
 
 
 def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[NewJob]:
@@ -64,7 +67,9 @@ def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[NewJob]:
     for given in rows:
         columns = dict(given)
         own = _take(columns)
-        table, columns, values = Pattern(using, columns).job(**_encrypted(columns, own))
+        pattern = Pattern(using, columns)
+        pattern.authorize()
+        table, columns, values = pattern.job(**_encrypted(columns, own))
         jobs.append(instance(using, table, columns))
         groups.setdefault((table, tuple(values)), []).append(tuple(values.values()))
     with atomic(using):
@@ -135,6 +140,16 @@ class Pattern:
         self._traces = tracing.AVAILABLE and "traceparent" not in self._columns
         self._values = parameters(connections[using], Job, self._columns)
         self._of_resources: dict[str, Pattern] = {}
+        self._is_asked = settings.authorization is not None
+
+    def authorize(self) -> None:
+        """Ask the policy in AUTHORIZATION, before anything is written.
+
+        Raises :class:`~jobexec.exceptions.NotAuthorized`.
+        """
+        handler_type = self._columns.get("handler_type", "")
+        if self._is_asked and not handler_type.startswith(_OWN):
+            authorize("enqueue", handler_type, self.using, self._columns)
 
     def of_resource(self, name: str | None) -> Pattern:
         """The same pattern for jobs of another resource, which was made from the arguments of a call."""

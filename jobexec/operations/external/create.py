@@ -15,6 +15,7 @@ from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7s
 from jobexec.models import BlockedJob, ExternalWorkerJob, JobType, LogState, TimerJob
 
+from ..audit import authorize
 from ..enqueue.create import check_resource
 from ..history import job_log
 from ..history.keys import next_keys
@@ -52,6 +53,7 @@ def create_external_jobs(
     texts = [_text(number, configuration) for number, configuration in enumerate(configurations)]
     if not texts:
         return []
+    authorize("enqueue", columns["handler_type"], using, columns)
     keep_time(using)
     now, connection = clock.now(using), connections[using]
     check_resource(columns.get("resource"))
