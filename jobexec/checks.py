@@ -158,7 +158,7 @@ def check_encryption(**kwargs: Any) -> list[CheckMessage]:
     if conf.problems(conf.raw_settings()):
         return []  # reported by check_settings
     settings, found = conf.get_settings(), list[CheckMessage]()
-    keys = settings.encryption_keys
+    keys = settings.encryption_keys or {}
     encrypted = [handler.name for handler in all_handlers() if getattr(handler, "encrypted", False)]
     if not keys and (settings.encrypt_arguments or encrypted):
         why = "JOBEXEC['ENCRYPT_ARGUMENTS'] is True" if settings.encrypt_arguments else f"{encrypted[0]!r} is encrypted"

@@ -79,7 +79,7 @@ def shown_envelope(value: Any) -> dict[str, Any]:
 
 def newest_key() -> str:
     """The id of the key that encrypts. Raises :class:`~jobexec.exceptions.InvalidJob` if there is none."""
-    for id in get_settings().encryption_keys:
+    for id in get_settings().encryption_keys or ():
         return id
     raise InvalidJob("encrypted: expected a key in JOBEXEC['ENCRYPTION_KEYS'], got none.")
 
@@ -205,7 +205,7 @@ def decrypt(envelope: Mapping[str, Any], *bound_to: str) -> str:
     version, key = envelope["version"], str(envelope.get("key", ""))
     if version > VERSION:
         raise NotDecryptableYet(f"Its envelope has version {version}; this release reads up to {VERSION}.", key)
-    if key not in get_settings().encryption_keys:
+    if key not in (get_settings().encryption_keys or ()):
         raise DecryptionFailed(f"It is encrypted with the key {key!r}, which is not in ENCRYPTION_KEYS.", key)
     if not is_installed():
         raise NotDecryptableYet("It is encrypted, and the package cryptography is not installed.", key)
@@ -245,7 +245,7 @@ def _secret(id: str) -> bytes:
         _loaded = (settings, {})
     known = _loaded[1]
     if id not in known:
-        known[id] = _load(id, settings.encryption_keys[id])
+        known[id] = _load(id, (settings.encryption_keys or {})[id])
     return known[id]
 
 

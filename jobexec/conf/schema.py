@@ -156,7 +156,7 @@ class Settings:
     middleware: tuple[str, ...] = field(default=(), metadata=_by(values.dotted_paths))
     authorization: str | None = field(default=None, metadata=_by(values.dotted_path))
     encrypt_arguments: bool = field(default=False, metadata=_by(values.boolean))
-    encryption_keys: Mapping[str, Any] = field(default_factory=dict, metadata=_by(values.encryption_keys), repr=False)
+    encryption_keys: Mapping[str, Any] | None = field(default=None, metadata=_by(values.encryption_keys), repr=False)
     resources: Resources = field(default=Resources(), metadata=_by(resources))
     misfire_threshold: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))
     meter_interval: timedelta = field(default=_seconds(15), metadata=_by(values.duration()))

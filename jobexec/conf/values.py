@@ -267,8 +267,10 @@ def token(value: Any) -> str | None:
     return value
 
 
-def encryption_keys(value: Any) -> Mapping[str, Any]:
-    """A dict of names to keys, each 32 bytes in base64, a callable or a dotted path; the first key encrypts."""
+def encryption_keys(value: Any) -> Mapping[str, Any] | None:
+    """A dict of names to keys, each 32 bytes in base64, a callable or a dotted path, or None."""
+    if value is None:
+        return None
     expected = "a dict of key ids to keys: 32 bytes in URL-safe base64, a callable, or the dotted path of one"
     if not isinstance(value, Mapping):
         raise ValueError(expected)

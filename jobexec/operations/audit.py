@@ -21,7 +21,7 @@ from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db import connections, router, transaction
+from django.db import DatabaseError, connections, router, transaction
 from django.db.models import Model, QuerySet
 from django.utils.module_loading import import_string
 
@@ -143,7 +143,11 @@ def _note_refusal(request: AuthorizationRequest, reason: str) -> None:
     if connections[database].needs_rollback:
         return
     refused = _Change(request.action, {}, operator)
-    _insert(database, refused, old=None, new={"refused": reason}, count=0, **_meant(request))
+    try:
+        with transaction.atomic(using=database):  # with a savepoint: the caller's transaction may go on
+            _insert(database, refused, old=None, new={"refused": reason}, count=0, **_meant(request))
+    except DatabaseError as error:  # a role that only enqueues may not write here
+        logger.error("The refusal is not in the audit log: %s", one_line(str(error)))
 
 
 def _meant(request: AuthorizationRequest) -> dict[str, Any]:

@@ -275,6 +275,23 @@ def test_in_a_transaction_the_caller_may_go_on(alias, policy, handler):
     assert AuditLog.objects.using(alias).get().object_id == str(row.pk)
 
 
+def test_a_refusal_that_cannot_be_written_is_one_all_the_same(alias, policy, handler, monkeypatch, caplog):
+    from django.db import ProgrammingError, transaction
+
+    def no_grant(*args, **kwargs):
+        raise ProgrammingError("permission denied for table jobexec_auditlog")
+
+    monkeypatch.setattr(operations.audit, "_insert", no_grant)
+    refuse("suspend")
+    with transaction.atomic(using=alias):
+        row = handler.enqueue(1)
+        with pytest.raises(NotAuthorized):
+            operations.suspend(row, using=alias)
+    assert Job.objects.using(alias).filter(pk=row.pk).exists()
+    assert "Refused: suspend by code" in caplog.text
+    assert "permission denied" in caplog.text
+
+
 def test_the_command_reports_it(alias, policy):
     row = make_job(alias)
     refuse("cancel")

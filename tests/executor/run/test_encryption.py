@@ -11,11 +11,12 @@ import pytest
 from django.db import transaction
 
 from jobexec import clock, encryption
-from jobexec.exceptions import DecryptionFailed, InvalidJob, NotDecryptableYet, RetryIn
+from jobexec.exceptions import DecryptionFailed, InvalidJob, InvalidSchedule, NotDecryptableYet, RetryIn
 from jobexec.executor.execute_now import execute_by_hand
 from jobexec.models import DeadLetterJob, Job, JobKey, JobLog, TaskResult, TimerJob
 from jobexec.operations import requeue
 from jobexec.operations.enqueue.create import create_job
+from jobexec.operations.schedules.manage import fire_now, save_schedule
 from jobexec.operations.tasks.results import find_task_result
 from jobexec.operations.tasks.return_values import encode_return_value
 from tests.support.executor import all_gone, run_one
@@ -385,3 +386,20 @@ def test_errors_survive_a_process(alias):
     for kind in (DecryptionFailed, NotDecryptableYet):
         again = pickle.loads(pickle.dumps(kind("a text", "2026")))
         assert (str(again), again.key) == ("a text", "2026")
+
+
+def test_a_schedule_keeps_no_arguments_of_encrypted_jobs(alias, charge, handle, seen):
+    handle(lambda: seen.append("ran"), name="tests.nightly", encrypted=True)
+    common = {"name": "nightly", "expression": "@daily"}
+    with pytest.raises(InvalidSchedule, match="expected none, as the jobs of 'tests.charge' are encrypted") as caught:
+        save_schedule(alias, handler_type="tests.charge", args=[SECRET], **common)
+    assert (caught.value.field, SECRET in str(caught.value)) == ("args", False)
+    with pytest.raises(InvalidSchedule, match="are encrypted"):
+        save_schedule(alias, handler_type="tests.charge", kwargs={"card": SECRET}, **common)
+    assert save_schedule(
+        alias, handler_type="tests.charge", args=["plain"], options={"encrypted": False}, **{**common, "name": "other"}
+    )
+    save_schedule(alias, handler_type="tests.nightly", **common)
+    assert encryption.key_of(fire_now(alias, "nightly").handler_configuration) == "2026"
+    run_one(alias)
+    assert seen == ["ran"]
