@@ -9,11 +9,12 @@ The same decorator asks the policy in AUTHORIZATION before the verb begins; code
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache, partial, wraps
@@ -77,6 +78,9 @@ _change: ContextVar[_Change | None] = ContextVar("jobexec_change", default=None)
 #: Whether the policy has permitted what goes on now: what follows from it is not asked about.
 _permitted: ContextVar[bool] = ContextVar("jobexec_permitted", default=False)
 
+#: What was refused within the innermost outlasting().
+_refused: ContextVar[list[_Refusal]] = ContextVar("jobexec_refused")
+
 logger = logging.getLogger("jobexec.audit")
 
 
@@ -85,11 +89,32 @@ def acting(operator: Operator | None) -> Iterator[None]:
     """Attribute changes within to the operator, or to no one with None. They are not part of an outer change."""
     token, change, before = _operator.set(operator), _change.set(None), _permitted.set(False)
     try:
-        yield
+        with outlasting():
+            yield
     finally:
         _operator.reset(token)
         _change.reset(change)
         _permitted.reset(before)
+
+
+@contextmanager
+def outlasting() -> Iterator[None]:
+    """Write what was refused within again if its transaction was rolled back. On an event loop it has no effect."""
+    found: list[_Refusal] = []
+    token = _refused.set(found)
+    try:
+        yield
+    finally:
+        _refused.reset(token)
+        if found and not _is_on_a_loop():
+            for refusal in found:
+                refusal.outlast()
+
+
+def _is_on_a_loop() -> bool:
+    with suppress(RuntimeError):
+        return bool(asyncio.get_running_loop())
+    return False
 
 
 @contextmanager
@@ -139,15 +164,41 @@ def _note_refusal(request: AuthorizationRequest, reason: str) -> None:
     operator = request.principal or Operator(OperatorType.CODE, "")
     who = f"{operator.type.value} {operator.name}".rstrip()
     logger.warning("Refused: %s by %s: %s", one_line(request.action), one_line(who), one_line(reason))
-    database = request.using or router.db_for_write(AuditLog)
-    if connections[database].needs_rollback:
-        return
-    refused = _Change(request.action, {}, operator)
-    try:
-        with transaction.atomic(using=database):  # with a savepoint: the caller's transaction may go on
-            _insert(database, refused, old=None, new={"refused": reason}, count=0, **_meant(request))
-    except DatabaseError as error:  # a role that only enqueues may not write here
-        logger.error("The refusal is not in the audit log: %s", one_line(str(error)))
+    change, columns = _Change(request.action, {}, operator), _meant(request)
+    columns |= {"old": None, "new": {"refused": reason}, "count": 0}
+    refusal = _Refusal(request.using or router.db_for_write(AuditLog), change, columns)
+    refusal.write()
+    _refused.get([]).append(refusal)
+
+
+@dataclass(slots=True)
+class _Refusal:
+    """A line about a refusal. The transaction in which it was written may be rolled back because of it."""
+
+    using: str
+    change: _Change
+    columns: dict[str, Any]
+    row: AuditLog | None = None
+
+    def write(self) -> None:
+        if connections[self.using].needs_rollback:
+            return
+        try:
+            with transaction.atomic(using=self.using):  # with a savepoint: the caller's transaction may go on
+                self.row = _insert(self.using, self.change, **self.columns)
+        except DatabaseError as error:  # a role that only enqueues may not write here
+            logger.error("The refusal is not in the audit log: %s", one_line(str(error)))
+
+    def outlast(self) -> None:
+        """Write it again if it was rolled back; where its transaction goes on, that decides."""
+        if connections[self.using].in_atomic_block:
+            return
+        row = self.row
+        with suppress(DatabaseError):
+            # By its time, too: some databases use the number of a row again that was rolled back.
+            rows = AuditLog.objects.using(self.using)
+            if row is None or not rows.filter(pk=row.pk, timestamp=row.timestamp).exists():
+                self.write()
 
 
 def _meant(request: AuthorizationRequest) -> dict[str, Any]:

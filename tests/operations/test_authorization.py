@@ -292,6 +292,20 @@ def test_a_refusal_that_cannot_be_written_is_one_all_the_same(alias, policy, han
     assert "permission denied" in caplog.text
 
 
+def test_the_line_outlasts_the_transaction_of_the_call(alias, policy, handler):
+    from django.db import transaction
+
+    refuse()
+    with acting(ANNA):
+        with pytest.raises(NotAuthorized), transaction.atomic(using=alias):
+            handler.enqueue(1)
+        assert not AuditLog.objects.using(alias).exists()
+        with pytest.raises(NotAuthorized):
+            handler.enqueue(2)
+    lines = AuditLog.objects.using(alias).order_by("timestamp")
+    assert [(line.verb, line.operator) for line in lines] == [("enqueue", "anna")] * 2
+
+
 def test_the_command_reports_it(alias, policy):
     row = make_job(alias)
     refuse("cancel")
