@@ -107,8 +107,9 @@ def outlasting() -> Iterator[None]:
     finally:
         _refused.reset(token)
         if found and not _is_on_a_loop():
-            for refusal in found:
-                refusal.outlast()
+            there = set[tuple[str, Any]]()
+            for refusal in reversed(found):
+                refusal.outlast(there)
 
 
 def _is_on_a_loop() -> bool:
@@ -189,16 +190,24 @@ class _Refusal:
         except DatabaseError as error:  # a role that only enqueues may not write here
             logger.error("The refusal is not in the audit log: %s", one_line(str(error)))
 
-    def outlast(self) -> None:
-        """Write it again if it was rolled back; where its transaction goes on, that decides."""
+    def outlast(self, there: set[tuple[str, Any]]) -> None:
+        """Write it again if it was rolled back; where its transaction goes on, that decides.
+
+        ``there`` are the rows of later refusals: some databases use the number of a row again that was rolled back.
+        """
         if connections[self.using].in_atomic_block:
             return
         row = self.row
         with suppress(DatabaseError):
-            # By its time, too: some databases use the number of a row again that was rolled back.
             rows = AuditLog.objects.using(self.using)
-            if row is None or not rows.filter(pk=row.pk, timestamp=row.timestamp).exists():
+            if row is None or (self.using, row.pk) in there or not _is_there(rows, row):
                 self.write()
+        if self.row is not None:
+            there.add((self.using, self.row.pk))
+
+
+def _is_there(rows: QuerySet[AuditLog], row: AuditLog) -> bool:
+    return rows.filter(pk=row.pk, timestamp=row.timestamp, verb=row.verb).exists()
 
 
 def _meant(request: AuthorizationRequest) -> dict[str, Any]:
