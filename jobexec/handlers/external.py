@@ -7,10 +7,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 from django.utils.duration import duration_iso_string
+from django.views.decorators.debug import sensitive_variables
 
 from jobexec.conf import get_settings
 from jobexec.exceptions import HandlerNotFound, InvalidJob
 from jobexec.json_values import check_json, check_storable, shown
+from jobexec.sensitive import HIDDEN
 
 from .function import JobFunction
 from .options import check_options, due_date, now_of, to_columns
@@ -53,6 +55,7 @@ class ExternalOptions(TypedDict, total=False):
     using: str
 
 
+@sensitive_variables("variables", "options")
 def external_job(
     type: str, *, variables: Mapping[str, Any] | None = None, **options: Unpack[ExternalOptions]
 ) -> AnyExternal:
@@ -82,6 +85,7 @@ def external_job(
     return external_jobs(type, [variables or {}], **options)[0]
 
 
+@sensitive_variables("variables", "options", "configurations", "common")
 def external_jobs(
     type: str, variables: Iterable[Mapping[str, Any]], **options: Unpack[ExternalOptions]
 ) -> list[AnyExternal]:
@@ -94,11 +98,12 @@ def external_jobs(
     _check_names(options)
     using = options.get("using") or _database()
     columns = _columns(type, options)
-    common = _common(options)
-    configurations = [
-        {"variables": _object(f"variables of job {n}", each)} | common for n, each in enumerate(variables)
-    ]
     encrypted = options.get("encrypted", get_settings().encrypt_arguments)
+    common = _common(options, secret=encrypted)
+    configurations = [
+        {"variables": _object(f"variables of job {n}", each, secret=encrypted)} | common
+        for n, each in enumerate(variables)
+    ]
     return create_external_jobs(using, columns, configurations, due_date=_due_date(options, using), encrypted=encrypted)
 
 
@@ -150,7 +155,7 @@ def _columns(type: str, options: ExternalOptions) -> dict[str, Any]:
     return columns
 
 
-def _common(options: ExternalOptions) -> dict[str, Any]:
+def _common(options: ExternalOptions, *, secret: bool) -> dict[str, Any]:
     """The common part of all their configurations."""
     common: dict[str, Any] = {}
     for name in ("element_id", "business_key"):
@@ -160,18 +165,18 @@ def _common(options: ExternalOptions) -> dict[str, Any]:
         common["tags"] = _tags(options["tags"])
     if options.get("max_deliveries") is not None:
         common["max_deliveries"] = _number("max_deliveries", options["max_deliveries"])
-    return common | _callbacks(options)
+    return common | _callbacks(options, secret)
 
 
-def _callbacks(options: ExternalOptions) -> dict[str, Any]:
+def _callbacks(options: ExternalOptions, secret: bool) -> dict[str, Any]:
     """The callbacks for when a worker has ended them."""
     found: dict[str, Any] = {}
     if options.get("on_complete") is not None:
-        found["on_complete"] = _callback("on_complete", options["on_complete"], ("variables",))
+        found["on_complete"] = _callback("on_complete", options["on_complete"], ("variables",), secret)
     if options.get("on_error") is not None:
         given = options["on_error"]
         by_code = given if isinstance(given, Mapping) else {"": given}
-        found["on_error"] = {_code(code): _on_error(code, each) for code, each in by_code.items()}
+        found["on_error"] = {_code(code): _on_error(code, each, secret) for code, each in by_code.items()}
     if "deployment" in options:  # then the row's deployment applies
         for each in (found.get("on_complete"), *found.get("on_error", {}).values()):
             if each:
@@ -179,9 +184,9 @@ def _callbacks(options: ExternalOptions) -> dict[str, Any]:
     return found
 
 
-def _on_error(code: str, given: Callback) -> dict[str, Any]:
+def _on_error(code: str, given: Callback, secret: bool) -> dict[str, Any]:
     name = f"on_error[{code!r}]" if code else "on_error"
-    return _callback(name, given, ("variables", "error_code", "error_message"))
+    return _callback(name, given, ("variables", "error_code", "error_message"), secret)
 
 
 def _code(code: Any) -> str:
@@ -190,16 +195,17 @@ def _code(code: Any) -> str:
     return code
 
 
-def _callback(name: str, given: Any, brought: Sequence[str]) -> dict[str, Any]:
+def _callback(name: str, given: Any, brought: Sequence[str], secret: bool) -> dict[str, Any]:
     """A callback as stored in a row: the handler, its fixed arguments, and the columns of its job."""
     handler, fixed = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
     function = _function(name, handler)
-    fixed = _object(f"{name}: arguments", fixed)
+    secret = secret or function.encrypted
+    fixed = _object(f"{name}: arguments", fixed, secret=secret)
     taken = sorted(fixed.keys() & set(brought))
     if taken:
         raise InvalidJob(f"{name}: {', '.join(taken)} is given by the worker and cannot be fixed.")
     try:
-        function.arguments.encode((), {**fixed, **dict.fromkeys(brought, "")})
+        function.arguments.encode((), {**fixed, **dict.fromkeys(brought, "")}, secret=secret)
     except InvalidJob as error:
         raise InvalidJob(f"{name}: {error}") from None
     columns = function._columns(get_settings())
@@ -225,10 +231,17 @@ def _function(name: str, given: Any) -> JobFunction[..., Any]:
     return found
 
 
-def _object(name: str, value: Any) -> dict[str, Any]:
+@sensitive_variables("value")
+def _object(name: str, value: Any, *, secret: bool = False) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise InvalidJob(f"{name}: expected a mapping with texts as keys, got {shown(value)}.")
-    check_json(name, value)
+        got = HIDDEN if secret else shown(value)
+        raise InvalidJob(f"{name}: expected a mapping with texts as keys, got {got}.")
+    try:
+        check_json(name, value)
+    except InvalidJob:
+        if not secret:
+            raise
+        raise InvalidJob(f"{name}: expected JSON, got {HIDDEN}.") from None
     return dict(value)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connections
+from django.views.decorators.debug import sensitive_variables
 
 from jobexec import clock, signals, tracing
 from jobexec.conf import get_settings
@@ -40,6 +41,7 @@ _OWN = "jobexec."
 _OF_EACH = ("handler_configuration", "due_date", "id", "create_time")
 
 
+@sensitive_variables("columns", "own")
 def create_job(using: str, **columns: Any) -> NewJob:
     """Insert one job: executable, a timer if ``due_date`` lies in the future, blocked if it has a ``resource``.
 
@@ -56,6 +58,7 @@ def create_job(using: str, **columns: Any) -> NewJob:
     return pattern.create(**_encrypted(columns, own))
 
 
+@sensitive_variables("rows", "given", "columns", "own")
 def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[NewJob]:
     """Insert many jobs, each given as columns, in the given order, in one transaction and few statements.
 
@@ -95,6 +98,7 @@ def _take(columns: dict[str, Any]) -> dict[str, Any]:
     return {name: columns.pop(name) for name in _OF_EACH if name in columns}
 
 
+@sensitive_variables("columns", "own", "configuration")
 def _encrypted(columns: Mapping[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """Encrypt the arguments of a job that is given as columns, if the setting ENCRYPT_ARGUMENTS is on.
 

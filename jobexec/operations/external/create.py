@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from django.db import connections
+from django.views.decorators.debug import sensitive_variables
 
 from jobexec import clock, signals, tracing
 from jobexec.conf import get_settings
@@ -33,6 +34,7 @@ _OF_EACH = ("id", "job_key", "handler_configuration")
 AnyExternal: TypeAlias = ExternalWorkerJob | BlockedJob | TimerJob
 
 
+@sensitive_variables("configurations", "texts", "rows", "pairs")
 def create_external_jobs(
     using: str,
     columns: Mapping[str, Any],
@@ -95,6 +97,7 @@ def _shared(using: str, columns: Mapping[str, Any], now: datetime, due_date: dat
     return shared | {"create_time": now, "rank": rank(using, due_date or now, columns.get("priority", 0))}
 
 
+@sensitive_variables("configuration", "text")
 def _text(number: int, configuration: Mapping[str, Any]) -> str:
     text, limit = json_text(configuration), get_settings().external_max_payload
     size = len(text.encode())

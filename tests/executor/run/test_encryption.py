@@ -5,17 +5,20 @@ import json
 import logging
 import os
 from datetime import timedelta
+from functools import partial
 from uuid import uuid4
 
 import pytest
-from django.db import transaction
+from django.db import OperationalError, transaction
 
-from jobexec import clock, encryption
+from jobexec import clock, encryption, external_job
 from jobexec.exceptions import DecryptionFailed, InvalidJob, InvalidSchedule, NotDecryptableYet, RetryIn
 from jobexec.executor.execute_now import execute_by_hand
 from jobexec.models import DeadLetterJob, Job, JobKey, JobLog, TaskResult, TimerJob
 from jobexec.operations import requeue
+from jobexec.operations.enqueue import create
 from jobexec.operations.enqueue.create import create_job
+from jobexec.operations.external import create as external_create
 from jobexec.operations.schedules.manage import fire_now, save_schedule
 from jobexec.operations.tasks.results import find_task_result
 from jobexec.operations.tasks.return_values import encode_return_value
@@ -159,6 +162,35 @@ def test_no_error_report_shows_an_argument(charge, configure, rf, settings):
             trace = error.__traceback__.tb_next  # the first frame is this one
             report = ExceptionReporter(rf.get("/"), InvalidJob, error, trace).get_traceback_text()
         assert "expected a key" in report
+        assert SECRET not in report
+
+
+def test_no_error_report_of_a_failing_database_shows_an_argument(alias, charge, configure, rf, settings, monkeypatch):
+    from django.views.debug import ExceptionReporter
+
+    def away(*args, **kwargs):
+        raise OperationalError("server closed the connection")
+
+    settings.DEBUG = False
+    configure(ENCRYPTION_KEYS={"2026": NEW}, ENCRYPT_ARGUMENTS=True)
+    columns = {"handler_type": "tests.charge", "handler_configuration": {"args": [SECRET], "kwargs": {}}}
+    monkeypatch.setattr(create, "insert_row", away)
+    monkeypatch.setattr(create, "insert_rows", away)
+    monkeypatch.setattr(external_create, "insert_rows", away)
+    for door in (
+        *(partial(door, charge, alias) for door in DOORS.values()),
+        lambda: create_job(alias, **columns),
+        lambda: create.create_jobs(alias, [columns]),
+        lambda: external_job("pay", variables={"card": SECRET}, using=alias),
+    ):
+        try:
+            door()
+        except OperationalError as error:
+            trace = error.__traceback__
+            while "/tests/" in trace.tb_frame.f_code.co_filename:
+                trace = trace.tb_next
+            report = ExceptionReporter(rf.get("/"), OperationalError, error, trace).get_traceback_html()
+        assert "server closed the connection" in report
         assert SECRET not in report
 
 

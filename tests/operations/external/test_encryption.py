@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from jobexec import clock, encryption
+from jobexec.exceptions import InvalidJob
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, Job, JobLog
 from jobexec.operations import requeue
 from jobexec.operations.external import complete_external_job, fail_external_job, throw_external_error
@@ -50,6 +51,17 @@ def test_a_worker_gets_them_decrypted(alias):
     assert (found.business_key, found.element_id, found.tags) == ("order-17", "charge", ("vip",))
     complete_external_job(alias, found.key)
     assert not ExternalWorkerJob.objects.using(alias).exists()
+
+
+@pytest.mark.parametrize("value", [{"card": SECRET, "of": object()}, [SECRET], {1: SECRET}])
+def test_no_error_quotes_them(alias, handle, value):
+    callback = handle(lambda variables, order: None, name="tests.after")
+    for options in ({"variables": value}, {"variables": {}, "on_complete": (callback, {"order": value})}):
+        if options["variables"] == {} and (isinstance(value, list) or 1 in value):
+            continue  # a fine argument
+        with pytest.raises(InvalidJob) as caught:
+            make_external(alias, encrypted=True, **options)
+        assert SECRET not in str(caught.value)
 
 
 def test_the_setting_applies_to_them(alias, settings):
