@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import jobexec
-from jobexec.models import AuditLog, ExternalWorkerJob
+from jobexec.models import AuditLog, ExternalWorkerJob, Job
 
 from .v2 import URLS, V2
 
@@ -57,3 +57,21 @@ def test_the_policy_is_asked_about_clients(alias: str, v2: V2, settings: Any) ->
     (job,) = v2.activate()
     assert v2.post(f"/jobs/{job['jobKey']}/completion", {}) is None, "workers are not asked about"
     assert v2.status == 204
+
+
+def test_a_completion_that_cannot_be_read_now_may_be_sent_again(alias: str, v2: V2, settings: Any, handle: Any) -> None:
+    callback = handle(lambda variables: None, name="tests.after")
+    jobexec.external_job("pay", variables={"card": SECRET}, encrypted=True, on_complete=callback, using=alias)
+    (job,) = v2.activate()
+    keys = settings.JOBEXEC["ENCRYPTION_KEYS"]
+
+    def away() -> bytes:
+        raise ConnectionError
+
+    settings.JOBEXEC = {**settings.JOBEXEC, "ENCRYPTION_KEYS": {"2026": away}}
+    v2.post(f"/jobs/{job['jobKey']}/completion", {"variables": {"by": "w"}})
+    v2.refused(503, "UNAVAILABLE", "cannot be loaded")
+    settings.JOBEXEC = {**settings.JOBEXEC, "ENCRYPTION_KEYS": keys}
+    v2.post(f"/jobs/{job['jobKey']}/completion", {"variables": {"by": "w"}})
+    assert v2.status == 204
+    assert Job.objects.using(alias).get().handler_type == "tests.after"
