@@ -123,7 +123,8 @@ def unseal(configuration: Any, handler_type: str, id: UUID) -> Any:
     if envelope is None:
         return configuration
     hidden = json.loads(decrypt(envelope, "arguments", handler_type, id.hex))
-    return {**{name: value for name, value in configuration.items() if name != FIELD}, **hidden}
+    # No more than that: who can write to the row could otherwise add a callback, and get the variables.
+    return {**{name: value for name, value in configuration.items() if name in _CLEAR}, **hidden}
 
 
 def unseal_text(text: str, handler_type: str, id: UUID) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.utils.dateparse import parse_duration
@@ -29,6 +29,17 @@ def opened(row: AbstractJob) -> Mapping[str, Any]:
     """The configuration of an external job, decrypted. Raises as :func:`~jobexec.encryption.unseal`."""
     configuration: Mapping[str, Any] = unseal(row.handler_configuration, row.handler_type, row.pk)
     return configuration
+
+
+def callback_of(row: AbstractJob, find: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]) -> Any:
+    """The callback that ``find`` finds in the row, and the decrypted configuration; (None, {}) without one.
+
+    What is beside an envelope only says whether to decrypt it. Raises as :func:`~jobexec.encryption.unseal`.
+    """
+    if find(row.handler_configuration) is None:
+        return None, {}
+    configuration = opened(row)
+    return find(configuration), configuration
 
 
 def on_complete(configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:

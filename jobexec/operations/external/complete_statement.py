@@ -29,7 +29,7 @@ from ..sql.dialect import dialect
 from ..sql.insert import parameters
 from ..values.inserted_rows import instance
 from ..values.ranking import rank
-from .callbacks import SAID_BY_OPTIONS, callback_columns, on_complete, opened
+from .callbacks import SAID_BY_OPTIONS, callback_columns, callback_of, on_complete
 from .find import check_caller, check_lease, check_worker
 from .types import Caller
 
@@ -74,9 +74,8 @@ def complete_at_once(
     check_lease(row, lease, "complete", needed=True)
     check_worker(row, worker, "complete")
     changes: dict[str, Any] = {}
-    if on_complete(configuration) is not None:
-        configuration = opened(row)
-        callback = on_complete(configuration) or {}
+    callback, configuration = callback_of(row, on_complete)
+    if callback is not None:
         outer = {**(configuration.get("variables") or {}), **sent}
         changes = callback_columns(using, row, callback, {"variables": outer})
         if changes["resource"] is not None:  # it must wait for a permit

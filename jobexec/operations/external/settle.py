@@ -23,7 +23,7 @@ from ..rows.routing import free_instances, may_hold, wake_for_permits
 from ..sql.locks import delete_rows
 from ..values.failure import MESSAGE_LENGTH
 from . import log
-from .callbacks import on_complete, opened, run_callback
+from .callbacks import callback_of, on_complete, opened, run_callback
 from .complete_statement import complete_at_once
 from .find import check_lease, check_worker, in_transaction, lock_external
 from .give_back import give_back, remove_cancelled_job
@@ -68,11 +68,11 @@ def complete_external_job(
         check_lease(row, lease, "complete", needed=True)
         check_worker(row, worker, "complete")
         log.write(using, LogState.SUCCESSFUL, row, caller, worker)
-        if on_complete(row.handler_configuration) is None:
+        callback, configuration = callback_of(row, on_complete)
+        if callback is None:
             _delete(using, row)
         else:
-            configuration = opened(row)
-            callback, outer = on_complete(configuration) or {}, {**(configuration.get("variables") or {}), **sent}
+            outer = {**(configuration.get("variables") or {}), **sent}
             _still_there(run_callback(using, row, callback, {"variables": outer}), key, "complete")
         announce(signals.job_completed, using, ExternalWorkerJob, jobs=[row])
         external_observers.completed(using, row.handler_type)

@@ -16,7 +16,7 @@ from ..reports.failure_groups import count_failures, group_of_text
 from ..rows.move import move
 from ..values.failure import MESSAGE_LENGTH
 from . import log
-from .callbacks import on_error, opened, run_callback
+from .callbacks import callback_of, on_error, run_callback
 from .find import check_lease, check_worker, in_transaction, lock_external
 from .give_back import remove_cancelled_job
 from .types import EVERYTHING, Caller
@@ -53,7 +53,7 @@ def throw_external_error(
         check_worker(row, worker, "throw an error for")
         sealed = envelope_of(row.handler_configuration) is not None
         recorded = NOT_RECORDED if sealed and text else text
-        callback = on_error(row.handler_configuration, code)
+        callback, configuration = callback_of(row, lambda found: on_error(found, code))
         if callback is None and row.cancel_requested:
             shown, _ = shown_texts(row, sent, _said_of(code, recorded))
             remove_cancelled_job(using, row, caller, worker, exception_message=shown)
@@ -61,8 +61,6 @@ def throw_external_error(
             _open_incident(using, row, code, recorded, sent, caller, worker)
         else:
             _log(using, row, _said_of(code, recorded), sent, caller, worker)
-            configuration = opened(row)
-            callback = on_error(configuration, code) or {}
             outer = {**(configuration.get("variables") or {}), **sent}
             given = {"variables": outer, "error_code": code, "error_message": text[:MESSAGE_LENGTH]}
             _tell(using, row, run_callback(using, row, callback, given), code, text)

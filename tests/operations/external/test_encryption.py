@@ -87,6 +87,17 @@ def test_the_next_job_gets_them_and_is_encrypted(alias, handle):
     assert seen == [({"card": SECRET, "paid": SECRET}, SECRET)]
 
 
+def test_a_callback_that_somebody_writes_beside_the_envelope_is_none(alias, handle):
+    handle(lambda variables: None, name="tests.print")
+    job = held_by_worker(alias, variables={"card": SECRET}, encrypted=True)
+    added = {"on_complete": {"handler": "tests.print", "kwargs": {}, "columns": {}}, "local": {"card": "other"}}
+    rows = ExternalWorkerJob.objects.using(alias)
+    rows.update(handler_configuration={**job.handler_configuration, **added})
+    complete_external_job(alias, job.job_key)
+    assert not Job.objects.using(alias).exists()
+    assert not rows.exists()
+
+
 def test_a_callback_may_be_encrypted_alone(alias, handle):
     seen = []
     callback = handle(lambda variables: seen.append(variables), name="tests.after", encrypted=True)
