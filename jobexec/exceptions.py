@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 
 
 class JobExecError(Exception):
@@ -64,6 +64,39 @@ class UnreadableJob(InvalidJob):
 
     It becomes a dead letter at once: another try would not change the row.
     """
+
+
+class DecryptionFailed(UnreadableJob):
+    """What is encrypted cannot be read: its key is missing, or it was changed.
+
+    ``key`` is the id of the key, in ENCRYPTION_KEYS or not.
+    """
+
+    key: str
+
+    def __init__(self, message: str = "", key: str = "") -> None:
+        self.key = key
+        super().__init__(*([message] if message else []))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.key)
+
+
+class NotDecryptableYet(JobExecError):
+    """What is encrypted cannot be read by this process yet.
+
+    It is from a later release, or its key cannot be loaded at the moment. A job waits for 30 seconds and loses nothing.
+    ``key`` is the id of its key.
+    """
+
+    key: str
+
+    def __init__(self, message: str = "", key: str = "") -> None:
+        self.key = key
+        super().__init__(*([message] if message else []))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.key)
 
 
 class InvalidSchedule(InvalidJob):
@@ -120,6 +153,13 @@ class WrongWorker(JobExecError):
 
 class NotAllowed(JobExecError):
     """Refused because the client has no permission to do that."""
+
+
+class NotAuthorized(NotAllowed, PermissionDenied):
+    """The policy in AUTHORIZATION refuses this.
+
+    Nothing was written, except a line in the audit log. In a view of Django it is an answer with the status 403.
+    """
 
 
 class InvalidClient(JobExecError, ValueError):

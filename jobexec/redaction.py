@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from jobexec.encryption import envelope_of, key_of, shown_envelope, unseal_result
 from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import JobHandler, NamesArguments
 from jobexec.handlers.registry import get_handler
@@ -27,7 +28,10 @@ def redact(handler_type: str, configuration: Any, using: str | None = None) -> A
     Positional arguments have the names of the handler's parameters. If the handler is not known, as on a web server
     without its code, the job definition written by an executor in ``using`` lists the sensitive names; if there are
     any, or there is no definition, all positional arguments are hidden, because their names are not known here.
+    Encrypted arguments stay encrypted; the id of their key is shown.
     """
+    if envelope_of(configuration):
+        return shown_envelope(configuration)
     try:
         handler = get_handler(handler_type)
     except HandlerNotFound:
@@ -46,7 +50,7 @@ def redact_job(job: AbstractJob) -> Any:
     handlers that run afterwards and get these variables apply as well.
     """
     using = job._state.db or "default"
-    if not is_external(job):
+    if not is_external(job) or envelope_of(job.handler_configuration):
         return redact(job.handler_type, job.handler_configuration, using)
     configuration = job.handler_configuration
     named = {name for handler in callbacks_of(configuration) for name in _sensitive_of(handler, using)}
@@ -82,7 +86,7 @@ def secrets_of(handler: JobHandler | None, text: str | None) -> list[Any]:
 def redact_results(rows: Iterable[TaskResult], using: str) -> Iterator[tuple[TaskResult, Any]]:
     """Each result with its return value for display, without the values of sensitive names of its handler.
 
-    Executors recorded the names of handlers that are unknown here (one statement).
+    Executors recorded the names of handlers that are unknown here (one statement). An encrypted value stays encrypted.
     """
     rows = list(rows)
     found: dict[str, Collection[str]] = {}
@@ -92,7 +96,10 @@ def redact_results(rows: Iterable[TaskResult], using: str) -> Iterator[tuple[Tas
     missing = {row.handler_type for row in rows} - found.keys()
     found |= names_by_definitions(missing, using) if missing else {}
     for row in rows:
-        yield row, hide(row.return_value, found.get(row.handler_type, ()))
+        if key_of(row.return_value) is not None:
+            yield row, shown_envelope(row.return_value)
+        else:
+            yield row, hide(unseal_result(row.return_value, row.pk), found.get(row.handler_type, ()))
 
 
 def _named_by(handler: JobHandler | None) -> Sequence[str]:

@@ -131,7 +131,7 @@ def _execute(outcome: Outcome, caller: _Caller) -> Any:
         if not outcome.counted:
             run = Run(started_at, clock.monotonic() - start, caller.node_name)
             failure = failure_of(error, work.using, handler)
-            outcome.failure = redacted(failure, handler, outcome.arguments or work.configuration)
+            outcome.failure = redacted(failure, handler, outcome)
             _record(outcome, outcome.failure, run)
         _count(outcome)
         end_span(outcome)
@@ -153,7 +153,7 @@ def _record(outcome: Outcome, failure: Failure, run: Run) -> None:
         moved = fail_job(work.using, work, failure, run)
     except DatabaseError as error:  # also for a broken transaction of the caller, which must see the handler's error
         # Without the stack trace: it contains the handler's error unredacted.
-        reason = without_secrets(str(error), work, outcome.arguments or work.configuration)
+        reason = without_secrets(str(error), outcome)
         text = "Job %s: its failure could not be recorded (%s); its lock will expire"
         logger.error(text, work.id, reason, extra=log_fields(work, outcome=outcome.name))
     else:

@@ -7,10 +7,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 from django.utils.duration import duration_iso_string
+from django.views.decorators.debug import sensitive_variables
 
 from jobexec.conf import get_settings
 from jobexec.exceptions import HandlerNotFound, InvalidJob
 from jobexec.json_values import check_json, check_storable, shown
+from jobexec.sensitive import HIDDEN
 
 from .function import JobFunction
 from .options import check_options, due_date, kept_for, now_of, to_columns
@@ -50,9 +52,11 @@ class ExternalOptions(TypedDict, total=False):
     deployment: str | None
     resource: str | None
     keep_result: bool | str | float | timedelta
+    encrypted: bool
     using: str
 
 
+@sensitive_variables("variables", "options")
 def external_job(
     type: str, *, variables: Mapping[str, Any] | None = None, **options: Unpack[ExternalOptions]
 ) -> AnyExternal:
@@ -73,15 +77,17 @@ def external_job(
     pass before it becomes an incident; None for the setting EXTERNAL_MAX_DELIVERIES. ``run_after`` or ``delay``: no
     worker gets it earlier. ``deployment`` restricts which nodes may run ``on_complete`` and ``on_error``, as for other
     jobs (None: any); not given: the function's option, or the setting DEPLOYMENT of this process. ``resource``
-    is a name that RESOURCES covers: workers get the job when that has a permit. ``keep_result`` keeps the variables
-    that the worker completes it with, for :func:`~jobexec.get_result`: a duration, or True for RESULT_TTL; not with
-    ``on_complete``, whose job has a result of its own. ``using`` is the database.
+    is a name that RESOURCES covers: workers get the job when that has a permit. ``encrypted``: whether its variables
+    are encrypted in the database; not given: the setting ENCRYPT_ARGUMENTS. Workers get them decrypted. ``keep_result``
+    keeps the variables that the worker completes it with, for :func:`~jobexec.get_result`: a duration, or True for
+    RESULT_TTL; not with ``on_complete``, whose job has a result of its own. ``using`` is the database.
 
     Raises :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted.
     """
     return external_jobs(type, [variables or {}], **options)[0]
 
 
+@sensitive_variables("variables", "options", "configurations", "common")
 def external_jobs(
     type: str, variables: Iterable[Mapping[str, Any]], **options: Unpack[ExternalOptions]
 ) -> list[AnyExternal]:
@@ -94,11 +100,13 @@ def external_jobs(
     _check_names(options)
     using = options.get("using") or _database()
     columns = _columns(type, options)
-    common = _common(options)
+    encrypted = options.get("encrypted", get_settings().encrypt_arguments)
+    common = _common(options, secret=encrypted)
     configurations = [
-        {"variables": _object(f"variables of job {n}", each)} | common for n, each in enumerate(variables)
+        {"variables": _object(f"variables of job {n}", each, secret=encrypted)} | common
+        for n, each in enumerate(variables)
     ]
-    return create_external_jobs(using, columns, configurations, due_date=_due_date(options, using))
+    return create_external_jobs(using, columns, configurations, due_date=_due_date(options, using), encrypted=encrypted)
 
 
 def _check_names(options: Mapping[str, Any]) -> None:
@@ -129,6 +137,7 @@ _AS_EVER = (
     "exclusive",
     "correlation_id",
     "resource",
+    "encrypted",
 )
 
 
@@ -154,7 +163,7 @@ def _columns(type: str, options: ExternalOptions) -> dict[str, Any]:
     return columns
 
 
-def _common(options: ExternalOptions) -> dict[str, Any]:
+def _common(options: ExternalOptions, *, secret: bool) -> dict[str, Any]:
     """The common part of all their configurations."""
     common: dict[str, Any] = {}
     for name in ("element_id", "business_key"):
@@ -166,7 +175,7 @@ def _common(options: ExternalOptions) -> dict[str, Any]:
         common["max_deliveries"] = _number("max_deliveries", options["max_deliveries"])
     if options.get("keep_result", False) is not False:
         common |= _kept(options)
-    return common | _callbacks(options)
+    return common | _callbacks(options, secret)
 
 
 def _kept(options: ExternalOptions) -> dict[str, Any]:
@@ -177,15 +186,15 @@ def _kept(options: ExternalOptions) -> dict[str, Any]:
     return {"keep_result": keep_for.total_seconds()} if keep_for else {}
 
 
-def _callbacks(options: ExternalOptions) -> dict[str, Any]:
+def _callbacks(options: ExternalOptions, secret: bool) -> dict[str, Any]:
     """The callbacks for when a worker has ended them."""
     found: dict[str, Any] = {}
     if options.get("on_complete") is not None:
-        found["on_complete"] = _callback("on_complete", options["on_complete"], ("variables",))
+        found["on_complete"] = _callback("on_complete", options["on_complete"], ("variables",), secret)
     if options.get("on_error") is not None:
         given = options["on_error"]
         by_code = given if isinstance(given, Mapping) else {"": given}
-        found["on_error"] = {_code(code): _on_error(code, each) for code, each in by_code.items()}
+        found["on_error"] = {_code(code): _on_error(code, each, secret) for code, each in by_code.items()}
     if "deployment" in options:  # then the row's deployment applies
         for each in (found.get("on_complete"), *found.get("on_error", {}).values()):
             if each:
@@ -193,9 +202,9 @@ def _callbacks(options: ExternalOptions) -> dict[str, Any]:
     return found
 
 
-def _on_error(code: str, given: Callback) -> dict[str, Any]:
+def _on_error(code: str, given: Callback, secret: bool) -> dict[str, Any]:
     name = f"on_error[{code!r}]" if code else "on_error"
-    return _callback(name, given, ("variables", "error_code", "error_message"))
+    return _callback(name, given, ("variables", "error_code", "error_message"), secret)
 
 
 def _code(code: Any) -> str:
@@ -204,16 +213,17 @@ def _code(code: Any) -> str:
     return code
 
 
-def _callback(name: str, given: Any, brought: Sequence[str]) -> dict[str, Any]:
+def _callback(name: str, given: Any, brought: Sequence[str], secret: bool) -> dict[str, Any]:
     """A callback as stored in a row: the handler, its fixed arguments, and the columns of its job."""
     handler, fixed = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
     function = _function(name, handler)
-    fixed = _object(f"{name}: arguments", fixed)
+    secret = secret or function.encrypted
+    fixed = _object(f"{name}: arguments", fixed, secret=secret)
     taken = sorted(fixed.keys() & set(brought))
     if taken:
         raise InvalidJob(f"{name}: {', '.join(taken)} is given by the worker and cannot be fixed.")
     try:
-        function.arguments.encode((), {**fixed, **dict.fromkeys(brought, "")})
+        function.arguments.encode((), {**fixed, **dict.fromkeys(brought, "")}, secret=secret)
     except InvalidJob as error:
         raise InvalidJob(f"{name}: {error}") from None
     columns = function._columns(get_settings())
@@ -223,6 +233,8 @@ def _callback(name: str, given: Any, brought: Sequence[str]) -> dict[str, Any]:
         raise InvalidJob(f"{name}: expected a function whose resource is a name, but {made}.")
     if "resource" in function.options:
         columns.setdefault("resource", None)  # no resource is said, and not left to the tenant
+    if function.encrypted:
+        columns["encrypted"] = True
     if columns.get("timeout") is not None:
         columns["timeout"] = duration_iso_string(columns["timeout"])
     return {"handler": function.name, "kwargs": fixed, "columns": columns}
@@ -239,10 +251,17 @@ def _function(name: str, given: Any) -> JobFunction[..., Any]:
     return found
 
 
-def _object(name: str, value: Any) -> dict[str, Any]:
+@sensitive_variables("value")
+def _object(name: str, value: Any, *, secret: bool = False) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise InvalidJob(f"{name}: expected a mapping with texts as keys, got {shown(value)}.")
-    check_json(name, value)
+        got = HIDDEN if secret else shown(value)
+        raise InvalidJob(f"{name}: expected a mapping with texts as keys, got {got}.")
+    try:
+        check_json(name, value)
+    except InvalidJob:
+        if not secret:
+            raise
+        raise InvalidJob(f"{name}: expected JSON, got {HIDDEN}.") from None
     return dict(value)
 
 

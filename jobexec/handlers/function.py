@@ -13,10 +13,11 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import router
 
 from jobexec.conf import Settings, get_settings
+from jobexec.encryption import Hidden
 from jobexec.exceptions import InvalidJob
 from jobexec.retry import RetryPlan
 
-from . import deferred, many, results, unique
+from . import deferred, encrypted, many, results, unique
 from .arguments import Arguments
 from .calls import Call
 from .context import JobContext
@@ -105,12 +106,22 @@ class JobFunction(Generic[P, R]):
         With the option ``unique`` the row may be an existing one, as ``row.is_duplicate`` tells, or
         :class:`~jobexec.exceptions.DuplicateJob` is raised.
         """
+        if self.encrypted:
+            call = Hidden(args, kwargs)
+            del args, kwargs
+            return encrypted.enqueue(self, call)
         encoded, configuration = self._encode(args, kwargs), {"args": list(args), "kwargs": dict(kwargs)}
         return self._create(args, kwargs)(configuration, encoded, due_date=self._due_date())
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the arguments and results of its jobs are encrypted in the database."""
+        return self.options.get("encrypted", get_settings().encrypt_arguments)
 
     def _create(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., AnyJob]:
         """The function that inserts the job of a call, whose arguments have been checked."""
         pattern = self._pattern().of_resource(self.resource_of(args, kwargs))
+        pattern.authorize()
         return unique.creating(self, pattern, args, kwargs) if self.options.get("unique") else pattern.create
 
     @property
@@ -124,6 +135,10 @@ class JobFunction(Generic[P, R]):
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> AnyJob:
         """:meth:`enqueue` for async callers."""
+        if self.encrypted:
+            call = Hidden(args, kwargs)
+            del args, kwargs
+            return await sync_to_async(encrypted.enqueue, thread_sensitive=True)(self, call)
         return await sync_to_async(self.enqueue, thread_sensitive=True)(*args, **kwargs)
 
     def enqueue_many(self, calls: Iterable[Call]) -> Sequence[AnyJob]:
@@ -137,6 +152,10 @@ class JobFunction(Generic[P, R]):
         The result reads like a list whose instances are created on access; ``list(result)`` is one. With more than
         a page, and with the option ``unique``, they are loaded then, in their state at that time.
         """
+        if self.encrypted:
+            hidden = Hidden(calls)
+            del calls
+            return encrypted.enqueue_many(self, hidden)
         return many.enqueue_many(self, calls)
 
     def enqueue_on_commit(self, *args: P.args, **kwargs: P.kwargs) -> UUID:
@@ -148,6 +167,10 @@ class JobFunction(Generic[P, R]):
         If the insert fails, the commit has already happened: the error is logged with the name of the job and its id,
         and raised where the transaction ends. If you must not lose a job at that point, keep it in the same database.
         """
+        if self.encrypted:
+            call = Hidden(args, kwargs)
+            del args, kwargs
+            return encrypted.enqueue_on_commit(self, call)
         return deferred.enqueue_on_commit(self, args, kwargs)
 
     def get_result(self, result_id: UUID | str) -> KeptResult[R]:
@@ -199,7 +222,7 @@ class JobFunction(Generic[P, R]):
 
     def _encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """The JSON of these arguments for a row. Raises InvalidJob if they do not fit or are not JSON."""
-        return self.arguments.encode(args, kwargs)
+        return self.arguments.encode(args, kwargs, secret=self.encrypted)
 
     # The interface to the executor (JobHandler).
 

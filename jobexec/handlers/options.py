@@ -29,6 +29,7 @@ class CommonOptions(TypedDict, total=False):
     correlation_id: str
     deployment: str | None
     atomic: bool
+    encrypted: bool
     resource: str | Callable[..., str | None] | None
     timeout: timedelta | float | None
     headers: Mapping[str, Any]
@@ -65,7 +66,7 @@ _CHOICES = {
     "unique_while": ("waiting", "active", "existing"),
     "on_conflict": ("return", "ignore", "replace", "raise"),
 }
-_BOOLEANS = ("exclusive", "atomic")
+_BOOLEANS = ("exclusive", "atomic", "encrypted")
 
 
 def check_options(options: Mapping[str, Any]) -> None:

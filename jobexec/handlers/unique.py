@@ -28,7 +28,7 @@ def creating(
 
 def key_for(handler: JobFunction[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """The key of a call whose arguments have been checked."""
-    return key_of(handler.options["unique"], handler.arguments, args, kwargs)
+    return key_of(handler.options["unique"], handler.arguments, args, kwargs, secret=handler.encrypted)
 
 
 def rule_of(handler: JobFunction[..., Any]) -> Rule:

@@ -39,4 +39,6 @@ class Job(AbstractJob):
             ("unlock_job", _("Can unlock jobs")),
             ("execute_job", _("Can execute jobs in the process of the admin")),
             ("bury_job", _("Can move jobs to the dead letters")),
+            ("reencrypt_job", _("Can encrypt jobs with the newest key")),
+            ("reveal_job", _("Can view the arguments of encrypted jobs")),
         ]

@@ -5,7 +5,7 @@ its own, and is independent of handlers and threads.
 """
 
 from .acquire.acquire import acquire_jobs
-from .audit import Operator, acting
+from .audit import acting
 from .batches.control import (
     BatchProgress,
     activate_batch,
@@ -27,6 +27,7 @@ from .manage.adjust import delete_jobs, requeue, retry_now, set_due_date, set_pr
 from .manage.cancel import cancel
 from .manage.dead_letters import move_to_dead_letter
 from .manage.due_dates import recalculate_due_date
+from .manage.reencrypt import reencrypt
 from .manage.resources import hold_resource, release_resource, set_resource_limits
 from .manage.suspend import activate, lift, suspend
 from .manage.suspension_sweep import next_suspension_date, sweep_suspensions
@@ -46,8 +47,10 @@ from .settle.recover import recover_expired_locks, recover_node
 from .settle.release import release_jobs
 from .targets.for_each import OperationResult
 from .targets.lookup import find_job, find_states
+from .values.operator import AuthorizationRequest, Operator
 
 __all__ = [
+    "AuthorizationRequest",
     "BatchProgress",
     "OperationResult",
     "Operator",
@@ -82,6 +85,7 @@ __all__ = [
     "recalculate_due_date",
     "recover_expired_locks",
     "recover_node",
+    "reencrypt",
     "register_deployment",
     "register_own_deployment",
     "registered_deployments",

@@ -19,6 +19,7 @@ from jobexec.operations.values.acquired_job import AcquiredJob
 
 from .execution import Host, accept, begin_call, caught, check_may_begin, end_call, ended
 from .outcomes import Outcome
+from .read import read
 from .spans import end_span
 
 _UNDECIDED = 0.1
@@ -90,7 +91,7 @@ async def _execute(work: AcquiredJob, host: AsyncHost, end: End) -> Outcome:
             text = outcome.arguments = await sync_to_async(work.arguments)()
         if work.lost_runs and not await sync_to_async(mark_suspect_started)(work):
             raise LockLost()
-        await _call(handler, JobContext(work, host, started_at), handler.read(text), host, outcome)
+        await _call(handler, JobContext(work, host, started_at), read(handler, outcome, text), host, outcome)
     except BaseException as error:  # no job may end the loop
         if end.cancelling and isinstance(error, asyncio.CancelledError) and not outcome.timed_out:
             end_span(outcome)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from django.db import transaction
 
 from jobexec import clock, signals, tracing
+from jobexec.encryption import AGAIN
 from jobexec.exceptions import (
     DoNotRetry,
     HandlerNotFound,
@@ -21,6 +22,7 @@ from jobexec.exceptions import (
     JobExpired,
     JobTimeout,
     LockLost,
+    NotDecryptableYet,
     RetryAt,
     RetryIn,
     UnreadableJob,
@@ -42,6 +44,7 @@ from jobexec.retry import RetryPlan
 from ...runtime.connections import clean_connections, is_broken, note_loss, prepare_connections
 from .forks import end_if_forked, generation
 from .outcomes import Outcome, complete_alone, tell_finished
+from .read import read
 from .redacted import redacted
 from .spans import begin_span, end_span
 from .stack import stack_of
@@ -169,7 +172,7 @@ def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None, d
     work = outcome.work
     if outcome.counted:
         with suppress(Exception):
-            failure = redacted(failure_of(error, work.using, handler), handler, outcome.arguments or work.configuration)
+            failure = redacted(failure_of(error, work.using, handler), handler, outcome)
             text = "Job %s is done and committed, but a hook on its commit failed\n%s"
             logger.error(text, work.id, storable(failure.stack), extra=log_fields(work))
     elif _could_not_begin(outcome, error):
@@ -185,7 +188,7 @@ def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None, d
             failure = replace(failure, kind="interrupted")
         if outcome.undone and failure.kind == "error" and is_lost(error):
             failure = replace(failure, kind="conflict")
-        outcome.run, outcome.failure = None, redacted(failure, handler, outcome.arguments or work.configuration)
+        outcome.run, outcome.failure = None, redacted(failure, handler, outcome)
     return True
 
 
@@ -220,7 +223,7 @@ def run_handler(
     text = work.arguments()
     if text is not work.configuration:
         outcome.arguments = text
-    arguments = handler.read(text)
+    arguments = read(handler, outcome, text)
     if work.lost_runs and not mark_suspect_started(work):
         raise LockLost()
     context = JobContext(work, host, started_at)
@@ -334,6 +337,8 @@ def _failure_of(error: BaseException, using: str, handler: _Planned | None, plan
         return Failure(message, kind="unknown")
     if isinstance(error, JobCancelled):
         return Failure(message, kind="cancelled", error=error)
+    if isinstance(error, NotDecryptableYet):
+        return Failure(message, kind="interrupted", retry_at=clock.now(using) + AGAIN, error=error)
     stack = stack_of(error)
     if isinstance(error, UnreadableJob | DoNotRetry):
         return Failure(message, stack, kind="fatal", error=error)

@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db import connections
 
 from jobexec import clock, signals
+from jobexec.encryption import plain_result, seal_result
 from jobexec.exceptions import DoNotRetry
 from jobexec.handlers.base import JobHandler, ResultHandler
 from jobexec.models import AbstractJob, DeadLetterJob, Job
@@ -59,6 +60,8 @@ class Outcome:
     result: Result = Result()
     #: The JSON of its arguments, if they were too long to be loaded with the job.
     arguments: str | None = None
+    #: Whether its arguments were decrypted for this run: no text of a failure is recorded, and its result is encrypted.
+    encrypted: bool = False
 
     def __init__(self, work: AcquiredJob, run: Run | None = None, failure: Failure | None = None) -> None:
         self.work = work
@@ -77,7 +80,10 @@ class Outcome:
         if self.keeper is None:
             return
         try:
-            self.result = Result(self.keeper.encode_result(value), self.keeper.keep_for)
+            text = self.keeper.encode_result(value)
+            secret = self.encrypted or getattr(self.keeper, "encrypted", False)
+            stored = seal_result(text, self.work.id) if secret else plain_result(text)
+            self.result = Result(stored, self.keeper.keep_for)
         except DoNotRetry:
             raise
         except Exception as error:
@@ -186,12 +192,12 @@ def write_alone(using: str, outcome: Outcome) -> None:
     except Exception as error:
         if is_of_connection(error):
             raise
-        work, arguments = outcome.work, outcome.arguments or outcome.work.configuration
+        work = outcome.work
         # Database errors quote the values that they refuse.
-        stack = storable(without_secrets(stack_of(error), work, arguments))
+        stack = storable(without_secrets(stack_of(error), outcome))
         text = "Job %s: its outcome could not be written; it becomes a dead letter\n%s"
         logger.error(text, work.id, stack, extra=log_fields(work, outcome=outcome.name))
-        reason = without_secrets(f"{type(error).__name__}: {error}", work, arguments)
+        reason = without_secrets(f"{type(error).__name__}: {error}", outcome)
     message = f"The outcome could not be written: {reason}"
     if outcome.failure:
         message = f"{outcome.failure.message} ({message})"

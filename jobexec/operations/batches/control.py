@@ -18,7 +18,7 @@ from jobexec.exceptions import BatchNotFound, BatchOver, InvalidJob
 from jobexec.models import Batch, BatchFailure, BatchPart, BatchState, DeadLetterJob
 from jobexec.retry import default_plan
 
-from ..audit import MOST_IDS, about, audited, note
+from ..audit import MOST_IDS, about, audited, authorize, note
 from ..manage.adjust import requeue
 from ..manage.suspend import activate, suspend
 from ..manage.verbs import OPERATIONS, as_json, operation_named
@@ -87,6 +87,8 @@ def start_batch(
     asked = operation_named(operation)
     given = as_json(asked.read(dict(arguments or {})))
     database = database_of(target, using)
+    # As if it were done at once; its pieces are not asked about.
+    authorize(operation, target, database, given, also_within=True)
     selection = _selection(target)
     batch = Batch(
         type=operation,

@@ -18,6 +18,7 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.models import JOB_TABLES, AbstractJob, Batch, BatchPart, BatchState, DeadLetterJob, SuspendedJob
 
+from ..audit import permitted
 from ..manage.verbs import Verb, operation_named
 from ..query.stored_filter import described_ids, resolve
 from ..rows.remove import remove_waiting
@@ -146,7 +147,7 @@ def _attempt(
         return OperationResult()
     # A queryset names the jobs' table, which saves a search in all tables.
     target = list(ids) if table is None else table._base_manager.using(using).filter(pk__in=ids).order_by("pk")
-    with transaction.atomic(using=using):
+    with transaction.atomic(using=using), permitted():  # as start_batch was
         return operation.act(target, batch.arguments, using)
 
 

@@ -9,15 +9,18 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connections
+from django.views.decorators.debug import sensitive_variables
 
 from jobexec import clock, signals, tracing
 from jobexec.conf import get_settings
 from jobexec.conf.resources import is_name
+from jobexec.encryption import envelope_of, seal, unseal
 from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7, uuid7s
 from jobexec.json_values import shown
 from jobexec.models import SHARED_COLUMNS, BlockedJob, Job, JobType, LogState, TimerJob
 
+from ..audit import authorize
 from ..history import job_log
 from ..notify.broker import announce_created
 from ..notify.observers import tell_watchers
@@ -33,9 +36,12 @@ from ..values.ranking import check_priority, rank
 _OPTIONS = frozenset(SHARED_COLUMNS) - {"revision", "lock_owner", "lock_expiration_time", "rank", "start_time"}
 #: A pattern keeps copies of itself for this number of resources.
 _RESOURCES = 1000
+#: The jobs of jobexec itself, whose arguments are ids.
+_OWN = "jobexec."
 _OF_EACH = ("handler_configuration", "due_date", "id", "create_time")
 
 
+@sensitive_variables("columns", "own")
 def create_job(using: str, **columns: Any) -> NewJob:
     """Insert one job: executable, a timer if ``due_date`` lies in the future, blocked if it has a ``resource``.
 
@@ -47,9 +53,12 @@ def create_job(using: str, **columns: Any) -> NewJob:
     a resource that RESOURCES does not cover.
     """
     own = _take(columns)
-    return Pattern(using, columns).create(**own)
+    pattern = Pattern(using, columns)
+    pattern.authorize()
+    return pattern.create(**_encrypted(columns, own))
 
 
+@sensitive_variables("rows", "given", "columns", "own")
 def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[NewJob]:
     """Insert many jobs, each given as columns, in the given order, in one transaction and few statements.
 
@@ -61,7 +70,9 @@ def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[NewJob]:
     for given in rows:
         columns = dict(given)
         own = _take(columns)
-        table, columns, values = Pattern(using, columns).job(**own)
+        pattern = Pattern(using, columns)
+        pattern.authorize()
+        table, columns, values = pattern.job(**_encrypted(columns, own))
         jobs.append(instance(using, table, columns))
         groups.setdefault((table, tuple(values)), []).append(tuple(values.values()))
     with atomic(using):
@@ -85,6 +96,23 @@ def check_resource(name: str | None) -> None:
 
 def _take(columns: dict[str, Any]) -> dict[str, Any]:
     return {name: columns.pop(name) for name in _OF_EACH if name in columns}
+
+
+@sensitive_variables("columns", "own", "configuration")
+def _encrypted(columns: Mapping[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Encrypt the arguments of a job that is given as columns, if the setting ENCRYPT_ARGUMENTS is on.
+
+    Raises InvalidJob for arguments that look as if they were encrypted for this job, and are not.
+    """
+    configuration, handler_type = own.get("handler_configuration"), str(columns.get("handler_type", ""))
+    if envelope_of(configuration):
+        if not isinstance(own.get("id"), UUID):
+            raise InvalidJob("handler_configuration: expected an id beside encrypted arguments, got none.")
+        unseal(configuration, handler_type, own["id"])
+    elif get_settings().encrypt_arguments and not handler_type.startswith(_OWN):
+        id = UUID(str(own.get("id") or uuid7()))
+        own |= {"id": id, "handler_configuration": seal(configuration or {}, handler_type, id)}
+    return own
 
 
 class Pattern:
@@ -116,6 +144,16 @@ class Pattern:
         self._traces = tracing.AVAILABLE and "traceparent" not in self._columns
         self._values = parameters(connections[using], Job, self._columns)
         self._of_resources: dict[str, Pattern] = {}
+        self._is_asked = settings.authorization is not None
+
+    def authorize(self) -> None:
+        """Ask the policy in AUTHORIZATION, before anything is written.
+
+        Raises :class:`~jobexec.exceptions.NotAuthorized`.
+        """
+        handler_type = self._columns.get("handler_type", "")
+        if self._is_asked and not handler_type.startswith(_OWN):
+            authorize("enqueue", handler_type, self.using, self._columns)
 
     def of_resource(self, name: str | None) -> Pattern:
         """The same pattern for jobs of another resource, which was made from the arguments of a call."""

@@ -107,17 +107,18 @@ def create_unique_jobs(
     *,
     due_date: datetime | None = None,
     resources: Sequence[str | None] = (),
+    ids: Sequence[UUID] = (),
 ) -> Created:
     """Insert many jobs and take their keys, each with its ``handler_configuration`` as JSON text.
 
-    ``resources`` are those of the jobs, if each has its own.
+    ``resources`` are those of the jobs, if each has its own, and so are ``ids``.
 
     Call it in a transaction and roll that back (perhaps to a savepoint) if it raises: keys may have been taken by then.
     Of calls with the same key the first wins, or the last with ``on_conflict="replace"``.
     """
     numbers = range(len(keys) - 1, -1, -1) if rule.on_conflict != "replace" else range(len(keys))
     chosen = {keys[number]: number for number in numbers}
-    ids = uuid7s(len(keys))
+    ids = ids or uuid7s(len(keys))
     taken = _take(pattern.using, rule, {key: ids[number] for key, number in chosen.items()})
     duplicates = frozenset(n for n, key in enumerate(keys) if chosen[key] != n or key in taken)
     holding = [taken[key].job_id if key in taken else ids[chosen[key]] for key in keys]

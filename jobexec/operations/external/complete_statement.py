@@ -31,7 +31,7 @@ from ..sql.dialect import dialect
 from ..sql.insert import parameters
 from ..values.inserted_rows import instance
 from ..values.ranking import rank
-from .callbacks import SAID_BY_OPTIONS, callback_columns, on_complete
+from .callbacks import SAID_BY_OPTIONS, callback_columns, callback_of, on_complete
 from .find import check_caller, check_lease, check_worker
 from .types import Caller
 
@@ -76,8 +76,8 @@ def complete_at_once(
     check_caller(row, key, "complete", caller)
     check_lease(row, lease, "complete", needed=True)
     check_worker(row, worker, "complete")
-    callback = on_complete(configuration)
     changes: dict[str, Any] = {}
+    callback, configuration = callback_of(row, on_complete)
     if callback is not None:
         outer = {**(configuration.get("variables") or {}), **sent}
         changes = callback_columns(using, row, callback, {"variables": outer})

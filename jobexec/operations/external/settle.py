@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from jobexec import clock, signals
+from jobexec.encryption import NOT_RECORDED, envelope_of, seal
 from jobexec.exceptions import JobNotFound, WorkerFailed
 from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, LogState, ResultStatus
 
@@ -26,7 +27,7 @@ from ..sql.locks import delete_rows
 from ..values.failure import MESSAGE_LENGTH
 from ..values.run import Run
 from . import log
-from .callbacks import on_complete, run_callback
+from .callbacks import callback_of, on_complete, opened, run_callback
 from .complete_statement import complete_at_once
 from .find import check_lease, check_worker, in_transaction, lock_external
 from .give_back import give_back, remove_cancelled_job
@@ -71,13 +72,13 @@ def complete_external_job(
         check_lease(row, lease, "complete", needed=True)
         check_worker(row, worker, "complete")
         log.write(using, LogState.SUCCESSFUL, row, caller, worker)
-        callback = on_complete(row.handler_configuration)
+        callback, configuration = callback_of(row, on_complete)
         if callback is None:
             if is_task(row):
                 _keep(using, row, sent, row.lock_owner or "" if worker is None else worker)
             _delete(using, row)
         else:
-            outer = {**(row.handler_configuration.get("variables") or {}), **sent}
+            outer = {**(configuration.get("variables") or {}), **sent}
             _still_there(run_callback(using, row, callback, {"variables": outer}), key, "complete")
         announce(signals.job_completed, using, ExternalWorkerJob, jobs=[row])
         external_observers.completed(using, row.handler_type)
@@ -154,15 +155,21 @@ def _failure(
 ) -> dict[str, Any]:
     """The columns of the row after the failure."""
     message, details = shown_texts(row, sent, message, details)
-    configuration = dict(row.handler_configuration)
+    changed, configuration = any(sent.values()), dict(row.handler_configuration)
+    sealed = envelope_of(configuration) is not None
+    if sealed:
+        message, details = NOT_RECORDED if message else "", ""
+        configuration = dict(opened(row)) if changed else configuration
     for name, values in sent.items():
         if values:
             configuration[name] = {**(configuration.get(name) or {}), **values}
             configuration.setdefault("local", {})  # tells the next fetch that it may have grown
-    grown = too_large(configuration) if any(sent.values()) else ""
+    grown = too_large(configuration) if changed else ""
     if grown:  # the job keeps its variables and needs an operator: it could not be handed to a worker
         configuration, left = dict(row.handler_configuration), 0
         message = f"{grown} {message}"[:MESSAGE_LENGTH].rstrip()
+    elif sealed and changed:
+        configuration = seal(configuration, row.handler_type, row.pk)
     configuration["failures"] = configuration.get("failures", 0) + 1
     return {
         "incident_type": MESSAGE_SIZE_EXCEEDED if grown else FAILED_JOB,

@@ -11,6 +11,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 
 from jobexec import clock
 from jobexec.conf import get_settings
+from jobexec.encryption import envelope_of
 from jobexec.exceptions import InvalidJob
 from jobexec.json_values import check_json, check_storable, encode_json, shown
 from jobexec.models import AbstractJob
@@ -55,6 +56,8 @@ def check_size(name: str, value: dict[str, Any], setting: str = "EXTERNAL_MAX_PA
 def too_large(configuration: Mapping[str, Any]) -> str:
     """Why a job with its added variables cannot be handed out; empty if it can."""
     size, limit = len(json_text(configuration).encode()), get_settings().external_max_payload
+    if envelope_of(configuration):
+        size = size * 3 // 4  # encrypted it is in base64
     if size <= limit:
         return ""
     return f"Its variables have {size:,} bytes; the limit is {limit:,} (setting EXTERNAL_MAX_PAYLOAD)."

@@ -16,6 +16,7 @@ from django.db.models import CharField, DateTimeField, F, IntegerField, TextFiel
 from django.db.models.functions import Cast, Coalesce
 
 from jobexec.conf import get_settings
+from jobexec.encryption import unseal, unseal_result
 from jobexec.models import JOB_TABLES, AbstractJob, ExternalWorkerJob, JobType, ResultStatus, TaskResult
 
 from ..targets.lookup import as_id
@@ -56,6 +57,9 @@ def find_task_result(id: UUID | str, using: str) -> TaskSight | None:
 
     One statement over the job tables and the results, hence one snapshot: each end of an attempt is one commit, so a
     job that is just ending is always found, and an attempt is never seen both as running and as ended.
+
+    Raises :class:`~jobexec.exceptions.DecryptionFailed` and :class:`~jobexec.exceptions.NotDecryptableYet` for an
+    encrypted task that this process cannot read.
     """
     wanted = as_id(id)
     if wanted is None:
@@ -188,7 +192,7 @@ def _over(result: _Look) -> TaskSight:
         last_attempted_at=result.until,
         errors=_errors(result.errors),
         worker_ids=_list(result.workers),
-        return_value=_json(result.return_value, None),
+        return_value=unseal_result(_json(result.return_value, None), result.id),
     )
 
 
@@ -234,7 +238,7 @@ def _last_words(job: _Look) -> dict[str, str]:
 
 
 def _shared(look: _Look) -> dict[str, Any]:
-    configuration = _json(look.arguments, {})
+    configuration = unseal(_json(look.arguments, {}), look.handler_type, look.id)
     if not isinstance(configuration, dict):
         configuration = {}
     args, kwargs = configuration.get("args"), configuration.get("kwargs")

@@ -44,11 +44,6 @@ WAITED_FOR = {
         "jobexec.*follow_up*",
         "jobexec.*followup*",
     ),
-    "encryption": (
-        "@job(encrypted)",
-        "JOBEXEC.*ENCRYPT*",
-        "jobexec.*encrypt*",
-    ),
     "archive": (
         "JOBEXEC.*ARCHIVE*",
         "jobexec.*archive*",
