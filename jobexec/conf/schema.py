@@ -154,6 +154,7 @@ class Settings:
     external_max_deliveries: int | None = field(default=None, metadata=_by(values.integer(1, 2**31 - 1, none=True)))
     imports: tuple[str, ...] = field(default=(), metadata=_by(values.words))
     middleware: tuple[str, ...] = field(default=(), metadata=_by(values.dotted_paths))
+    follow_ups: bool = field(default=True, metadata=_by(values.boolean))
     resources: Resources = field(default=Resources(), metadata=_by(resources))
     misfire_threshold: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))
     meter_interval: timedelta = field(default=_seconds(15), metadata=_by(values.duration()))

@@ -34,6 +34,7 @@ from .loops.broker_acquisition import BrokerAcquisition
 from .loops.broker_consumer import BrokerConsumer
 from .loops.cleanup import HistoryCleanup
 from .loops.commits import CommitWatch, can_watch
+from .loops.follow_ups import FollowUps
 from .loops.heartbeat import Heartbeat
 from .loops.history import HistoryWriting
 from .loops.meter_writing import MeterWriting
@@ -64,6 +65,7 @@ class Engine(Service):
         running: RunningJobs,
         from_broker: bool = False,
         held: Held | None = None,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.using, self._pool, self._held = engine.alias, pool, held
         self.node = Node(settings, engine, pool.load)
@@ -105,6 +107,11 @@ class Engine(Service):
         self.settlement.after_outcomes = self.promotion.ended if self.promotion else lambda outcomes: None
         for acquisition in self.acquisitions.values():
             acquisition.may_acquire = self.settlement.has_room
+        #: None if every job is to be acquired, also those that handlers enqueue.
+        self.follow_ups = self._home(stopping) if settings.follow_ups and held is None else None
+
+    def _home(self, stopping: Callable[[], bool]) -> FollowUps:
+        return FollowUps(self.node, self._pool, self.acquisitions, self.settlement.submit, stopping)
 
     def _listening(self) -> bool:
         return self._source is not None and self._source.listening
@@ -138,8 +145,9 @@ class Engine(Service):
         return all(stopped)
 
     def _in_hand(self) -> list[AcquiredJob]:
-        # The pool first: an outcome is submitted to the settlement before its batch leaves the pool.
-        return self._pool.jobs_in_hand() + self.settlement.jobs_in_hand() + self.apart(self.using)
+        # In the order in which jobs move on: each is in the next place before it leaves the one before.
+        followers = self.follow_ups.jobs() if self.follow_ups is not None else []
+        return followers + self._pool.jobs_in_hand() + self.settlement.jobs_in_hand() + self.apart(self.using)
 
     def wake(self) -> None:
         """Look at all tables: there may be something to do now."""

@@ -46,6 +46,7 @@ class JobAcquisition(Loop):
         self._woken = WakeUpEvent(source)
         self.node, self.pool, self._listening, self._in_hand = node, pool, listening, in_hand
         self._in_doubt = False
+        self._end_seen = False
         self._served = ""
         self._poll_rate = engine.global_lock_poll_rate.total_seconds()
         self._cursor, self._turns = AcquisitionCursor(), Turns(node.settings.category_weights)
@@ -68,11 +69,17 @@ class JobAcquisition(Loop):
         self.waiting.wake()
         super().wake()
 
+    @property
+    def sees_the_end(self) -> bool:
+        """Whether its last look found every job that waited, and nothing has announced others since."""
+        return self._end_seen and not self._woken.is_set()
+
     def look(self) -> None:
         """Poll the table: there may be jobs without a notification."""
         self.wake()
 
     def run_once(self) -> float:
+        self._end_seen = False
         if not self.node.good:
             return 0.2  # a heartbeat will decide whether this node goes on
         with self.node.acquiring:
@@ -84,6 +91,7 @@ class JobAcquisition(Loop):
             acquisition, made = Acquisition(), []
             try:
                 acquisition = self._acquire(reserved)
+                self._end_seen = self._is_the_end(acquisition, reserved)  # now: one of these jobs may begin and enqueue
                 self.node.meters.acquired(acquisition)
                 made = batches(self._mine(acquisition.jobs))
                 if self.sift is not None:
@@ -98,6 +106,10 @@ class JobAcquisition(Loop):
             )
         failures = acquisition.lock_failures
         return self._after(acquisition, Round(reserved, acquisition.found, len(made), failures), began)
+
+    def _is_the_end(self, page: Acquisition, asked: int) -> bool:
+        others = page.lock_failures or page.lock_taken
+        return page.found < asked and not others and self._cursor.unseen() is None
 
     def _mine(self, jobs: list[AcquiredJob]) -> list[AcquiredJob]:
         if self._engine.name:

@@ -24,8 +24,7 @@ from ..rows.suspension_cover import suspended_among
 from ..sql.dialect import dialect
 from ..sql.locks import returns_rows
 from ..sql.portable import Dialect
-from ..values.acquired_job import LONG, WIDE, AcquiredJob, ServedJobs
-from .candidates import in_order
+from ..values.acquired_job import LONG, WIDE, AcquiredJob, ServedJobs, in_order
 from .cursor import Position
 
 JOB, _LOCK, _SUSPENSION = (model._meta.db_table for model in (Job, ExclusiveLock, Suspension))

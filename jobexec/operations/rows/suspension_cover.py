@@ -87,6 +87,11 @@ def _among(scope: str, values: Iterable[str]) -> Q:
     return Q(**{f"{column}__in": sorted(parts) for column, parts in found.items()})
 
 
+def in_force(using: str) -> QuerySet[Suspension]:
+    """The suspensions that are in force now."""
+    return Suspension.objects.using(using).filter(_in_force(clock.now(using)))
+
+
 def _in_force(now: datetime) -> Q:
     begun = Q(suspend_time=None) | Q(suspend_time__lte=now)
     not_over = Q(activate_time=None) | Q(activate_time__gt=now)
