@@ -9,6 +9,7 @@ from .backlog import Backlog
 from .batch import BatchCase
 from .bloat import Bloat
 from .broker import BrokerCase
+from .chain import Chain
 from .cluster import Cluster
 from .drain import Drain
 from .enqueue import Enqueue
@@ -30,6 +31,7 @@ _ALL: tuple[type[Case], ...] = (
     EnqueueMany,
     Drain,
     Latency,
+    Chain,
     Waiting,
     Atomic,
     Exclusive,

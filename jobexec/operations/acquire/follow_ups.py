@@ -6,13 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db import connections
 from django.db.models import Exists, QuerySet
 
+from jobexec import clock
 from jobexec.models import Job
 
 from ..rows.suspension_cover import in_force
+from ..sql.dialect import dialect
+from ..sql.locks import returns_rows
 from ..values.acquired_job import AcquiredJob, ServedJobs, columns, from_row, in_order
 from .candidates import exclusive_of, in_scope
+from .statement import Locked, read, select
 
 
 def committed(
@@ -26,21 +31,30 @@ def committed(
     """
     known = {job.id: job for job in expected}
     wide = any(scope.wide for scope in scopes.values())
-    rows = Job.objects.using(using).filter(pk__in=known, lock_owner=owner)
-    rows = rows.annotate(suspensions=Exists(in_force(using)))
-    found: list[tuple[AcquiredJob, bool]] = []
-    for *row, suspensions in rows.values_list(*columns(wide), "suspensions"):
-        job = from_row(tuple(row), using, owner)
-        before = known[job.id]
-        if job.revision == before.revision:
-            job.acquired_by, job.followers = before.acquired_by, before.followers
-            found.append((job, suspensions or job.suspend_requested))
-    found.sort(key=lambda each: in_order(each[0]))
-    run = [job for job, suspended in found if not suspended]
+    look = _read if returns_rows(using) else _read_portable
+    rows, suspensions = look(using, owner, list(known), wide)
+    found = [job for job in sorted(rows, key=in_order) if job.revision == known[job.id].revision]
+    for job in found:
+        job.acquired_by, job.followers = known[job.id].acquired_by, known[job.id].followers
+    run = [job for job in found if not (suspensions or job.suspend_requested)]
     behind = _behind_others(using, run, scopes)
     run = [job for job in run if job.id not in behind]
     going = {job.id for job in run}
-    return run, [job for job, _ in found if job.id not in going]
+    return run, [job for job in found if job.id not in going]
+
+
+def _read(using: str, owner: str, ids: Sequence[UUID], wide: bool) -> Locked:
+    connection, spelled = connections[using], dialect(using)
+    now = connection.ops.adapt_datetimefield_value(clock.now(using))
+    with spelled.cursor(connection) as cursor:
+        cursor.execute(select(spelled, wide), {"owner": owner, "now": now, "ids": spelled.id_list(ids)})
+        return read(using, owner, cursor.fetchall())
+
+
+def _read_portable(using: str, owner: str, ids: Sequence[UUID], wide: bool) -> Locked:
+    rows = Job.objects.using(using).filter(pk__in=ids, lock_owner=owner)
+    found = list(rows.annotate(suspensions=Exists(in_force(using))).values_list(*columns(wide), "suspensions"))
+    return Locked([from_row(row[:-1], using, owner) for row in found], any(row[-1] for row in found))
 
 
 def _behind_others(using: str, jobs: Sequence[AcquiredJob], scopes: Mapping[str, ServedJobs]) -> set[UUID]:

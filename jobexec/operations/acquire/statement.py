@@ -32,7 +32,9 @@ _MANY_PAIRS = 100  # SQLite limits the number of terms in a UNION
 
 _UPDATE = f"""
 UPDATE {{job}} SET {LOCK_SQL}
-WHERE {{page}} RETURNING {{columns}}, {{configuration}}, {{suspensions}}"""
+WHERE {{page}} RETURNING {{columns}}, {{suspensions}}"""
+
+_SELECT = "SELECT {columns}, {suspensions} FROM {job} WHERE lock_owner = %(owner)s AND {among}"
 
 # The jobs of one category and deployment: one short run of the acquisition index.
 _RUN = """
@@ -163,15 +165,22 @@ def _at_places(spelled: Dialect, page: str, wide: bool) -> str:
 
 def update(spelled: Dialect, column: str, page: str, wide: bool) -> str:
     """Return the statement that locks the rows whose ``column`` a SELECT returns."""
+    found = f"{column} {spelled.chosen(page)}"
+    return _UPDATE.format(page=found, job=JOB, columns=_returned(spelled, wide), suspensions=_SUSPENSIONS)
+
+
+@lru_cache(maxsize=8)
+def select(spelled: Dialect, wide: bool) -> str:
+    """Return the statement that reads what :func:`update` returns, of the rows in ``ids`` that ``owner`` holds."""
+    return _SELECT.format(
+        columns=_returned(spelled, wide), suspensions=_SUSPENSIONS, job=JOB, among=spelled.among("ids")
+    )
+
+
+def _returned(spelled: Dialect, wide: bool) -> str:
     # The arguments as text if they are short, and in a wide scope the additional columns.
     configuration = spelled.short_json("handler_configuration", LONG) + "".join(f", {name}" for name in WIDE * wide)
-    return _UPDATE.format(
-        page=f"{column} {spelled.chosen(page)}",
-        job=JOB,
-        columns=", ".join(AcquiredJob.COLUMNS),
-        configuration=configuration,
-        suspensions=_SUSPENSIONS,
-    )
+    return f"{', '.join(AcquiredJob.COLUMNS)}, {configuration}"
 
 
 class Locked(NamedTuple):

@@ -1,17 +1,14 @@
 """Jobs that handlers enqueue stay with their node: inserted locked, handed to the pool after the commit."""
 
-import threading
 
 import pytest
-from django.db import transaction
 
 from jobexec.handlers.context import current_job
-from jobexec.models import ExclusiveLock, Job
 from jobexec.operations.notify import wake
 from jobexec.operations.values.followers import MOST
 from tests.support.executor import all_gone
 from tests.support.factories import make_job
-from tests.support.waiting import passed, until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.transactional
 

@@ -1,0 +1,90 @@
+"""Jobs that each enqueue the next one, on an idle executor."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any, ClassVar
+
+from django.db import transaction
+
+from jobexec.conf import Settings
+from jobexec.executor.job_executor import JobExecutor
+
+from ..case import Case, Contenders
+from ..measure import Sample, Stopwatch
+from ..noop import registered, wait_for
+from ..raw.queue import RawQueue
+from ..raw.sql import Insert, RawConnection
+from ..sandbox import tidy
+from .latency import WARM_UP, Stamps
+
+
+class Chain(Case):
+    """One chain of ``--jobs`` jobs; from the commit of each to the start of its handler.
+
+    ``ours, acquired`` has FOLLOW_UPS switched off. The raw loop inserts a row, locks it and deletes it.
+    """
+
+    name: ClassVar[str] = "chain"
+    summary: ClassVar[str] = "from the commit of a job to its start, for jobs that each enqueue the next one"
+    default_jobs: ClassVar[int] = 200
+    unit: ClassVar[str] = "ms"
+    ratios = (("ours", "ours, acquired"),)
+
+    def contenders(self) -> Contenders:
+        return {"ours": self.ours, "ours, acquired": self.ours_acquired, "raw": self.raw}
+
+    def value(self, sample: Sample) -> float:
+        return sample.percentile(0.5)
+
+    def ours(self) -> Sample:
+        return self._run(self.plan.settings)
+
+    def ours_acquired(self) -> Sample:
+        return self._run(self.plan.settings.replace(follow_ups=False))
+
+    def _run(self, settings: Settings) -> Sample:
+        alias, stamps, jobs = self.plan.alias, Stamps(), self.plan.jobs
+        last = jobs + WARM_UP - 1
+        handlers: list[Any] = []
+
+        def produce(number: int) -> None:
+            with transaction.atomic(using=alias):
+                transaction.on_commit(partial(stamps.commit, number), using=alias)
+                handlers[0].enqueue(number)
+
+        def step(number: int) -> None:
+            stamps.start(number)
+            if number < last:
+                produce(number + 1)
+
+        with registered(alias, step) as handler:
+            handlers.append(handler)
+            tidy(alias)
+            executor = JobExecutor(settings)
+            try:
+                executor.start()
+                time.sleep(0.1)
+                with Stopwatch(alias) as watch:
+                    produce(0)
+                    wait_for(partial(stamps.have_started, jobs + WARM_UP), "the chain ends")
+                    wait_for(lambda: executor.idle, "the last job is settled")
+            finally:
+                executor.stop()
+        return watch.sample(jobs, stamps.latencies(jobs))
+
+    def raw(self) -> Sample:
+        alias, stamps, jobs = self.plan.alias, Stamps(), self.plan.jobs
+        with registered(alias, stamps.start) as handler:
+            insert = Insert(handler, alias)
+        tidy(alias)
+        with RawConnection(alias) as connection, Stopwatch(alias) as watch:
+            queue = RawQueue(alias, connection, 1)
+            for number in range(jobs + WARM_UP):
+                connection.cursor.execute(insert.statement, insert.row(number))
+                stamps.commit(number)
+                rows = queue.lock()
+                stamps.start(number)
+                queue.settle([row[0] for row in rows])
+        return watch.sample(jobs, stamps.latencies(jobs))
