@@ -102,13 +102,13 @@ class Engine(Service):
         self.node.looked = self.looked
         self.meters = MeterWriting(self.node)
         self.settlement = Settlement(self.node, self.timers.wake, pool)
+        #: None if every job is to be acquired, also those that handlers enqueue.
+        self.follow_ups = self._home(stopping) if settings.follow_ups and held is None else None
         #: Without RESOURCES no job is blocked.
-        self.promotion = Promotion(self.node, self._listening) if settings.resources else None
+        self.promotion = Promotion(self.node, self._listening, self.follow_ups) if settings.resources else None
         self.settlement.after_outcomes = self.promotion.ended if self.promotion else lambda outcomes: None
         for acquisition in self.acquisitions.values():
             acquisition.may_acquire = self.settlement.has_room
-        #: None if every job is to be acquired, also those that handlers enqueue.
-        self.follow_ups = self._home(stopping) if settings.follow_ups and held is None else None
 
     def _home(self, stopping: Callable[[], bool]) -> FollowUps:
         return FollowUps(self.node, self._pool, self.acquisitions, self.settlement.submit, stopping)

@@ -20,6 +20,8 @@ from .history import History
 from .idle import Idle
 from .latency import Latency
 from .payload import Payload
+from .permits import Permits
+from .resource import ResourceCase
 from .results import Results
 from .retries import Retries
 from .soak import Soak
@@ -35,6 +37,8 @@ _ALL: tuple[type[Case], ...] = (
     Waiting,
     Atomic,
     Exclusive,
+    ResourceCase,
+    Permits,
     History,
     Results,
     Backlog,

@@ -46,6 +46,8 @@ class JobAcquisition(Loop):
         self._woken = WakeUpEvent(source)
         self.node, self.pool, self._listening, self._in_hand = node, pool, listening, in_hand
         self._in_doubt = False
+        #: As ``_in_doubt``, said by other threads.
+        self._doubted = False
         self._end_seen = False
         self._served = ""
         self._poll_rate = engine.global_lock_poll_rate.total_seconds()
@@ -68,6 +70,11 @@ class JobAcquisition(Loop):
     def wake(self) -> None:
         self.waiting.wake()
         super().wake()
+
+    def doubt(self) -> None:
+        """A commit that may have locked jobs for this node had an error: look for jobs that no thread knows of."""
+        self._doubted = True
+        self.wake()
 
     @property
     def sees_the_end(self) -> bool:
@@ -180,8 +187,9 @@ class JobAcquisition(Loop):
 
     def _release_strays(self) -> None:
         """Release jobs locked by a commit that went through although it raised an error; no thread knows of them."""
-        if not self._in_doubt:
+        if not (self._in_doubt or self._doubted):
             return
+        self._in_doubt, self._doubted = True, False
         using = self.node.using
         count = release_strays(using, self.node.owner, self._in_hand)
         self._in_doubt = False

@@ -28,6 +28,9 @@ from .acquisition import JobAcquisition
 _SUSPENDED = 1.0
 
 
+_DECIDING = ("category", "priority", "tenant_id")
+
+
 class FollowUps:
     """The follow-ups of one engine.
 
@@ -59,21 +62,25 @@ class FollowUps:
 
     def hold(self, context: JobContext, columns: Mapping[str, Any], count: int) -> Hold | None:
         """Decide how many of ``count`` jobs with these columns, which a handler enqueues, stay here; None for none."""
+        work = context.work
         acquirer = self._acquirer(columns)
-        if acquirer is None or context.timed_out or not self._stays(context.work, columns):
+        if acquirer is None or context.timed_out or not self._stays(work.lock_owner, columns):
             return None
-        if _key(columns):
+        key = _key(columns)
+        if key not in ("", work.serial_key):
+            return None  # only acquisition can lock another process instance
+        if key:
             room = count if self._pool.nobody_waits else 0
         else:
             room = self._pool.spare(columns["handler_type"], columns.get("atomic", False)) - len(self.jobs())
-        kept = self._reserve(context.work, min(count, room))
-        if not kept:
+        kept = self._reserve(work, min(count, room))
+        if not kept or work.followers is None:
             return None
-        until = clock.now(self.node.using) + self.node.engine.lock_time
-        lock = {"lock_owner": context.work.lock_owner, "lock_expiration_time": until}
-        share = acquirer.share if acquirer.name else ""
-        assert context.work.followers is not None
-        return Hold(self, context.work.followers, share, lock, kept)
+        return Hold(self, work.followers, _share(acquirer), self.lock(work.lock_owner), kept)
+
+    def lock(self, owner: str) -> dict[str, Any]:
+        """The lock of a row, as its columns."""
+        return {"lock_owner": owner, "lock_expiration_time": clock.now(self.node.using) + self.node.engine.lock_time}
 
     def _acquirer(self, columns: Mapping[str, Any]) -> EngineSettings | None:
         """The acquisition that would find such a job first in a table without others."""
@@ -85,13 +92,11 @@ class FollowUps:
                 return acquirer if self._acquisitions[acquirer.share].sees_the_end else None
         return None
 
-    def _stays(self, work: AcquiredJob, columns: Mapping[str, Any]) -> bool:
-        if self._stopping() or clock.monotonic() < self._not_before or not self.node.owns(work.lock_owner):
+    def _stays(self, owner: str, columns: Mapping[str, Any]) -> bool:
+        if self._stopping() or clock.monotonic() < self._not_before or not self.node.owns(owner):
             return False
-        if self.node.settings.tenant_concurrency and columns.get("tenant_id"):
-            return False  # acquisition counts them
-        # Of another process instance, only acquisition can lock it.
-        return _key(columns) in ("", work.serial_key)
+        # Acquisition counts the jobs of tenants.
+        return not (self.node.settings.tenant_concurrency and columns.get("tenant_id"))
 
     def _reserve(self, work: AcquiredJob, wanted: int) -> int:
         if wanted < 1:
@@ -120,10 +125,7 @@ class FollowUps:
             self._give_back(jobs)
             return
         run, back = self._committed(mine)
-        if run:
-            self.node.meters.followed(len(run))
-            if signals.job_acquired.has_listeners(Job):
-                signals.job_acquired.send_robust(sender=Job, using=self.node.using, jobs=run, node=run[0].lock_owner)
+        self._tell(run)
         for job in run:
             if not job.serial_key and self._pool.offer([[job]], job.share):
                 back.append(job)
@@ -136,7 +138,7 @@ class FollowUps:
                 self._held |= {job.id: job for job in siblings}
         self._give_back(back)
         waiting = {job.id for job in siblings}.difference(job.id for job in back)
-        self._forget([job for job in mine if job.id not in waiting])
+        self.forget([job for job in mine if job.id not in waiting])
 
     def _committed(self, jobs: Sequence[AcquiredJob]) -> tuple[list[AcquiredJob], list[AcquiredJob]]:
         """The jobs that may run, and those to be released."""
@@ -153,6 +155,47 @@ class FollowUps:
         if any(job.suspend_requested for job in back) or (back and not run):
             self._not_before = clock.monotonic() + _SUSPENDED
         return run, back
+
+    # Called by the loop that promotes blocked jobs.
+
+    def of_permits(self) -> PermitHome | None:
+        """A home for jobs that are about to be promoted; None if none can stay."""
+        owner = self.node.owner
+        if self._stopping() or not self.node.owns(owner):
+            return None
+        return PermitHome(self, owner)
+
+    def stays(self, job: AcquiredJob, deployment: str) -> bool:
+        """Whether a job that is about to be promoted stays here; notes it as held."""
+        columns = {name: getattr(job, name) for name in _DECIDING} | {"deployment_id": deployment}
+        acquirer = self._acquirer(columns)
+        if acquirer is None or job.serial_key or not self._stays(job.lock_owner, columns):
+            return False
+        if self._pool.spare(job.handler_type, job.atomic) <= len(self.jobs()):
+            return False
+        job.acquired_by = _share(acquirer)
+        with self._lock:
+            self._held[job.id] = job
+        return True
+
+    def take(self, jobs: Sequence[AcquiredJob]) -> None:
+        """Bring committed jobs to the pool."""
+        if not jobs:
+            return
+        self._tell(jobs)
+        self._give_back([job for job in jobs if self._stopping() or self._pool.offer([[job]], job.share)])
+        self.forget(jobs)
+
+    def doubt(self, jobs: Sequence[AcquiredJob]) -> None:
+        """It is not known whether these are committed: if they are, they are strays."""
+        self.forget(jobs)
+        for acquisition in self._acquisitions.values():
+            acquisition.doubt()
+
+    @property
+    def room(self) -> int:
+        """How many jobs of any kind could begin at once."""
+        return self._pool.most_spare - len(self.jobs())
 
     # Called when a run has ended.
 
@@ -175,18 +218,56 @@ class FollowUps:
         if ready and not self._pool.join(batch, ready):
             ready, lost = [], left
         self._give_back(lost)
-        self._forget(left)
+        self.forget(left)
         return sorted(ready, key=in_order)
+
+    def _tell(self, jobs: Sequence[AcquiredJob]) -> None:
+        if jobs:
+            self.node.meters.followed(len(jobs))
+            if signals.job_acquired.has_listeners(Job):
+                owner = jobs[0].lock_owner
+                signals.job_acquired.send_robust(sender=Job, using=self.node.using, jobs=list(jobs), node=owner)
 
     def _give_back(self, jobs: Sequence[AcquiredJob]) -> None:
         for job in jobs:
             self._submit(Outcome(job))
 
-    def _forget(self, jobs: Sequence[AcquiredJob]) -> None:
+    def forget(self, jobs: Sequence[AcquiredJob]) -> None:
         """They are in other hands now, or nowhere."""
         with self._lock:
             for job in jobs:
                 self._held.pop(job.id, None)
+
+
+class PermitHome:
+    """This node, for one promotion."""
+
+    def __init__(self, follow_ups: FollowUps, owner: str) -> None:
+        self._follow_ups, self._taken = follow_ups, list[AcquiredJob]()
+        self.lock, self.wide = follow_ups.lock(owner), follow_ups.node.scope.wide
+
+    def room(self) -> int:
+        return self._follow_ups.room
+
+    def takes(self, job: AcquiredJob, deployment: str) -> bool:
+        if not self._follow_ups.stays(job, deployment):
+            return False
+        self._taken.append(job)
+        return True
+
+    def arrive(self, jobs: Sequence[AcquiredJob]) -> None:
+        """These are committed; the others that it took have moved elsewhere."""
+        self._follow_ups.take(jobs)
+        self._follow_ups.forget(self._taken)
+
+    def fail(self) -> None:
+        """There was an error, perhaps in the commit."""
+        if self._taken:
+            self._follow_ups.doubt(self._taken)
+
+
+def _share(acquirer: EngineSettings) -> str:
+    return acquirer.share if acquirer.name else ""
 
 
 def _key(columns: Mapping[str, Any]) -> str:

@@ -101,6 +101,12 @@ class Pool(Service):
             return self._queue.spare(handler_type, atomic)
 
     @property
+    def most_spare(self) -> int:
+        """How many more jobs of any handler would begin at once."""
+        with self._changed:
+            return self._queue.most_spare
+
+    @property
     def nobody_waits(self) -> bool:
         """Whether no job waits for a thread."""
         with self._changed:

@@ -127,6 +127,14 @@ class WorkQueue:
         return self.staff - len(self.active) - self.fair_queue.queued
 
     @property
+    def most_spare(self) -> int:
+        """How many more jobs of the handlers that fit best would begin at once."""
+        if self.closed or self.lone is not None:
+            return 0
+        of_threads = self.staff - len(self.active) - self.fair_queue.queued
+        return max(of_threads, self.admission.spare if self.admission is not None else 0)
+
+    @property
     def nobody_waits(self) -> bool:
         """Whether the next job that goes on overtakes none."""
         return not (self.closed or self.lone is not None or self.fair_queue.queued)

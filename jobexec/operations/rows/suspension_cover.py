@@ -17,6 +17,10 @@ from ..sql.locks import lock_rows
 
 _FEW = 200
 
+#: As SQL, with the parameter ``now``: whether any suspension is in force. Evaluated once in a statement's snapshot.
+IN_FORCE = f"""EXISTS (SELECT 1 FROM {Suspension._meta.db_table} WHERE live
+AND (suspend_time IS NULL OR suspend_time <= %(now)s) AND (activate_time IS NULL OR activate_time > %(now)s))"""
+
 
 class Suspensions:
     """The current content of the small Suspension table.

@@ -16,6 +16,7 @@ from jobexec.exceptions import JobNotFound
 from jobexec.models import Job
 from jobexec.models.exclusive_lock import serial_key
 
+from ..sql.portable import Dialect
 from .category_turns import Turns
 from .followers import Followers
 from .tenant_room import TenantRoom
@@ -135,6 +136,12 @@ WIDE = ("traceparent",)
 def columns(wide: bool = False) -> tuple[str | Expression, ...]:
     """Return the arguments of ``values_list`` for :func:`from_row`; JSON stays text, and long JSON becomes None."""
     return (*AcquiredJob.COLUMNS, _SHORT, *(WIDE if wide else ()))
+
+
+def columns_sql(spelled: Dialect, wide: bool = False) -> str:
+    """Return :func:`columns` as SQL, for databases whose dialect spells short JSON."""
+    configuration = spelled.short_json("handler_configuration", LONG)
+    return ", ".join((*AcquiredJob.COLUMNS, configuration, *(WIDE if wide else ())))
 
 
 def from_row(row: tuple[Any, ...], using: str, owner: str) -> AcquiredJob:

@@ -1,6 +1,5 @@
 """Jobs that handlers enqueue stay with their node: inserted locked, handed to the pool after the commit."""
 
-
 import pytest
 
 from jobexec.handlers.context import current_job
@@ -35,7 +34,7 @@ def begin(executor, alias, name, *arguments, **columns):
 
 @pytest.mark.every_database
 def test_a_chain_runs_without_acquisitions(alias, make_executor, handle):
-    seen, acquired = [], []
+    seen = []
 
     def step(number):
         seen.append((number, current_job().work.followers is not None))
