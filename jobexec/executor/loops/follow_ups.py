@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db.backends.base.base import BaseDatabaseWrapper
+
 from jobexec import clock, signals
 from jobexec.conf import EngineSettings
 from jobexec.handlers.context import JobContext
@@ -112,11 +114,10 @@ class FollowUps:
             followers.streak.left -= kept
         return kept
 
-    def expect(self, followers: Followers, jobs: Sequence[AcquiredJob]) -> None:
-        found = {job.id: job for job in jobs}
+    def expect(self, followers: Followers, jobs: Sequence[AcquiredJob], connection: BaseDatabaseWrapper) -> None:
         with self._lock:
-            self._held |= found
-            followers.expected |= found
+            self._held |= {job.id: job for job in jobs}
+            followers.expected |= {job.id: (job, connection) for job in jobs}
 
     def arrive(self, followers: Followers, jobs: Sequence[AcquiredJob]) -> None:
         with self._lock:  # what is not expected any more was released when the run ended
@@ -203,20 +204,22 @@ class FollowUps:
         """Let the follow-ups of a run join its batch, which runs them after it; returns them in order.
 
         Those of which no commit is known are released: their transaction was rolled back, or an error in another hook
-        has kept this node from hearing of them.
+        has kept this node from hearing of them. If a thread that the handler has left behind still holds their
+        transaction open, they are when it commits: on InnoDB, the release would wait for it.
         """
         followers = work.followers
         if followers is None:
             return []
         with self._lock:
             followers.ended = True
-            ready, lost = followers.ready, list(followers.expected.values())
+            ready, expected = followers.ready, list(followers.expected.values())
             followers.ready, followers.expected = [], {}
-        left = [*ready, *lost]
-        if not left:
+        if not (ready or expected):
             return []
+        left = [*ready, *(job for job, _ in expected)]
+        lost = [job for job, connection in expected if not connection.in_atomic_block]
         if ready and not self._pool.join(batch, ready):
-            ready, lost = [], left
+            ready, lost = [], [*ready, *lost]
         self._give_back(lost)
         self.forget(left)
         return sorted(ready, key=in_order)

@@ -48,7 +48,9 @@ async def execute_batch_async(batch: list[AcquiredJob], host: AsyncHost, end: En
     try:
         if await _may_start(batch[0], host):
             outcome = await _execute(batch[0], host, end)
-            left = with_followers(batch, batch, host)
+            batch[0].ended = True  # in this order, as in a thread
+            if batch[0].followers is not None:
+                left = with_followers(batch, batch, host)
             if outcome.run is not None and not outcome.timed_out and not end.dropped:
                 siblings, left = left[1:], []
                 _hand_on(outcome, siblings, host)

@@ -93,8 +93,11 @@ def execute_batch(batch: list[AcquiredJob], host: Host) -> None:
         while left:
             if not host.may_start(left[0]):
                 return
-            outcome = execute(left[0], host)
-            left = with_followers(left, batch, host)
+            work = left[0]
+            outcome = execute(work, host)
+            work.ended = True  # in this order: its handler may have left a thread behind that enqueues just now
+            if work.followers is not None:
+                left = with_followers(left, batch, host)
             if outcome.run is None:
                 return  # it could not start
             if outcome.timed_out:
@@ -108,9 +111,6 @@ def execute_batch(batch: list[AcquiredJob], host: Host) -> None:
 def with_followers(left: list[AcquiredJob], batch: list[AcquiredJob], host: Host) -> list[AcquiredJob]:
     """The rest of a batch whose first job has run, with the follow-ups of that job among its siblings, in order."""
     work = left[0]
-    work.ended = True  # in this order: its handler may have left a thread behind that enqueues just now
-    if work.followers is None:
-        return left
     return [work, *sorted([*left[1:], *host.follow(work, batch)], key=in_order)]
 
 

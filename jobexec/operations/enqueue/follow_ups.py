@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from jobexec.models import Job
 
@@ -22,8 +23,8 @@ from ..values.inserted_rows import NewJob, Table
 class Home(Protocol):
     """A node, as the home of jobs that its handlers enqueue. Neither call raises."""
 
-    def expect(self, followers: Followers, jobs: Sequence[AcquiredJob]) -> None:
-        """These jobs are about to be inserted, locked by this node."""
+    def expect(self, followers: Followers, jobs: Sequence[AcquiredJob], connection: BaseDatabaseWrapper) -> None:
+        """These jobs are about to be inserted by this connection, locked by this node."""
         ...
 
     def arrive(self, followers: Followers, jobs: Sequence[AcquiredJob]) -> None:
@@ -43,13 +44,14 @@ class Hold:
 
     def expect(self, rows: Sequence[NewJob]) -> None:
         """Tell the node, before it could find the rows in the table without knowing of them."""
+        using = rows[0]._state.db or "default"
         for row in rows:
             values = (getattr(row, name) for name in AcquiredJob.COLUMNS)
-            job = from_row((*values, None), row._state.db or "default", self.columns["lock_owner"])
+            job = from_row((*values, None), using, self.columns["lock_owner"])
             job.acquired_by = self._share
             job.followers = Followers(self.followers.streak)
             self._jobs.append(job)
-        self.home.expect(self.followers, self._jobs)
+        self.home.expect(self.followers, self._jobs, connections[using])
 
     def hand_over(self, using: str) -> None:
         """Give the inserted rows to the node once they are committed."""

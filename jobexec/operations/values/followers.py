@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
     from .acquired_job import AcquiredJob
 
 #: How many follow-ups may descend from one acquired job; the next one is acquired like any other, in the order of all.
@@ -24,11 +26,11 @@ class Streak:
 class Followers:
     """The follow-ups of one run. Changed under the lock of their node's follow-ups.
 
-    ``expected`` are inserted, or about to be, and not known to be committed; ``ready`` are committed and begin when the
-    run is settled. ``ended``: the run takes no more.
+    ``expected`` are inserted, or about to be, and not known to be committed, with the connection that does it.
+    ``ready`` are committed and begin when the run is settled. ``ended``: the run takes no more.
     """
 
     streak: Streak = field(default_factory=Streak)
-    expected: dict[UUID, AcquiredJob] = field(default_factory=dict)
+    expected: dict[UUID, tuple[AcquiredJob, BaseDatabaseWrapper]] = field(default_factory=dict)
     ready: list[AcquiredJob] = field(default_factory=list)
     ended: bool = False
