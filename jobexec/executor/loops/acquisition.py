@@ -48,7 +48,8 @@ class JobAcquisition(Loop):
         self._in_doubt = False
         #: As ``_in_doubt``, said by other threads.
         self._doubted = False
-        self._end_seen = False
+        #: Whether the last look found fewer jobs than it asked for.
+        self.sees_the_end = False
         self._served = ""
         self._poll_rate = engine.global_lock_poll_rate.total_seconds()
         self._cursor, self._turns = AcquisitionCursor(), Turns(node.settings.category_weights)
@@ -77,16 +78,15 @@ class JobAcquisition(Loop):
         self.wake()
 
     @property
-    def sees_the_end(self) -> bool:
-        """Whether its last look found every job that waited, and nothing has announced others since."""
-        return self._end_seen and not self._woken.is_set()
+    def expects_jobs(self) -> bool:
+        """Whether it is looking, or about to: jobs may have been announced."""
+        return self._woken.is_set() or self.round_began is not None
 
     def look(self) -> None:
         """Poll the table: there may be jobs without a notification."""
         self.wake()
 
     def run_once(self) -> float:
-        self._end_seen = False
         if not self.node.good:
             return 0.2  # a heartbeat will decide whether this node goes on
         with self.node.acquiring:
@@ -94,11 +94,14 @@ class JobAcquisition(Loop):
             began, share = clock.monotonic(), self._engine.share
             reserved = self.pool.reserve(self._page(), self.wake, share) if self.may_acquire(self.wake) else 0
             if not reserved:
+                self.sees_the_end = False
                 return self._after(Acquisition(), Round(requested=0), began)  # the pool or the settlement wakes us up
             acquisition, made = Acquisition(), []
             try:
                 acquisition = self._acquire(reserved)
-                self._end_seen = self._is_the_end(acquisition, reserved)  # now: one of these jobs may begin and enqueue
+                others = acquisition.lock_failures or acquisition.lock_taken
+                # Now: a job of this page may begin, and enqueue another, before this round has ended.
+                self.sees_the_end = acquisition.found < reserved and not others
                 self.node.meters.acquired(acquisition)
                 made = batches(self._mine(acquisition.jobs))
                 if self.sift is not None:
@@ -113,10 +116,6 @@ class JobAcquisition(Loop):
             )
         failures = acquisition.lock_failures
         return self._after(acquisition, Round(reserved, acquisition.found, len(made), failures), began)
-
-    def _is_the_end(self, page: Acquisition, asked: int) -> bool:
-        others = page.lock_failures or page.lock_taken
-        return page.found < asked and not others and self._cursor.unseen() is None
 
     def _mine(self, jobs: list[AcquiredJob]) -> list[AcquiredJob]:
         if self._engine.name:

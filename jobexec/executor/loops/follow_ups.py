@@ -74,7 +74,7 @@ class FollowUps:
         if key:
             room = count if self._pool.nobody_waits else 0
         else:
-            room = self._pool.spare(columns["handler_type"], columns.get("atomic", False)) - len(self.jobs())
+            room = self._room(columns["handler_type"], columns.get("atomic", False))
         kept = self._reserve(work, min(count, room))
         if not kept or work.followers is None:
             return None
@@ -93,6 +93,11 @@ class FollowUps:
             if acquirer.serves(category) and acquirer.takes(columns.get("priority", 0)):
                 return acquirer if self._acquisitions[acquirer.share].sees_the_end else None
         return None
+
+    def _room(self, handler_type: str, atomic: bool) -> int:
+        """How many more jobs of a handler may stay: others that were announced just now find a thread, too."""
+        announced = any(each.expects_jobs for each in self._acquisitions.values())
+        return self._pool.spare(handler_type, atomic) - len(self.jobs()) - announced
 
     def _stays(self, owner: str, columns: Mapping[str, Any]) -> bool:
         if self._stopping() or clock.monotonic() < self._not_before or not self.node.owns(owner):
@@ -172,7 +177,7 @@ class FollowUps:
         acquirer = self._acquirer(columns)
         if acquirer is None or job.serial_key or not self._stays(job.lock_owner, columns):
             return False
-        if self._pool.spare(job.handler_type, job.atomic) <= len(self.jobs()):
+        if self._room(job.handler_type, job.atomic) < 1:
             return False
         job.acquired_by = _share(acquirer)
         with self._lock:

@@ -314,15 +314,16 @@ class TestWhatDoesNotStay:
         started = node()
 
         def do():
-            started.engine.acquisitions[alias]._end_seen = False
+            started.engine.acquisitions[alias].sees_the_end = False
             enqueued.child()
 
         enqueued.do = do
         started.run("parent")
         assert (enqueued.seen, enqueued.held) == ([0], [False])
 
-    def test_while_a_notification_is_not_heeded(self, alias, node, enqueued):
-        started = node()
+    @pytest.mark.parametrize(("threads", "held"), [(2, False), (3, True)])
+    def test_on_the_thread_that_an_announced_job_may_need(self, alias, node, enqueued, threads, held):
+        started = node(THREADS=threads)
 
         def do():
             with started.engine.node.acquiring:  # it cannot look
@@ -331,7 +332,7 @@ class TestWhatDoesNotStay:
 
         enqueued.do = do
         started.run("parent")
-        assert (enqueued.seen, enqueued.held) == ([0], [False])
+        assert (enqueued.seen, enqueued.held) == ([0], [held])
 
     def test_beyond_the_idle_threads(self, alias, node, handle, enqueued):
         began, go = threading.Barrier(4), threading.Event()
