@@ -18,6 +18,7 @@ from jobexec.operations.acquire.follow_ups import committed
 from jobexec.operations.enqueue.follow_ups import Hold
 from jobexec.operations.values.acquired_job import AcquiredJob, in_order
 from jobexec.operations.values.followers import Followers
+from jobexec.operations.values.tenant_room import TenantRoom
 
 from ...runtime.threads import logger
 from ..nodes.node import Node
@@ -102,8 +103,9 @@ class FollowUps:
     def _stays(self, owner: str, columns: Mapping[str, Any]) -> bool:
         if self._stopping() or clock.monotonic() < self._not_before or not self.node.owns(owner):
             return False
-        # Acquisition counts the jobs of tenants.
-        return not (self.node.settings.tenant_concurrency and columns.get("tenant_id"))
+        concurrency = self.node.settings.tenant_concurrency
+        # Acquisition counts the jobs of tenants that have a limit.
+        return concurrency is None or TenantRoom(concurrency, {}).limit(columns.get("tenant_id", "")) is None
 
     def _reserve(self, work: AcquiredJob, wanted: int) -> int:
         if wanted < 1:
