@@ -80,8 +80,6 @@ JOBEXEC = {
     "CATEGORIES": ["default", "mail"],
     # What the flight service bears. It fails one time in three by nature: the breaker is for worse.
     "RESOURCES": {
-        "jobbench": {"limit": 1000},
-        "jobbench of five": {"limit": 5},
         "flights": {
             "limit": 5,
             "breaker": {"failure_rate": 70, "window": 20, "minimum_calls": 10, "wait": 5, "trial_calls": 3},

@@ -13,7 +13,8 @@ from jobexec.executor.job_executor import JobExecutor
 
 from ..case import Case, Contenders
 from ..measure import Sample, Stopwatch
-from ..noop import registered, wait_for
+from ..noop import Ledger, registered, wait_for
+from ..raw import drain
 from ..raw.queue import RawQueue
 from ..raw.sql import Insert, RawConnection
 from ..sandbox import tidy
@@ -46,7 +47,8 @@ class Chain(Case):
 
     def _run(self, settings: Settings) -> Sample:
         alias, stamps, jobs = self.plan.alias, Stamps(), self.plan.jobs
-        last = jobs + WARM_UP - 1
+        ledger = Ledger(jobs + WARM_UP)
+        last = ledger.wanted - 1
         handlers: list[Any] = []
 
         def produce(number: int) -> None:
@@ -56,6 +58,7 @@ class Chain(Case):
 
         def step(number: int) -> None:
             stamps.start(number)
+            ledger.note(number)
             if number < last:
                 produce(number + 1)
 
@@ -68,10 +71,11 @@ class Chain(Case):
                 time.sleep(0.1)
                 with Stopwatch(alias) as watch:
                     produce(0)
-                    wait_for(partial(stamps.have_started, jobs + WARM_UP), "the chain ends")
+                    ledger.wait()
                     wait_for(lambda: executor.idle, "the last job is settled")
             finally:
                 executor.stop()
+        ledger.check()
         return watch.sample(jobs, stamps.latencies(jobs))
 
     def raw(self) -> Sample:
@@ -81,10 +85,13 @@ class Chain(Case):
         tidy(alias)
         with RawConnection(alias) as connection, Stopwatch(alias) as watch:
             queue = RawQueue(alias, connection, 1)
+            done: list[Any] = []
             for number in range(jobs + WARM_UP):
                 connection.cursor.execute(insert.statement, insert.row(number))
                 stamps.commit(number)
-                rows = queue.lock()
-                stamps.start(number)
-                queue.settle([row[0] for row in rows])
+                rows = queue.turn(done)
+                for row in rows:
+                    stamps.start(drain.number_of(row))
+                done = [row[0] for row in rows]
+            queue.settle(done)
         return watch.sample(jobs, stamps.latencies(jobs))

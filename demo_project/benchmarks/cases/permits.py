@@ -11,41 +11,49 @@ from typing import Any, ClassVar
 from jobexec import clock
 from jobexec.conf import Settings
 from jobexec.executor.job_executor import JobExecutor
+from jobexec.handlers.context import current_job
 from jobexec.models import BlockedJob, Job
 
 from ..bulk import multiply
 from ..case import Case, Contenders
-from ..measure import Sample, Stopwatch
-from ..noop import CATEGORY, HANDLER, fill, registered, wait_for
+from ..measure import BenchError, Sample, Stopwatch
+from ..noop import CATEGORY, HANDLER, Ledger, fill, registered, wait_for
 from ..raw import drain
 from ..sandbox import remove_everything, tidy
 
-#: In RESOURCES of the demo's settings, with this limit.
-_NAME, _LIMIT = "jobbench of five", 5
+_NAME, _LIMIT = "jobbench", 5
 _SECONDS = 0.02
 
 
 class Turns:
-    """When jobs began and ended, in any thread."""
+    """When jobs began and ended, in any thread; ``wanted`` is how many permits are to be passed on."""
 
     def __init__(self, wanted: int) -> None:
         self.wanted = wanted
         self.began: list[float] = []
         self.ended: list[float] = []
+        self._seen: list[object] = []
         self.complete = threading.Event()
 
-    def run(self, number: int) -> None:
-        """The handler: it waits for something else."""
+    def run(self, job: object) -> None:
+        """A job waits for something else."""
         self.began.append(time.perf_counter())
+        self._seen.append(job)
+        if len(self.began) >= self.wanted + _LIMIT:
+            self.complete.set()
         time.sleep(_SECONDS)
         self.ended.append(time.perf_counter())
-        if len(self.ended) >= self.wanted:
-            self.complete.set()
 
     def idle(self) -> tuple[float, ...]:
-        """Seconds from the end of each job to the beginning of the one that has its permit."""
-        began, ended = sorted(self.began)[_LIMIT : self.wanted], sorted(self.ended)
-        return tuple(max(0.0, begin - end) for begin, end in zip(began, ended, strict=False))
+        """Seconds from the end of each job to the beginning of the one that has its permit.
+
+        BenchError if a job began twice.
+        """
+        twice = len(self._seen) - len(set(self._seen))
+        if twice:
+            raise BenchError(f"Not each job began exactly once: {twice} of {len(self._seen)} began again.")
+        began, ended = sorted(self.began)[_LIMIT : self.wanted + _LIMIT], sorted(self.ended)[: self.wanted]
+        return tuple(max(0.0, begin - end) for begin, end in zip(began, ended, strict=True))
 
 
 class Permits(Case):
@@ -59,6 +67,7 @@ class Permits(Case):
     summary: ClassVar[str] = "how long a permit is idle between two jobs of a resource with a limit of 5"
     default_jobs: ClassVar[int] = 500
     unit: ClassVar[str] = "ms"
+    own_settings: ClassVar[Mapping[str, Any]] = {"resources": {_NAME: {"limit": _LIMIT}}}
     ratios = (("ours", "ours, acquired"),)
 
     def contenders(self) -> Contenders:
@@ -72,7 +81,7 @@ class Permits(Case):
 
     @property
     def _blocked(self) -> int:
-        return max(self.plan.jobs, int(self.plan.options.get("blocked") or 0))
+        return max(self.plan.jobs + _LIMIT, int(self.plan.options.get("blocked") or 0))
 
     def ours(self) -> Sample:
         return self._run(self.plan.settings)
@@ -82,7 +91,12 @@ class Permits(Case):
 
     def _run(self, settings: Settings) -> Sample:
         alias, turns = self.plan.alias, Turns(self.plan.jobs)
-        with registered(alias, turns.run, resource=_NAME):
+
+        def run(number: int) -> None:
+            context = current_job()
+            turns.run(context.id if context is not None else number)
+
+        with registered(alias, run):
             self._fill()
             executor = JobExecutor(settings)
             try:
@@ -104,14 +118,15 @@ class Permits(Case):
         tidy(self.plan.alias, BlockedJob, Job)
 
     def raw(self) -> Sample:
-        alias, turns, ledger = self.plan.alias, Turns(self.plan.jobs), self.ledger()
+        alias, turns, ledger = self.plan.alias, Turns(self.plan.jobs), Ledger(self.plan.jobs + _LIMIT)
 
         def run(number: int) -> None:
             turns.run(number)
             ledger.note(number)
 
         with registered(alias, ledger.note) as handler:
-            fill(handler, self.plan.jobs)
+            fill(handler, ledger.wanted)
         tidy(alias)
         sample = drain.drain(alias, ledger, 1, drain.calling(run), _LIMIT)
-        return replace(sample, latencies=turns.idle())
+        ledger.check()
+        return replace(sample, jobs=self.plan.jobs, latencies=turns.idle())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from .. import ours
 from ..case import Case, Contenders
@@ -11,7 +12,6 @@ from ..noop import fill, registered
 from ..raw import drain
 from ..sandbox import tidy
 
-#: In RESOURCES of the demo's settings, with a limit of 1,000.
 _NAME = "jobbench"
 
 
@@ -21,6 +21,7 @@ class ResourceCase(Case):
     name: ClassVar[str] = "resource"
     summary: ClassVar[str] = "execute jobs of a resource with a limit of 1,000, against the loop of drain"
     default_jobs: ClassVar[int] = 20_000
+    own_settings: ClassVar[Mapping[str, Any]] = {"resources": {_NAME: {"limit": 1000}}}
     ratios = (("ours", "ours, no resource"),)
 
     def contenders(self) -> Contenders:
