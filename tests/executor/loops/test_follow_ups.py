@@ -93,7 +93,12 @@ def enqueued(alias, handle):
             return row
 
     enqueued = Enqueued()
-    handle(lambda: enqueued.do(), name="tests.parent")
+
+    def parent():
+        until(lambda: not any(each.expects_jobs for each in current_job().host.engines[alias].acquisitions.values()))
+        enqueued.do()
+
+    handle(parent, name="tests.parent")
     handle(enqueued.seen.append, name="tests.child")
     return enqueued
 
