@@ -54,6 +54,11 @@ _COUNTERS = {
         False,
         "Jobs that were found while another job of their process instance was locked.",
     ),
+    meters.JOB_FOLLOWED_UP: (
+        "jobexec_jobs_followed_up",
+        False,
+        "Jobs that stayed with the node that enqueued or promoted them.",
+    ),
     meters.JOB_SUCCESSFUL: ("jobexec_jobs_successful", True, "Runs that succeeded."),
     meters.JOB_FAILED: ("jobexec_jobs_failed", True, "Attempts that failed."),
     meters.JOB_DEAD_LETTERED: ("jobexec_jobs_dead_lettered", True, "Attempts that failed and were the last."),

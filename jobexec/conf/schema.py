@@ -158,6 +158,7 @@ class Settings:
     authorization: str | None = field(default=None, metadata=_by(values.dotted_path))
     encrypt_arguments: bool = field(default=False, metadata=_by(values.boolean))
     encryption_keys: Mapping[str, Any] | None = field(default=None, metadata=_by(values.encryption_keys), repr=False)
+    follow_ups: bool = field(default=True, metadata=_by(values.boolean))
     resources: Resources = field(default=Resources(), metadata=_by(resources))
     dead_letter_alerts: Mapping[str, AlertTarget] | None = field(default=None, metadata=_by(alerts), repr=False)
     site_url: str | None = field(default=None, metadata=_by(site_url))

@@ -52,7 +52,7 @@ class JobContext:
 
     def __init__(self, work: AcquiredJob, host: Host, started_at: datetime | None = None) -> None:
         self.work = work
-        self._host = host
+        self.host = host
         self.started_at = started_at or clock.now(work.using)
         self.timeout: timedelta | None = work.timeout
         self.soft_timeout = False
@@ -107,7 +107,7 @@ class JobContext:
     @property
     def shutting_down(self) -> bool:
         """Whether the executor drains: a long handler may then end early, for example by raising RetryIn(0)."""
-        return self._host.shutting_down
+        return self.host.shutting_down
 
     @property
     def cancelled(self) -> bool:
@@ -143,7 +143,7 @@ class JobContext:
         """
         if self.timed_out:
             raise JobTimeout(f"The timeout of {self.timeout} has expired.")
-        if not self._host.owns(self.work.lock_owner, self.work.using):
+        if not self.host.owns(self.work.lock_owner, self.work.using):
             raise LockLost()
 
     def on_interrupt(self, interrupt: Callable[[], object] | None) -> None:

@@ -19,6 +19,7 @@ ALL = {
     "effect": 4,
     "effect-slow": 1,
     "effect-flaky": 1,
+    "chain": 1,
     "killer": 0.15,
     "killer-once": 0.15,
 }

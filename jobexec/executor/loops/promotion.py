@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable
 from jobexec import clock
 from jobexec.conf.resources import BreakerProfile
 from jobexec.operations.resources.calls import Breakers, counts
+from jobexec.operations.resources.promote import Promotion as Promoted
 from jobexec.operations.resources.promote import blocked_resources, promote
 from jobexec.operations.sql.errors import is_conflict
 
 from ...runtime.threads import SELDOM, Loop
 from ..nodes.node import Node
 from ..run.outcomes import Outcome
+from .follow_ups import FollowUps
 
 #: The most jobs of one resource that one transaction promotes.
 _PAGE = 500
@@ -30,9 +32,9 @@ class Promotion(Loop):
 
     keeps_connection = True  # connecting would come between a free permit and the next job
 
-    def __init__(self, node: Node, listening: Callable[[], bool]) -> None:
+    def __init__(self, node: Node, listening: Callable[[], bool], follow_ups: FollowUps | None = None) -> None:
         super().__init__(f"jobexec-promotion-{node.using}")
-        self.node, self._listening = node, listening
+        self.node, self._listening, self._follow_ups = node, listening, follow_ups
         self._lock = threading.Lock()
         self._asked: set[str] = set()
         self._everything = True
@@ -100,8 +102,7 @@ class Promotion(Loop):
 
     def _promote(self, names: set[str], freed: set[str]) -> int:
         using = self.node.using
-        with self.node.writing:
-            result = promote(using, names, _PAGE, freed)
+        result = self._promoted(names, freed)
         self.cut_off = (self.cut_off - names) | result.cut_off
         now = clock.now(using)
         for name in names:
@@ -110,6 +111,19 @@ class Promotion(Loop):
             wait = 0.0 if moment is None else max(0.0, (moment - now).total_seconds())
             self._due[name] = clock.monotonic() + wait
         return result.moved
+
+    def _promoted(self, names: set[str], freed: set[str]) -> Promoted:
+        home = self._follow_ups.of_permits() if self._follow_ups is not None else None
+        try:
+            with self.node.writing:
+                result = promote(self.node.using, names, _PAGE, freed, home)
+        except BaseException:
+            if home is not None:
+                home.fail()
+            raise
+        if home is not None:
+            home.arrive(result.kept)
+        return result
 
     def _wait(self) -> float:
         # The heartbeat sees what a lost notification would have announced.

@@ -17,7 +17,7 @@ from jobexec.models import Job
 from jobexec.operations.settle.recover import mark_suspect_started
 from jobexec.operations.values.acquired_job import AcquiredJob
 
-from .execution import Host, accept, begin_call, caught, check_may_begin, end_call, ended
+from .execution import Host, accept, begin_call, caught, check_may_begin, end_call, ended, with_followers
 from .outcomes import Outcome
 from .read import read
 from .spans import end_span
@@ -49,9 +49,12 @@ async def execute_batch_async(batch: list[AcquiredJob], host: AsyncHost, end: En
     try:
         if await _may_start(batch[0], host):
             outcome = await _execute(batch[0], host, end)
+            batch[0].ended = True  # in this order, as in a thread
+            if batch[0].followers is not None:
+                left = with_followers(batch, batch, host)
             if outcome.run is not None and not outcome.timed_out and not end.dropped:
-                left = []
-                _hand_on(outcome, batch[1:], host)
+                siblings, left = left[1:], []
+                _hand_on(outcome, siblings, host)
     finally:
         for unbegun in () if end.dropped else left:
             host.submit(Outcome(unbegun))

@@ -35,7 +35,7 @@ from jobexec.models import Job
 from jobexec.operations.settle.recover import mark_suspect_started
 from jobexec.operations.sql.errors import is_conflict, one_line, storable
 from jobexec.operations.sql.session import is_lost, is_of_connection
-from jobexec.operations.values.acquired_job import ALONE_FROM, AcquiredJob
+from jobexec.operations.values.acquired_job import ALONE_FROM, AcquiredJob, in_order
 from jobexec.operations.values.failure import MESSAGE_LENGTH, Failure
 from jobexec.operations.values.log_fields import log_fields
 from jobexec.operations.values.run import Run
@@ -80,6 +80,8 @@ class Host(Runner, Protocol):
 
     def settle_before(self, outcome: Outcome, siblings: list[AcquiredJob]) -> None: ...
 
+    def follow(self, work: AcquiredJob, batch: list[AcquiredJob]) -> list[AcquiredJob]: ...
+
 
 def execute_batch(batch: list[AcquiredJob], host: Host) -> None:
     """Run a single job, or the first of exclusive siblings; never raises.
@@ -94,7 +96,11 @@ def execute_batch(batch: list[AcquiredJob], host: Host) -> None:
         while left:
             if not host.may_start(left[0]):
                 return
-            outcome = execute(left[0], host)
+            work = left[0]
+            outcome = execute(work, host)
+            work.ended = True  # in this order: its handler may have left a thread behind that enqueues just now
+            if work.followers is not None:
+                left = with_followers(left, batch, host)
             if outcome.run is None:
                 return  # it could not start
             if outcome.timed_out:
@@ -103,6 +109,12 @@ def execute_batch(batch: list[AcquiredJob], host: Host) -> None:
     finally:  # also after unforeseen errors: jobs that are not released stay locked as long as the process lives
         for unbegun in left:
             host.submit(Outcome(unbegun))
+
+
+def with_followers(left: list[AcquiredJob], batch: list[AcquiredJob], host: Host) -> list[AcquiredJob]:
+    """The rest of a batch whose first job has run, with the follow-ups of that job among its siblings, in order."""
+    work = left[0]
+    return [work, *sorted([*left[1:], *host.follow(work, batch)], key=in_order)]
 
 
 def hand_on(outcome: Outcome, siblings: list[AcquiredJob], host: Host) -> list[AcquiredJob]:

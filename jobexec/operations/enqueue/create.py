@@ -32,6 +32,7 @@ from ..sql.server_time import keep_time
 from ..values.arguments import check_moment
 from ..values.inserted_rows import CreatedJobs, NewJob, Table, instance
 from ..values.ranking import check_priority, rank
+from .follow_ups import Hold, hold_for
 
 _OPTIONS = frozenset(SHARED_COLUMNS) - {"revision", "lock_owner", "lock_expiration_time", "rank", "start_time"}
 #: A pattern keeps copies of itself for this number of resources.
@@ -168,37 +169,59 @@ class Pattern:
                 self._of_resources[name] = pattern
         return pattern
 
-    def create(self, handler_configuration: Any = None, encoded: str | None = None, **own: Any) -> NewJob:
-        """Insert one job like :func:`create_job`; see :meth:`job` for the arguments."""
+    def create(
+        self, handler_configuration: Any = None, encoded: str | None = None, *, stays: bool = True, **own: Any
+    ) -> NewJob:
+        """Insert one job like :func:`create_job`; see :meth:`job` for the arguments.
+
+        ``stays``: it may be locked by the node whose handler enqueues it.
+        """
         using, connection = self.using, connections[self.using]
         table, columns, values = self.job(handler_configuration, encoded, **own)
+        hold = hold_for(using, table, columns, 1) if stays else None
+        if hold is not None:
+            columns |= hold.columns
+            values |= parameters(connection, table, hold.columns)
         row = instance(using, table, columns)
+        if hold is not None:
+            hold.expect([row])
         if job_log.wants(LogState.CREATED):
             with atomic(using):
                 insert_row(connection, table, values)
                 _log(using, [row])
         else:
             insert_row(connection, table, values)
-        _tell(using, table, [row])
+        _tell(using, table, [row], hold)
         tell_watchers(using, [row])
         return row  # type: ignore[no-any-return]
 
-    def create_many(self, encoded: Sequence[str], *, ids: Sequence[UUID] | None = None, **own: Any) -> CreatedJobs:
+    def create_many(
+        self, encoded: Sequence[str], *, ids: Sequence[UUID] | None = None, stays: bool = True, **own: Any
+    ) -> CreatedJobs:
         """Insert a job for each ``handler_configuration``, given as JSON texts, in this order, in one transaction.
 
         All other columns are equal, including ``create_time``. ``ids`` are generated if they are not given.
+        ``stays``: the first ones may be locked by the node whose handler enqueues them.
         """
         using = self.using
         table, columns, values = self.job(encoded="", **own)
         for name in ("id", "handler_configuration"):
             del columns[name], values[name]
-        jobs = CreatedJobs(using, table, columns, uuid7s(len(encoded)) if ids is None else ids, encoded)
+        hold = hold_for(using, table, columns, len(encoded)) if encoded and stays else None
+        held = (hold.columns, hold.count) if hold is not None else None
+        jobs = CreatedJobs(using, table, columns, uuid7s(len(encoded)) if ids is None else ids, encoded, held)
         if jobs:
-            rows = [(id.hex, text) for id, text in zip(jobs.ids, encoded, strict=True)]
+            names: tuple[str, ...] = ("id", "handler_configuration")
+            rows: list[tuple[Any, ...]] = [(id.hex, text) for id, text in zip(jobs.ids, encoded, strict=True)]
+            if hold is not None:
+                hold.expect(jobs[: hold.count])
+                lock = parameters(connections[using], table, hold.columns)
+                names, free = (*names, *lock), (None,) * len(lock)
+                rows = [(*row, *(lock.values() if n < hold.count else free)) for n, row in enumerate(rows)]
             with atomic(using):
-                insert_rows(connections[using], table, ("id", "handler_configuration"), rows, values)
+                insert_rows(connections[using], table, names, rows, values)
                 _log(using, jobs)
-                _tell(using, table, jobs)
+                _tell(using, table, jobs, hold)
         tell_watchers(using, jobs)
         return jobs
 
@@ -256,7 +279,7 @@ def _log(using: str, jobs: Iterable[NewJob]) -> None:
         job_log.write(using, LogState.CREATED, [job_log.entry(job, LogState.CREATED) for job in jobs])
 
 
-def _tell(using: str, table: Table, jobs: Sequence[NewJob]) -> None:
+def _tell(using: str, table: Table, jobs: Sequence[NewJob], hold: Hold | None = None) -> None:
     # In this order: otherwise an executor in this process may announce the acquisition of a job before its creation.
     if jobs:
         announce(signals.job_created, using, table, jobs=jobs)
@@ -264,6 +287,10 @@ def _tell(using: str, table: Table, jobs: Sequence[NewJob]) -> None:
             alike = isinstance(jobs, CreatedJobs)  # then all are of the same resource
             wake_for_resources(using, {job.resource for job in (jobs[:1] if alike else jobs)})
             return
+        if hold is not None:
+            hold.hand_over(using)
+            if hold.count == len(jobs):
+                return
         wake_on_commit(using, timers=table is TimerJob)
         if table is Job:
-            announce_created(using, jobs)
+            announce_created(using, jobs, hold.count if hold is not None else 0)

@@ -47,7 +47,7 @@ def create_unique_job(
         claim.look()
         if claim.open:
             made, created = _made(
-                claim, partial(pattern.create, handler_configuration, encoded, due_date=due_date, id=own)
+                claim, partial(pattern.create, handler_configuration, encoded, stays=False, due_date=due_date, id=own)
             )
             if created is not None:
                 return created
@@ -128,9 +128,9 @@ def create_unique_jobs(
     new = [number for number in range(len(keys)) if number not in duplicates]
     texts, own = [encoded[n] for n in new], [ids[n] for n in new]
     if resources:
-        pattern.create_each(texts, own, [resources[n] for n in new], due_date=due_date)
+        pattern.create_each(texts, own, [resources[n] for n in new], stays=False, due_date=due_date)
     else:
-        pattern.create_many(texts, ids=own, due_date=due_date)
+        pattern.create_many(texts, ids=own, stays=False, due_date=due_date)
     return Created(holding, duplicates)
 
 

@@ -118,8 +118,9 @@ class People:
             "effect": lambda: ("effect", [short, 0], {}),
             "effect-slow": lambda: ("effect", [long, 0], {}),
             "effect-flaky": lambda: ("effect", [short, chance.randint(1, 2)], {}),
+            "chain": lambda: ("chain", [short / 2, chance.randint(1, 15)], {}),
             "killer": lambda: ("killer", [chance.choice(["exit", "kill"]), 999], {"retries": 1}),
-            "killer-once": lambda: ("killer", [chance.choice(["exit", "kill"]), 1], {"retries": 2}),
+            "killer-once": lambda: ("killer", [chance.choice(["exit", "kill", "between"]), 1], {"retries": 2}),
         }
         return makers[kind]()
 

@@ -39,11 +39,6 @@ WAITED_FOR = {
         "jobexec.models.JobBatch",
         "jobexec.models.*BatchCounter*",
     ),
-    "follow-ups": (
-        "JOBEXEC.*FOLLOW_UP*",
-        "jobexec.*follow_up*",
-        "jobexec.*followup*",
-    ),
     "archive": (
         "JOBEXEC.*ARCHIVE*",
         "jobexec.*archive*",
