@@ -10,6 +10,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from .backends.declare import options
     from .exceptions import (
+        BatchOver,
+        BatchSealed,
         DoNotRetry,
         DuplicateJob,
         InvalidJob,
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
         RetryAt,
         RetryIn,
     )
+    from .handlers.batch import JobBatch, batch, get_batch
+    from .handlers.calls import JobCall
     from .handlers.context import JobContext, current_job
     from .handlers.decorator import job
     from .handlers.external import external_job, external_jobs
@@ -30,10 +34,14 @@ if TYPE_CHECKING:
     from .retry import RetryPlan
 
 __all__ = [
+    "BatchOver",
+    "BatchSealed",
     "DoNotRetry",
     "DuplicateJob",
     "HistoryRecord",
     "InvalidJob",
+    "JobBatch",
+    "JobCall",
     "JobCancelled",
     "JobContext",
     "JobExecError",
@@ -42,9 +50,11 @@ __all__ = [
     "RetryAt",
     "RetryIn",
     "RetryPlan",
+    "batch",
     "current_job",
     "external_job",
     "external_jobs",
+    "get_batch",
     "history_handler",
     "job",
     "options",
@@ -54,11 +64,15 @@ __all__ = [
 
 _HOMES = {
     "HistoryRecord": "operations.maintenance.history_jobs",
+    "JobBatch": "handlers.batch",
+    "JobCall": "handlers.calls",
     "JobContext": "handlers.context",
     "RetryPlan": "retry",
+    "batch": "handlers.batch",
     "current_job": "handlers.context",
     "external_job": "handlers.external",
     "external_jobs": "handlers.external",
+    "get_batch": "handlers.batch",
     "history_handler": "handlers.history",
     "job": "handlers.decorator",
     "options": "backends.declare",

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
-from django.utils.duration import duration_iso_string
-
-from jobexec.conf import get_settings
 from jobexec.exceptions import HandlerNotFound, InvalidJob
 from jobexec.json_values import check_json, check_storable, shown
 
+from .calls import stored_columns
 from .function import JobFunction
 from .options import check_options, due_date, now_of, to_columns
 from .registry import get_handler
@@ -86,11 +84,18 @@ def external_jobs(
 
     The other arguments apply to all of them; see :func:`external_job`.
     """
+    return insert_external(type, variables, options, {})
+
+
+def insert_external(
+    type: str, variables: Iterable[Mapping[str, Any]], options: ExternalOptions, more: dict[str, Any]
+) -> list[AnyExternal]:
+    """:func:`external_jobs`, with ``more`` columns."""
     from jobexec.operations.external.create import create_external_jobs
 
     _check_names(options)
     using = options.get("using") or _database()
-    columns = _columns(type, options)
+    columns = _columns(type, options) | more
     common = _common(options)
     configurations = [
         {"variables": _object(f"variables of job {n}", each)} | common for n, each in enumerate(variables)
@@ -197,14 +202,10 @@ def _callback(name: str, given: Any, brought: Sequence[str]) -> dict[str, Any]:
         function.arguments.encode((), {**fixed, **dict.fromkeys(brought, "")})
     except InvalidJob as error:
         raise InvalidJob(f"{name}: {error}") from None
-    columns = function._columns(get_settings())
-    del columns["handler_type"]
     if function.has_own_resources:
         made = f"{function.name} makes it of its arguments"
         raise InvalidJob(f"{name}: expected a function whose resource is a name, but {made}.")
-    if columns.get("timeout") is not None:
-        columns["timeout"] = duration_iso_string(columns["timeout"])
-    return {"handler": function.name, "kwargs": fixed, "columns": columns}
+    return {"handler": function.name, "kwargs": fixed, "columns": stored_columns(function)}
 
 
 def _function(name: str, given: Any) -> JobFunction[..., Any]:

@@ -3,7 +3,7 @@
 from .acquisition_lock import AcquisitionLock
 from .audit_log import AuditLog, OperatorType
 from .base import SHARED_COLUMNS, AbstractJob, JobType
-from .batch import Batch, BatchFailure, BatchPart, BatchState
+from .batch import BATCH_HANDLERS, Batch, BatchFailure, BatchPart, BatchState, BatchTally
 from .blocked_job import BlockedJob
 from .dead_letter_job import DeadLetterJob
 from .deployment import Deployment, DeploymentRegistration
@@ -37,6 +37,7 @@ WAITING_TABLES = tuple(table for table in JOB_TABLES if not table.dead)
 EXTERNAL_TABLES = tuple(table for table in reversed(JOB_TABLES) if table is not Job)
 
 __all__ = [
+    "BATCH_HANDLERS",
     "EXTERNAL_TABLES",
     "HANDLER_TABLES",
     "JOB_TABLES",
@@ -51,6 +52,7 @@ __all__ = [
     "BatchFailure",
     "BatchPart",
     "BatchState",
+    "BatchTally",
     "BlockedJob",
     "BreakerState",
     "DeadLetterJob",

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from django.utils.translation import gettext_lazy as _
 
-from .base import AbstractJob, SparseIndex, ordered_index, process_instance_index
+from .base import AbstractJob, SparseIndex, batch_index, ordered_index, process_instance_index
 
 
 class BlockedJob(AbstractJob):
@@ -27,5 +27,6 @@ class BlockedJob(AbstractJob):
         indexes: ClassVar = [
             ordered_index("jobexec_blockedjob_turn", "resource", "rank"),
             process_instance_index("jobexec_blockedjob_instance"),
+            batch_index("jobexec_blockedjob_batch"),
             SparseIndex(name="jobexec_blockedjob_key", fields=["job_key"]),
         ]

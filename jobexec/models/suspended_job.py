@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobexec import clock
 
-from .base import AbstractJob, key_index, process_instance_index
+from .base import AbstractJob, batch_index, key_index, process_instance_index
 
 
 class SuspendedJob(AbstractJob):
@@ -26,5 +26,6 @@ class SuspendedJob(AbstractJob):
         verbose_name_plural = _("suspended jobs")
         indexes: ClassVar = [
             process_instance_index("jobexec_suspendedjob_instance"),
+            batch_index("jobexec_suspendedjob_batch"),
             key_index("jobexec_suspendedjob_key"),
         ]

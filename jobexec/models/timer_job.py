@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from .base import AbstractJob, SparseIndex, process_instance_index
+from .base import AbstractJob, SparseIndex, batch_index, process_instance_index
 
 
 class TimerJob(AbstractJob):
@@ -26,5 +26,6 @@ class TimerJob(AbstractJob):
         indexes: ClassVar = [
             models.Index(fields=["due_date"], name="jobexec_timerjob_due"),
             process_instance_index("jobexec_timerjob_instance"),
+            batch_index("jobexec_timerjob_batch"),
             SparseIndex(name="jobexec_timerjob_key", fields=["job_key"]),
         ]

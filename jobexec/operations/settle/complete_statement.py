@@ -18,6 +18,7 @@ from jobexec.models import Job, JobLog, LogState
 
 from ..history.job_log import COPIED
 from ..rows.fencing import held_sql
+from ..rows.tallies import COUNTED
 from ..sql.dialect import dialect
 from ..sql.locks import atomic
 from ..values.acquired_job import AcquiredJob
@@ -37,11 +38,14 @@ _INSERT = _INTO.format(rest=", ".join(_REST))
 _EMPTY = ", ".join("''" for _ in _REST)
 
 
-def delete_ours(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mapping[UUID, Run]) -> set[UUID]:
+def delete_ours(
+    using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mapping[UUID, Run], *, counted: bool = False
+) -> set[UUID]:
     """Delete the jobs that ``owner`` still holds at their revision, and return the ids of the others.
 
     A log row is written for each deleted job in ``runs``, which must contain all or none of the jobs. Rows that are not
-    ours are not changed; no other rows are read, and no row is locked before it is deleted.
+    ours are not changed; no other rows are read, and no row is locked before it is deleted. With ``counted``, where
+    WITH can write, children of batches are counted.
     """
     connection, spelled = connections[using], dialect(using)
     parameters: dict[str, Any] = {"owner": owner}
@@ -49,10 +53,12 @@ def delete_ours(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mappi
     if runs:
         parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
     with connection.cursor() as cursor:
-        if not runs:
+        if counted and not runs:
+            cursor.execute(_counted(condition), parameters)
+        elif not runs:
             cursor.execute(f"DELETE FROM {_JOB} WHERE {condition} RETURNING id", parameters)
         elif spelled.writes_in_with:
-            cursor.execute(_logged_at_once(condition), parameters | as_arrays(runs))
+            cursor.execute(_logged_at_once(condition, counted), parameters | as_arrays(runs))
         else:
             return _logged_before(using, cursor, condition, parameters, jobs, runs)
         return lost(cursor, jobs)
@@ -77,13 +83,20 @@ RETURNED = f"id, attempts, retries, create_time, {_COPIED}"
 
 
 @lru_cache(maxsize=KEPT)
-def _logged_at_once(condition: str) -> str:
+def _counted(condition: str) -> str:
+    return f"""
+        WITH gone AS (DELETE FROM {_JOB} WHERE {condition} RETURNING id, batch_id, handler_type), {COUNTED}
+        SELECT id FROM gone"""
+
+
+@lru_cache(maxsize=KEPT)
+def _logged_at_once(condition: str, counted: bool) -> str:
     return f"""
         WITH run AS (
           SELECT * FROM unnest(%(runs)s::uuid[], %(started)s::timestamptz[], %(durations)s::float8[], %(nodes)s::text[])
           AS run(id, started, duration, node)),
-        gone AS (DELETE FROM {_JOB} WHERE {condition} RETURNING {RETURNED}),
-        {LOGGED}
+        gone AS (DELETE FROM {_JOB} WHERE {condition} RETURNING {RETURNED}{", batch_id" if counted else ""}),
+        {LOGGED}{f", {COUNTED}" if counted else ""}
         SELECT id FROM gone"""
 
 

@@ -17,6 +17,7 @@ from jobexec import clock
 from jobexec.models import Job, JobType, ResultStatus, TaskResult
 
 from ..rows.fencing import held_sql
+from ..rows.tallies import COUNTED
 from ..sql.dialect import dialect
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Run
@@ -53,11 +54,13 @@ def delete_and_keep(
     runs: Mapping[UUID, Run],
     results: Mapping[UUID, str],
     log: bool,
+    *,
+    counted: bool = False,
 ) -> set[UUID]:
     """Delete the tasks that ``owner`` still holds at their revision and store their return values.
 
     ``results`` are the return values as JSON, by id. Returns the ids of the other tasks, for which nothing is written.
-    With ``log`` a log row is written for each run.
+    With ``log`` a log row is written for each run; with ``counted`` children of batches are counted.
     """
     connection = connections[using]
     parameters: dict[str, Any] = {"owner": owner, **as_arrays(runs), "results": [results[pk] for pk in runs]}
@@ -65,18 +68,18 @@ def delete_and_keep(
     if log:
         parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
     with connection.cursor() as cursor:
-        cursor.execute(_statement(condition, log), parameters)
+        cursor.execute(_statement(condition, log, counted), parameters)
         return lost(cursor, jobs)
 
 
 @lru_cache(maxsize=KEPT)
-def _statement(condition: str, log: bool) -> str:
+def _statement(condition: str, log: bool, counted: bool) -> str:
     return f"""
         WITH run AS (
           SELECT * FROM unnest(
             %(runs)s::uuid[], %(started)s::timestamptz[], %(durations)s::float8[], %(nodes)s::text[],
             %(results)s::text[]) AS run(id, started, duration, node, result)),
         gone AS (DELETE FROM {_JOB} WHERE {condition}
-          RETURNING {RETURNED}, type, task_backend, handler_configuration),
-        {f"{LOGGED}," if log else ""}{_KEPT}
+          RETURNING {RETURNED}, type, task_backend, handler_configuration{", batch_id" if counted else ""}),
+        {f"{LOGGED}," if log else ""}{f"{COUNTED}," if counted else ""}{_KEPT}
         SELECT id FROM gone"""
