@@ -9,6 +9,7 @@ from .backlog import Backlog
 from .batch import BatchCase
 from .bloat import Bloat
 from .broker import BrokerCase
+from .children import Children
 from .cluster import Cluster
 from .drain import Drain
 from .enqueue import Enqueue
@@ -42,6 +43,7 @@ _ALL: tuple[type[Case], ...] = (
     Retries,
     Timers,
     BatchCase,
+    Children,
     Payload,
     AsyncHandlers,
     AdminPages,

@@ -99,13 +99,10 @@ def _delete(
 
     With ``results``, their return values are stored; each job must then have a run and a result.
     """
-    children = tallies.batches_of(jobs)
-    if not children:
+    if not tallies.batches_of(jobs):
         return _delete_plain(using, owner, jobs, runs, results)
     if dialect(using).writes_in_with:
-        lost = _delete_plain(using, owner, jobs, runs, results, counted=True)
-        tallies.look_on_commit(using, children)
-        return lost
+        return _delete_plain(using, owner, jobs, runs, results, counted=True)
     with atomic(using):
         lost = _delete_plain(using, owner, jobs, runs, results)
         tallies.count(using, tallies.batches_of([job for job in jobs if job.id not in lost]), completed=1)

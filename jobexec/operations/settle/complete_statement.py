@@ -6,7 +6,7 @@ The portable form is in :mod:`~jobexec.operations.settle.complete`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,7 @@ from jobexec.models import Job, JobLog, LogState
 
 from ..history.job_log import COPIED
 from ..rows.fencing import held_sql
-from ..rows.tallies import COUNTED
+from ..rows.tallies import COUNTED, OPEN, batches_of, look_after
 from ..sql.dialect import dialect
 from ..sql.locks import atomic
 from ..values.acquired_job import AcquiredJob
@@ -53,15 +53,30 @@ def delete_ours(
     if runs:
         parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
     with connection.cursor() as cursor:
-        if counted and not runs:
-            cursor.execute(_counted(condition), parameters)
-        elif not runs:
+        if counted:
+            batches = batches_of(jobs)
+            parameters["batches"] = [str(id) for id in batches]
+            statement = _logged_at_once(condition, counted=True) if runs else _counted(condition)
+            cursor.execute(statement, parameters | (as_arrays(runs) if runs else {}))
+            return lost_of_batches(using, cursor, jobs, batches)
+        if not runs:
             cursor.execute(f"DELETE FROM {_JOB} WHERE {condition} RETURNING id", parameters)
         elif spelled.writes_in_with:
-            cursor.execute(_logged_at_once(condition, counted), parameters | as_arrays(runs))
+            cursor.execute(_logged_at_once(condition, counted=False), parameters | as_arrays(runs))
         else:
             return _logged_before(using, cursor, condition, parameters, jobs, runs)
         return lost(cursor, jobs)
+
+
+def lost_of_batches(using: str, cursor: Any, jobs: Sequence[AcquiredJob], batches: Collection[UUID]) -> set[UUID]:
+    """Call :func:`lost` for a statement that has also counted children, and look at their batches if that is due."""
+    first = cursor.fetchone()
+    if first is not None:
+        look_after(using, batches, first[1])
+    if cursor.rowcount == len(jobs):
+        return set()
+    deleted = {pk for pk, _ in [*([first] if first else []), *cursor.fetchall()]}
+    return {job.id for job in jobs} - deleted
 
 
 def lost(cursor: Any, jobs: Sequence[AcquiredJob]) -> set[UUID]:
@@ -86,18 +101,18 @@ RETURNED = f"id, attempts, retries, create_time, {_COPIED}"
 def _counted(condition: str) -> str:
     return f"""
         WITH gone AS (DELETE FROM {_JOB} WHERE {condition} RETURNING id, batch_id, handler_type), {COUNTED}
-        SELECT id FROM gone"""
+        SELECT id, {OPEN} FROM gone"""
 
 
 @lru_cache(maxsize=KEPT)
-def _logged_at_once(condition: str, counted: bool) -> str:
+def _logged_at_once(condition: str, *, counted: bool) -> str:
     return f"""
         WITH run AS (
           SELECT * FROM unnest(%(runs)s::uuid[], %(started)s::timestamptz[], %(durations)s::float8[], %(nodes)s::text[])
           AS run(id, started, duration, node)),
         gone AS (DELETE FROM {_JOB} WHERE {condition} RETURNING {RETURNED}{", batch_id" if counted else ""}),
         {LOGGED}{f", {COUNTED}" if counted else ""}
-        SELECT id FROM gone"""
+        SELECT id{f", {OPEN}" if counted else ""} FROM gone"""
 
 
 def as_arrays(runs: Mapping[UUID, Run]) -> dict[str, Any]:

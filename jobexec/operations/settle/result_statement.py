@@ -17,11 +17,11 @@ from jobexec import clock
 from jobexec.models import Job, JobType, ResultStatus, TaskResult
 
 from ..rows.fencing import held_sql
-from ..rows.tallies import COUNTED
+from ..rows.tallies import COUNTED, OPEN, batches_of
 from ..sql.dialect import dialect
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Run
-from .complete_statement import KEPT, LOGGED, RETURNED, as_arrays, lost
+from .complete_statement import KEPT, LOGGED, RETURNED, as_arrays, lost, lost_of_batches
 
 _JOB, _RESULT = Job._meta.db_table, TaskResult._meta.db_table
 
@@ -68,6 +68,10 @@ def delete_and_keep(
     if log:
         parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
     with connection.cursor() as cursor:
+        if counted:
+            batches = batches_of(jobs)
+            cursor.execute(_statement(condition, log, counted), {**parameters, "batches": [str(id) for id in batches]})
+            return lost_of_batches(using, cursor, jobs, batches)
         cursor.execute(_statement(condition, log, counted), parameters)
         return lost(cursor, jobs)
 
@@ -82,4 +86,4 @@ def _statement(condition: str, log: bool, counted: bool) -> str:
         gone AS (DELETE FROM {_JOB} WHERE {condition}
           RETURNING {RETURNED}, type, task_backend, handler_configuration{", batch_id" if counted else ""}),
         {f"{LOGGED}," if log else ""}{f"{COUNTED}," if counted else ""}{_KEPT}
-        SELECT id FROM gone"""
+        SELECT id{f", {OPEN}" if counted else ""} FROM gone"""
