@@ -71,7 +71,12 @@ class Batch(models.Model):
         permissions: ClassVar = [("manage_batch", _("Can suspend, activate and cancel batches"))]
 
     def __str__(self) -> str:
-        return f"{self.name or self.type} {self.pk}"
+        return f"{self.title} {self.pk}"
+
+    @property
+    def title(self) -> str:
+        """What people see: the name of a batch of jobs, or the operation."""
+        return self.name or self.type
 
     @property
     def process_instance_id(self) -> str:

@@ -37,6 +37,7 @@ from jobexec.models import (
     TaskResult,
     TimerJob,
 )
+from jobexec.operations.batches.jobs import EXECUTION
 from jobexec.operations.query.stored_filter import resolve
 from tests.support.suite.tiers import some
 
@@ -259,10 +260,10 @@ def test_a_batch_over_several_tenants_is_seen_by_who_started_it(db, monkeypatch)
 
 def test_batches_of_all_are_not_those_of_jobs_without_a_tenant(db):
     clerk, batch = client_of("- acme"), data.batch()
-    own = data.make(Job, batch_id=batch.pk, handler_configuration={"args": ["0123"]})
-    free = data.make(Job)
+    own = data.make(Job, batch_id=batch.pk, handler_type=EXECUTION, handler_configuration={"args": ["0123"]})
+    child = data.make(Job, batch_id=batch.pk)
     assert shown(clerk.get(list_url(Batch))) == []
-    assert shown(clerk.get(list_url(Job))) == [free.pk]
+    assert shown(clerk.get(list_url(Job))) == [child.pk]
     assert clerk.get(page_url(own)).status_code == 404
     assert clerk.get(f"{list_url(Job)}locate/{own.pk}/").status_code == 404
     clerk.act(Job, "cancel", [own])
