@@ -7,6 +7,7 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
 from django.urls import reverse
 
+import jobexec
 from jobexec import clock, operations
 from jobexec.admin.common import batching
 from jobexec.admin.common.tenancy import tenants_of
@@ -268,6 +269,16 @@ def test_batches_of_all_are_not_those_of_jobs_without_a_tenant(db):
     assert clerk.get(f"{list_url(Job)}locate/{own.pk}/").status_code == 404
     clerk.act(Job, "cancel", [own])
     assert Job.objects.filter(pk=own.pk, cancel_requested=False).exists()
+
+
+def test_batches_of_jobs_and_their_jobs_are_of_their_tenant(acme):
+    ours, theirs = jobexec.batch(tenant_id="acme"), jobexec.batch(tenant_id="beta")
+    mine = data.make(Job, batch_id=ours.id, tenant_id="acme")
+    data.make(Job, batch_id=theirs.id, tenant_id="beta")
+    assert shown(acme.get(list_url(Batch))) == [ours.id]
+    assert shown(acme.get(list_url(Job))) == [mine.pk]
+    assert acme.get(page_url(ours.row)).status_code == 200
+    assert acme.get(page_url(theirs.row)).status_code == 404
 
 
 def test_the_page_of_a_job_tells_nothing_of_others_in_its_process_instance(acme):
