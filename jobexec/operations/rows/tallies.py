@@ -185,6 +185,12 @@ def _statement(count: int) -> str:
         WHERE b.id IN ({", ".join(["%s"] * count)}) AND b.type = '{JOBS}' GROUP BY b.id"""
 
 
+def hurry_all(using: str) -> None:
+    """Make the monitors of all unfinished batches of jobs look: a process may have died before it did."""
+    going = Batch.objects.using(using).filter(type=JOBS, state__in=(BatchState.OPEN, BatchState.RUNNING))
+    hurry(using, [f"batch:{pk}" for pk in going.values_list("pk", flat=True)])
+
+
 def hurry(using: str, instances: Collection[str]) -> None:
     """Make the sleeping monitors of these process instances run now. One that is being retried keeps its date."""
     if not instances:

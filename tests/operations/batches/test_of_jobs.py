@@ -26,9 +26,11 @@ from jobexec.operations import (
     batch_progress,
     cancel,
     cancel_batch,
+    clean_up_history,
     delete_batch,
     delete_jobs,
     move_to_dead_letter,
+    recover_node,
     requeue,
     retry_batch,
     seal_batch,
@@ -39,7 +41,7 @@ from jobexec.operations import (
 from jobexec.operations.batches.jobs import MONITOR
 from jobexec.operations.external import complete_external_job, fail_external_job
 from jobexec.testing import ManualExecutor
-from tests.support.factories import fetch
+from tests.support.factories import fetch, make_node
 
 pytestmark = [pytest.mark.transactional, pytest.mark.every_database]
 
@@ -138,6 +140,19 @@ class TestTheEnd:
         run()
         assert batch.progress().open == 0 and batch.state == "running"
         frozen.tick(60)
+        run()
+        assert batch.state == "completed" and calls.made() == ["success"]
+
+    def test_the_recovery_of_a_dead_node_looks(self, alias, work, begin, calls, run, monkeypatch):
+        """The process may have been killed between the last commit and its look."""
+        from jobexec.operations.rows import tallies
+
+        with begin() as batch:
+            batch.add(work.s(1))
+        monkeypatch.setattr(tallies, "look", lambda *told: None)
+        run()
+        assert batch.state == "running"
+        recover_node(alias, make_node(alias))
         run()
         assert batch.state == "completed" and calls.made() == ["success"]
 
@@ -686,6 +701,16 @@ class TestAdding:
 
 
 class TestControl:
+    def test_what_is_counted_after_the_deletion_is_cleaned_up(self, alias, work, begin):
+        batch, other = begin(), begin()
+        rows = [batch.add(work.s(1)), other.add(work.s(2))]
+        Batch.objects.using(alias).filter(pk=batch.id).delete()
+        delete_jobs([row.pk for row in rows], using=alias)
+        assert BatchTally.objects.using(alias).filter(batch_id=batch.id).exists()
+        clean_up_history(alias)
+        assert not BatchTally.objects.using(alias).filter(batch_id=batch.id).exists()
+        assert other.progress() == (1, 0, 0, 1, 0)
+
     def test_progress_for_operators(self, alias, work, begin, run):
         with begin() as batch:
             batch.add_many([work.s(1), work.s(2, fails=True)])
