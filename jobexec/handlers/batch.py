@@ -203,9 +203,10 @@ class JobBatch:
         :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted.
         """
         from jobexec.operations.batches.of_jobs import count_added, hold_open
+        from jobexec.operations.notify.observers import told_afterwards
 
         job = self._checked(call).job
-        with transaction.atomic(using=self.using):
+        with told_afterwards(), transaction.atomic(using=self.using):
             batch = hold_open(self.using, self.id, child=self._is_child)
             pattern = job._pattern().of_batch(batch).of_resource(call.resource)
             create = pattern.create if call.key is None else creating(job, pattern, call.key)
