@@ -30,8 +30,9 @@ def _create_batch(name: str, rows: list[dict[str, Any]]) -> None:
     from tests.chaos.jobs import all_done, not_all_done
 
     with transaction.atomic(using=_USING):
-        calls = {"on_success": all_done.s(), "on_failure": not_all_done.s()}
-        with jobexec.batch(name=name, tenant_id=rows[0]["tenant_id"], using=_USING, **calls) as batch:
+        done, not_done = all_done.s(), not_all_done.s()
+        tenant = rows[0]["tenant_id"]
+        with jobexec.batch(name=name, on_success=done, on_failure=not_done, tenant_id=tenant, using=_USING) as batch:
             operations.create_jobs(_USING, [{**row, "batch_id": batch.id} for row in rows])
             count_added(_USING, batch.row, len(rows))
 
