@@ -46,7 +46,7 @@ def watch(using: str, id: UUID, idle: int) -> None:
             return
         idle = 0 if folded or removed else idle + 1
         more = folded == _FOLD or removed or ended  # at its deadline: cancel the rest
-        enqueue_own(using, batch, MONITOR, idle, due_date=None if more else next_look(batch, now, idle))
+        enqueue_own(using, batch, MONITOR, idle, due_date=batch.create_time if more else next_look(batch, now, idle))
         look_on_commit(using, [id])
 
 

@@ -17,14 +17,15 @@ from uuid import UUID
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from jobexec import clock
-from jobexec.models import BATCH_HANDLERS, AbstractJob, Batch, BatchState, BatchTally, DeadLetterJob, TimerJob
+from jobexec.conf import get_settings
+from jobexec.models import BATCH_HANDLERS, AbstractJob, Batch, BatchState, BatchTally, DeadLetterJob, Job, TimerJob
 from jobexec.models.batch import JOBS
 
 from ..notify.wake import wake_on_commit
 from ..sql.on_commit import Once
 from ..values.acquired_job import AcquiredJob
 from ..values.batch_figures import Figures, holding
+from ..values.ranking import rank
 
 logger = logging.getLogger("jobexec.batches")
 
@@ -139,7 +140,7 @@ class State(NamedTuple):
 
 def look(using: str, batches: Collection[UUID]) -> None:
     """Wake the monitor of each of these batches that is over, or has something else to do."""
-    hurry(using, [f"batch:{each.id}" for each in states(using, batches) if _needs_monitor(each)])
+    hurry(using, [each.id for each in states(using, batches) if _needs_monitor(each)])
 
 
 def _needs_monitor(batch: State) -> bool:
@@ -188,13 +189,21 @@ def _statement(count: int) -> str:
 def hurry_all(using: str) -> None:
     """Make the monitors of all unfinished batches of jobs look: a process may have died before it did."""
     going = Batch.objects.using(using).filter(type=JOBS, state__in=(BatchState.OPEN, BatchState.RUNNING))
-    hurry(using, [f"batch:{pk}" for pk in going.values_list("pk", flat=True)])
+    hurry(using, list(going.values_list("pk", flat=True)))
 
 
-def hurry(using: str, instances: Collection[str]) -> None:
-    """Make the sleeping monitors of these process instances run now. One that is being retried keeps its date."""
-    if not instances:
+def hurry(using: str, batches: Collection[UUID]) -> None:
+    """Make the sleeping monitors of these batches run now. One that is being retried keeps its date.
+
+    A monitor comes before the children, of which a million may wait: it is as old as its batch.
+    """
+    if not batches:
         return
-    asleep = TimerJob.objects.using(using).filter(process_instance_id__in=instances, handler_type=MONITOR, attempts=0)
-    if asleep.update(due_date=clock.now(using)):
-        wake_on_commit(using, timers=True)
+    found = Batch.objects.using(using).filter(pk__in=batches)
+    for batch in found.only("create_time"):
+        own: dict[str, Any] = {"process_instance_id": batch.process_instance_id, "handler_type": MONITOR, "attempts": 0}
+        if TimerJob.objects.using(using).filter(**own).update(due_date=batch.create_time):
+            wake_on_commit(using, timers=True)
+            continue
+        first = rank(using, batch.create_time, get_settings().batch_priority)
+        Job.objects.using(using).filter(**own, lock_owner=None, rank__gt=first).update(rank=first)

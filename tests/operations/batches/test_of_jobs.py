@@ -210,6 +210,21 @@ class TestTheEnd:
         assert BatchTally.objects.using(alias).filter(batch_id=batch.id).count() < 3
         assert batch.progress() == (5, 5, 0, 0, 0)
 
+    def test_the_monitor_comes_before_the_children(self, alias, work, begin, monkeypatch, frozen):
+        """Otherwise a deadline, a condition and the rows to add up would wait behind a million jobs."""
+        from jobexec.operations.rows import tallies
+
+        monkeypatch.setattr(tallies, "MANY", 3)
+        with begin() as batch:
+            frozen.tick(1)
+            batch.add_many(work.s(number) for number in range(9))
+        frozen.tick(100)
+        executor = ManualExecutor(using=alias, reraise=False)
+        for _ in range(5):
+            executor.run_next()
+        assert batch.row.changed, "it has added rows up while children wait"
+        assert Job.objects.using(alias).filter(handler_type="tests.work").exists()
+
 
 class TestEveryEnd:
     def test_cancelled_while_it_waits(self, alias, work, begin, calls, run):
