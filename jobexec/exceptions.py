@@ -211,6 +211,10 @@ class BatchOver(JobExecError):
     """Refused because the batch is over."""
 
 
+class BatchSealed(JobExecError):
+    """Refused because the batch is sealed: it takes no more jobs."""
+
+
 class JobLocked(JobExecError):
     """Refused because the job is running."""
 

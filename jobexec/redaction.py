@@ -11,7 +11,7 @@ from jobexec.encryption import envelope_of, key_of, shown_envelope, unseal_resul
 from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import JobHandler, NamesArguments
 from jobexec.handlers.registry import get_handler
-from jobexec.models import AbstractJob, TaskResult
+from jobexec.models import AbstractJob, Batch, TaskResult
 from jobexec.operations.rows.redaction_by_definition import (
     callbacks_of,
     hide_by_definition,
@@ -55,6 +55,21 @@ def redact_job(job: AbstractJob) -> Any:
     configuration = job.handler_configuration
     named = {name for handler in callbacks_of(configuration) for name in _sensitive_of(handler, using)}
     return hide(configuration, named)
+
+
+def redact_batch(batch: Batch) -> dict[str, Any]:
+    """The arguments of a batch for display; those of a batch of jobs are the calls that follow it, by name."""
+    if not batch.of_jobs:
+        return dict(batch.arguments)
+    using, given = batch._state.db or "default", batch.arguments
+    named = {name: given[name] for name in ("on_success", "on_failure") if given.get(name)}
+    calls = {**named, **(given.get("when") or {})}
+    shown = {
+        name: {"handler": call["handler"], **redact(call["handler"], call["configuration"], using)}
+        for name, call in calls.items()
+    }
+    made = {"called": given["fired"]} if given.get("fired") else {}
+    return {**shown, **made, **({"grows": True} if given.get("grows") else {})}
 
 
 def _sensitive_of(handler_type: str, using: str) -> Collection[str]:

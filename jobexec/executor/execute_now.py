@@ -20,6 +20,7 @@ from jobexec.handlers.registry import get_handler
 from jobexec.identifiers import uuid7
 from jobexec.models import AbstractJob, DeadLetterJob, Job, JobType, SuspendedJob
 from jobexec.operations.audit import acting, audited, note_jobs
+from jobexec.operations.enqueue.batch_drivers import reopen
 from jobexec.operations.enqueue.unique import take_back
 from jobexec.operations.notify.wake import wake_for_resources
 from jobexec.operations.resources.promote import permit_for
@@ -207,6 +208,7 @@ def _executable(row: AbstractJob, check: Callable[[AbstractJob], None]) -> Job:
     if isinstance(row, Job):
         return row
     if isinstance(row, DeadLetterJob):
+        reopen(row._state.db or "default", [row])
         take_back(row)
     if row.resource is not None and not permit_for(row._state.db or "default", row):
         raise JobLocked(f"Job {row.pk} waits for its resource {row.resource!r}, which lets no more jobs run now.")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jobexec.models import Job
     from jobexec.operations.values.acquired_job import AcquiredJob
 
+    from .batch import JobBatch
 
 _current: ContextVar[JobContext] = ContextVar("jobexec_current_job")
 
@@ -103,6 +104,16 @@ class JobContext:
         from jobexec.operations.schedules.manage import scheduled_for  # it needs the models, which load later
 
         return scheduled_for(self.work.using, self.work.id)
+
+    @cached_property
+    def batch(self) -> JobBatch | None:
+        """The batch of which the job is a child, or which has made the job to follow it; None for any other job.
+
+        A child may add jobs to its batch. Uses no database.
+        """
+        from .batch import batch_of_job  # it needs the functions, which need the context
+
+        return batch_of_job(self.work)
 
     @property
     def shutting_down(self) -> bool:

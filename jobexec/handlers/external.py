@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
-from django.utils.duration import duration_iso_string
 from django.views.decorators.debug import sensitive_variables
 
 from jobexec.conf import get_settings
@@ -14,6 +13,7 @@ from jobexec.exceptions import HandlerNotFound, InvalidJob
 from jobexec.json_values import check_json, check_storable, shown
 from jobexec.sensitive import HIDDEN
 
+from .calls import stored_columns
 from .function import JobFunction
 from .options import check_options, due_date, kept_for, now_of, to_columns
 from .registry import get_handler
@@ -95,11 +95,18 @@ def external_jobs(
 
     The other arguments apply to all of them; see :func:`external_job`.
     """
+    return insert_external(type, variables, options, {})
+
+
+def insert_external(
+    type: str, variables: Iterable[Mapping[str, Any]], options: ExternalOptions, more: dict[str, Any]
+) -> list[AnyExternal]:
+    """:func:`external_jobs`, with ``more`` columns."""
     from jobexec.operations.external.create import create_external_jobs
 
     _check_names(options)
     using = options.get("using") or _database()
-    columns = _columns(type, options)
+    columns = _columns(type, options) | more
     encrypted = options.get("encrypted", get_settings().encrypt_arguments)
     common = _common(options, secret=encrypted)
     configurations = [
@@ -226,17 +233,10 @@ def _callback(name: str, given: Any, brought: Sequence[str], secret: bool) -> di
         function.arguments.encode((), {**fixed, **dict.fromkeys(brought, "")}, secret=secret)
     except InvalidJob as error:
         raise InvalidJob(f"{name}: {error}") from None
-    columns = function._columns(get_settings())
-    del columns["handler_type"]
     if function.has_own_resources:
         made = f"{function.name} makes it of its arguments"
         raise InvalidJob(f"{name}: expected a function whose resource is a name, but {made}.")
-    if "resource" in function.options:
-        columns.setdefault("resource", None)  # no resource is said, and not left to the tenant
-    if function.encrypted:
-        columns["encrypted"] = True
-    if columns.get("timeout") is not None:
-        columns["timeout"] = duration_iso_string(columns["timeout"])
+    columns = stored_columns(function) | ({"encrypted": True} if function.encrypted else {})
     return {"handler": function.name, "kwargs": fixed, "columns": columns}
 
 

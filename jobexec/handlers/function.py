@@ -19,7 +19,7 @@ from jobexec.retry import RetryPlan
 
 from . import deferred, encrypted, many, results, unique
 from .arguments import Arguments
-from .calls import Call
+from .calls import Call, JobCall
 from .context import JobContext
 from .keys import resource_of
 from .options import JobOptions, check_options, check_together, due_date, expires_at, kept_for, now_of, to_columns
@@ -122,16 +122,30 @@ class JobFunction(Generic[P, R]):
         """The function that inserts the job of a call, whose arguments have been checked."""
         pattern = self._pattern().of_resource(self.resource_of(args, kwargs))
         pattern.authorize()
-        return unique.creating(self, pattern, args, kwargs) if self.options.get("unique") else pattern.create
+        if not self.options.get("unique"):
+            return pattern.create
+        return unique.creating(self, pattern, unique.key_for(self, args, kwargs))
 
     @property
     def has_own_resources(self) -> bool:
         """Whether the resource of each call is made from its arguments."""
         return callable(self.options.get("resource"))
 
+    @property
+    def makes_from_arguments(self) -> bool:
+        """Whether an option is made from the arguments of each call."""
+        return self.has_own_resources or bool(self.options.get("unique"))
+
     def resource_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
         """The resource of a call that the option makes from its arguments, otherwise None."""
         return resource_of(self.options["resource"], self.arguments, args, kwargs) if self.has_own_resources else None
+
+    def s(self, *args: P.args, **kwargs: P.kwargs) -> JobCall:
+        """This call as a value, to be inserted later: by its ``enqueue()``, as a child or a callback of a batch.
+
+        Raises :class:`~jobexec.exceptions.InvalidJob` for arguments that do not fit the function or are not JSON.
+        """
+        return JobCall.of(self, args, kwargs)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> AnyJob:
         """:meth:`enqueue` for async callers."""

@@ -18,6 +18,10 @@ from . import unique
 from .calls import Call, split
 
 if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
+    from jobexec.operations.enqueue.create import Pattern
     from jobexec.operations.values.inserted_rows import AnyJob
 
     from .function import JobFunction
@@ -62,23 +66,26 @@ def enqueue_many(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Seque
     # With a savepoint in the caller's transaction, which may go on after an error in call 1,500,000.
     with told_afterwards(), transaction.atomic(using=pattern.using):
         for page in pages:
-            if handler.options.get("unique"):
-                _insert_unique(handler, page, created, due_date)
-            elif page.resources:
-                ids = page.ids or uuid7s(len(page.encoded))
-                pattern.create_each(page.encoded, ids, page.resources, due_date=due_date)
-                created.add(ids)
-            else:
-                created.add(pattern.create_many(page.encoded, ids=page.ids or None, due_date=due_date).ids)
+            created.add(*insert_page(handler, pattern, page, due_date))
     return created
 
 
-def _insert_unique(handler: JobFunction[..., Any], page: Page, created: Any, due_date: Any) -> None:
-    from jobexec.operations.enqueue.create_unique import create_unique_jobs
+def insert_page(
+    handler: JobFunction[..., Any], pattern: Pattern, page: Page, due_date: datetime | None
+) -> tuple[Sequence[UUID], frozenset[int]]:
+    """Insert a page, in a transaction; return the id of each job, and the indexes of those that already existed."""
+    if handler.options.get("unique"):
+        from jobexec.operations.enqueue.create_unique import create_unique_jobs
 
-    rule = unique.rule_of(handler)
-    more = {"due_date": due_date, "resources": page.resources, "ids": page.ids}
-    created.add(*create_unique_jobs(handler._pattern(), rule, page.keys, page.encoded, **more))
+        rule = unique.rule_of(handler)
+        return create_unique_jobs(
+            pattern, rule, page.keys, page.encoded, due_date=due_date, resources=page.resources, ids=page.ids
+        )
+    if page.resources:
+        ids = page.ids or uuid7s(len(page.encoded))
+        pattern.create_each(page.encoded, ids, page.resources, due_date=due_date)
+        return ids, frozenset()
+    return pattern.create_many(page.encoded, ids=page.ids or None, due_date=due_date).ids, frozenset()
 
 
 def _pages(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Iterator[Page]:

@@ -17,13 +17,11 @@ if TYPE_CHECKING:
     from .function import JobFunction
 
 
-def creating(
-    handler: JobFunction[..., Any], pattern: Pattern, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Callable[..., AnyJob]:
-    """A function that inserts the job as ``Pattern.create`` does, unless its key is taken. The key is made now."""
+def creating(handler: JobFunction[..., Any], pattern: Pattern, key: str) -> Callable[..., AnyJob]:
+    """A function that inserts the job as ``Pattern.create`` does, unless its key is taken."""
     from jobexec.operations.enqueue.create_unique import create_unique_job
 
-    return partial(create_unique_job, pattern, rule_of(handler), key_for(handler, args, kwargs))
+    return partial(create_unique_job, pattern, rule_of(handler), key)
 
 
 def key_for(handler: JobFunction[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from .audit_log import AuditLog, OperatorType
 from .base import SHARED_COLUMNS, AbstractJob, JobType
-from .batch import Batch, BatchFailure, BatchPart, BatchState
+from .batch import BATCH_HANDLERS, Batch, BatchFailure, BatchPart, BatchState, BatchTally
 from .dead_letter_job import DeadLetterJob
 from .definitions import Deployment, DeploymentRegistration, JobDefinition
 from .executor_node import ExecutorNode, NodeState
@@ -32,6 +32,7 @@ WAITING_TABLES = tuple(table for table in JOB_TABLES if not table.dead)
 EXTERNAL_TABLES = tuple(table for table in reversed(JOB_TABLES) if table is not Job)
 
 __all__ = [
+    "BATCH_HANDLERS",
     "EXTERNAL_TABLES",
     "HANDLER_TABLES",
     "JOB_TABLES",
@@ -48,6 +49,7 @@ __all__ = [
     "BatchFailure",
     "BatchPart",
     "BatchState",
+    "BatchTally",
     "BlockedJob",
     "BreakerState",
     "DeadLetterJob",

@@ -71,6 +71,11 @@ def ordered_index(name: str, *fields: str) -> PartialIndex:
     return PartialIndex(name=name, fields=[*fields, "id"], where=models.Q(**{f"{fields[0]}__isnull": False}))
 
 
+def batch_index(name: str) -> SparseIndex:
+    """Finds the children of a batch; costs nothing for jobs without one."""
+    return SparseIndex(name=name, fields=["batch_id"])
+
+
 def process_instance_index(name: str) -> PartialIndex:
     """Finds the jobs of a process instance; costs nothing for jobs without one."""
     return PartialIndex(name=name, fields=["process_instance_id"], where=~models.Q(process_instance_id=""))

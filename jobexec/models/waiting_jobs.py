@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobexec import clock
 
-from .base import AbstractJob, SparseIndex, key_index, ordered_index, process_instance_index
+from .base import AbstractJob, SparseIndex, batch_index, key_index, ordered_index, process_instance_index
 
 
 class TimerJob(AbstractJob):
@@ -28,6 +28,7 @@ class TimerJob(AbstractJob):
         indexes: ClassVar = [
             models.Index(fields=["due_date"], name="jobexec_timerjob_due"),
             process_instance_index("jobexec_timerjob_instance"),
+            batch_index("jobexec_timerjob_batch"),
             SparseIndex(name="jobexec_timerjob_key", fields=["job_key"]),
         ]
 
@@ -50,6 +51,7 @@ class BlockedJob(AbstractJob):
         indexes: ClassVar = [
             ordered_index("jobexec_blockedjob_turn", "resource", "rank"),
             process_instance_index("jobexec_blockedjob_instance"),
+            batch_index("jobexec_blockedjob_batch"),
             SparseIndex(name="jobexec_blockedjob_key", fields=["job_key"]),
         ]
 
@@ -68,5 +70,6 @@ class SuspendedJob(AbstractJob):
         verbose_name_plural = _("suspended jobs")
         indexes: ClassVar = [
             process_instance_index("jobexec_suspendedjob_instance"),
+            batch_index("jobexec_suspendedjob_batch"),
             key_index("jobexec_suspendedjob_key"),
         ]

@@ -15,6 +15,7 @@ from .batches.control import (
     start_batch,
     suspend_batch,
 )
+from .batches.of_jobs import retry_batch, seal_batch
 from .definitions import clear_overriding_priority, override_priority, set_retries_by_definition
 from .enqueue.create import create_job, create_jobs
 from .history.incidents import annotate_incident
@@ -94,7 +95,9 @@ __all__ = [
     "requeue",
     "retire_deployments",
     "retire_registrations",
+    "retry_batch",
     "retry_now",
+    "seal_batch",
     "send_test_alert",
     "set_due_date",
     "set_priority",

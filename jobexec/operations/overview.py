@@ -234,7 +234,7 @@ def _suspensions(ask: _Question) -> dict[str, Any]:
 def _batches(ask: _Question) -> dict[str, Any]:
     from .batches.control import batch_progress
 
-    states = (BatchState.SEEDING, BatchState.RUNNING)
+    states = (BatchState.OPEN, BatchState.SEEDING, BatchState.RUNNING)
     rows = Batch.objects.using(ask.using).filter(ask.ours(), state__in=states).order_by("-create_time")[:BATCHES_SHOWN]
     return {"batches": [RunningBatch(row, batch_progress(row)) for row in rows]}
 

@@ -140,7 +140,7 @@ def unique_key() -> None:
 def task_fence() -> None:
     """What a task returned is kept although its job is no longer ours."""
 
-    def delete_and_keep(using: str, owner: str, jobs: Any, runs: Any, results: Any) -> set[Any]:
+    def delete_and_keep(using: str, owner: str, jobs: Any, runs: Any, results: Any, counted: bool) -> set[Any]:
         with atomic(using):
             rows = list(lock_rows(Job.objects.using(using).filter(pk__in=results).order_by("pk")))
             ours = complete._still_ours(using, owner, jobs)

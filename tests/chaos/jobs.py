@@ -196,6 +196,16 @@ def keyed(context: JobContext, seconds: float, failures: int, key: str = "") -> 
             raise Injected("not yet")
 
 
+@job(name="chaos.all_done")
+def all_done() -> None:
+    """Follows a batch whose jobs have all succeeded."""
+
+
+@job(name="chaos.not_all_done")
+def not_all_done() -> None:
+    """Follows a batch of which some jobs have not succeeded."""
+
+
 @job(retries=PLAN)
 def tick(context: JobContext) -> None:
     """Is made by a schedule, and tells for which of its times."""

@@ -54,7 +54,8 @@ class Mixture:
     `batch` how many jobs of one process instance come together at most, `slow` how long slow jobs take, in leases,
     `tenants` how many jobs of a tenant a node may have in hand, `task_share` how often tasks come beside a batch,
     `callers` how many processes enqueue with unique keys, `away` how long the server may stay away, in leases;
-    `schedules` is whether there are some, `shared` how often a batch shares a resource, `resources` which one."""
+    `schedules` is whether there are some, `shared` how often a batch shares a resource, `resources` which one,
+    `batched` how often it is a batch for jobexec, too."""
 
     jobs: dict[str, float] = field(default_factory=lambda: dict(ALL))
     faults: dict[str, float] = field(default_factory=lambda: dict(FAULTS))
@@ -77,6 +78,7 @@ class Mixture:
     schedules: bool = True
     shared: float = 0.4
     resources: dict[str, float] = field(default_factory=lambda: {"gate": 4, "customer": 3, "meter": 2, "line": 3})
+    batched: float = 0.3
 
 
 ALL_OF_IT = Mixture()
@@ -89,6 +91,7 @@ _AIMED = Mixture(
     callers=0,
     schedules=False,
     shared=0.0,
+    batched=0.0,
     shifts=False,
     steady=True,
     lease=1.2,

@@ -10,6 +10,7 @@ from .batch import BatchCase
 from .bloat import Bloat
 from .broker import BrokerCase
 from .chain import Chain
+from .children import Children
 from .cluster import Cluster
 from .drain import Drain
 from .enqueue import Enqueue
@@ -48,6 +49,7 @@ _ALL: tuple[type[Case], ...] = (
     Retries,
     Timers,
     BatchCase,
+    Children,
     Payload,
     AsyncHandlers,
     AdminPages,

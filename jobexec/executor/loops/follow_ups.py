@@ -13,7 +13,7 @@ from jobexec import clock, signals
 from jobexec.conf import EngineSettings
 from jobexec.handlers.context import JobContext
 from jobexec.models import Job
-from jobexec.models.exclusive_lock import serial_key
+from jobexec.models.locks import serial_key
 from jobexec.operations.acquire.follow_ups import committed
 from jobexec.operations.enqueue.follow_ups import Hold
 from jobexec.operations.values.acquired_job import AcquiredJob, in_order

@@ -186,6 +186,7 @@ def read(using: str, owner: str, rows: list[tuple[Any, ...]]) -> Locked:
 def _converted(using: str, owner: str, *row: Any) -> AcquiredJob:
     job = AcquiredJob(using, owner, *row)
     job.id = UUID(row[0])
+    job.batch_id = UUID(job.batch_id) if job.batch_id is not None else None  # type: ignore[arg-type]
     job.exclusive, job.atomic = bool(job.exclusive), bool(job.atomic)
     job.suspend_requested, job.cancel_requested = bool(job.suspend_requested), bool(job.cancel_requested)
     if job.timeout is not None:

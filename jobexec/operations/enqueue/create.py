@@ -18,7 +18,7 @@ from jobexec.encryption import envelope_of, seal, unseal
 from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7, uuid7s
 from jobexec.json_values import shown
-from jobexec.models import SHARED_COLUMNS, BlockedJob, Job, JobType, LogState, TimerJob
+from jobexec.models import SHARED_COLUMNS, Batch, BlockedJob, Job, JobType, LogState, TimerJob
 
 from ..audit import authorize
 from ..history import job_log
@@ -167,6 +167,18 @@ class Pattern:
             pattern._columns, pattern._values = self._columns | {"resource": name}, self._values | {"resource": name}
             if len(self._of_resources) < _RESOURCES:
                 self._of_resources[name] = pattern
+        return pattern
+
+    def of_batch(self, batch: Batch) -> Pattern:
+        """The same pattern for children of a batch, which are of its tenant. Raises InvalidJob if it has another."""
+        tenant = self._columns.get("tenant_id", "") or batch.tenant_id
+        if tenant != batch.tenant_id:
+            raise InvalidJob(f"tenant_id: expected that of the batch, {batch.tenant_id!r}, got {tenant!r}.")
+        own = {"batch_id": batch.pk} | ({"tenant_id": tenant} if tenant else {})
+        pattern = copy(self)
+        pattern._columns = self._columns | own
+        pattern._values = self._values | parameters(connections[self.using], Job, own)
+        pattern._of_resources = {}
         return pattern
 
     def create(

@@ -25,6 +25,7 @@ from ..notify.broker import announce_ids
 from ..notify.signals import announce
 from ..notify.wake import wake_on_commit
 from ..resources.calls import report_call
+from ..rows import tallies
 from ..rows.fencing import UNLOCKED
 from ..rows.routing import wake_for_permits
 from ..sql.dialect import dialect
@@ -46,6 +47,7 @@ _READ = (
     "priority",
     "resource",
     "task_backend",
+    "batch_id",
     "handler_configuration",
     *SAID_BY_OPTIONS,
 )
@@ -73,6 +75,7 @@ def complete_at_once(
     )
     if row.serial_key or is_task(row):  # its process instance must be freed, its result written
         return False
+    batch = tallies.batches_of([row])
     check_caller(row, key, "complete", caller)
     check_lease(row, lease, "complete", needed=True)
     check_worker(row, worker, "complete")
@@ -85,7 +88,10 @@ def complete_at_once(
             return False
         changes |= {"rank": rank(using, changes["due_date"], changes["priority"])}
         changes |= {**UNLOCKED, "revision": row.revision + 1}
-    return _write(using, row, changes, row.lock_owner or "" if worker is None else worker, caller)
+    done = _write(using, row, changes, row.lock_owner or "" if worker is None else worker, caller)
+    if done and batch and not changes:
+        tallies.look_on_commit(using, batch)
+    return done
 
 
 def _write(using: str, row: ExternalWorkerJob, changes: Mapping[str, Any], node: str, caller: Caller) -> bool:
@@ -98,7 +104,7 @@ def _write(using: str, row: ExternalWorkerJob, changes: Mapping[str, Any], node:
     values |= {f"job_{name}": value for name, value in parameters(connection, Job, changes).items()}
     told = signals.job_completed.has_listeners(ExternalWorkerJob)
     try:
-        gone = _gone(using, _statement(logged, tuple(changes), told), values, told)
+        gone = _gone(using, _statement(logged, tuple(changes), told, row.batch_id is not None), values, told)
     except Exception:
         with transaction.mark_for_rollback_on_error(using):  # as Model.save() does
             raise
@@ -125,14 +131,16 @@ def _gone(using: str, statement: str, values: dict[str, Any], told: bool) -> lis
 
 
 @cache
-def _statement(logged: bool, changed: tuple[str, ...], told: bool) -> str:
+def _statement(logged: bool, changed: tuple[str, ...], told: bool, child: bool) -> str:
     """``changed``: the columns in which the new job differs from the row; if empty, there is no new job.
 
-    ``told``: return the complete deleted row, and not only its id.
+    ``told``: return the complete deleted row, and not only its id. ``child``: count it in its batch if it is over.
     """
     parts = [f"gone AS (DELETE FROM {_TABLE} WHERE id = %(id)s AND revision = %(seen)s RETURNING *)"]
     if logged:
         parts.append(f"logged AS ({_LOG})")
+    if child and not changed:
+        parts.append(tallies.COUNTED)
     if changed:
         names = ", ".join(f'"{name}"' for name in SHARED_COLUMNS)
         given = ", ".join(f"%(job_{name})s" if name in changed else f'gone."{name}"' for name in SHARED_COLUMNS)

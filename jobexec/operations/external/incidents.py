@@ -9,6 +9,7 @@ from jobexec.exceptions import IncidentNotFound, JobStateError, NotAllowed
 from jobexec.models import DeadLetterJob, Incident, IncidentState, SuspendedJob
 
 from ..audit import audited, note
+from ..enqueue.batch_drivers import reopen
 from ..notify.signals import announce
 from ..rows.move import move
 from ..rows.requeued import requeued_columns
@@ -43,6 +44,7 @@ def _resolve(using: str, key: int, caller: Caller) -> None:
         raise JobStateError(
             f"Expected to resolve incident with key '{key}', but the job with key '{row.job_key}' has no retries left."
         )
+    reopen(using, [row])
     row.suspend_requested = False  # as for a job that an operator requeues
     to = SuspendedJob if covered_rows(using, [row]) else table_for(row, later=False)
     moved = move(row, to, **requeued_columns(row.retries), due_date=None)

@@ -21,6 +21,7 @@ from ..notify import external_observers
 from ..notify.signals import announce
 from ..reports.failure_groups import count_failures, group_of_text
 from ..resources.calls import report_call
+from ..rows import tallies
 from ..rows.move import move
 from ..rows.routing import free_instances, may_hold, wake_for_permits
 from ..sql.locks import delete_rows
@@ -100,6 +101,7 @@ def _delete(using: str, row: ExternalWorkerJob) -> None:
     delete_rows(ExternalWorkerJob.objects.using(using).filter(pk=row.pk))
     free_instances(using, may_hold([row]))
     wake_for_permits(using, [row])
+    tallies.count(using, tallies.batches_of([row]), completed=1)
 
 
 def _still_there(moved: AbstractJob | None, key: int, verb: str) -> AbstractJob:

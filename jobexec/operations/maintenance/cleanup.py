@@ -18,6 +18,7 @@ from jobexec.models import (
     Batch,
     BatchFailure,
     BatchPart,
+    BatchTally,
     DeadLetterJob,
     FailureGroup,
     Incident,
@@ -167,6 +168,9 @@ def _expired(using: str) -> Iterator[Rows]:
     if settings.audit_log_time_to_live is not None:
         moment = clock.now(using) - settings.audit_log_time_to_live
         yield AuditLog.objects.using(using).filter(timestamp__lt=moment).order_by("timestamp")
+    # Children that ended after their batch was deleted.
+    owner = Batch.objects.using(using).filter(pk=OuterRef("batch_id"))
+    yield BatchTally.objects.using(using).filter(~Exists(owner)).order_by("pk")
 
 
 def _results(using: str) -> Rows:
@@ -201,7 +205,7 @@ def _before(using: str, moment: datetime) -> Iterator[Rows]:
 
 
 def _batches(using: str, ids: Sequence[Any]) -> Iterator[Rows]:
-    for table in (BatchFailure, BatchPart):
+    for table in (BatchFailure, BatchPart, BatchTally):
         for pk in ids:
             yield table._base_manager.using(using).filter(batch_id=pk).order_by("pk")
     yield Batch.objects.using(using).filter(pk__in=ids).order_by("pk")

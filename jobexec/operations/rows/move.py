@@ -15,6 +15,7 @@ from ..sql.locks import atomic, delete_rows
 from ..values.ranking import rank
 from .fencing import UNLOCKED, lock_unchanged
 from .routing import available_at, free_instances, lease_kept, may_hold, wake_for_permits
+from .tallies import count_move
 
 J = TypeVar("J", bound=AbstractJob)
 
@@ -56,6 +57,7 @@ def move_all(
             free_instances(using, may_hold(row for row in rows if row.pk in gone))
         if source is not to:
             wake_for_permits(using, rows)
+        count_move(using, moved, source, to)
         if to is DeadLetterJob:
             open_incidents(using, moved, incident_type)
         elif source is DeadLetterJob:

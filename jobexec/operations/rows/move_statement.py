@@ -41,7 +41,8 @@ def transfer(
     """Move these rows, which the caller has locked, in two statements, with the same changes as :func:`move_all`.
 
     ``changes`` are columns of all rows, ``each`` has further ones by id, the same columns for every row. A third
-    statement opens or resolves incidents where necessary.
+    statement opens or resolves incidents where necessary. The caller counts children of batches that become dead
+    letters or no longer are (:func:`~jobexec.operations.rows.tallies.count_move`): it knows the rows.
     """
     if not ids:
         return

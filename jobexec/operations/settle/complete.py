@@ -11,8 +11,10 @@ from jobexec.models import Job, LogState, ResultStatus
 
 from ..history import job_log
 from ..history.task_rows import End, as_written, end_of, write_ends
+from ..rows import tallies
 from ..rows.exclusive import unlock_instances
 from ..rows.fencing import lock_unchanged
+from ..sql.dialect import dialect
 from ..sql.locks import atomic, delete_rows, returns_rows
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Result, Run, timing
@@ -97,10 +99,30 @@ def _delete(
 
     With ``results``, their return values are stored; each job must then have a run and a result.
     """
+    if not tallies.batches_of(jobs):
+        return _delete_plain(using, owner, jobs, runs, results)
+    if dialect(using).writes_in_with:
+        return _delete_plain(using, owner, jobs, runs, results, counted=True)
+    with atomic(using):
+        lost = _delete_plain(using, owner, jobs, runs, results)
+        tallies.count(using, tallies.batches_of([job for job in jobs if job.id not in lost]), completed=1)
+    return lost
+
+
+def _delete_plain(
+    using: str,
+    owner: str,
+    jobs: Sequence[AcquiredJob],
+    runs: dict[UUID, Run],
+    results: Mapping[UUID, Result],
+    *,
+    counted: bool = False,
+) -> set[UUID]:
+    """``counted``: the statement also counts the children of batches."""
     if results:
-        return _delete_and_keep(using, owner, jobs, runs, results)
+        return _delete_and_keep(using, owner, jobs, runs, results, counted)
     if returns_rows(using):
-        return delete_ours(using, owner, jobs, runs)
+        return delete_ours(using, owner, jobs, runs, counted=counted)
     with atomic(using):
         ours = _still_ours(using, owner, jobs)
         _write_successes(using, {pk: run for pk, run in runs.items() if pk in ours})
@@ -109,12 +131,17 @@ def _delete(
 
 
 def _delete_and_keep(
-    using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mapping[UUID, Run], results: Mapping[UUID, Result]
+    using: str,
+    owner: str,
+    jobs: Sequence[AcquiredJob],
+    runs: Mapping[UUID, Run],
+    results: Mapping[UUID, Result],
+    counted: bool,
 ) -> set[UUID]:
     if result_statement.is_possible(using):
         told = {job.id: runs[job.id] for job in jobs}
         log = job_log.wants(LogState.SUCCESSFUL)
-        return result_statement.delete_and_keep(using, owner, jobs, told, results, log)
+        return result_statement.delete_and_keep(using, owner, jobs, told, results, log, counted=counted)
     with atomic(using):
         ours = _still_ours(using, owner, jobs)
         if job_log.wants(LogState.SUCCESSFUL):

@@ -17,10 +17,11 @@ from jobexec import clock
 from jobexec.models import Job, JobType, ResultStatus, TaskResult
 
 from ..rows.fencing import held_sql
+from ..rows.tallies import COUNTED, OPEN, batches_of
 from ..sql.dialect import dialect
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Result, Run
-from .complete_statement import KEPT, LOGGED, RETURNED, as_arrays, lost
+from .complete_statement import KEPT, LOGGED, RETURNED, as_arrays, lost, lost_of_batches
 
 _JOB, _RESULT = Job._meta.db_table, TaskResult._meta.db_table
 
@@ -55,11 +56,13 @@ def delete_and_keep(
     runs: Mapping[UUID, Run],
     results: Mapping[UUID, Result],
     log: bool,
+    *,
+    counted: bool = False,
 ) -> set[UUID]:
     """Delete the tasks that ``owner`` still holds at their revision and store their return values.
 
     ``results`` are by id. Returns the ids of the other tasks, for which nothing is written.
-    With ``log`` a log row is written for each run.
+    With ``log`` a log row is written for each run; with ``counted`` children of batches are counted.
     """
     connection = connections[using]
     parameters: dict[str, Any] = {"owner": owner, **as_arrays(runs)}
@@ -69,18 +72,22 @@ def delete_and_keep(
     if log:
         parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
     with connection.cursor() as cursor:
-        cursor.execute(_statement(condition, log), parameters)
+        if counted:
+            batches = batches_of(jobs)
+            cursor.execute(_statement(condition, log, counted), {**parameters, "batches": [str(id) for id in batches]})
+            return lost_of_batches(using, cursor, jobs, batches)
+        cursor.execute(_statement(condition, log, counted), parameters)
         return lost(cursor, jobs)
 
 
 @lru_cache(maxsize=KEPT)
-def _statement(condition: str, log: bool) -> str:
+def _statement(condition: str, log: bool, counted: bool) -> str:
     return f"""
         WITH run AS (
           SELECT * FROM unnest(
             %(runs)s::uuid[], %(started)s::timestamptz[], %(durations)s::float8[], %(nodes)s::text[],
             %(results)s::text[], %(kept)s::float8[]) AS run(id, started, duration, node, result, keep_for)),
         gone AS (DELETE FROM {_JOB} WHERE {condition}
-          RETURNING {RETURNED}, type, task_backend, handler_configuration),
-        {f"{LOGGED}," if log else ""}{_KEPT}
-        SELECT id FROM gone"""
+          RETURNING {RETURNED}, type, task_backend, handler_configuration{", batch_id" if counted else ""}),
+        {f"{LOGGED}," if log else ""}{f"{COUNTED}," if counted else ""}{_KEPT}
+        SELECT id{f", {OPEN}" if counted else ""} FROM gone"""

@@ -38,6 +38,8 @@ class Dialect:
     row_place: ClassVar[str] = "id"
     #: The end of a SELECT that locks its rows and skips those that are locked.
     skip_locked: ClassVar[str] = ""
+    #: The end of a SELECT whose rows other transactions may lock in the same way, but not delete; "" without such.
+    shares: ClassVar[str] = ""
     #: The keyword that makes a subquery in WITH run once.
     materialized: ClassVar[str] = ""
     #: The function that returns the position of one text in another.

@@ -32,13 +32,6 @@ WAITED_FOR = {
         "jobexec.models.ProcessInstance",
         "jobexec.models.Execution",
     ),
-    "batches": (
-        "@job(on_success)",
-        "jobexec.batch",
-        "jobexec.handlers.batch*",
-        "jobexec.models.JobBatch",
-        "jobexec.models.*BatchCounter*",
-    ),
     "archive": (
         "JOBEXEC.*ARCHIVE*",
         "jobexec.*archive*",

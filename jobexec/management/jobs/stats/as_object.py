@@ -56,8 +56,8 @@ def _suspension(suspension: Suspension) -> dict[str, Any]:
 
 def _batch(running: RunningBatch) -> dict[str, Any]:
     batch = running.batch
-    named = {"id": batch.pk, "type": batch.type, "state": batch.state, "create_time": batch.create_time}
-    return {**named, "create_user": batch.create_user, **running.progress._asdict()}
+    names = ("id", "type", "name", "state", "create_time", "create_user")
+    return {**{name: getattr(batch, name) for name in names}, **running.progress._asdict()}
 
 
 def _group(found: GroupOfFailures) -> dict[str, Any]:

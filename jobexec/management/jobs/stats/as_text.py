@@ -157,7 +157,7 @@ def _batches(seen: Overview, screen: Screen) -> Iterator[str]:
     for each in seen.batches or []:
         batch, so_far = each.batch, each.progress
         numbers = map(number, (so_far.total, so_far.changed, so_far.skipped, so_far.failed_jobs))
-        rows.append([str(batch.pk), batch.type, str(batch.get_state_display()), *numbers])
+        rows.append([str(batch.pk), batch.title, str(batch.get_state_display()), *numbers])
     yield from _part(screen, _("Batches"), columns, rows)
 
 
