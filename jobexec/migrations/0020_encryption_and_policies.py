@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobexec', '0016_resources'),
+        ('jobexec', '0019_results_alerts_incidents'),
     ]
 
     operations = [
