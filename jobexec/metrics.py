@@ -21,6 +21,7 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.models import ExecutorNode, NodeState, Suspension
 from jobexec.operations.reports import meters
+from jobexec.operations.reports.batches import unfinished
 from jobexec.operations.reports.counts import CappedCount, job_counts, open_incidents
 from jobexec.operations.reports.meter_totals import MeterTotals
 from jobexec.operations.reports.resources import open_breakers, totals
@@ -53,6 +54,11 @@ _COUNTERS = {
         "jobexec_jobs_locked_exclusive",
         False,
         "Jobs that were found while another job of their process instance was locked.",
+    ),
+    meters.JOB_FOLLOWED_UP: (
+        "jobexec_jobs_followed_up",
+        False,
+        "Jobs that stayed with the node that enqueued or promoted them.",
     ),
     meters.JOB_SUCCESSFUL: ("jobexec_jobs_successful", True, "Runs that succeeded."),
     meters.JOB_FAILED: ("jobexec_jobs_failed", True, "Attempts that failed."),
@@ -143,6 +149,7 @@ def _samples(using: str, read: Callable[[], Mapping[tuple[str, str], int]]) -> I
     yield from _nodes(using)
     yield from _external(using)
     yield from _resources(using)
+    yield from _batches(using)
 
 
 def _counter(totals: Mapping[tuple[str, str], int], meter: str, said: tuple[str, bool, str]) -> _Add:
@@ -227,6 +234,14 @@ def _resources(using: str) -> Iterator[_Add]:
     for name in open_breakers(using):
         text = "1 for each resource whose breaker is open, or held open by an operator."
         yield _gauge("jobexec_resource_breaker_open", text, 1, resource=name)
+
+
+def _batches(using: str) -> Iterator[_Add]:
+    going = unfinished(using)
+    text = "Batches that are not over: operations of operators, or jobs of the project."
+    yield _gauge("jobexec_batches", text, going.operations, kind="operations")
+    yield _gauge("jobexec_batches", text, going.jobs, kind="jobs")
+    yield _gauge("jobexec_batch_jobs_open", "Jobs that are not over, of batches of jobs that are not over.", going.open)
 
 
 def _capped(name: str, text: str, count: CappedCount, **labels: str) -> Iterator[_Add]:

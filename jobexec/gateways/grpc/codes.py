@@ -18,6 +18,7 @@ from jobexec.exceptions import (
     JobNotFound,
     JobStateError,
     NotAllowed,
+    NotDecryptableYet,
     TooManyRequests,
     Unauthenticated,
     WrongWorker,
@@ -40,6 +41,7 @@ _CODES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], grpc.StatusCo
     ((TooManyRequests, Overloaded), Code.RESOURCE_EXHAUSTED),
     ((JobNotFound, IncidentNotFound), Code.NOT_FOUND),
     ((JobStateError, WrongWorker), Code.FAILED_PRECONDITION),
+    (NotDecryptableYet, Code.UNAVAILABLE),
     (ValueError, Code.INVALID_ARGUMENT),  # also InvalidJob
 )
 #: Zeebe's names for the rejection of a command.

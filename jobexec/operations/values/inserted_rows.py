@@ -59,10 +59,20 @@ class CreatedJobs(Sequence[NewJob]):
     """
 
     def __init__(
-        self, using: str, table: Table, columns: Mapping[str, Any], ids: Sequence[UUID], configurations: Sequence[str]
+        self,
+        using: str,
+        table: Table,
+        columns: Mapping[str, Any],
+        ids: Sequence[UUID],
+        configurations: Sequence[str],
+        held: tuple[Mapping[str, Any], int] | None = None,
     ) -> None:
-        """``configurations`` are the JSON texts of ``handler_configuration``; all other columns are the same."""
+        """``configurations`` are the JSON texts of ``handler_configuration``; all other columns are the same.
+
+        Except for ``held``: further columns, and the number of the first rows that have them.
+        """
         self._using, self._table, self._columns = using, table, columns
+        self._held, self._first = held if held is not None else ({}, 0)
         self._configurations = configurations
         self._rows: dict[int, Any] = {}
         #: The ids of the rows, available without creating instances.
@@ -97,6 +107,7 @@ class CreatedJobs(Sequence[NewJob]):
         if row is None:
             configuration = json.loads(self._configurations[number])
             columns = dict(self._columns, id=self.ids[number], handler_configuration=configuration)
+            columns |= self._held if number < self._first else {}
             # Threads that access a row at the same time get the same instance.
             row = self._rows.setdefault(number, instance(self._using, self._table, columns))
         return row

@@ -28,23 +28,6 @@ WAITED_FOR = {
         "jobexec.processes.*job_definitions",
         "jobexec.processes.*activity_definitions",
     ),
-    "batches": (
-        "@job(on_success)",
-        "jobexec.batch",
-        "jobexec.handlers.batch*",
-        "jobexec.models.JobBatch",
-        "jobexec.models.*BatchCounter*",
-    ),
-    "follow-ups": (
-        "JOBEXEC.*FOLLOW_UP*",
-        "jobexec.*follow_up*",
-        "jobexec.*followup*",
-    ),
-    "encryption": (
-        "@job(encrypted)",
-        "JOBEXEC.*ENCRYPT*",
-        "jobexec.*encrypt*",
-    ),
     "archive": (
         "JOBEXEC.*ARCHIVE*",
         "jobexec.*archive*",

@@ -15,6 +15,7 @@ from jobexec.exceptions import (
     JobNotFound,
     JobStateError,
     NotAllowed,
+    NotDecryptableYet,
     TooManyRequests,
     WrongWorker,
 )
@@ -50,6 +51,7 @@ _CODES: Mapping[type[Exception], Code] = {
     NotAllowed: FORBIDDEN,
     JobStateError: INVALID_STATE,
     WrongWorker: INVALID_STATE,
+    NotDecryptableYet: UNAVAILABLE,
     Overloaded: RESOURCE_EXHAUSTED,
     TooManyRequests: RESOURCE_EXHAUSTED,
     OperationalError: UNAVAILABLE,
@@ -95,7 +97,7 @@ def answer(request: HttpRequest, error: Exception) -> HttpResponse:
     code = code_of(error)
     if code == INTERNAL:
         return problem(request, code, "Unexpected error occurred during the request processing; see the server's log.")
-    if code == UNAVAILABLE:
+    if code == UNAVAILABLE and not isinstance(error, NotDecryptableYet):
         return problem(request, code, "The database does not answer.")
     if isinstance(error, UNSTORABLE):
         return problem(request, code, EXPECTED)
