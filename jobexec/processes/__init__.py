@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .definition import InvalidProcess
     from .engine.exceptions import BpmnError
     from .flows.builder import Flow as flow
+    from .flows.calls import call
     from .flows.canvas import chain, parallel
     from .flows.terms import index, item, previous
     from .handlers.registry import function, listener, service_task
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "BpmnError": ("engine.exceptions", "BpmnError"),
     "InvalidProcess": ("definition", "InvalidProcess"),
+    "call": ("flows.calls", "call"),
     "cancel": ("operations.instances", "cancel"),
     "chain": ("flows.canvas", "chain"),
     "claim": ("operations.user_tasks", "claim"),
@@ -59,6 +61,7 @@ _HOMES = {
 __all__ = [
     "BpmnError",
     "InvalidProcess",
+    "call",
     "cancel",
     "chain",
     "claim",

@@ -11,6 +11,7 @@ from jobexec.operations import requeue
 from jobexec.processes.definition import InvalidProcess
 from jobexec.processes.exceptions import MismatchingMessage
 from jobexec.processes.flows.builder import Flow
+from jobexec.processes.flows.calls import call
 from jobexec.processes.flows.canvas import chain, parallel
 from jobexec.processes.flows.terms import previous
 from jobexec.processes.models import Execution, ProcessDefinition, ProcessInstance, Variable
@@ -184,9 +185,9 @@ def test_what_is_wrong_is_said_where_it_is_written(wrong, told):
 
 def test_chains_and_what_runs_beside_each_other(alias, run_jobs):
     flow = chain(
-        Call(note, "a", 1),
-        parallel(Call(note, "b", 2), chain(Call(note, "c", 3), Call(note, "d", previous))),
-        Call(note, "e", previous),
+        note.s("a", 1),
+        parallel(call(note, "b", 2), chain(call(note, "c", 3), call(note, "d", previous))),
+        call(note, "e", previous),
     ).flow("canvas", business_key="4711")
     instance = started(alias, flow)
     run_jobs()
@@ -195,19 +196,12 @@ def test_chains_and_what_runs_beside_each_other(alias, run_jobs):
     assert found.definition_key == "canvas"
     assert found.final_variables["note_5"] == [2, 3]
     with pytest.raises(InvalidProcess, match="Nothing comes before"):
-        chain(Call(note, "a", previous)).flow()
-
-
-class Call:
-    """A call as a value."""
-
-    def __init__(self, job, *args, **kwargs):
-        self.job, self.args, self.kwargs = job, args, kwargs
+        chain(call(note, "a", previous)).flow()
 
 
 def test_a_cancelled_chain_never_goes_on(alias, run_jobs):
     flow = Flow("order")
-    first = flow.step(note, "a", compensate=Call(note, "undo a"))
+    first = flow.step(note, "a", compensate=note.s("undo a"))
     second = flow.step(note, "b", after=first)
     wait = flow.wait("never", key="k", after=second)
     flow.step(note, "c", after=wait)
@@ -222,7 +216,7 @@ def test_a_cancelled_chain_never_goes_on(alias, run_jobs):
 def test_a_flow_undoes_what_is_done_when_its_deadline_has_passed(alias, run_jobs):
     with controlled_clock() as clock:
         flow = Flow("order", deadline="PT1H")
-        first = flow.step(note, "a", compensate=Call(note, "undo a"))
+        first = flow.step(note, "a", compensate=note.s("undo a"))
         flow.sleep("P1D", after=first)
         instance = started(alias, flow)
         run_jobs()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobexec.exceptions import InvalidJob
+from jobexec.handlers.calls import JobCall
 from jobexec.handlers.function import JobFunction
 from jobexec.handlers.registry import registered
 
@@ -27,15 +28,29 @@ class Work:
     jobs: JobOptions
 
 
+@dataclass(frozen=True)
+class StepCall:
+    """A call whose arguments may contain results; see :func:`call`."""
+
+    job: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+def call(job: Any, /, *args: Any, **kwargs: Any) -> StepCall:
+    """A call as a part of a flow. Unlike ``job.s(…)``, its arguments may contain results, such as ``previous``."""
+    return StepCall(job, args, kwargs)
+
+
 def work_of(job: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Work:
     """The call of a job function, of a task of django.tasks, or of what ``.s()`` made. Raises InvalidProcess."""
     function, options = _function(job)
     if function is None:
         message = f"Expected a function with @job or @task, or a call made by .s(), got {job!r}."
         raise InvalidProcess([Problem("flow", message)])
-    # A call that .s() made has arguments of its own; these come after them.
-    args = (*getattr(job, "args", ()), *args) if is_call(job) else args
-    kwargs = {**getattr(job, "kwargs", {}), **kwargs} if is_call(job) else kwargs
+    if is_call(job):  # it has arguments of its own; these come after them
+        own_args, own_kwargs = arguments_of(job)
+        args, kwargs = (*own_args, *args), {**own_kwargs, **kwargs}
     known = replaced({"args": args, "kwargs": dict(kwargs)}, lambda term: None)
     try:
         function.arguments.encode(known["args"], known["kwargs"])
@@ -52,14 +67,22 @@ def named(handler: str) -> str:
 
 
 def is_call(job: Any) -> bool:
-    return not isinstance(job, JobFunction) and isinstance(getattr(job, "job", None), JobFunction)
+    """Whether it is what ``.s()`` or :func:`call` made."""
+    return isinstance(job, JobCall | StepCall)
+
+
+def arguments_of(call: JobCall | StepCall) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """The positional and the keyword arguments of a call."""
+    if isinstance(call, StepCall):
+        return call.args, call.kwargs
+    return call.arguments["args"], call.arguments["kwargs"]
 
 
 def _function(job: Any) -> tuple[JobFunction[Any, Any] | None, Mapping[str, Any]]:
     if isinstance(job, JobFunction):
         return job, job.options
     if is_call(job):
-        return job.job, job.job.options
+        return _function(job.job)
     handler = registered(getattr(job, "module_path", ""))
     if isinstance(handler, JobFunction):
         return handler, handler.options

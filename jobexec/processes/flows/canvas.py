@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..definition import InvalidProcess, Problem
 from .builder import After, Flow
-from .calls import is_call
+from .calls import arguments_of, is_call
 from .terms import Term, previous, replaced
+
+if TYPE_CHECKING:
+    from ..models import ProcessInstance
 
 #: A job function, a call made by ``.s()``, ``chain(…)`` or ``parallel(…)``.
 Part: TypeAlias = Any
@@ -26,6 +29,10 @@ class Canvas:
         flow = Flow(key or type(self).__name__.lower(), **options)
         self.add_to(flow, (), None)
         return flow
+
+    def start(self, key: str = "", *, using: str | None = None, user: str = "", **options: Any) -> ProcessInstance:
+        """Start it in the caller's transaction; ``options`` are those of ``flow``, such as ``business_key``."""
+        return self.flow(key, **options).start(using=using, user=user)
 
     def add_to(self, flow: Flow, after: After, before: Any) -> tuple[After, Any]:
         """Add its steps; ``before`` is the result of what comes before. Returns its ends and its result."""
@@ -84,6 +91,7 @@ def _add(flow: Flow, part: Part, after: After, before: Any) -> tuple[After, Any]
     args: Sequence[Any] = ()
     kwargs: dict[str, Any] = {}
     if is_call(part):
-        args, kwargs, part = replaced(part.args, known), replaced(dict(part.kwargs), known), part.job
+        own_args, own_kwargs = arguments_of(part)
+        args, kwargs, part = replaced(own_args, known), replaced(dict(own_kwargs), known), part.job
     step = flow.add_call(part, args, kwargs, after, None, None, None, over=None)
     return step, step.result
