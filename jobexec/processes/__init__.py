@@ -15,7 +15,6 @@ tables, ``store`` is the SQL of a step, ``handlers`` has what a process calls an
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,32 +30,6 @@ if TYPE_CHECKING:
     from .operations.instances import cancel, set_variables
     from .operations.start import start
     from .operations.user_tasks import claim, complete, release, throw_error
-
-#: Where each name lives, and what it is called there. They are imported at first use, for most of them need the models.
-_HOMES = {
-    "BpmnError": ("engine.exceptions", "BpmnError"),
-    "InvalidProcess": ("definition", "InvalidProcess"),
-    "call": ("flows.calls", "call"),
-    "cancel": ("operations.instances", "cancel"),
-    "chain": ("flows.canvas", "chain"),
-    "claim": ("operations.user_tasks", "claim"),
-    "complete": ("operations.user_tasks", "complete"),
-    "correlate": ("operations.events", "correlate"),
-    "deploy": ("operations.deploy", "deploy"),
-    "flow": ("flows.builder", "Flow"),
-    "function": ("handlers.registry", "function"),
-    "index": ("flows.terms", "index"),
-    "item": ("flows.terms", "item"),
-    "listener": ("handlers.registry", "listener"),
-    "parallel": ("flows.canvas", "parallel"),
-    "previous": ("flows.terms", "previous"),
-    "release": ("operations.user_tasks", "release"),
-    "service_task": ("handlers.registry", "service_task"),
-    "set_variables": ("operations.instances", "set_variables"),
-    "signal": ("operations.events", "signal"),
-    "start": ("operations.start", "start"),
-    "throw_error": ("operations.user_tasks", "throw_error"),
-}
 
 __all__ = [
     "BpmnError",
@@ -85,7 +58,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _HOMES[name]
-    return getattr(import_module(f".{module}", __name__), attribute)
+    from . import api
+
+    return getattr(api, name)

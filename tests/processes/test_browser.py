@@ -8,6 +8,8 @@ from jobexec.processes.models import ProcessDefinition, ProcessInstance, UserTas
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.start import start
 from jobexec.testing import ManualExecutor
+from tests.support.threads import finish
+from tests.support.threads import start as beside
 from tests.support.web import browser
 from tests.support.web.accessibility import grave_findings, poor_contrasts
 from tests.support.web.browser import chromium, open_page, page, policy  # noqa: F401 (fixtures)
@@ -24,7 +26,8 @@ def test_every_page(page, scheme):  # noqa: F811
     deploy(("approval.bpmn", FILE), using="default")
     waiting = start("approval", business_key="4711", variables={"amount": 5}, using="default")
     flow = shop().start(using="default")
-    ManualExecutor("default", reraise=False).run_until_empty()
+    # In a thread of its own: this one runs Playwright's event loop, where each job would get a connection of its own.
+    finish(beside("default", ManualExecutor("default", reraise=False).run_until_empty))
     addresses = [url(model) for model in (ProcessDefinition, ProcessInstance, UserTask)]
     addresses += [url(ProcessInstance, waiting), url(ProcessInstance, flow), url(UserTask, UserTask.objects.get())]
     addresses += [url(ProcessDefinition, row) for row in ProcessDefinition.objects.all()]

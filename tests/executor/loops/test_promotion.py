@@ -71,9 +71,9 @@ class TestTheLimit:
     def test_jobs_that_come_later_and_retries(self, alias, make_executor, counted):
         executor = make_executor(RESOURCES={"pay.example": {"limit": 1}})
         executor.start()
-        counted.gate.set()
         counted.fails = True
         enqueue(alias, 3, retry_plan="R2/PT0S", retries=2)
+        counted.gate.set()  # not earlier: the first could fail twice before the others are there
         until(lambda: counted.done == 3)
         counted.fails = False
         until(lambda: all_gone(alias))

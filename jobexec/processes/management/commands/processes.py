@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
@@ -129,7 +128,7 @@ class Command(BaseCommand):
         for each in found:
             self.stdout.write(f"{each.instance}: {each.message}")
         if found:
-            sys.exit(1)
+            raise SystemExit(1)
         self.stdout.write("Nothing is wrong.")
 
 

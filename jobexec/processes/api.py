@@ -1,0 +1,41 @@
+"""The public names of processes. Loaded when one of them is used, for most of them need the models."""
+
+from __future__ import annotations
+
+from .definition import InvalidProcess
+from .engine.exceptions import BpmnError
+from .flows.builder import Flow as flow
+from .flows.calls import call
+from .flows.canvas import chain, parallel
+from .flows.terms import index, item, previous
+from .handlers.registry import function, listener, service_task
+from .operations.deploy import deploy
+from .operations.events import correlate, signal
+from .operations.instances import cancel, set_variables
+from .operations.start import start
+from .operations.user_tasks import claim, complete, release, throw_error
+
+__all__ = [
+    "BpmnError",
+    "InvalidProcess",
+    "call",
+    "cancel",
+    "chain",
+    "claim",
+    "complete",
+    "correlate",
+    "deploy",
+    "flow",
+    "function",
+    "index",
+    "item",
+    "listener",
+    "parallel",
+    "previous",
+    "release",
+    "service_task",
+    "set_variables",
+    "signal",
+    "start",
+    "throw_error",
+]
