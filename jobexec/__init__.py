@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         LockLost,
         RetryAt,
         RetryIn,
+        TooManyMessages,
     )
     from .handlers.context import JobContext, current_job
     from .handlers.decorator import job
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from .handlers.schedules import schedule
     from .operations.enqueue.record_history import record_history
     from .operations.maintenance.history_jobs import HistoryRecord
+    from .operations.messages.publish import publish_message
+    from .operations.values.messages import ReceivedMessage
     from .retry import RetryPlan
 
 __all__ = [
@@ -39,15 +42,18 @@ __all__ = [
     "JobExecError",
     "JobTimeout",
     "LockLost",
+    "ReceivedMessage",
     "RetryAt",
     "RetryIn",
     "RetryPlan",
+    "TooManyMessages",
     "current_job",
     "external_job",
     "external_jobs",
     "history_handler",
     "job",
     "options",
+    "publish_message",
     "record_history",
     "schedule",
 ]
@@ -55,6 +61,7 @@ __all__ = [
 _HOMES = {
     "HistoryRecord": "operations.maintenance.history_jobs",
     "JobContext": "handlers.context",
+    "ReceivedMessage": "operations.values.messages",
     "RetryPlan": "retry",
     "current_job": "handlers.context",
     "external_job": "handlers.external",
@@ -62,6 +69,7 @@ _HOMES = {
     "history_handler": "handlers.history",
     "job": "handlers.decorator",
     "options": "backends.declare",
+    "publish_message": "operations.messages.publish",
     "record_history": "operations.enqueue.record_history",
     "schedule": "handlers.schedules",
 }

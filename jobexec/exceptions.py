@@ -147,6 +147,10 @@ class TooManyRequests(JobExecError):
         super().__init__(*([message] if message else []))
 
 
+class TooManyMessages(TooManyRequests):
+    """As many messages are kept as MESSAGE_MAX_KEPT allows; the message was not published."""
+
+
 class IncidentNotFound(JobExecError, LookupError):
     """There is no such incident."""
 

@@ -15,7 +15,7 @@ from . import unique
 from .calls import Call, split
 
 if TYPE_CHECKING:
-    from jobexec.operations.values.inserted_rows import AnyJob
+    from jobexec.operations.values.inserted_rows import AnyJob, Own
 
     from .function import JobFunction
 
@@ -25,11 +25,11 @@ _AT_ONCE = 100  # between two checks of their length
 
 
 class Page(NamedTuple):
-    """Calls as stored in rows; their keys if the job has the option ``unique``, their resources if it makes them."""
+    """Calls as stored in rows; their keys if the job has the option ``unique``, and what other options make of them."""
 
     encoded: list[str]
     keys: list[str]
-    resources: list[str | None]
+    own: list[Own]
 
 
 def enqueue_many(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Sequence[AnyJob]:
@@ -37,7 +37,7 @@ def enqueue_many(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Seque
     pattern, due_date = handler._pattern(), handler._due_date()
     pages = _pages(handler, calls)
     first, second = next(pages, Page([], [], [])), next(pages, None)
-    if second is None and not (handler.options.get("unique") or first.resources):
+    if second is None and not (handler.options.get("unique") or first.own):
         return pattern.create_many(first.encoded, due_date=due_date)
     from jobexec.operations.enqueue.pages import CreatedPages
     from jobexec.operations.notify.observers import told_afterwards
@@ -50,9 +50,9 @@ def enqueue_many(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Seque
         for page in pages:
             if handler.options.get("unique"):
                 _insert_unique(handler, page, created, due_date)
-            elif page.resources:
+            elif page.own:
                 ids = uuid7s(len(page.encoded))
-                pattern.create_each(page.encoded, ids, page.resources, due_date=due_date)
+                pattern.create_each(page.encoded, ids, page.own, due_date=due_date)
                 created.add(ids)
             else:
                 created.add(pattern.create_many(page.encoded, due_date=due_date).ids)
@@ -63,7 +63,7 @@ def _insert_unique(handler: JobFunction[..., Any], page: Page, created: Any, due
     from jobexec.operations.enqueue.create_unique import create_unique_jobs
 
     rule = unique.rule_of(handler)
-    more = {"due_date": due_date, "resources": page.resources}
+    more = {"due_date": due_date, "calls": page.own}
     created.add(*create_unique_jobs(handler._pattern(), rule, page.keys, page.encoded, **more))
 
 
@@ -76,7 +76,7 @@ def _pages(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Iterator[Pa
     while (more := _page(handler, islice(left, _AT_ONCE), done)).encoded:
         page.encoded.extend(more.encoded)
         page.keys.extend(more.keys)
-        page.resources.extend(more.resources)
+        page.own.extend(more.own)
         done += len(more.encoded)
         if len(page.encoded) >= PAGE or sum(map(len, page.encoded)) > LENGTH:
             yield page
@@ -88,7 +88,7 @@ def _pages(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Iterator[Pa
 def _page(handler: JobFunction[..., Any], calls: Iterable[Call], before: int) -> Page:
     encoded: list[str] = []
     keys: list[str] = []
-    resources: list[str | None] = []
+    own: list[Own] = []
     encode, is_unique = handler._encode, bool(handler.options.get("unique"))
     try:
         for call in calls:
@@ -96,11 +96,11 @@ def _page(handler: JobFunction[..., Any], calls: Iterable[Call], before: int) ->
             encoded.append(encode(args, kwargs))
             if is_unique:
                 keys.append(unique.key_for(handler, args, kwargs))
-            if handler.has_own_resources:
-                resources.append(handler.resource_of(args, kwargs))
-                handler._pattern().of_resource(resources[-1])  # it must be covered
+            if handler.makes_options:
+                own.append(handler.made_of(args, kwargs))
+                handler._pattern().of_resource(own[-1].resource)  # it must be covered
     except InvalidJob as error:
-        done = resources if handler.has_own_resources else keys if is_unique else encoded  # in the order above
+        done = own if handler.makes_options else keys if is_unique else encoded  # in the order above
         number = before + 1 + len(done)
         raise InvalidJob(f"Call {number} of enqueue_many: {error}") from error
-    return Page(encoded, keys, resources)
+    return Page(encoded, keys, own)

@@ -19,6 +19,7 @@ from .job_definition import JobDefinition
 from .job_key import JobKey
 from .job_log import JobLog, LogState
 from .job_progress import JobProgress
+from .message import Message
 from .meter_log import MeterLog
 from .resource import BreakerState, Resource
 from .schedule import WITHDRAWN, Misfire, Schedule, ScheduleFiring
@@ -73,6 +74,7 @@ __all__ = [
     "JobType",
     "KeyBlock",
     "LogState",
+    "Message",
     "MeterLog",
     "Misfire",
     "NodeState",

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobexec import clock
 
-from .base import AbstractJob, key_index, process_instance_index
+from .base import AbstractJob, key_index, ordered_index, process_instance_index
 
 
 class SuspendedJob(AbstractJob):
@@ -27,4 +27,5 @@ class SuspendedJob(AbstractJob):
         indexes: ClassVar = [
             process_instance_index("jobexec_suspendedjob_instance"),
             key_index("jobexec_suspendedjob_key"),
+            ordered_index("jobexec_suspendedjob_waits", "waits_for_key", "waits_for", "tenant_id"),
         ]

@@ -29,6 +29,7 @@ from .manage.resources import hold_resource, release_resource, set_resource_limi
 from .manage.suspend import activate, lift, suspend
 from .manage.suspension_sweep import next_suspension_date, sweep_suspensions
 from .manage.unlock import unlock
+from .messages.publish import publish_message
 from .nodes.deployments import (
     deploy,
     register_deployment,
@@ -76,6 +77,7 @@ __all__ = [
     "next_due_date",
     "next_suspension_date",
     "override_priority",
+    "publish_message",
     "recalculate_due_date",
     "recover_expired_locks",
     "recover_node",

@@ -46,7 +46,7 @@ class Promotion:
 
 
 def blocked_resources(using: str) -> list[str]:
-    """The names of the resources for which jobs wait."""
+    """The names of the resources for which jobs wait, also of those whose jobs still wait for a message."""
     with connections[using].cursor() as cursor:
         cursor.execute(dialect(using).different(BlockedJob._meta.db_table, "resource"))
         return [name for (name,) in cursor.fetchall() if name is not None]
@@ -160,7 +160,7 @@ def take(row: Resource, limits: ResourceLimits, count: int, now: datetime) -> No
 
 def _first(using: str, name: str, count: int) -> list[Found]:
     """Lock the first blocked jobs of a resource, by rank. Rows that others hold are skipped: they are changing."""
-    rows = BlockedJob.objects.using(using).filter(resource=name).order_by("rank", "id")
+    rows = BlockedJob.objects.using(using).filter(resource=name, waits_for=None).order_by("rank", "id")
     return list(lock_rows(rows, skip_locked=True).values_list(*COLUMNS)[:count])
 
 

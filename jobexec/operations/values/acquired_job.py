@@ -55,6 +55,7 @@ class AcquiredJob:
         "tenant_id",
         "expires_at",
         "resource",
+        "message",
     )
 
     using: str
@@ -77,6 +78,7 @@ class AcquiredJob:
     tenant_id: str
     expires_at: datetime | None
     resource: str | None
+    message: str | None
     configuration: str | None
     #: Only in a wide scope, see :class:`ServedJobs`; None if it was not fetched.
     traceparent: str | None = None
