@@ -199,7 +199,9 @@ def _callback(name: str, given: Any, brought: Sequence[str]) -> dict[str, Any]:
         raise InvalidJob(f"{name}: {error}") from None
     columns = function._columns(get_settings())
     del columns["handler_type"]
-    if function.has_own_resources:
+    if function.options.get("wait_for") is not None:
+        raise InvalidJob(f"{name}: expected a function without wait_for, but {function.name} waits for a message.")
+    if callable(function.options.get("resource")):
         made = f"{function.name} makes it of its arguments"
         raise InvalidJob(f"{name}: expected a function whose resource is a name, but {made}.")
     if columns.get("timeout") is not None:

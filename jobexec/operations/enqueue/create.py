@@ -32,14 +32,7 @@ from ..values.arguments import check_moment
 from ..values.inserted_rows import CreatedJobs, NewJob, Own, Table, Wait, instance
 from ..values.ranking import check_priority, rank
 
-_OPTIONS = frozenset(SHARED_COLUMNS) - {
-    "revision",
-    "lock_owner",
-    "lock_expiration_time",
-    "rank",
-    "start_time",
-    "message",
-}
+_OPTIONS = frozenset(SHARED_COLUMNS) - {"revision", "lock_owner", "lock_expiration_time", "rank", "start_time"}
 #: A pattern keeps copies of itself for this number of resources.
 _RESOURCES = 1000
 _OF_EACH = ("handler_configuration", "due_date", "id", "create_time")
