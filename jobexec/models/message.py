@@ -38,9 +38,7 @@ class Message(models.Model):
         null=True, blank=True, help_text=_("Kept until then for jobs that wait later.")
     )
     delivery_time = models.DateTimeField(null=True, blank=True)
-    delivered = models.PositiveBigIntegerField(
-        default=0, help_text=_("Jobs that have received it; or a few more.")
-    )
+    delivered = models.PositiveBigIntegerField(default=0, help_text=_("Jobs that have received it; or a few more."))
 
     class Meta:
         verbose_name = _("message")

@@ -172,12 +172,12 @@ def test_a_retry_after_execute_now_does_not_wait_again(alias, handle):
         raise ValueError
 
     row = handle(breaks, name="tests.pay", database=alias, retries="R3/PT0S", wait_for=("approved", 1)).enqueue()
-    with pytest.raises(ValueError, match="^$"):
+    with pytest.raises(ValueError, match=r"^$"):
         execute_now(row.pk, using=alias)
     assert table_of(alias, row) is not BlockedJob
 
 
 def test_what_follows_an_external_job_cannot_wait(alias, handle):
     follow = handle(lambda variables: None, name="tests.follow", wait_for=("approved", 1))
-    with pytest.raises(InvalidJob, match="tests.follow waits for a message"):
+    with pytest.raises(InvalidJob, match=r"tests\.follow waits for a message"):
         jobexec.external_job("charge", on_complete=follow, using=alias)
