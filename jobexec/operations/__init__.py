@@ -29,6 +29,7 @@ from .manage.resources import hold_resource, release_resource, set_resource_limi
 from .manage.suspend import activate, lift, suspend
 from .manage.suspension_sweep import next_suspension_date, sweep_suspensions
 from .manage.unlock import unlock
+from .manage.waits import end_wait
 from .messages.publish import publish_message
 from .nodes.deployments import (
     deploy,
@@ -66,6 +67,7 @@ __all__ = [
     "delete_batch",
     "delete_jobs",
     "deploy",
+    "end_wait",
     "fail_job",
     "fail_jobs",
     "find_job",
