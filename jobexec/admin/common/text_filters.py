@@ -86,3 +86,26 @@ class FingerprintFilter(TextFilter):
     parameter_name = "fingerprint"
     column = "fingerprint"
     when_given = True
+
+
+class MessageFilter(TextFilter):
+    """Filter messages by their name."""
+
+    title = _("name")
+    parameter_name = "message"
+    column = "name"
+
+
+class WaitsForFilter(TextFilter):
+    """Filter by the name of the message that jobs wait for."""
+
+    title = _("message")
+    parameter_name = column = "waits_for"
+
+
+class WaitsForKeyFilter(TextFilter):
+    """Filter by the key of the message; in links from other pages."""
+
+    title = _("key of the message")
+    parameter_name = column = "waits_for_key"
+    when_given = True
