@@ -7,6 +7,7 @@ from typing import ClassVar
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from jobexec import clock
 
@@ -41,8 +42,8 @@ class Message(models.Model):
     delivered = models.PositiveBigIntegerField(default=0, help_text=_("Jobs that have received it; or a few more."))
 
     class Meta:
-        verbose_name = _("message")
-        verbose_name_plural = _("messages")
+        verbose_name = pgettext_lazy("for jobs that wait", "message")
+        verbose_name_plural = pgettext_lazy("for jobs that wait", "messages")
         default_permissions = ("view", "delete")
         permissions: ClassVar = [("publish_message", _("Can publish messages"))]
         # Together no longer than MySQL's limit for a key, 3072 bytes.

@@ -83,5 +83,5 @@ def test_delete(alias):
 
 
 def test_a_payload_that_is_no_json(alias):
-    with pytest.raises(CommandError, match="expected JSON, got '{'"):
+    with pytest.raises(CommandError, match=r"expected JSON, got '\{'"):
         jobs("message", "publish", "approved", "1", "--payload", "{", alias=alias)

@@ -9,6 +9,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from jobexec.conf import get_settings
 
@@ -99,7 +100,7 @@ class MessageFilter(TextFilter):
 class WaitsForFilter(TextFilter):
     """Filter by the name of the message that jobs wait for."""
 
-    title = _("message")
+    title = pgettext_lazy("for jobs that wait", "message")
     parameter_name = column = "waits_for"
 
 

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from jobexec.models import JOB_TABLES, AbstractJob, JobLog
 
@@ -92,7 +92,11 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
         return [
             (None, {"fields": [("state_badge", *self.own_columns, "due_exactly", "created_exactly"), *_OVERVIEW]}),
             *([(gettext_lazy("Last exception"), {"fields": ["exception_text", "stack"]})] if failed else []),
-            *([(gettext_lazy("Message"), {"fields": _MESSAGE})] if obj is None or obj.waits_for or obj.message else []),
+            *(
+                [(pgettext_lazy("for jobs that wait", "Message"), {"fields": _MESSAGE})]
+                if obj is None or obj.waits_for or obj.message
+                else []
+            ),
             (gettext_lazy("Arguments"), {"fields": ["arguments", "headers"]}),
             (gettext_lazy("Attempts"), {"fields": self.attempts_fields, "classes": [_BELOW]}),
             (gettext_lazy("Execution"), {"fields": _EXECUTION, "classes": [_BELOW]}),

@@ -262,3 +262,11 @@ def test_only_jobs_that_wait_for_a_message_are_looked_at(alias, configure):
     make_job(alias)
     assert next_delivery(alias) is None
     assert deliver(alias, 10) == (0, 0, False)
+
+
+def test_a_waiting_job_is_cancelled(alias):
+    row, held = waiting(alias), waiting(alias)
+    suspend(held.pk, using=alias)
+    assert set(cancel([row.pk, held.pk], using=alias).changed) == {row.pk, held.pk}
+    publish(alias)
+    assert rounds(alias) == (0, 0)
