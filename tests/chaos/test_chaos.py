@@ -29,7 +29,7 @@ FOUND = {
     "rate": {"rates"},
 }
 #: Seconds in which it shows, where that are not five.
-SECONDS = {"judging": 9, "schedule-row": 3, "unique-key": 4, "task-fence": 7, "resource-row": 3, "rate": 3}
+SECONDS = {"turn": 10, "judging": 9, "schedule-row": 3, "unique-key": 4, "task-fence": 7, "resource-row": 3, "rate": 3}
 
 
 def play(*arguments, module="tests.chaos", timeout=300, **more):

@@ -115,7 +115,7 @@ _TIERS = (
         everywhere=None,
         leaves=frozenset(),
         portable=("operations/",),
-        examples=1000,
+        examples=300,
     ),
 )
 TIERS = {tier.name: tier for tier in _TIERS}
