@@ -215,7 +215,9 @@ def _executable(row: AbstractJob, check: Callable[[AbstractJob], None]) -> Job:
         take_back(row)
     if row.resource is not None and not permit_for(row._state.db or "default", row):
         raise JobLocked(f"Job {row.pk} waits for its resource {row.resource!r}, which lets no more jobs run now.")
-    waited = {} if row.waits_for is None else {"waits_for": None, "waits_for_key": None, "waits_until": None}
+    waited: dict[str, Any] = (
+        {} if row.waits_for is None else {"waits_for": None, "waits_for_key": None, "waits_until": None}
+    )
     moved = move(row, Job, retries=max(1, row.retries), suspend_requested=False, **waited)
     if moved is None:
         raise JobNotFound(f"Job {row.pk} has just changed.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from django.contrib import admin
 from django.utils.translation import gettext_lazy
 
@@ -22,7 +20,10 @@ class WaitFilter(filters.YesNoFilter):
     title = gettext_lazy("waits for")
     parameter_name = "waits"
     choice_labels = (("message", gettext_lazy("A message")), ("resource", gettext_lazy("Its resource")))
-    conditions: ClassVar = {"message": {"waits_for_key__isnull": False}, "resource": {"waits_for": None}}
+    conditions = {
+        "message": {"waits_for_key__isnull": False},
+        "resource": {"waits_for": None},
+    }
 
 
 @admin.register(BlockedJob)

@@ -168,7 +168,7 @@ def _kept(using: str, wanted: Iterable[tuple[str, str, str]], now: datetime) -> 
     groups: dict[tuple[str, str], list[str]] = {}
     for tenant_id, name, key in wanted:
         groups.setdefault((tenant_id, name), []).append(key)
-    found = {}
+    found: dict[tuple[str, str, str], int] = {}
     for (tenant_id, name), keys in groups.items():
         rows = Message.objects.using(using).filter(tenant_id=tenant_id, name=name, key__in=keys)
         first = rows.filter(expiration_time__gt=now).order_by().values("key").annotate(first=Min("id"))
